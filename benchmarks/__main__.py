@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from benchmarks import tables
+from benchmarks.cloud_store import CLOUDS
 from benchmarks.collect import ENGINES, run
 from benchmarks.lakes import STORES
 from benchmarks.server import USERS
@@ -33,7 +34,7 @@ def main() -> None:
 @main.command()
 @click.option("--shape", "shapes", multiple=True, type=click.Choice(sorted(SHAPES)), default=("b10k",))
 @click.option("--engine", "engines", multiple=True, type=click.Choice(ENGINES), default=("floor", "submit"))
-@click.option("--store", type=click.Choice(STORES), default="local", show_default=True)
+@click.option("--store", type=click.Choice((*STORES, *CLOUDS)), default="local", show_default=True)
 @click.option("--cold/--no-cold", default=True, show_default=True, help="Run without the committed index.")
 @click.option("--warm/--no-warm", default=True, show_default=True, help="Run again with it.")
 @click.option(
@@ -55,7 +56,7 @@ def gc(
     as_json: bool,
     write: bool,
 ) -> None:
-    """Collect generated repositories on a local folder, or on an S3 server that is started for it.
+    """Collect generated repositories on a local folder, or on a store that is started for it.
 
     Before the runs on a shape a bare client does the same work on the same store: list, scan, fetch, decode,
     subtract, delete. Each run's figures are ratios to it.
@@ -144,6 +145,24 @@ def suspects(store: str, write: bool) -> None:
     click.echo(text)
     if write:
         tables.write("suspects", text)
+
+
+@main.command()
+@click.option("--objects", default=500_000, show_default=True, help="Of the lake that is collected.")
+@click.option(
+    "--rows", default=0, help="Candidates and rows of the ledger that a small run is given instead."
+)
+@click.option("--people", default=20, show_default=True, help="How many ask at once; 0 leaves that out.")
+@click.option("--kept", is_flag=True, help="Take the run that is there from the last time.")
+@click.option("--write", is_flag=True, help="Put the table into benchmarks/README.md.")
+def pages(objects: int, rows: int, people: int, kept: bool, write: bool) -> None:
+    """Tell how long people wait for the pages of a large run."""
+    from benchmarks import pages as measured
+
+    text = measured.measure(objects, rows, people, kept)
+    click.echo(text)
+    if write:
+        tables.write("pages", text)
 
 
 def _tell(name: str, rows: Iterable[dict[str, Any]], as_json: bool, write: bool) -> None:

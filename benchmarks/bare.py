@@ -13,7 +13,6 @@ collection costs at least, against which Dredge's figures are ratios.
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 import json
@@ -22,24 +21,21 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
-import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
-from obstore.store import ObjectStore, from_url
 
-from benchmarks.s3_store import LOG, Requests
+from benchmarks.bare_clients import Client, client_of
+from benchmarks.requests import requests_of
 from dredge.graveler.committed import RangeInfo
 from dredge.graveler.sstable import METARANGES, read_table
 from dredge.graveler.sstable.columns import decode_ranges
 from dredge.hashing import Hashes, hash64
 from dredge.lakefs import LakeFSClient
 
-AT_ONCE = 32
 FORMAT = "_lakefs/"
 
 
@@ -47,8 +43,7 @@ class Parts:
     """Seconds and requests of each part."""
 
     def __init__(self) -> None:
-        log = os.environ.get(LOG)
-        self._counted = Requests(Path(log)) if log else None
+        self._counted = requests_of(os.environ)
         self.seconds: dict[str, float] = {}
         self.requests: dict[str, dict[str, int]] = {}
 
@@ -66,13 +61,12 @@ class Parts:
 def main() -> None:
     """Collect once and print what it took."""
     namespace, repository = sys.argv[1:]
-    settings = {"client_options": {"allow_http": True}} if namespace.startswith("s3:") else {}
-    store = from_url(namespace, **settings)  # type: ignore[call-overload]
+    store = client_of(namespace)
     parts = Parts()
     _get_ready()
     begun = time.perf_counter()
     with parts.part("list"):
-        listed = list_objects(store)
+        listed = store.list("data/")
     with parts.part("scan"):
         staged = scan(store, namespace, repository)
     with parts.part("fetch"):
@@ -83,7 +77,7 @@ def main() -> None:
         hashes = hash64(listed)
         garbage = listed.filter(pa.array(~np.isin(hashes, np.concatenate([live, staged]))))
     with parts.part("delete"):
-        obstore.delete(store, garbage.to_pylist())
+        store.delete(garbage.to_pylist())
     figures = {
         "seconds": parts.seconds,
         "requests": parts.requests,
@@ -109,13 +103,7 @@ def _parquet_of_nothing() -> pa.BufferReader:
     return pa.BufferReader(sink.getvalue())
 
 
-def list_objects(store: ObjectStore) -> pa.ChunkedArray:
-    """The addresses of all objects."""
-    pages = obstore.list(store, prefix="data", chunk_size=5000, return_arrow=True)
-    return pa.chunked_array([pa.array(page["path"]).cast(pa.string()) for page in pages])
-
-
-def scan(store: ObjectStore, namespace: str, repository: str) -> Hashes:
+def scan(store: Client, namespace: str, repository: str) -> Hashes:
     """Hashes of the uncommitted addresses."""
     client, token, folders = LakeFSClient.from_env(), None, set()
     while True:
@@ -123,55 +111,35 @@ def scan(store: ObjectStore, namespace: str, repository: str) -> Hashes:
         folders.add(_key(page.location, namespace))
         if (token := page.token) is None:
             break
-    names = [
-        found["path"]
-        for folder in folders
-        if folder
-        for rows in obstore.list(store, folder)
-        for found in rows
-    ]
+    names = [name for folder in folders if folder for name in store.list(f"{folder}/").to_pylist()]
     tables = [
-        pq.read_table(pa.BufferReader(data), columns=["physical_address"]) for data in get_all(store, names)
+        pq.read_table(pa.BufferReader(data), columns=["physical_address"]) for data in store.get_all(names)
     ]
     return hash64(pa.concat_tables(tables)["physical_address"]) if tables else np.empty(0, np.uint64)
 
 
-def fetch(store: ObjectStore, repository: str, namespace: str) -> list[tuple[str, bytes]]:
+def fetch(store: Client, repository: str, namespace: str) -> list[tuple[str, bytes]]:
     """All distinct ranges of the active commits."""
     prepared = LakeFSClient.from_env().prepare_commits(repository, 900)
     assert prepared is not None
-    [text] = get_all(store, [_key(prepared.location, namespace)])
+    [text] = store.get_all([_key(prepared.location, namespace)])
     rows = csv.DictReader(io.StringIO(text.decode()))
     metaranges = sorted({row["metarange_id"] for row in rows} - {""})
     found: set[tuple[bytes, bytes, str]] = set()
-    for name, data in zip(metaranges, get_all(store, [FORMAT + name for name in metaranges]), strict=True):
+    for name, data in zip(metaranges, store.get_all([FORMAT + name for name in metaranges]), strict=True):
         records = read_table(data, name, kind=METARANGES, expected_id=name).records
         infos = (RangeInfo.decode(record.key, record.value, name) for record in records)
         found.update((info.min_key, info.max_key, info.id) for info in infos)
     names = [
         range_id for _, _, range_id in sorted(found)
     ]  # versions of a range are neighbours: decoded faster
-    return list(zip(names, get_all(store, [FORMAT + name for name in names]), strict=True))
+    return list(zip(names, store.get_all([FORMAT + name for name in names]), strict=True))
 
 
 def decode(ranges: list[tuple[str, bytes]]) -> Hashes:
     """Hashes of the addresses in ranges."""
     batches = decode_ranges(ranges, ("address_hash",))
     return np.unique(np.concatenate([np.asarray(batch.column(0)) for _, batch in batches]))
-
-
-def get_all(store: ObjectStore, names: Iterable[str]) -> list[bytes]:
-    """Read objects, `AT_ONCE` at a time."""
-    limit = asyncio.Semaphore(AT_ONCE)
-
-    async def get(name: str) -> bytes:
-        async with limit:
-            return bytes(await (await obstore.get_async(store, name)).bytes_async())
-
-    async def every() -> list[bytes]:
-        return await asyncio.gather(*(get(name) for name in names))
-
-    return asyncio.run(every())
 
 
 def _key(location: str, namespace: str) -> str:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from airflow_dredge.spark_jobs.session import LOCAL_DEFAULTS
+from benchmarks.cloud_store import CLOUDS, CloudLake, CloudStore, cloud_store
 from benchmarks.driver import RUN, SETTINGS
 from benchmarks.lakes import STATE, Lake, LocalLake, S3Lake
 from benchmarks.measure import Meter
@@ -90,7 +92,7 @@ def connect_server() -> Iterator[tuple[str, int]]:
             [sys.executable, "-m", "airflow_dredge.spark_jobs.session"], capture_output=True, check=True
         ).stdout
     )
-    conf |= {"spark.connect.grpc.binding.port": str(port), "spark.driver.host": "127.0.0.1"}
+    conf |= {"spark.connect.grpc.binding.port": str(port), **LOCAL_DEFAULTS}
     settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     command = ["spark-submit", "--master", "local[2]", *settings, "--class", SERVER, "spark-internal"]
     env = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -112,11 +114,11 @@ class Surroundings:
     """What runs beside every engine.
 
     Attributes:
-        store: the S3 server, for that store.
+        store: the server of the store; None for a folder.
         connect: a Connect server's URL and process id, for that engine.
     """
 
-    store: S3Store | None
+    store: S3Store | CloudStore | None
     connect: tuple[str, int] | None
 
     def trees(self, engine: str) -> dict[str, int]:
@@ -178,6 +180,7 @@ def measure_run(
         "cpu_seconds": {name: round(used, 1) for name, used in meter.cpu_seconds.items()},
         "peak_mib": {name: round(size) for name, size in meter.peak_mib.items()},
         "peak_of_all_mib": round(meter.peak_of_all_mib),
+        "processes_mib": {name: round(size) for name, size in meter.processes_mib.items()},
         "read_mib": round(meter.read_mib["dredge"], 1),
     }
 
@@ -236,18 +239,22 @@ def surroundings(store: str, engines: Iterable[str]) -> Iterator[Surroundings]:
     """Start what engines need beside them."""
     STATE.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        s3 = stack.enter_context(s3_store()) if store == "s3" else None
+        server: S3Store | CloudStore | None = None
+        if store != "local":
+            server = stack.enter_context(cloud_store(store) if store in CLOUDS else s3_store())
         connect = stack.enter_context(connect_server()) if "connect" in engines else None
-        found = Surroundings(s3, connect)
+        found = Surroundings(server, connect)
         if connect:
             # The first run pays for a fresh server; the figures are those of a server in use.
-            lake = lake_of("b10k", s3)
+            lake = lake_of("b10k", server)
             measure(lake, "connect", found, warm=False, with_kv=True, in_airflow=False)
         yield found
 
 
-def lake_of(name: str, store: S3Store | None) -> Lake:
+def lake_of(name: str, store: S3Store | CloudStore | None) -> Lake:
     """A lake of a shape, in a store or on the local folder."""
+    if isinstance(store, CloudStore):
+        return CloudLake(SHAPES[name], store)
     return LocalLake(SHAPES[name]) if store is None else S3Lake(SHAPES[name], store)
 
 

@@ -22,7 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.s3_store import LOG, Requests
+from benchmarks.requests import requests_of
+from benchmarks.s3_store import by_kind, by_place
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
 from dredge.gc.run import Run
@@ -41,17 +42,18 @@ def main() -> None:
     engine, repository, *rest = sys.argv[1:]
     seconds: dict[str, float] = {}
     requests: dict[str, dict[str, int]] = {}
+    places: dict[str, dict[str, dict[str, int]]] = {}
 
-    log = os.environ.get(LOG)
-    counted = Requests(Path(log)) if log else None
+    counted = requests_of(os.environ)
 
     @contextmanager
     def timed(name: str):  # type: ignore[no-untyped-def]
-        before, begun = counted.counts() if counted else Counter(), time.perf_counter()
+        before, begun = counted.places() if counted else Counter(), time.perf_counter()
         yield
         seconds[name] = round(time.perf_counter() - begun, 3)
         if counted:
-            requests[name] = dict(counted.counts() - before)
+            asked = counted.places() - before
+            requests[name], places[name] = dict(by_kind(asked)), by_place(asked)
 
     begun = time.perf_counter()
     with timed("session"):
@@ -82,6 +84,7 @@ def main() -> None:
         "run_uri": plan.run_uri,
         "seconds": seconds,
         "requests": requests,
+        "places": places,
         "check_limits": suspects,
         "total": round(time.perf_counter() - begun, 2),
         "driver_peak_mib": own.ru_maxrss // 1024,

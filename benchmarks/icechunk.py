@@ -78,11 +78,14 @@ def mark(references: int, manifests: int, processes: int) -> None:
 @click.option("--references", default=50, show_default=True, help="Of each snapshot's own manifest.")
 @click.option("--own", default=5, show_default=True, help="Of these, to chunks that are new.")
 @click.option("--changed", default=20, show_default=True, help="Commits that come, and as many that expire.")
-def change(snapshots: int, references: int, own: int, changed: int) -> None:
+@click.option(
+    "--library-minutes", default=30.0, show_default=True, help="The library is ended after so many."
+)
+def change(snapshots: int, references: int, own: int, changed: int, library_minutes: float) -> None:
     """Collect what a change left, three ways."""
     from benchmarks.icechunk_change import compare
 
-    compare(snapshots, references, own, changed, show)
+    compare(snapshots, references, own, changed, library_minutes * 60, show)
 
 
 def show(name: str, figures: Figures) -> None:
@@ -90,10 +93,19 @@ def show(name: str, figures: Figures) -> None:
     click.echo(f"{name}: {json.dumps(figures)}")
 
 
-def measured(job: Callable[..., Figures], *arguments: Any) -> Figures:
-    """Run a job in a fresh process; adds its peak memory, and the seconds that it kept processors busy."""
+def measured(job: Callable[..., Figures], *arguments: Any, at_most: float | None = None) -> Figures:
+    """Run a job in a fresh process; adds its peak memory, and the seconds that it kept processors busy.
+
+    Args:
+        job: what is done.
+        arguments: of it.
+        at_most: seconds after which it is ended, unfinished; None waits for ever.
+    """
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_measure, (job, arguments))
+        try:
+            return pool.apply_async(_measure, (job, arguments)).get(at_most)
+        except multiprocessing.TimeoutError:
+            return {"ended_after_seconds": at_most or 0}
 
 
 def _measure(job: Callable[..., Figures], arguments: tuple[Any, ...]) -> Figures:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -24,6 +25,7 @@ class Meter:
         read_mib: what the trees read from files and connections, page cache or not.
         peak_mib: largest sum of proportional set sizes, by tree.
         peak_of_all_mib: largest sum over all trees at one time.
+        processes_mib: proportional set sizes at that time, by what processes are.
     """
 
     def __init__(self, roots: Mapping[str, int], every_seconds: float = 0.25) -> None:
@@ -37,6 +39,7 @@ class Meter:
         self.read_mib: dict[str, float] = {}
         self.peak_mib: dict[str, float] = dict.fromkeys(roots, 0.0)
         self.peak_of_all_mib = 0.0
+        self.processes_mib: dict[str, float] = {}
 
     def __enter__(self) -> Meter:
         """Start sampling."""
@@ -63,12 +66,15 @@ class Meter:
         self._sample(memory=False)
 
     def _sample(self, memory: bool) -> None:
-        sizes = {name: self._look(name, pid, memory) / 1024 for name, pid in self._roots.items()}
+        processes: Counter[str] = Counter()
+        sizes = {name: self._look(name, pid, memory, processes) / 1024 for name, pid in self._roots.items()}
         for name, size in sizes.items():
             self.peak_mib[name] = max(self.peak_mib[name], size)
-        self.peak_of_all_mib = max(self.peak_of_all_mib, sum(sizes.values()))
+        if sum(sizes.values()) > self.peak_of_all_mib:
+            self.peak_of_all_mib = sum(sizes.values())
+            self.processes_mib = {name: size / 1024 for name, size in processes.most_common()}
 
-    def _look(self, name: str, pid: int, memory: bool) -> int:
+    def _look(self, name: str, pid: int, memory: bool, processes: Counter[str]) -> int:
         """Note what a tree has used so far; gives its memory in KiB."""
         total = 0
         with suppress(psutil.Error):
@@ -79,8 +85,25 @@ class Meter:
                     key = (process.pid, process.create_time())
                     _note(self._used[name], key, times.user + times.system, self._fresh)
                     _note(self._read[name], key, _bytes_read(process.pid), self._fresh)
-                    total += _pss(process.pid) if memory else 0
+                    size = _pss(process.pid) if memory else 0
+                    total += size
+                    processes[_what(name, process) if memory else name] += size
         return total
+
+
+def _what(tree: str, process: psutil.Process) -> str:
+    """What a process of a tree is."""
+    words = process.cmdline()
+    line = " ".join(words)
+    if words and words[0].endswith("java"):
+        return "JVM"
+    if "pyspark.daemon" in line:
+        parent = process.parent()
+        is_worker = parent is not None and "pyspark.daemon" in " ".join(parent.cmdline())
+        return "Spark's Python workers" if is_worker else "Spark's Python daemons"
+    if "--serve" in words and "step.py" in line:
+        return "client of Spark"
+    return "Airflow" if "airflow" in line and tree == "dredge" else tree
 
 
 def _note[N: (int, float)](seen: dict[_Process, tuple[N, N]], key: _Process, value: N, fresh: bool) -> None:

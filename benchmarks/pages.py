@@ -1,13 +1,14 @@
-"""How long people wait for the pages of a large run: `python -m benchmarks.pages [OBJECTS]`.
+"""How long people wait for the pages of a large run: `./run bench pages`.
 
-The run is a whole chain over a lake without a single object, as in `scale`. `dredge ui` serves it as a process of its
-own; the first row of each page is of a fresh server, the second of 20 people who ask for it at once.
+The run is a whole chain over a lake without a single object, as in `scale`; with `rows`, a small one whose candidates
+and ledger are made as large as that. `dredge ui` serves it as a process of its own. The first figures of each page are
+of a fresh server, the others of the same one: the page again, and people who ask for it at once.
 """
 
 from __future__ import annotations
 
+import os
 import re
-import resource
 import socket
 import subprocess
 import sys
@@ -16,77 +17,158 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlencode
 
-import click
-
+from benchmarks.pages_run import grow
 from benchmarks.scale import run
 from benchmarks.scale_lake import ScaleLake
 from benchmarks.tables import surroundings, table
+from dredge.gc.plan import RUNS
 
-PEOPLE = 20
+SMALL = 20_000
+"""Objects of the lake whose run is made larger."""
+HEADS = ("page", "first s", "CPU s", "again s", "CPU s", "at once: median s", "slowest s", "CPU s each")
 _READY_SECONDS = 120
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
-@click.command()
-@click.argument("objects", type=int, default=500_000)
-@click.option("--people", default=PEOPLE, show_default=True, help="How many ask at once.")
-@click.option("--kept", is_flag=True, help="Take the run that is there from the last time.")
-def main(objects: int, people: int, kept: bool) -> None:
-    """Measure the pages of a run over OBJECTS objects."""
-    lake = ScaleLake(objects)
+def measure(objects: int, rows: int, people: int, kept: bool) -> str:
+    """Measure the pages of a run; gives a table.
+
+    Args:
+        objects: of the lake.
+        rows: that the run is given as candidates and in its ledger; 0 leaves it as it is.
+        people: how many ask at once.
+        kept: take the run that is there from the last time.
+    """
+    lake = ScaleLake(SMALL if rows else objects)
     if not kept:
-        for _ in run([objects]):
+        for _ in run([lake.objects]):
             pass
-    with _served(lake.namespace) as url:
-        place = _first(r"place/[0-9a-f]+", _get(url)[0])
-        page = _first(rf"{place}/run/[0-9a-v]+", _get(f"{url}{place}")[0])
-    addresses = {
+        if rows:
+            grow(lake.root / RUNS, rows)
+    with _served(lake.namespace) as server:
+        place = _first(r"place/[0-9a-f]+", server.get(""))
+        runs = list(dict.fromkeys(re.findall(rf"{place}/run/[0-9a-v]+", server.get(place))))
+    found = []
+    for name, address in _addresses(place, runs, lake.namespace).items():
+        found.append([name, *_figures(lake.namespace, address, people)])
+        print(*found[-1], file=sys.stderr, flush=True)
+    return f"{surroundings()}\n\n{table(HEADS, found)}"
+
+
+def _addresses(place: str, runs: Sequence[str], namespace: str) -> dict[str, str]:
+    """Pages to measure, by what to call them."""
+    found = {
         "overview": "",
         "repository": place,
-        "run": page,
-        "objects": f"{page}/objects",
-        "objects, largest first": f"{page}/objects?sort=size",
-        "what would come back": f"{page}/restore?all=true",
+        "run": runs[0],
+        "what would come back": f"{runs[0]}/restore?all=true",
     }
-    rows = [[name, *_figures(lake.namespace, address, people)] for name, address in addresses.items()]
-    heads = ["page", "first s", "again s", f"{people} at once: median s", "slowest s", "server CPU s"]
-    click.echo(f"{surroundings()}\n\n{table(heads, rows)}")
+    with _served(namespace) as server:
+        for words, page in zip(("ledger", "candidates"), runs, strict=False):
+            lists = _lists(server, page)
+            found |= {
+                f"{words}: {name}": f"{page}/objects?{urlencode(asked)}" for name, asked in lists.items()
+            }
+    return found
+
+
+def _lists(server: Server, page: str) -> dict[str, dict[str, str]]:
+    """Lists of objects: first and deep pages, each filter, each order."""
+    rows = [line.split(",") for line in server.get(f"{page}/objects.csv").splitlines()[1:]]
+    settled = rows[0][3] != "may go"
+    address, size = rows[int(len(rows) * 0.9)][:2]
+    return {
+        "first page": {},
+        "nine tenths down": {"start": f"{int(len(rows) * 0.9)}"},
+        "prefix": {"prefix": address[:-16]},
+        "reason": {"reason": "never_linked"},
+        "outcome": {"outcome": "missing" if settled else "held"},
+        "sizes": {"size_min": "134200000"},
+        "nothing found": {"prefix": "data/nothing-begins-so"},
+        "nothing found, by a part of each": {
+            "reason": "expired",
+            "outcome": "failed",
+            "size_min": "134210000",
+        },
+        "largest": {"sort": "size"},
+        "largest, deep": {"sort": "size", "start": f"{size}-0"},
+        "by address": {"sort": "address"},
+        "by address, deep": {"sort": "address", "start": address},
+        "largest of a prefix": {"sort": "size", "prefix": address[:12]},
+    }
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server of pages, and its process."""
+
+    url: str
+    pid: int
+
+    def get(self, address: str) -> str:
+        """A page's text."""
+        with urllib.request.urlopen(self.url + address, timeout=120) as answer:
+            text: str = answer.read().decode()
+        return text
+
+    def seconds(self, address: str) -> float:
+        """How long a page takes."""
+        begun = time.perf_counter()
+        self.get(address)
+        return time.perf_counter() - begun
+
+    def cpu(self) -> float:
+        """Processor seconds that the server has used."""
+        after_name = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, after_name[11:13])) / _TICKS
 
 
 def _figures(uri: str, address: str, people: int) -> Sequence[float]:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with _served(uri) as url, ThreadPoolExecutor(people) as pool:
-        first, again = (_get(url + address)[1] for _ in range(2))
-        waited = sorted(seconds for _, seconds in pool.map(_get, [url + address] * people))
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return [round(value, 2) for value in (first, again, waited[people // 2], waited[-1], cpu)]
+    found: list[float] = []
+    with _served(uri) as server:
+        for _ in range(2):
+            before = server.cpu()
+            found += [server.seconds(address), server.cpu() - before]
+        if people:
+            before = server.cpu()
+            with ThreadPoolExecutor(people) as pool:
+                waited = sorted(pool.map(server.seconds, [address] * people))
+            found += [waited[people // 2], waited[-1], (server.cpu() - before) / people]
+    return [round(value, 2) for value in found]
 
 
 @contextmanager
-def _served(uri: str) -> Iterator[str]:
-    """A fresh server of pages; the processor time of its start is its own."""
+def _served(uri: str) -> Iterator[Server]:
+    """A fresh server of pages that has loaded what it loads before anybody asks."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     start = "from dredge.cli import main; main()"
     command = [sys.executable, "-c", start, "ui", uri, "--listen", f"127.0.0.1:{port}"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        server = Server(f"http://127.0.0.1:{port}/", process.pid)
         try:
             deadline = time.monotonic() + _READY_SECONDS
             while socket.socket().connect_ex(("127.0.0.1", port)):
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise SystemExit(f"{' '.join(command)} does not serve")
                 time.sleep(0.1)
-            yield f"http://127.0.0.1:{port}/"
+            _rest(server)
+            yield server
         finally:
             process.terminate()
 
 
-def _get(address: str) -> tuple[str, float]:
-    begun = time.perf_counter()
-    with urllib.request.urlopen(address, timeout=120) as answer:
-        return answer.read().decode(), time.perf_counter() - begun
+def _rest(server: Server) -> None:
+    """Wait until the server does nothing by itself."""
+    before = -1.0
+    while (now := server.cpu()) > before:
+        before = now
+        time.sleep(0.3)
 
 
 def _first(pattern: str, text: str) -> str:
@@ -94,7 +176,3 @@ def _first(pattern: str, text: str) -> str:
     if found is None:
         raise SystemExit(f"no {pattern} among {text[:2000]}")
     return found[0]
-
-
-if __name__ == "__main__":
-    main()

@@ -14,15 +14,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
+from urllib.parse import parse_qs, urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / ".dredge" / "tools" / "bin"
@@ -43,10 +45,12 @@ KINDS = {
     "s3_DeleteObjects": "bulk_delete",
     "s3_DeleteObject": "delete",
 }
-# Places in a line of the log: owner, bucket, two of time, address, requester, id, operation.
-_REQUESTER, _OPERATION = 5, 7
+# Places in a line of the log: owner, bucket, two of time, address, requester, id, operation, key, URI.
+_REQUESTER, _OPERATION, _KEY, _URI = 5, 7, 8, 9
 ETAG = "user.etag"
 START_SECONDS = 30
+OWN, RUN_FOLDERS = "_lakefs/retention/gc/dredge/", "_lakefs/retention/gc/unified/"
+"""Where Dredge keeps its files, in a repository's folder."""
 
 
 def program() -> Path:
@@ -76,23 +80,77 @@ class Requests:
         self._log = log
         self._at = 0
         self._rest = b""
-        self._counts: Counter[str] = Counter()
+        self._counts: Counter[tuple[str, str]] = Counter()
 
     def counts(self) -> Counter[str]:
-        """All requests that the store has answered so far; those of the lakeFS server begin with `lakefs`."""
+        """All requests that the store has answered so far, by kind; those of the lakeFS server begin with `lakefs`."""
+        return by_kind(self.places())
+
+    def places(self) -> Counter[tuple[str, str]]:
+        """The same by kind and by what was asked for, as `place_of` names it."""
         with self._log.open("rb") as file:
             file.seek(self._at)
             new = file.read()
         self._at += len(new)
         *lines, self._rest = (self._rest + new).split(b"\n")
-        for line in lines:
-            fields = line.split(b" ", _OPERATION + 1)
-            if len(fields) > _OPERATION and fields[2].startswith(b"["):
-                name = fields[_OPERATION].decode()
-                kind = KINDS.get(name, name.removeprefix("s3_"))
-                own = fields[_REQUESTER] == SERVER_KEYS["AWS_ACCESS_KEY_ID"].encode()
-                self._counts[f"lakefs {kind}" if own else kind] += 1
+        told = (self._told(line.decode(errors="replace")) for line in lines)
+        self._counts.update(request for request in told if request is not None)
         return Counter(self._counts)
+
+    def _told(self, line: str) -> tuple[str, str] | None:
+        """The kind and the place of the request that a line is about; None for another line."""
+        fields = line.split(" ")
+        if len(fields) <= _OPERATION or not fields[2].startswith("["):
+            return None
+        kind = KINDS.get(fields[_OPERATION], fields[_OPERATION].removeprefix("s3_"))
+        own = fields[_REQUESTER] == SERVER_KEYS["AWS_ACCESS_KEY_ID"]
+        return f"lakefs {kind}" if own else kind, _asked_for(fields)
+
+
+def by_kind(places: Mapping[tuple[str, str], int]) -> Counter[str]:
+    """Requests by kind alone."""
+    counts: Counter[str] = Counter()
+    for (kind, _), count in places.items():
+        counts[kind] += count
+    return counts
+
+
+def by_place(places: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    """Requests by what was asked for, and by kind; those of the lakeFS server are left out."""
+    found: dict[str, dict[str, int]] = {}
+    for (kind, place), count in sorted(places.items()):
+        if not kind.startswith("lakefs "):
+            found.setdefault(place, {})[kind] = count
+    return found
+
+
+def place_of(key: str) -> str:
+    """Name the kind of object that a key is, or that a listing below a prefix gives.
+
+    Args:
+        key: in its bucket.
+    """
+    name = key.partition("/")[2]  # behind the repository's folder
+    if re.fullmatch("_lakefs/[0-9a-f]{64}", name):
+        return "ranges and metaranges"
+    if name.startswith(OWN):
+        return "/".join(name.removeprefix(OWN).split("/")[:2])
+    if name.startswith(RUN_FOLDERS):
+        file = name.rpartition("/")[2]
+        return (
+            f"runs: {file}"
+            if file.endswith(".json") and "/_" not in name.replace(f"/{file}", "")
+            else "runs: rows"
+        )
+    return name.partition("/")[0] + "/"
+
+
+def _asked_for(fields: Sequence[str]) -> str:
+    """What a line of the log is about: its key, or the prefix of a listing."""
+    if fields[_KEY:] and fields[_KEY] != "-":
+        return place_of(fields[_KEY])
+    query = parse_qs(urlsplit(fields[_URI]).query) if fields[_URI:] else {}
+    return place_of(query["prefix"][0]) if "prefix" in query else "bucket"
 
 
 class S3Store:

@@ -71,6 +71,11 @@ def whole(rows: Sequence[Row]) -> str:
     if any(own(row) for row in ours):
         parts += ["Requests to the store by step:", _by_step(ours, _asked)]
         parts += ["Requests by kind, the lakeFS server's own apart:", _by_kind(rows)]
+    for row in ours:
+        if row.get("mode") == "optimized" and row.get("places"):
+            parts += [f"What the requests of {_name(row)} were for:", _by_place(row)]
+    if any(row.get("processes_mib") for row in ours):
+        parts += ["PSS at the peak by process, MiB:", _by_process(ours)]
     return "\n\n".join(parts)
 
 
@@ -155,6 +160,29 @@ def _by_kind(rows: Sequence[Row]) -> str:
         server = sum(count for kind, count in counts.items() if kind.startswith("lakefs "))
         cells.append([_name(row), *(counts.get(kind, 0) for kind in kinds), server])
     return table(["run", *kinds, "lakeFS's own"], cells)
+
+
+def _by_place(row: Row) -> str:
+    places, steps = row["places"], [step for step in TASKS if step in row["places"]]
+    totals: Counter[str] = Counter()
+    for step in steps:
+        for place, kinds in places[step].items():
+            totals[place] += sum(kinds.values())
+    cells = [
+        [place, total, *(_each_count(places[step].get(place, {})) for step in steps)]
+        for place, total in totals.most_common()
+    ]
+    return table(["", "all", *steps], cells)
+
+
+def _each_count(kinds: dict[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+
+
+def _by_process(rows: Sequence[Row]) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row.get("processes_mib", {})))
+    cells = [[_name(row), *(row.get("processes_mib", {}).get(name, "") for name in names)] for row in rows]
+    return table(["run", *names], cells)
 
 
 def _each(values: dict[str, float]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from lakefs.client import Client
 from demo import airflow, proof
 from demo.kinds import plant_all, young
 from demo.lake import Lake
+from demo.stores import STORES, open_store
 
 STATE = Path(__file__).resolve().parent.parent / ".dredge" / "demo"
 MIN_AGE_SECONDS = 60
@@ -21,11 +23,14 @@ MIN_AGE_SECONDS = 60
 @click.group(invoke_without_command=True)
 @click.option("--scale", default=1.0, show_default=True, help="Factor on the number of objects.")
 @click.option("--dry-run", is_flag=True, help="Plan and report, delete nothing.")
+@click.option(
+    "--store", type=click.Choice(STORES), default="local", show_default=True, help="Where the lake lies."
+)
 @click.pass_context
-def main(context: click.Context, scale: float, dry_run: bool) -> None:
+def main(context: click.Context, scale: float, dry_run: bool, store: str) -> None:
     """Show Dredge at work on a lake with every kind of garbage."""
     if context.invoked_subcommand is None:
-        sys.exit(0 if lakefs_demo(scale, dry_run) else 1)
+        sys.exit(0 if lakefs_demo(scale, dry_run, store) else 1)
 
 
 @main.command("icechunk")
@@ -58,33 +63,46 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def lakefs_demo(scale: float, dry_run: bool) -> bool:
-    """Run the lakeFS demo from an empty folder to the verdict."""
+def lakefs_demo(scale: float, dry_run: bool, store: str = "local") -> bool:
+    """Run the lakeFS demo from an empty folder to the verdict.
+
+    Args:
+        scale: factor on the number of objects.
+        dry_run: delete nothing.
+        store: one of STORES; others than a folder are emulators that run as long as the demo.
+    """
     from dredge.server import ServerSettings, ThreadedServer
 
     started = time.monotonic()
     shutil.rmtree(STATE, ignore_errors=True)
     STATE.mkdir(parents=True)
-    settings = ServerSettings.for_folder(STATE / "lakefs")
-    with ThreadedServer(settings) as server:
+    folder = STATE / "lakefs"
+    with ExitStack() as stack:
+        place = stack.enter_context(open_store(store, folder / "objects"))
+        settings = ServerSettings.for_folder(folder, blockstore=place.blockstore, storage=place.options)
+        server = stack.enter_context(ThreadedServer(settings))
         client = Client(
             host=server.endpoint, username=server.access_key_id, password=server.secret_access_key
         )
-        say(f"1. An embedded lakeFS at {server.endpoint}")
-        lake = Lake.create(client, "demo", f"local://{STATE / 'lakefs' / 'objects' / 'demo'}")
+        say(f"1. An embedded lakeFS at {server.endpoint}, its objects at {place.uri}")
+        lake = Lake.create(client, "demo", f"{place.uri}/demo", options=place.options)
         plant_all(lake, scale)
         say(f"2. A lake with {len(lake.planted):,} objects of every kind, garbage among them")
         env = airflow.environment(
-            STATE / "airflow", server.endpoint, server.access_key_id, server.secret_access_key
+            STATE / "airflow",
+            server.endpoint,
+            server.access_key_id,
+            server.secret_access_key,
+            place.options,
         )
         planted = time.monotonic()
         airflow.migrate(env)
         before = proof.read_everything(lake)
         time.sleep(max(0.0, MIN_AGE_SECONDS + 2 - (time.monotonic() - planted)))
-        young(lake, 20)
         conf = {"repository": "demo", "dry_run": dry_run, "unsafe_min_age_seconds": MIN_AGE_SECONDS}
         say("3. Airflow runs the DAG lakefs_gc, its steps on Spark (log: .dredge/demo/dag.log)")
-        finished = airflow.run_dag(env, "lakefs_gc", conf, STATE / "dag.log")
+        with young(lake, 20, MIN_AGE_SECONDS):
+            finished = airflow.run_dag(env, "lakefs_gc", conf, STATE / "dag.log")
         return verdict(lake, before, finished, dry_run, started)
 
 
@@ -97,12 +115,21 @@ def verdict(lake: Lake, before: proof.Reads, finished: bool, dry_run: bool, star
         say(f"   LOST {line}")
     say(f"5. Read back through the SDK: {len(before) - len(lost):,} of {len(before):,} live objects")
     right = not lost and all(row.right or dry_run for row in rows)
-    reports = sorted((STATE / "lakefs").rglob("report.html"))
-    if reports:
-        say(f"   Report: file://{reports[0]}")
+    if report := kept_report(lake):
+        say(f"   Report: file://{report}")
     outcome = "held" if right and finished else "DID NOT HOLD" if not right else "the DAG failed: see its log"
     say(f"\n{outcome.upper()} after {time.monotonic() - started:.0f} s")
     return right and finished
+
+
+def kept_report(lake: Lake) -> Path | None:
+    """Put the run's report beside the log, as the store may go with the demo; None when there is none."""
+    keys = [key for batch in lake.store.list("_lakefs/retention/") for key in batch["key"].to_pylist()]
+    reports = [key for key in keys if key.endswith("/report.html")]
+    if not reports:
+        return None
+    (STATE / "report.html").write_bytes(lake.store.get(reports[0]))
+    return STATE / "report.html"
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def environment(
         endpoint: URL of the lakeFS server.
         access_key_id: lakeFS key.
         secret_access_key: lakeFS secret.
-        options: access to an S3 store; None for local folders.
+        options: access to a store of objects, whose keys become a connection; None for local folders.
         master: Spark master of the `spark_default` connection.
     """
     bin_folder = str(Path(sys.executable).parent)
@@ -42,14 +42,8 @@ def environment(
         },
         "SPARK_DEFAULT": {"conn_type": "spark", "host": master},
     }
-    if options is not None and options.access_key_id:
-        extra = {"endpoint_url": options.endpoint_url, "region_name": options.region or "us-east-1"}
-        connections["AWS_DEFAULT"] = {
-            "conn_type": "aws",
-            "login": options.access_key_id,
-            "password": options.secret_access_key,
-            "extra": extra,
-        }
+    if options is not None:
+        connections |= store_connections(options)
     return os.environ | {
         "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
         "AIRFLOW_HOME": str(home),
@@ -57,8 +51,41 @@ def environment(
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        **_endpoint(options),
         **{f"AIRFLOW_CONN_{name}": json.dumps(value) for name, value in connections.items()},
     }
+
+
+def store_connections(options: StorageOptions) -> dict[str, dict[str, Any]]:
+    """The connections that hold the keys of a store, as a user makes them, by id in upper case."""
+    found: dict[str, dict[str, Any]] = {}
+    if options.access_key_id:
+        extra = {"endpoint_url": options.endpoint_url, "region_name": options.region or "us-east-1"}
+        found["AWS_DEFAULT"] = {
+            "conn_type": "aws",
+            "login": options.access_key_id,
+            "password": options.secret_access_key,
+            "extra": extra,
+        }
+    if options.azure.key:
+        found["WASB_DEFAULT"] = {
+            "conn_type": "wasb",
+            "host": options.azure.endpoint_url,
+            "login": options.azure.account,
+            "password": options.azure.key,
+        }
+    if options.gcs.credentials_json:
+        found["GOOGLE_CLOUD_DEFAULT"] = {
+            "conn_type": "google_cloud_platform",
+            "extra": {"keyfile_dict": json.loads(options.gcs.credentials_json)},
+        }
+    return found
+
+
+def _endpoint(options: StorageOptions | None) -> dict[str, str]:
+    """Where Google's connections have no field for another endpoint, the variable of its own libraries names it."""
+    url = None if options is None else options.gcs.endpoint_url
+    return {} if url is None else {"STORAGE_EMULATOR_HOST": url}
 
 
 def migrate(env: dict[str, str]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import lakefs_sdk
 
@@ -192,14 +193,38 @@ def identical_committed(lake: Lake, count: int) -> None:
     lake.plant([marker], "committed", True, "in the head commit of settled")
 
 
-def young(lake: Lake, count: int) -> None:
-    """Plant uploads that nothing references yet: too young to be judged."""
-    keys = []
+@contextmanager
+def young(lake: Lake, count: int, min_age_seconds: float) -> Iterator[None]:
+    """Plant uploads that nothing references yet, and stay too young to be judged: they go on while the block runs.
+
+    Args:
+        lake: with everything else.
+        count: of objects.
+        min_age_seconds: of the run in the block, which may begin late on a busy machine.
+    """
+    uploads = {}
     for path in paths("young", count):
         place = lake.sdk.staging_api.get_physical_address(lake.repository, "work", path)
-        keys.append(lake.relative(place.physical_address))
-        lake.store.put(keys[-1], content_of(path))
-    lake.plant(keys, "young", True, "younger than the minimum age: an upload may still be linked")
+        uploads[lake.relative(place.physical_address)] = content_of(path)
+    done = threading.Event()
+
+    def upload() -> None:
+        for key, content in uploads.items():
+            lake.store.put(key, content)
+
+    def go_on() -> None:
+        while not done.wait(min_age_seconds / 4):
+            upload()
+
+    upload()
+    lake.plant(uploads, "young", True, "younger than the minimum age: an upload may still be linked")
+    thread = threading.Thread(target=go_on, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 KINDS: tuple[tuple[Callable[[Lake, int], None], int], ...] = (

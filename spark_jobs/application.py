@@ -32,6 +32,7 @@ from functools import cached_property
 from multiprocessing.connection import Connection, Listener
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.spark_jobs.daemon import load_common
 from airflow_dredge.spark_jobs.job import Job, check_run_uri, outcome, stop_this_process
 from airflow_dredge.spark_jobs.rows import SparkRunner
 from airflow_dredge.spark_jobs.session import close_session, open_session
@@ -215,10 +216,7 @@ def opening(start: Callable[[], SparkSession]) -> Future[SparkSession]:
 
 def load_modules(config: Json, task: Json) -> Json:
     """Let a worker load what the tasks of a run have in common. A partition function."""
-    from dredge.gc import steps
-
-    for name in steps.__all__:
-        getattr(steps, name)
+    load_common()
     return {}
 
 

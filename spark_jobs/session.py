@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from airflow_dredge.spark_jobs import daemon
 from airflow_dredge.spark_jobs.archive import ensure_archive, java_options
 from airflow_dredge.spark_jobs.failures import spark_reason
 from dredge.errors import ConfigError, UnavailableError
@@ -39,8 +40,13 @@ DEFAULTS = {
     "spark.speculation": "false",
     "spark.python.worker.reuse": "true",
 }
-#: For a driver that is the whole cluster: no dependence on how the machine's name resolves.
-LOCAL_DEFAULTS = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+#: For a driver that is the whole cluster: no dependence on how the machine's name resolves, and workers that share
+#: what they have loaded.
+LOCAL_DEFAULTS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.python.daemon.module": daemon.MODULE,
+}
 
 LOG4J = Path(__file__).with_name("log4j2.properties")
 

@@ -12,6 +12,9 @@ from dredge.approve.settings import ALWAYS, NEVER
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 
+LET_IT = "Raise the limit, or let a person approve it (approval)"
+"""What whoever meets a limit may do, where nobody is to be asked."""
+
 
 def why_asked(plan: AskingPlan, guards: GuardsOutput) -> str:
     """Say as a sentence why a person has to approve what a run would delete; "" when nobody has to.

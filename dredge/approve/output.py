@@ -26,12 +26,6 @@ class GuardsOutput(StepOutput):
         return found
 
     @property
-    def would_delete(self) -> list[dict[str, Any]]:
-        """What may go, by the reason why it is garbage: reason, objects, bytes, examples."""
-        found: list[dict[str, Any]] = self.detail("would_delete")
-        return found
-
-    @property
     def undo(self) -> dict[str, Any]:
         """What it costs that deletions can be taken back: way, requests, bytes, seconds, text."""
         found: dict[str, Any] = self.detail("undo")

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.commands.answering import answer_commands
 from dredge.commands.gc_analysis import cost_command, plan_command, why_command
-from dredge.commands.gc_approve import approve_command, reject_command
 from dredge.commands.gc_many import all_command
 from dredge.commands.gc_metadata import metadata_command
 from dredge.commands.gc_undo import pins_command, purge_command, restore_command
 from dredge.commands.options import setting_options
+from dredge.commands.runs import exit_code_of, rows_of_runs, show_report, show_runs
 from dredge.commands.terminal import show_progress
 from dredge.gc.config import GCConfig
 
@@ -33,8 +34,7 @@ for _added in (
     cost_command,
     plan_command,
     metadata_command,
-    approve_command,
-    reject_command,
+    *answer_commands("gc", "s3://bucket/my-repo/_lakefs/retention/gc/unified/RUN", "dredge.gc.steps"),
     restore_command,
     purge_command,
     pins_command,
@@ -132,21 +132,9 @@ def runs(uri: str, limit: int, as_json: bool) -> None:
     \b
     Exit codes: 0 listed (also when there are none) · 2 bad input · 4 the store is not available
     """
-    found = _runs(uri, limit)
-    if as_json:
-        for row in found:
-            click.echo(json.dumps(row))
-        return
-    if not found:
-        click.echo(f"no runs below {uri}")
-        return
-    click.echo(f"{'RUN':<22}{'STARTED (UTC)':<21}{'REPOSITORY':<24}{'OUTCOME':<18}{'DELETED':>12}  FOLDER")
-    for row in found:
-        deleted = "" if row["deleted_objects"] is None else f"{row['deleted_objects']:,}"
-        click.echo(
-            f"{row['run_id']:<22}{row['started_at'][:19].replace('T', ' '):<21}{row['repository']:<24}"
-            f"{row['outcome']:<18}{deleted:>12}  {row['folder']}"
-        )
+    from dredge.gc.plan import RUNS
+
+    show_runs(rows_of_runs(uri, RUNS, limit, _report, _deleted), uri, as_json)
 
 
 @command.command("report")
@@ -168,13 +156,8 @@ def report(uri: str, as_json: bool) -> None:
                 4 the store is not available
     """
     found = _report(uri)
-    if as_json:
-        click.echo(json.dumps(found))
-    else:
-        _show(found)
-    # "held" is what earlier versions called a run that was refused or awaits approval.
-    codes = {"failed": 1, "partial": 1, "awaiting_approval": 3, "rejected": 3, "refused": 3, "held": 3}
-    raise SystemExit(codes.get(found["outcome"], 0))
+    show_report(found, as_json)
+    raise SystemExit(exit_code_of(found))
 
 
 @command.group("index")
@@ -234,13 +217,8 @@ def _show_outcome(planned: Run, runner: LocalRunner, as_json: bool) -> None:
         finally:
             steps.release_lease(planned)
     finally:
-        uri = planned.plan.run_uri
-        found = _report(uri)
-        if as_json:
-            click.echo(json.dumps(found))
-        else:
-            _show(found)
-            click.echo(f"\nrun {uri}")
+        found = _report(planned.plan.run_uri)
+        show_report(found, as_json, planned.plan.run_uri)
     if found["outcome"] not in ("success", "dry_run"):
         problems = found["problems"] or ["some of the objects stayed"]
         raise PartialError(f"run {planned.plan.run_id} is {found['outcome']}. {problems[0]}")
@@ -289,65 +267,12 @@ def _show_verified(found: dict[str, Any], as_json: bool) -> None:
         click.echo("all is well")
 
 
-def _runs(uri: str, limit: int) -> list[dict[str, Any]]:
-    from dredge.gc.plan import RUNS
-    from dredge.runs.lifetimes import run_ids
-    from dredge.storage import open_reader
-
-    root = uri.rstrip("/")
-    if not run_ids(open_reader(root)):
-        root = f"{root}/{RUNS}"
-    found = run_ids(open_reader(root))
-    return [_run(f"{root}/{run_id}", run_id) for run_id in (found[:limit] if limit > 0 else found)]
-
-
-def _run(folder: str, run_id: str) -> dict[str, Any]:
-    from dredge.errors import ConfigError, FormatError
-    from dredge.graveler.xid import descending_time
-
-    row: dict[str, Any] = {"run_id": run_id, "folder": folder, "repository": "", "deleted_objects": None}
-    try:
-        found = _report(folder)
-    except (ConfigError, FormatError):
-        # lakeFS's own collector writes its runs to the same place.
-        started = descending_time(run_id).isoformat()
-        return {**row, "started_at": started, "outcome": "other tool"}
-    return {
-        **row,
-        "repository": found["repository"],
-        "started_at": found["started_at"],
-        "outcome": found["outcome"],
-        "deleted_objects": found["counts"].get("deleted_objects"),
-    }
-
-
 def _report(uri: str) -> dict[str, Any]:
     from dredge.gc.save_report.reading import read_report
 
     return read_report(uri)
 
 
-def _show(found: dict[str, Any]) -> None:
-    from dredge.runs.report_rows import table_lines
-
-    click.secho(f"{found['title']}: {found['outcome_text']}", bold=True)
-    click.echo(found["headline"])
-    if found["what_to_do"]:
-        click.echo(f"What to do: {found['what_to_do']}")
-    click.echo()
-    width = max((len(name) for name, _ in found["facts"]), default=0) + 2
-    for name, value in found["facts"]:
-        click.echo(f"{name + ':':<{width}}{value}")
-    click.echo()
-    for line in table_lines(found["rows"]):
-        click.echo(line)
-    for problem in found["problems"]:
-        click.secho(f"! {problem}", fg="red")
-    for warning in found["warnings"]:
-        click.secho(f"* {warning}", fg="yellow")
-    bad = [item for item in found["findings"] if item["verdict"] != "passed"]
-    for item in bad:
-        click.secho(f"{item['verdict']}: {item['rule']}: {item['text']}", fg="red")
-    click.echo()
-    for step in found["steps"]:
-        click.echo(f"{step['step']:<20}{step['status']:<10}{step['seconds']:>9}  {step['figures']}")
+def _deleted(found: dict[str, Any]) -> int | None:
+    deleted: int | None = found["counts"].get("deleted_objects")
+    return deleted

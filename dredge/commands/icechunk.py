@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.approve.settings import ALWAYS, MARK_AGE_HOURS, NEVER, OVER_LIMITS
+from dredge.commands.icechunk_runs import (
+    approve_command,
+    end_run,
+    reject_command,
+    report_command,
+    resume_command,
+    runs_command,
+)
 from dredge.commands.icechunk_undo import pins_command, purge_command, restore_command
 from dredge.commands.options import FiniteRange
 from dredge.commands.terminal import show_progress
@@ -31,7 +40,16 @@ def command() -> None:
     """
 
 
-for subcommand in (restore_command, purge_command, pins_command):
+for subcommand in (
+    runs_command,
+    report_command,
+    approve_command,
+    reject_command,
+    resume_command,
+    restore_command,
+    purge_command,
+    pins_command,
+):
     command.add_command(subcommand)
 
 
@@ -199,12 +217,26 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
     show_default=True,
     help="Older run folders are removed at the end of a complete run.",
 )
-@click.option("--max-objects", type=int, help="Hold the run when more objects than this would go.")
-@click.option("--max-bytes", type=int, help="Hold the run when more bytes than this would go.")
+@click.option("--max-objects", type=int, help="Await approval when more objects than this would go.")
+@click.option("--max-bytes", type=int, help="Await approval when more bytes than this would go.")
 @click.option(
     "--max-percent",
     type=FiniteRange(0, 100),
-    help="Hold the run when a larger share of the objects would go.",
+    help="Await approval when a larger share of the objects would go.",
+)
+@click.option(
+    "--approval",
+    type=click.Choice([OVER_LIMITS, ALWAYS, NEVER]),
+    default=OVER_LIMITS,
+    show_default=True,
+    help="Who is asked: a person when a limit is exceeded, always, or nobody; then a limit stops the run.",
+)
+@click.option(
+    "--approval-hours",
+    type=FiniteRange(min=0, min_open=True, max=MARK_AGE_HOURS),
+    default=MARK_AGE_HOURS,
+    show_default=True,
+    help="No answer by then is a no.",
 )
 @click.option(
     "--run-root", metavar="URI", help="Folder for run folders; default: _dredge/runs in the repository."
@@ -256,6 +288,8 @@ def collect(
         max_delete_objects=asked["max_objects"],
         max_delete_bytes=asked["max_bytes"],
         max_delete_percent=asked["max_percent"],
+        approval=asked["approval"],
+        approval_hours=asked["approval_hours"],
         run_root=asked["run_root"],
     )
     if mode == "library":
@@ -264,14 +298,9 @@ def collect(
         found = collect_by_library(config)
         click.echo(json.dumps(found) if as_json else _library_text(found))
         return
-    from dredge.icechunk.collection.steps import collect as run
-    from dredge.runs.tasks import LocalRunner
+    from dredge.icechunk.collection.steps import Run, plan_collection
 
-    report = run(config, LocalRunner(processes))
-    if as_json:
-        click.echo(json.dumps(report))
-    else:
-        _show_report(report)
+    end_run(Run.open(plan_collection(config).run_uri), processes, as_json)
 
 
 def _plan(uri: str, *, estimate: bool = False, **asked: Any) -> ExpirationPlan:
@@ -329,18 +358,6 @@ def _show_plan(made: ExpirationPlan, whole: bool) -> None:
             f" {free.manifests:,} manifests, {free.chunks:,} chunks, {free.transaction_logs:,} logs"
         )
     click.echo(f"digest {made.digest}")
-
-
-def _show_report(report: dict[str, Any]) -> None:
-    from dredge.runs.report_rows import table_lines
-
-    click.secho(f"{report['title']}: {report['outcome_text']}", bold=True)
-    click.echo(report["headline"])
-    click.echo()
-    for line in table_lines(report["rows"]):
-        click.echo(line)
-    for warning in report["warnings"]:
-        click.secho(f"* {warning}", fg="yellow")
 
 
 def _library_text(found: dict[str, Any]) -> str:

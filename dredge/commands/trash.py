@@ -255,6 +255,11 @@ def restore_command(
             f"run {run_id}: {done['rows_written']:,} rows put back,"
             f" {done['keys_existing']:,} keys existed already"
         )
+    if done["markers_of_live_tokens"] and not as_json:
+        click.echo(
+            f"{done['markers_of_live_tokens']:,} queue markers do not come back: branches name their tokens, and the"
+            " server would delete what was uploaded to them"
+        )
 
 
 @command.command("unqueue", context_settings=_CONTEXT)

@@ -228,6 +228,14 @@ class GCConfig:
         minimum=SLICE_OPEN_HOURS,
         maximum=HOURS_MAX,
     )
+    upload_hours: float = setting(
+        "Hours that an upload in parts may pause",
+        "On Google Cloud Storage lakeFS keeps the parts of an upload as objects. They stay until nothing of the upload"
+        " was written for so long; then it was given up. 0: they go with the minimum age.",
+        default=168.0,
+        minimum=0,
+        maximum=HOURS_MAX,
+    )
     max_delete_objects: int | None = objects_limit()
     max_delete_bytes: int | None = bytes_limit()
     max_delete_percent: float | None = share_limit()
@@ -250,9 +258,9 @@ class GCConfig:
     )
     verify_looks: int | None = setting(
         "Deleted objects to look for again",
-        "After deleting, so many of the deleted objects, from all over, are looked for in the store, and every one of"
-        " which it first gave no clear answer. If one in 300 were still there, 1,000 looks would miss that once in 28"
-        " runs. Empty: all of them.",
+        "After deleting, at most so many of the deleted objects, from all over, are looked for in the store (of fewer"
+        " than 5,000 one in five, but 200), and every one of which it first gave no clear answer. If one in 300 were"
+        " still there, 1,000 looks would miss that once in 28 runs. Empty: all of them.",
         default=1000,
         minimum=0,
     )

@@ -26,6 +26,7 @@ from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.resuming import local_holder
 from dredge.runs.versions import choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_writer, store_clock
 from dredge.storage.conditions import demand_conditions
@@ -178,15 +179,6 @@ def plan_run(
         log.info("run %s: %s", run_id, " ".join(line.strip() for line in expected_lines(expect)[:3]))
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.repository, plan.cutoff, plan.run_uri)
     return plan
-
-
-def local_holder(run_id: str) -> str:
-    """Name who holds the lease of a run that no orchestrator looks after.
-
-    Args:
-        run_id: of the run.
-    """
-    return f"run {run_id}"
 
 
 @dataclass(frozen=True, slots=True)

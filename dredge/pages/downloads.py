@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dredge.errors import NotFoundError
-from dredge.pages.objects import SCHEMA
+from dredge.pages.object_rows import SCHEMA
 
 CSV, PARQUET = "csv", "parquet"
 _PIECE = 1 << 20
@@ -22,7 +22,7 @@ def body(tables: Iterator[pa.Table], form: str) -> tuple[Iterator[bytes], str]:
     """Give a file's bytes, and its media type.
 
     Args:
-        tables: of `objects.SCHEMA`.
+        tables: of `object_rows.SCHEMA`.
         form: "csv" or "parquet".
 
     Raises:

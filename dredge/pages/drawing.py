@@ -22,7 +22,8 @@ from dredge.pages.expirations import PICTURE_HEADERS, expiration_of, expirations
 from dredge.pages.figures import AT_WORK, CHART_DAYS, RECENT, Standing, by_day, run_bars, standing
 from dredge.pages.history import ENDED, lease_of, plan_of, report_of, run_of_holder, uri_of
 from dredge.pages.keeping import LINE_DAYS, Keeping, keeping_of
-from dredge.pages.objects import SORTS, Filter, Objects, outcomes_of, why
+from dredge.pages.object_rows import Filter
+from dredge.pages.objects import SORTS, Objects, outcomes_of, why
 from dredge.pages.places import KINDS, KV, LAKEFS, Place, Places, find
 from dredge.pages.questions import Asker
 from dredge.pages.running import progress_of
@@ -207,7 +208,7 @@ class Pages:
         """Objects of a run."""
         found = find(self._places, key)
         objects = Objects(found, run_id)
-        page = objects.sorted(wanted, sort, start) if sort else objects.page(wanted, start)
+        page = objects.page(wanted, sort, start)
         rows = [
             {**row, "why": why(row), "size_text": size_text(row["size"])} for row in page.rows.to_pylist()
         ]

@@ -32,7 +32,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Redirect
 from dredge.errors import DredgeError, NotFoundError
 from dredge.pages import row_restoring
 from dredge.pages.drawing import HEADERS, Pages
-from dredge.pages.objects import Filter
+from dredge.pages.object_rows import Filter
 from dredge.pages.places import KV
 from dredge.pages.surroundings import Alone, Facts, NotAllowedError, Surroundings
 from dredge.pages.trash import WantedFindings

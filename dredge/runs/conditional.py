@@ -16,9 +16,10 @@ def read_tagged(reader: ObjectReader, key: str) -> tuple[str, bytes] | None:
     Returns:
         Its tag and its bytes; None when there is none.
     """
-    # The tag is read first: when the object changes in between, the conditional put on the older tag fails.
+    # One answer gives both, so the tag is that of these bytes.
     try:
-        return reader.stat(key).etag or "", reader.get(key)
+        with reader.open_read(key) as stream:
+            return stream.info.etag or "", b"".join(stream)
     except NotFoundError:
         return None
 

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from dredge.errors import DefectError, DredgeError, FormatError, NotFoundError
 from dredge.runs.defects import places
+from dredge.runs.groups import grouped_bytes
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry, newest_number
 from dredge.storage import ObjectReader, ObjectWriter, open_writer
@@ -110,7 +111,9 @@ class RunFolder:
         self.writer.put(key, data)
         return PartInfo(name, rows, len(data), hashlib.sha256(data).hexdigest(), key)
 
-    def write_table(self, step: str, index: int, table: pa.Table, kind: str = "part") -> PartInfo:
+    def write_table(
+        self, step: str, index: int, table: pa.Table, kind: str = "part", grouped: bool = False
+    ) -> PartInfo:
         """Write rows as `<step>/<kind>-<index>.parquet`.
 
         Args:
@@ -118,9 +121,11 @@ class RunFolder:
             index: makes the name; the same task must always give the same.
             table: the rows.
             kind: first half of the name.
+            grouped: for people, too, who look at some of the rows (`groups`).
         """
         name = f"{step}/{kind}-{index:05d}.parquet"
-        return self.write_bytes(name, parquet_bytes(table), table.num_rows)
+        data = grouped_bytes(table) if grouped else parquet_bytes(table)
+        return self.write_bytes(name, data, table.num_rows)
 
     def read_bytes(self, part: PartInfo) -> bytes:
         """Read a part's bytes.

@@ -34,6 +34,8 @@ log = logging.getLogger("dredge")
 
 LEASE = "lease.json"
 _ROUNDS_MAX = 20
+_BEATS = 4
+"""How often a right is renewed in the time that it lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,25 @@ class Lease:
                 return renewed
         raise self._busy()
 
+    def hold(self, grant: LeaseGrant, now: datetime) -> None:
+        """See that a right stands before a step begins, and prolong it unless that was done a short while ago.
+
+        What is lost is told by the number, never by a clock. The clock only saves requests: when it is wrong, the
+        right lives as long as it would without this step, whose background thread then renews it.
+
+        Args:
+            grant: the right, which may have been given back.
+            now: this machine's time.
+
+        Raises:
+            LeaseHeldError: it has gone to somebody else.
+            UnavailableError: others with this right renew it all the time.
+        """
+        held = self._read()
+        stands = held is not None and (held.holder, held.fencing) == (grant.holder, grant.fencing)
+        if not (held and stands and timedelta() <= now - held.written_at < self._ttl / _BEATS):
+            self.renew(grant)
+
     def check(self, grant: LeaseGrant, now: datetime | None = None) -> None:
         """Look whether a right still stands.
 
@@ -179,7 +200,7 @@ class Lease:
         stop = threading.Event()
 
         def beat() -> None:
-            while not stop.wait(self._ttl.total_seconds() / 4):
+            while not stop.wait(self._ttl.total_seconds() / _BEATS):
                 try:
                     if not wanted():
                         log.warning("the lease is not renewed any more: a later try has taken the step over")

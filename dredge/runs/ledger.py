@@ -12,12 +12,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.runs.folder import RunFolder, parquet_bytes, read_parquet
+from dredge.runs.groups import grouped_bytes
 from dredge.runs.summary import PartInfo
 from dredge.storage import NOT_SENT, DeleteOutcome
 
@@ -103,12 +105,17 @@ def outcome_rows(group: pa.Table, outcomes: Sequence[DeleteOutcome], attempt: in
 
 def read_raw(folder: RunFolder, part: str) -> pa.Table:
     """Read everything known of the objects of a part, one row for each attempt."""
-    prefix = f"{STEP}/_raw/{part}/"
-    keys: list[str] = []
-    for batch in folder.writer.list(prefix):
-        keys.extend(batch["key"].to_pylist())
-    tables = [read_parquet(data) for _, data in folder.writer.get_many(sorted(keys))]
-    return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+    return read_raw_with_time(folder, part)[0]
+
+
+def read_raw_with_time(folder: RunFolder, part: str) -> tuple[pa.Table, datetime | None]:
+    """The same, and when the last of it was written, by the store's clock: all that it tells was done by then. None
+    where nothing is known."""
+    times: dict[str, datetime] = {}
+    for batch in folder.writer.list(f"{STEP}/_raw/{part}/"):
+        times |= dict(zip(batch["key"].to_pylist(), batch["last_modified"].to_pylist(), strict=True))
+    tables = [read_parquet(data) for _, data in folder.writer.get_many(sorted(times))]
+    return (pa.concat_tables(tables) if tables else SCHEMA.empty_table()), max(times.values(), default=None)
 
 
 def best(rows: pa.Table) -> pa.Table:
@@ -132,7 +139,7 @@ def finished(rows: pa.Table) -> pa.Array:
 
 def write_settled(folder: RunFolder, part: str, rows: pa.Table) -> PartInfo:
     """Write the settled rows of a part, one for each object."""
-    return folder.write_bytes(f"{STEP}/{part}.parquet", parquet_bytes(rows), rows.num_rows)
+    return folder.write_bytes(f"{STEP}/{part}.parquet", grouped_bytes(rows), rows.num_rows)
 
 
 def settle_rows(

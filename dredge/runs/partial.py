@@ -12,7 +12,16 @@ from contextlib import contextmanager
 from dredge.errors import ConfigError, DredgeError, PartialError, UnavailableError
 
 NOT_ALLOWED = frozenset(
-    {"AccessDenied", "AccessForbidden", "Forbidden", "AllAccessDisabled", "PermissionDenied", "403"}
+    {
+        "AccessDenied",
+        "AccessForbidden",
+        "AllAccessDisabled",
+        "Forbidden",
+        "PermissionDenied",
+        "forbidden",
+        "insufficientPermissions",
+        "403",
+    }
 )
 """Error codes by which stores say that credentials may not delete an object."""
 

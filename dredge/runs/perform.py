@@ -83,6 +83,7 @@ def perform(
     clock: Clock,
     right: Callable[[], object] = lambda: None,
     roots: Mapping[str, str] | None = None,
+    known: Mapping[str, StepSummary] | None = None,
 ) -> StepSummary:
     """Do a step unless it is done.
 
@@ -97,6 +98,7 @@ def perform(
         clock: for the summary's times.
         right: called before a try is claimed; raises when this run may not go on, so that it fences nobody off.
         roots: digests of what the step reads and no step wrote, by name.
+        known: inputs that the caller has just read; they are not read again.
 
     Returns:
         The stored summary when the step is complete and its inputs are the same, else the new one.
@@ -109,7 +111,8 @@ def perform(
     attempt: StepTry | None = None
     try:
         with foreseen(f"step {step} of run {folder.run_id}", folder.uri):
-            before = required(folder, step, inputs)
+            before = {name: summary for name, summary in (known or {}).items() if name in inputs}
+            before |= required(folder, step, [name for name in inputs if name not in before])
             digests = {**(roots or {}), **{name: summary.digest for name, summary in before.items()}}
             stored = folder.read_summary(step)
             if stored is not None and dict(stored.inputs) == digests:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Protocol
 
 from dredge.runs import chain
@@ -77,6 +76,7 @@ class PlannedRun[P: RunPlan](ABC):
         output: type[StepOutput],
         body: Callable[[StepRecord], None],
         inputs: Sequence[type[StepOutput]] | None = None,
+        known: Mapping[str, StepSummary] | None = None,
     ) -> StepSummary:
         """Do a step of this run under its lease; see `perform`.
 
@@ -84,6 +84,7 @@ class PlannedRun[P: RunPlan](ABC):
             output: of the step; it names the steps that this one reads.
             body: does the work and notes it in the record.
             inputs: that this run's step reads, where it depends on the run; None for the output's own.
+            known: summaries of those that the caller has just read, by step.
 
         Raises:
             LeaseHeldError: another run has taken over.
@@ -96,8 +97,11 @@ class PlannedRun[P: RunPlan](ABC):
         # The first step of a chain reads nothing but the plan.
         read = [item.STEP for item in (output.INPUTS if inputs is None else inputs)]
         roots = {} if read else {chain.PLAN: chain.plan_digest(self.folder)}
-        right = partial(self.lease.renew, self.plan.lease)
-        return perform(self.folder, output.STEP, read, under_lease, self.clock, right, roots)
+        right = self._hold_lease
+        return perform(self.folder, output.STEP, read, under_lease, self.clock, right, roots, known)
+
+    def _hold_lease(self) -> None:
+        self.lease.hold(self.plan.lease, self.clock())
 
     def spread[C, T, R](
         self,

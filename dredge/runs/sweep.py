@@ -25,10 +25,12 @@ from dredge.runs.partition import WorkerRun
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.words import duration_text
-from dredge.storage import NOT_SENT, ObjectDeleter
+from dredge.storage import NOT_SENT, DeleteOutcome, ListedDeleter, ObjectDeleter, ObjectInfo
 from dredge.storage.model import MaySend
 
 log = logging.getLogger("dredge")
+
+_DESCRIBED = ("size", "last_modified", "etag")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +208,22 @@ class DeletingTask:
                 return False
             group = candidates if self._protect is None else self._protected(part, number, candidates)
             if group.num_rows:
-                outcomes = self._deleter.delete(group["address"].to_pylist(), self._gate.lets_through)
+                outcomes = self._sent(group)
                 self.failed += sum(item.outcome == ledger.FAILED for item in outcomes)
                 self._write(part, number, ledger.outcome_rows(group, outcomes, self._attempt, self._fencing))
             if self._gate.has_shut:
                 self._gate.is_open()  # raises what is wrong
                 return False
         return True
+
+    def _sent(self, group: pa.Table) -> list[DeleteOutcome]:
+        """Delete a group: exactly what was listed, where the store can do that."""
+        names = group["address"].to_pylist()
+        if not isinstance(self._deleter, ListedDeleter) or not {*_DESCRIBED} <= {*group.column_names}:
+            return self._deleter.delete(names, self._gate.lets_through)
+        described = zip(*(group[name].to_pylist() for name in _DESCRIBED), strict=True)
+        listed = [ObjectInfo(name, *about) for name, about in zip(names, described, strict=True)]
+        return self._deleter.delete_listed(listed, self._gate.lets_through)
 
     def _protected(self, part: PartInfo, number: int, group: pa.Table) -> pa.Table:
         """The rows of a group that may be deleted; what became of the others goes to the ledger."""

@@ -49,6 +49,8 @@ class StepTry:
             UnavailableError: others claim all the time.
             FormatError: the object with the number is damaged.
         """
+        if replace_tagged(writer, f"{step}/{TRY}", json.dumps({"try": 1}).encode(), None):
+            return cls(writer, step, 1)
         for _ in range(_ROUNDS_MAX):
             number, etag = _newest(writer, step)
             data = json.dumps({"try": number + 1}).encode()
@@ -101,6 +103,9 @@ class StepTry:
             UnavailableError: others write all the time.
         """
         data = json.dumps({**value, "try": self.number}, sort_keys=True).encode()
+        self.check()
+        if replace_tagged(self.writer, key, data, None):
+            return
         for _ in range(_ROUNDS_MAX):
             self.check()
             etag, number = _published(self.writer, key)

@@ -9,10 +9,13 @@ from __future__ import annotations
 from dredge.storage.clock import store_clock
 from dredge.storage.memory import MemoryStore, forget_memory_store, memory_store
 from dredge.storage.model import (
+    CHANGED,
     LISTING_SCHEMA,
     NOT_SENT,
+    STORE_HOLD,
     DeleteOutcome,
     Level,
+    ListedDeleter,
     ObjectDeleter,
     ObjectInfo,
     ObjectReader,
@@ -33,11 +36,14 @@ from dredge.storage.options import StorageOptions
 from dredge.storage.undo import NULL_VERSION, ObjectCopier, ObjectVersion, VersionReader
 
 __all__ = [
+    "CHANGED",
     "LISTING_SCHEMA",
     "NOT_SENT",
     "NULL_VERSION",
+    "STORE_HOLD",
     "DeleteOutcome",
     "Level",
+    "ListedDeleter",
     "MemoryStore",
     "ObjectCopier",
     "ObjectDeleter",

@@ -299,7 +299,7 @@ class MemoryVersions:
         self._location = location
         self._root = location.root + "/" if location.root else ""
 
-    def versioning(self) -> Versioning:
+    def versioning(self, _probe_uri: str = "") -> Versioning:
         """Whether the store keeps what is deleted."""
         older = memory_store(self._location.bucket).older
         return "off" if older is None else "suspended" if older.suspended else "enabled"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol, Self, runtime_checkable
 
 import pyarrow as pa
 
@@ -28,7 +28,7 @@ LISTING_SCHEMA = pa.schema(
 )
 """Columns of every listing batch; `key` is relative to the reader's URI, `etag` has no quotes."""
 
-type Outcome = Literal["deleted", "missing", "failed", "not_addressable"]
+type Outcome = Literal["deleted", "missing", "kept", "failed", "not_addressable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class DeleteOutcome:
         key: as it was handed in.
         outcome: "deleted" (the store confirmed it; S3 confirms absent keys too; or the answer to our request was
             lost, and the key is gone when asked again), "missing" (a clear answer says that there was nothing),
-            "failed" (the object may still be there) or "not_addressable" (this store has no exact way to name the
-            key; nothing was sent).
-        code: the store's error code, for failed keys.
-        message: the store's words, for failed keys; for deleted ones what it answered first, where that was not
-            clear and it had to be asked again.
+            "kept" (of `ListedDeleter` alone: it is there, and stays), "failed" (the object may still be there) or
+            "not_addressable" (this store has no exact way to name the key; nothing was sent).
+        code: the store's error code, for failed keys; `CHANGED` or `STORE_HOLD`, for kept ones.
+        message: the store's words, for failed and kept keys; for deleted ones what it answered first, where that was
+            not clear and it had to be asked again.
         version_id: the delete marker's version, on a versioned bucket; None also where the answer was lost.
     """
 
@@ -170,6 +170,10 @@ class ObjectWriter(ObjectReader, Protocol):
 
 type MaySend = Callable[[], bool]
 
+CHANGED = "changed"
+"""Code of a key under which there is something else than what was listed."""
+STORE_HOLD = "store_hold"
+"""Code of a key that the store itself refuses to delete: it is on hold there, or a retention policy has it."""
 NOT_SENT = "NotSent"
 """Code of a key that failed because its request was not allowed to be sent any more."""
 
@@ -197,4 +201,21 @@ class ObjectDeleter(Protocol):
         Returns:
             One outcome a key, in the order of `keys`. A key's failure never raises; only an error that
             concerns no single key (such as a missing bucket) does.
+        """
+
+
+@runtime_checkable
+class ListedDeleter(ObjectDeleter, Protocol):
+    """A deleter whose store deletes exactly what was listed, and leaves what took its place."""
+
+    def delete_listed(self, objects: Sequence[ObjectInfo], may_send: MaySend = always) -> list[DeleteOutcome]:
+        """Delete objects that are still as they were listed; otherwise as `delete`.
+
+        Args:
+            objects: as a listing or a look of this store described them. One without a tag was not described: whatever
+                has its key is deleted.
+            may_send: see `delete`.
+
+        Returns:
+            One outcome an object, in their order; "kept" where it is another one by now, or the store holds it.
         """

@@ -99,12 +99,25 @@ class ObjectVersion:
 class VersionReader(Protocol):
     """Looks at the versions that a bucket keeps."""
 
-    def versioning(self) -> Versioning:
-        """Whether the bucket keeps what is deleted."""
+    def versioning(self, probe_uri: str = "") -> Versioning:
+        """Whether the bucket keeps what is deleted.
+
+        Args:
+            probe_uri: a folder of our own in the same account, where a store that tells it only to whoever writes is
+                asked by a small object; "" lets nothing be written.
+        """
 
     def versions(self, key: str) -> list[ObjectVersion]:
         """Every version and marker of exactly this key, the newest first; of those with the same time versions come
         before markers."""
+
+
+@runtime_checkable
+class BringsBackCopies(Protocol):
+    """A store whose markers are taken away by copying the version below, where the copy gets a tag of its own."""
+
+    def brings_back_copies(self) -> bool:
+        """Whether it does."""
 
 
 @runtime_checkable
@@ -133,7 +146,7 @@ class VersionDeleter(Protocol):
 class NoVersions:
     """The versions of a store that keeps none."""
 
-    def versioning(self) -> Versioning:
+    def versioning(self, _probe_uri: str = "") -> Versioning:
         """None are kept."""
         return "off"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -61,6 +61,14 @@ class Sightings:
         if before is not None and before.digest == digest:
             return before
         return Sighting(partition, key, digest, now)
+
+    def of_row(self, partition: bytes, key: bytes) -> list[Name]:
+        """Name what is remembered of a row: its partition, or the row itself."""
+        return [name for name in ((partition, None), (partition, key)) if name in self._by_name]
+
+    def without(self, names: Container[Name]) -> Sightings:
+        """Forget some, so that their count begins anew."""
+        return Sightings([s for name, s in self._by_name.items() if name not in names], self.looked)
 
     @property
     def digest(self) -> str:

@@ -18,7 +18,7 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.graveler.xid import new_descending_xid
-from dredge.kv.rows import RowCleaner, RowReader, show
+from dredge.kv.rows import Row, RowCleaner, RowReader, show
 from dredge.runs.partial import as_partial, partial_after
 from dredge.trash.apply import Applier, NamedAgainError
 from dredge.trash.deleted import DeletedOutcome, clean_deleted
@@ -26,11 +26,12 @@ from dredge.trash.earlier import named_after_removal, named_again, put_back_name
 from dredge.trash.finding import TrashFinding
 from dredge.trash.look import Look, read_look
 from dredge.trash.margins import TrashLimits, TrashMargins
-from dredge.trash.names import deleted_instance, parse_instance
+from dredge.trash.names import MARKERS, deleted_instance, parse_instance
 from dredge.trash.plan import TrashPlan, check_kinds, check_limits, choose, in_both
+from dredge.trash.references import read_references
 from dredge.trash.results import CleanReport, ScanReport
 from dredge.trash.rules import Classification, classify
-from dredge.trash.sightings import Sightings
+from dredge.trash.sightings import Name, Sightings
 from dredge.trash.state import TrashState
 
 log = logging.getLogger("dredge")
@@ -140,6 +141,9 @@ def restore(
 ) -> dict[str, Any]:
     """Put back what a run removed; a key that exists by now stays as it is.
 
+    What comes back has its whole grace again. A queue marker of a token that a branch names does not come back, not
+    even that of a run that took it off the queue: the server would delete the branch's acknowledged uploads.
+
     Args:
         store: where to.
         state: where the undo files are.
@@ -149,7 +153,7 @@ def restore(
 
     Raises:
         ConfigError: there is no such run, or it removed nothing of one of the partitions.
-        FormatError: an undo file was damaged.
+        FormatError: an undo file was damaged, or markers are to come back and a record cannot be read.
         PartialError: some rows were put back, and the store does not allow the rest.
     """
     asked = None if partitions is None else frozenset(partitions)
@@ -159,30 +163,58 @@ def restore(
             raise ConfigError(
                 f"{state.writer.uri}: no run {run_id}; there are {', '.join(held.runs()) or 'none'}"
             )
-        undo = held.undo(run_id)
+        undo, sightings = held.undo(run_id), held.sightings()
 
-        def wanted(partition: bytes) -> bool:
-            return asked is None or partition in asked
+        def wanted(row: Row) -> bool:
+            return asked is None or row.partition in asked
 
-        count = Counter(row.partition for row in undo.read(lambda row: wanted(row.partition)))
+        count: Counter[bytes] = Counter()
+        markers: set[bytes] = set()
+        back: set[Name] = set()
+        for row in undo.read(wanted):
+            count[row.partition] += 1
+            back.update(sightings.of_row(row.partition, row.key))
+            if row.partition == MARKERS:
+                markers.add(row.key)
+        left = _live_tokens(store, markers)
         absent = sorted((asked or frozenset()) - count.keys())
         if absent:
             raise ConfigError(f"run {run_id} removed nothing of {', '.join(map(show, absent))}")
         if dry_run:
-            return {"run_id": run_id, "status": "dry_run", "rows": count.total()}
+            return {
+                "run_id": run_id,
+                "status": "dry_run",
+                "rows": count.total() - len(left),
+                "markers_of_live_tokens": len(left),
+            }
+        if back:
+            held.save_sightings(sightings.without(back))
         written: Counter[bool] = Counter()
         with partial_after(lambda: f"{written[True]:,} rows were put back." if written[True] else ""):
-            for row in undo.read(lambda row: wanted(row.partition)):
+            for row in undo.read(
+                lambda row: wanted(row) and not (row.partition == MARKERS and row.key in left)
+            ):
                 written[store.insert_row(row)] += 1
         removed = held.removed().items()
-        held.forget_removed([name for name, run in removed if run == run_id and wanted(name)])
+        held.forget_removed(
+            [name for name, run in removed if run == run_id and (asked is None or name in asked)]
+        )
     log.info("trash: run %s: %d rows put back, %d keys existed", run_id, written[True], written[False])
     return {
         "run_id": run_id,
         "status": "done",
         "rows_written": written[True],
         "keys_existing": written[False],
+        "markers_of_live_tokens": len(left),
     }
+
+
+def _live_tokens(store: RowCleaner, tokens: set[bytes]) -> set[bytes]:
+    """Give those of some tokens that branches name."""
+    if not tokens:
+        return tokens
+    with store.view() as view:
+        return tokens.intersection(read_references(view).tokens)
 
 
 def _scan(

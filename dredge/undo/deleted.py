@@ -77,7 +77,8 @@ def swept_rows(folder: RunFolder, part: PartInfo, below: Sequence[str]) -> pa.Ta
 
     Returns:
         Rows with `address`, `size`, `last_modified`, `etag` (null where the run knew none), `hash`, `reason`; `outcome`
-        (null where the ledger has nothing) and `version_id` (of the delete marker; null where there is none).
+        (null where the ledger has nothing), `version_id` (of the delete marker; null where there is none, or none is
+        known) and `done_by` (by the store's clock it had been deleted by then; null where the ledger has nothing).
 
     Raises:
         FormatError: one lies where no run deletes.
@@ -87,9 +88,11 @@ def swept_rows(folder: RunFolder, part: PartInfo, below: Sequence[str]) -> pa.Ta
         raise FormatError(
             f"{part.name} of {folder.uri} names an object outside {', '.join(below)}. Nothing was done."
         )
-    found = ledger.best(ledger.read_raw(folder, ledger.stem_of(part)))
+    raw, done_by = ledger.read_raw_with_time(folder, ledger.stem_of(part))
+    found = ledger.best(raw)
     places = pc.index_in(rows["address"], found["address"].combine_chunks())
     for name in ("outcome", "version_id"):
         rows = rows.append_column(name, found[name].take(places))
+    rows = rows.append_column("done_by", pa.array([done_by] * rows.num_rows, pa.timestamp("us", tz="UTC")))
     stayed = pc.fill_null(pc.is_in(rows["outcome"], pa.array(_STAYED)), False)
     return rows.filter(pc.invert(stayed)).combine_chunks()

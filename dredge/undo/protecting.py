@@ -40,7 +40,7 @@ def protection(way: str, namespace: str, run_uri: str) -> Protect | None:
     if way == QUARANTINE:
         return Quarantine(namespace, run_uri).protect
     if way == VERSIONS:
-        return partial(_protect_by_versions, namespace)
+        return partial(_protect_by_versions, namespace, run_uri)
     return None
 
 
@@ -92,8 +92,10 @@ def _not_copied(error: DredgeError) -> Protected:
     return Protected(ledger.KEPT, NOT_COPIED, text)
 
 
-def _protect_by_versions(namespace: str, group: pa.Table, _may_send: MaySend) -> list[Protected]:
-    found = open_versions(namespace).versioning()
+def _protect_by_versions(
+    namespace: str, run_uri: str, group: pa.Table, _may_send: MaySend
+) -> list[Protected]:
+    found = open_versions(namespace).versioning(run_uri)
     if found != "enabled":
         raise RefusedError(
             f"the plan counts on the versions of the bucket to take deletions back; its versioning is {found} by now."

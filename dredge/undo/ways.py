@@ -89,14 +89,14 @@ def _choose(
     if asked == QUARANTINE:
         open_copier(namespace, quarantine_uri(run_uri), options)
         return UndoWay(way=QUARANTINE, why="asked for")
-    found = versions.versioning()
+    found = versions.versioning(run_uri)
     if found == "enabled":
         return UndoWay(way=VERSIONS, why="asked for" if asked == VERSIONS else "the bucket keeps versions")
     problem = {
         "off": "the store keeps no versions",
         "suspended": "the versioning of the bucket is suspended",
         "unknown": "the credentials may not ask whether the bucket keeps versions (s3:GetBucketVersioning,"
-        " storage.buckets.get)",
+        " storage.buckets.get; on Azure the run's folder must be in the same account, and the right to write there)",
     }[found]
     if asked == AUTO:
         return UndoWay(way=OFF, why=problem)
@@ -107,7 +107,12 @@ def _choose(
 
 
 def way_back(
-    namespace: str, run_uri: str, address: str, marker_id: str, options: StorageOptions | None = None
+    namespace: str,
+    run_uri: str,
+    address: str,
+    marker_id: str,
+    options: StorageOptions | None = None,
+    by_versions: bool = False,
 ) -> str:
     """Tell by which way an object that a run deleted can be brought back; "" by none.
 
@@ -117,11 +122,12 @@ def way_back(
         address: of the object.
         marker_id: of the delete marker that the ledger names; "" for none.
         options: None reads the environment.
+        by_versions: whether the run counted on versions, so that there is one also where no marker is known.
     """
     try:
         open_reader(quarantine_uri(run_uri), options).stat(address)
     except NotFoundError:
-        if not marker_id:
+        if not marker_id and not by_versions:
             return ""
         found = open_versions(namespace, options).versions(address)
         return VERSIONS if any(not version.is_marker for version in found) else ""

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from airflow.sdk.log import mask_secret
+
 from dredge.errors import ConfigError
 from dredge.storage.gcs.options import GcsOptions
 
@@ -39,5 +41,20 @@ def google_options(extra: Mapping[str, Any], options: GcsOptions) -> GcsOptions:
         key, file = (None, key) if "keyfile_dict" not in fields else (key, file)
     if key is not None or file is not None:
         text = json.dumps(key) if isinstance(key, dict) else key
+        _hide(text)
         options = replace(options, credentials_json=text, credentials_file=file)
     return replace(options, project=fields.get("project") or options.project)
+
+
+def _hide(text: str | None) -> None:
+    """Keep a key out of the logs, whole and in its parts."""
+    if text is None:
+        return
+    mask_secret(text)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return
+    for name in ("private_key", "private_key_id", "refresh_token", "client_secret"):
+        if isinstance(found, dict) and isinstance(found.get(name), str):
+            mask_secret(found[name])

@@ -10,6 +10,8 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_dredge.operators.environment import tasks_environment
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.lineage import of_step
+from airflow_dredge.operators.lineage_teller import TellsLineage
 from airflow_dredge.operators.metrics import report_metrics
 from airflow_dredge.operators.spark import PlannedRun, SparkJobOperator
 from dredge.errors import ConfigError
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class IcechunkCollectOperator(SparkJobOperator):
+class IcechunkCollectOperator(TellsLineage, SparkJobOperator):
     """Mark, look for candidates, ask the guards, sweep and verify: on Spark, or in this worker.
 
     The only task that deletes. Killed or failed, it goes on where it stopped.
@@ -65,4 +67,5 @@ class IcechunkCollectOperator(SparkJobOperator):
                 summary = run_steps(run, LocalRunner())
         else:
             summary = self.run_job(context, run)
+        self.lineage = of_step(run.plan.uri, run.plan.uri, run.plan.run_id, summary)
         return report_metrics(self.step, summary, run.plan.uri)

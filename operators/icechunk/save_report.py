@@ -10,6 +10,8 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_dredge.operators.failures import first_failure, reported
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.icechunk.base import IcechunkOperator
+from airflow_dredge.operators.lineage import Lineage
+from airflow_dredge.operators.lineage_teller import TellsLineage
 from airflow_dredge.operators.links import REPORT, ReportLink
 from airflow_dredge.operators.metrics import COMPLETE, report_metrics, report_run
 from dredge.errors import RefusedError
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class IcechunkSaveReportOperator(IcechunkOperator):
+class IcechunkSaveReportOperator(TellsLineage, IcechunkOperator):
     """Write the report of a collection, also of one that failed; then fail if it did not complete.
 
     Give this task the trigger rule ``all_done``.
@@ -52,6 +54,8 @@ class IcechunkSaveReportOperator(IcechunkOperator):
         outcome, page = summary.details["outcome"], str(summary.details["page"])
         context["ti"].xcom_push(REPORT, page)
         report_run(summary, run.plan.uri)
+        figures = dict(summary.counts)
+        self.lineage = Lineage(run.plan.uri, run.plan.uri, run.plan.run_id, figures, outcome, page)
         if outcome not in COMPLETE:
             problems = read_report(run)["problems"] or ["a task ended before it could say why"]
             raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problems[0]} The report: {page}")

@@ -11,6 +11,8 @@ from airflow.sdk import BaseOperator
 
 from airflow_dredge.operators.hooks.kv import DEFAULT_CONNECTION, LakeFSKVConnection
 from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.lineage import Lineage
+from airflow_dredge.operators.lineage_teller import TellsLineage
 from airflow_dredge.operators.links import REPORT, ReportLink
 from dredge.kv.rows import ReadRate
 from dredge.storage import open_writer
@@ -65,7 +67,7 @@ class LakeFSKVOperator(BaseOperator):
         return TrashState(open_writer(self.state_uri, storage_options(self.aws_conn_id)))
 
 
-class LakeFSKVTrashOperator(LakeFSKVOperator):
+class LakeFSKVTrashOperator(TellsLineage, LakeFSKVOperator):
     """Work on the trash in a key-value store. Parameters: see :class:`LakeFSKVOperator`."""
 
     operator_extra_links = (ReportLink(),)
@@ -92,6 +94,9 @@ class LakeFSKVTrashOperator(LakeFSKVOperator):
     def linked(self, context: Context, run_id: str, figures: dict[str, Any]) -> dict[str, Any]:
         """Link the task to the page of its run, and give figures and page to whoever waits for the outlets."""
         page = f"{self.checked.state_uri.rstrip('/')}/runs/{run_id}/report.html"
+        numbers = {name: value for name, value in figures.items() if type(value) is int}
+        place, outcome = str(figures["location"]), str(figures.get("status", "dry_run"))
+        self.lineage = Lineage(place, place, run_id, numbers, outcome, page)
         if "ti" in context:
             context["ti"].xcom_push(REPORT, page)
         for outlet in self.outlets:

@@ -13,6 +13,8 @@ from airflow_dredge.operators.environment import tasks_environment
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.lineage import of_step
+from airflow_dredge.operators.lineage_teller import TellsLineage
 from airflow_dredge.operators.metrics import report_metrics
 from dredge.errors import ConfigError
 from dredge.gc import steps
@@ -48,7 +50,7 @@ class LakeFSOperator(BaseOperator):
         return LakeFSHook(self.lakefs_conn_id)
 
 
-class LakeFSRunOperator(LakeFSOperator):
+class LakeFSRunOperator(TellsLineage, LakeFSOperator):
     """Do one step of a planned run in the Airflow worker itself.
 
     :param run_uri: folder of the run, as the plan step returned it (templated)
@@ -74,7 +76,9 @@ class LakeFSRunOperator(LakeFSOperator):
         """Do the step and return its figures."""
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
         with tasks_environment(run, self.variables()):
-            return report_metrics(self.step, self.work(run), run.plan.repository)
+            summary = self.work(run)
+        self.lineage = of_step(run.plan.namespace, run.plan.repository, run.plan.run_id, summary)
+        return report_metrics(self.step, summary, run.plan.repository)
 
 
 def open_run(run_uri: str, aws_conn_id: str | None, hook: LakeFSHook) -> Run:

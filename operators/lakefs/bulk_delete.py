@@ -8,6 +8,7 @@ from airflow_dredge.operators.environment import tasks_environment
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.lakefs.base import open_run
 from airflow_dredge.operators.lakefs.kv_spark import LakeFSKVSparkOperator
+from airflow_dredge.operators.lineage import of_step
 from airflow_dredge.operators.metrics import report_metrics
 from dredge.gc import steps
 from dredge.runs.tasks import LocalRunner
@@ -41,5 +42,6 @@ class LakeFSBulkDeleteOperator(LakeFSKVSparkOperator):
             self.log.info("Dry run: nothing is deleted")
             with tasks_environment(run):
                 summary = steps.bulk_delete(run, LocalRunner())
+            self.lineage = of_step(run.plan.namespace, run.plan.repository, run.plan.run_id, summary)
             return report_metrics(self.step, summary, run.plan.repository)
         return super().execute(context)

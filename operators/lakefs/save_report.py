@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_dredge.operators.environment import tasks_environment
 from airflow_dredge.operators.failures import first_failure, reported
 from airflow_dredge.operators.lakefs.base import LakeFSOperator, open_run
+from airflow_dredge.operators.lineage import Lineage
+from airflow_dredge.operators.lineage_teller import TellsLineage
 from airflow_dredge.operators.links import REPORT, ReportLink
 from airflow_dredge.operators.metrics import COMPLETE, report_metrics, report_run
 from dredge.errors import RefusedError
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class LakeFSSaveReportOperator(LakeFSOperator):
+class LakeFSSaveReportOperator(TellsLineage, LakeFSOperator):
     """Write the report of a run, also of one that failed, and give its lease back; then fail if the run did
     not complete. A run that a person rejected has ended well.
 
@@ -53,6 +55,9 @@ class LakeFSSaveReportOperator(LakeFSOperator):
         steps.release_lease(run)
         report, outcome = str(summary.details["page"]), summary.details["outcome"]
         context["ti"].xcom_push(REPORT, report)
+        self.lineage = Lineage(
+            run.plan.namespace, run.plan.repository, run.plan.run_id, dict(summary.counts), outcome, report
+        )
         figures = report_metrics(self.step, summary, run.plan.repository)
         report_run(summary, run.plan.repository)
         if outcome not in COMPLETE and not (outcome == "rejected" and _somebody_said_no(run)):

@@ -10,6 +10,8 @@ from airflow_dredge.operators.environment import tasks_environment
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.lakefs.base import open_run
+from airflow_dredge.operators.lineage import of_step
+from airflow_dredge.operators.lineage_teller import TellsLineage
 from airflow_dredge.operators.metrics import report_metrics
 from airflow_dredge.operators.spark import PlannedRun, SparkJobOperator
 from dredge.gc import steps
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from dredge.gc.steps import Run
 
 
-class LakeFSSparkOperator(SparkJobOperator):
+class LakeFSSparkOperator(TellsLineage, SparkJobOperator):
     """Do one step of a planned lakeFS collection on Spark, and return its figures.
 
     :param run_uri: folder of the run, as the plan step returned it (templated)
@@ -57,6 +59,7 @@ class LakeFSSparkOperator(SparkJobOperator):
         """Run the job and return the figures of its step."""
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
         summary = self._do_here(run) if self._is_small(run) else self.run_job(context, run)
+        self.lineage = of_step(run.plan.namespace, run.plan.repository, run.plan.run_id, summary)
         return report_metrics(self.step, summary, run.plan.repository)
 
     def _is_small(self, run: Run) -> bool:

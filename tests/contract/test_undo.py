@@ -247,8 +247,12 @@ class Versioned:
     options: StorageOptions
     writer: ObjectWriter
 
+    @property
+    def is_azure(self) -> bool:
+        return self.uri.startswith("http://")
 
-@pytest.fixture(params=["memory", "s3", "gcs"])
+
+@pytest.fixture(params=["memory", "s3", "gcs", "azure"])
 def versioned(request: pytest.FixtureRequest) -> Iterator[Versioned]:
     name = f"versions-{uuid.uuid4().hex[:8]}"
     options, uri = StorageOptions(), f"memory://{name}/lake"
@@ -258,6 +262,9 @@ def versioned(request: pytest.FixtureRequest) -> Iterator[Versioned]:
     elif request.param == "gcs":
         server = request.getfixturevalue("gcs_server")
         options, uri = server.options, f"{server.bucket(versioned=True)}/lake"
+    elif request.param == "azure":
+        server = request.getfixturevalue("azure_server")
+        options, uri = server.options, f"{server.container(versioned=True)}/lake"
     else:
         memory_store(name).older = OlderVersions()
     yield Versioned(uri, options, open_writer(uri, options))
@@ -267,12 +274,14 @@ def versioned(request: pytest.FixtureRequest) -> Iterator[Versioned]:
 @pytest.mark.parametrize("key", ODD)
 def test_taking_the_marker_away_brings_the_object_back(versioned: Versioned, key: str) -> None:
     reader = open_versions(versioned.uri, versioned.options)
-    assert reader.versioning() == "enabled"
+    assert reader.versioning(f"{versioned.uri}/run") == "enabled"
     versioned.writer.put(key, b"content")
     versioned.writer.put(f"{key}/longer", b"another")
     (outcome,) = open_deleter(versioned.uri, versioned.options).delete([key])
     marker, version = reader.versions(key)
-    assert (marker.version_id, marker.is_latest, marker.is_marker) == (outcome.version_id, True, True)
+    assert (marker.is_latest, marker.is_marker) == (True, True)
+    if not versioned.is_azure:  # a deletion there says nothing of versions
+        assert marker.version_id == outcome.version_id
     assert (version.is_latest, version.is_marker, version.size) == (False, False, 7)
     remover = open_marker_remover(versioned.uri, versioned.options)
     with pytest.raises(RefusedError, match="no delete marker"):
@@ -281,9 +290,10 @@ def test_taking_the_marker_away_brings_the_object_back(versioned: Versioned, key
     assert versioned.writer.get(key) == b"content"
     current, *older = reader.versions(key)
     assert current.is_latest
-    # Google Cloud Storage has no markers: what comes back is a copy, and what it was copied from stays.
-    assert older == ([version] if versioned.uri.startswith("gs://") else [])
-    assert current.etag == version.etag == versioned.writer.stat(key).etag
+    # Where there are no markers, what comes back is a copy, and what it was copied from stays.
+    assert older == ([version] if versioned.uri.startswith(("gs://", "http://")) else [])
+    assert current.etag == versioned.writer.stat(key).etag
+    assert (current.etag == version.etag) is not versioned.is_azure
 
 
 def test_taking_a_marker_away_replaces_nothing_that_was_put_since(versioned: Versioned) -> None:

@@ -314,7 +314,7 @@ class SimVersions:
         self._reader = SimReader(location)
         self._root = self._reader._root
 
-    def versioning(self) -> Versioning:
+    def versioning(self, _probe_uri: str = "") -> Versioning:
         return self._reader._call(
             "versioning", "", lambda: "enabled" if self._reader._bucket.versioned else "off"
         )

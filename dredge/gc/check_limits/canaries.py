@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from dredge.errors import FormatError, NotFoundError
+from dredge.gc.check_limits.guesses import between
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.graveler.addresses import AddressType, address_readings
@@ -43,8 +44,9 @@ _CHANGES = 1000
 _DECODED_BYTES = 4 << 20
 """Ranges are read to choose among their records until they have this size together; of others only the ends are
 known, and places between them are guessed."""
-_DECODED_FILES = 64
-"""And at most so many of them: ranges of a few records each are read one request at a time."""
+_DECODED_FILES = 16
+"""And at most so many of them: ranges of a few records each are read one request at a time, and what keys look like
+the ends tell as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ def _places(run: Run, branches: Sequence[Ref], each: int, chance: random.Random)
             number = chance.randrange(len(in_range))
             after = in_range[number - 1] if number else item.min_key[:-1]
         else:
-            after = _between(item.min_key, item.max_key, chance)
+            after = between(item.min_key, item.max_key, chance)
         places.append(_Place(branch.id, after.decode("utf-8", "ignore"), _FROM_A_PLACE))
     return places
 
@@ -167,13 +169,6 @@ def _keys(run: Run, ranges: Iterable[RangeInfo], chance: random.Random) -> dict[
     except (NotFoundError, FormatError):
         pass  # the places are guessed; what is wrong with the file is for others to say
     return found
-
-
-def _between(first: bytes, last: bytes, chance: random.Random) -> bytes:
-    """Some key between two, which need not be in the right order."""
-    length = max(len(first), len(last), 1)
-    ends = sorted(int.from_bytes(key.ljust(length, b"\0"), "big") for key in (first, last))
-    return chance.randint(*ends).to_bytes(length, "big")
 
 
 def _changed(

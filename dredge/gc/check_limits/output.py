@@ -40,6 +40,12 @@ class CheckLimitsOutput(GuardsOutput):
         return found
 
     @property
+    def would_delete(self) -> list[dict[str, Any]]:
+        """What may go, by the reason why it is garbage: reason, objects, bytes, examples."""
+        found: list[dict[str, Any]] = self.detail("would_delete")
+        return found
+
+    @property
     def hold_files(self) -> HoldFiles:
         """What was proved about candidates that are held."""
         return HoldFiles(

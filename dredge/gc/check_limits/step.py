@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dredge.approve.needed import LET_IT
 from dredge.approve.settings import NEVER
 from dredge.errors import RefusedError
 from dredge.gc.check_limits import codes, identical
@@ -28,7 +29,6 @@ from dredge.sets.files import write_hashes
 from dredge.undo.cost import cost_of_undo
 
 GUARD = "guard.json"
-_LET_IT = "Raise the limit, or let a person approve it (approval)"
 
 
 def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
@@ -73,7 +73,7 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.status = "refused"
     record.error = RefusedError(
         f"{message} Read {run.folder.uri}/{GUARD}."
-        + (f" {_LET_IT} if this is what you want." if verdict == "awaiting_approval" else "")
+        + (f" {LET_IT} if this is what you want." if verdict == "awaiting_approval" else "")
     )
 
 

@@ -24,7 +24,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
 from dredge.storage import StorageOptions
-from dredge.undo import VERSIONS, way_back
+from dredge.undo import VERSIONS, UndoWay, way_back
 
 
 def last_judged(
@@ -110,7 +110,8 @@ def _restorable(
     """Add whether a restore would find what it needs."""
     if judged.outcome not in (ledger.DELETED, ledger.MISSING):
         return judged
-    way = way_back(plan["namespace"], folder.uri, address, judged.version_id, options)
+    by_versions = UndoWay.from_json(plan.get("undo")).way == VERSIONS
+    way = way_back(plan["namespace"], folder.uri, address, judged.version_id, options, by_versions)
     days = plan["config"].get("keep_runs_days")
     until = (
         None

@@ -142,6 +142,8 @@ class _Reading:
             roles: the ranges.
             rows: records of the active ones.
         """
+        if not (roles.to_read or roles.expired or roles.dropped):
+            return
         index = CommittedIndex.load(self._run.state, self._run.plan.namespace)
         wanted = roles.to_read
         new = {item: facts for item, facts in wanted.items() if index.part_of(item, facts.count) is None}

@@ -9,7 +9,7 @@ and beside them the files of `dredge.gc.save_report.vendor_files`. A run with fa
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dredge.approve.needed import approval_inputs
@@ -65,8 +65,13 @@ _COUNTS: dict[type[StepOutput], tuple[str, ...]] = {
 """Figures of the steps that are figures of the run."""
 
 
-def write_report(run: Run) -> StepSummary:
+def write_report(run: Run, known: Mapping[str, StepSummary] | None = None) -> StepSummary:
     """Write the report of a run, and the summary of the step. It is written anew whenever asked, also after a failure.
+
+    Args:
+        run: this run.
+        known: summaries of complete steps that were read a moment ago. Whoever did a step again since writes a later
+            report.
 
     Raises:
         OvertakenError: somebody began to write it later, who knows more; theirs stays.
@@ -74,7 +79,7 @@ def write_report(run: Run) -> StepSummary:
     started = run.clock()
     folder, plan = run.folder, run.plan
     attempt = StepTry.claim(folder.writer, SaveReportOutput.STEP)
-    report = build_report(folder, plan)
+    report = build_report(folder, plan, known)
     attempt.check()
     parts = vendor_files.write_deleted(folder)
     folder.write_json(REPORT, report)
@@ -100,17 +105,20 @@ def write_report(run: Run) -> StepSummary:
     return summary
 
 
-def build_report(folder: RunFolder, plan: Plan) -> dict[str, Any]:
+def build_report(
+    folder: RunFolder, plan: Plan, known: Mapping[str, StepSummary] | None = None
+) -> dict[str, Any]:
     """Put a report together from what the steps left.
 
     Args:
         folder: the run folder.
         plan: the run's plan.
+        known: summaries of complete steps that were just read.
 
     Returns:
         The JSON object of `report.json`; `dredge.runs.report` says what a page needs of it.
     """
-    results = RunResults.read(folder, list(_steps(folder, plan)), plan.dry_run)
+    results = RunResults.read(folder, list(_steps(folder, plan)), plan.dry_run, known)
     cleaned = StepResult.read(folder, OwnFilesOutput.STEP)
     committed, guards = results.of(ListCommittedOutput), results.of(CheckLimitsOutput)
     swept = results.of(BulkDeleteOutput)

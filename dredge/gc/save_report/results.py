@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +30,16 @@ class StepResult:
     failure: dict[str, Any] | None
 
     @classmethod
-    def read(cls, folder: RunFolder, step: str) -> StepResult:
-        """Read what a step left; a damaged summary counts as a failure."""
+    def read(cls, folder: RunFolder, step: str, known: StepSummary | None = None) -> StepResult:
+        """Read what a step left; a damaged summary counts as a failure.
+
+        Args:
+            folder: the run folder.
+            step: its name.
+            known: its summary, when it is complete and was just read.
+        """
         try:
-            done = folder.read_summary(step)
+            done = known or folder.read_summary(step)
             failure = folder.standing_failure(step, done)
             if done is not None and failure is None:
                 return cls(step, done, None)
@@ -70,15 +76,23 @@ class RunResults:
     dry_run: bool
 
     @classmethod
-    def read(cls, folder: RunFolder, outputs: Sequence[type[StepOutput]], dry_run: bool) -> RunResults:
+    def read(
+        cls,
+        folder: RunFolder,
+        outputs: Sequence[type[StepOutput]],
+        dry_run: bool,
+        known: Mapping[str, StepSummary] | None = None,
+    ) -> RunResults:
         """Read what some steps left.
 
         Args:
             folder: the run folder.
             outputs: of the steps, in their order.
             dry_run: whether nothing may be deleted.
+            known: summaries of complete steps that were just read, by step.
         """
-        return cls({item.STEP: StepResult.read(folder, item.STEP) for item in outputs}, dry_run)
+        read, names = known or {}, [item.STEP for item in outputs]
+        return cls({name: StepResult.read(folder, name, read.get(name)) for name in names}, dry_run)
 
     def of[O: StepOutput](self, output: type[O]) -> O | None:
         """Give a step's result, complete or not; None when it left none."""

@@ -35,41 +35,47 @@ def save_report(run: Run) -> StepSummary:
         DredgeError: the state could not move on. The report is written, and what was deleted was garbage.
     """
     error: DredgeError | None = None
-    complete = _is_complete(run)
+    known = _complete(run)
     try:
-        if complete and not run.plan.dry_run:
-            advance_state(run)
-            _compact_index(run)
-        if complete:
+        if known and not run.plan.dry_run:
+            advance_state(run, known)
+            _compact_index(run, known[ListCommittedOutput.STEP])
+        if known:
             clean_up(run)
     except DredgeError as found:
         log.exception("the state was not moved on")
         error = found
-    _distrust(run)
+    if not known:
+        _distrust(run)
     write_analysis(run)
-    summary = write_report(run)
+    summary = write_report(run, {} if error else known)
     if error is not None:
         raise error
     return summary
 
 
-def _is_complete(run: Run) -> bool:
+def _complete(run: Run) -> dict[str, StepSummary]:
+    """The summaries of all steps; none when one of them is not complete."""
+    found: dict[str, StepSummary] = {}
     try:
-        return all(run.folder.read_summary(item.STEP) is not None for item in StateOutput.INPUTS)
+        for item in StateOutput.INPUTS:
+            summary = run.folder.read_summary(item.STEP)
+            if summary is None:
+                return {}
+            found[item.STEP] = summary
     except FormatError:
-        return False
+        return {}
+    return found
 
 
-def _compact_index(run: Run) -> None:
+def _compact_index(run: Run, committed: StepSummary) -> None:
     """Unite small parts of the committed index now and then; a run that cannot is none the worse."""
     try:
-        committed = run.folder.read_summary(ListCommittedOutput.STEP)
-        if committed is not None:
-            ranges = run.folder.read_part(ListCommittedOutput.of(committed).ranges, ["range_id"])
-            ids = ranges["range_id"].to_pylist()
-            plan = run.plan
-            label = f"{plan.run_id}-{uuid.uuid4().hex[:8]}"  # whoever else ends this run writes other files
-            compact(run.state, plan.namespace, label, ids, plan.config.tuning.index_parts_max)
+        ranges = run.folder.read_part(ListCommittedOutput.of(committed).ranges, ["range_id"])
+        ids = ranges["range_id"].to_pylist()
+        plan = run.plan
+        label = f"{plan.run_id}-{uuid.uuid4().hex[:8]}"  # whoever else ends this run writes other files
+        compact(run.state, plan.namespace, label, ids, plan.config.tuning.index_parts_max)
     except DredgeError:
         log.exception("the committed index was not compacted")
 

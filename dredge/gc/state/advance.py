@@ -10,7 +10,7 @@ one builds on the older state.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -44,8 +44,12 @@ SAVED = "_lakefs/retention/gc/uncommitted"
 """Where the design of uncommitted collection keeps what a run found, by the server's id of the scan."""
 
 
-def advance_state(run: Run) -> StepSummary:
+def advance_state(run: Run, known: Mapping[str, StepSummary] | None = None) -> StepSummary:
     """Write what this run leaves for the next one, and let the pointer name it.
+
+    Args:
+        run: this run.
+        known: summaries of its steps that were just read; the chain is read afresh all the same.
 
     Raises:
         RefusedError: a step is not complete, or the results do not belong together.
@@ -57,7 +61,7 @@ def advance_state(run: Run) -> StepSummary:
         *StateOutput.INPUTS,
         *approval_inputs(run.plan, run.folder, ApproveOutput),
     ]
-    return run.step(StateOutput, lambda record: _advance(run, record, inputs), inputs)
+    return run.step(StateOutput, lambda record: _advance(run, record, inputs), inputs, known)
 
 
 def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -> None:

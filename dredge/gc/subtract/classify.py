@@ -18,6 +18,7 @@ from dredge.gc.subtract import reasons
 from dredge.gc.subtract.figures import EXAMPLES_MAX, Figures, add_up
 from dredge.gc.subtract.holds import Evidence, holds_of
 from dredge.gc.subtract.output import SubtractOutput
+from dredge.gc.subtract.upload_parts import Uploads, going_on
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
@@ -45,6 +46,7 @@ class SubtractConfig:
         staged_before: hashes of what earlier runs saw staged, where a commit under way may have it.
         expired: hashes of the addresses that only ranges of expired commits name.
         pinned: hashes of what is kept because somebody brought it back.
+        uploads: where parts of uploads are objects; None: nowhere.
         dead: hashes of the listing that are not live, where they were found shard by shard (`by_shard`).
     """
 
@@ -54,6 +56,7 @@ class SubtractConfig:
     expired: ShardedSet
     pinned: tuple[LocatedSet, ...] = ()
     staged_before: tuple[LocatedSet, ...] = ()
+    uploads: Uploads | None = None
     dead: ShardedSet | None = None
 
 
@@ -112,6 +115,7 @@ def classify(
         head_sizes=config.head_sizes,
         pinned=config.pinned,
         staged_before=config.staged_before,
+        uploading=config.uploads and going_on(config.uploads, rows, config.settings.tuning.threads),
         undescribed=undescribed,
     )
     columns = [rows[name] for name in LISTED.names]
@@ -158,7 +162,7 @@ def write_candidates(
     for index, table in enumerate(tables):
         rows = classify(folder, table, config, undescribed)
         free = rows.filter(pc.is_null(rows["hold"]))
-        part = folder.write_table(SubtractOutput.STEP, index, rows, f"part-{name}")
+        part = folder.write_table(SubtractOutput.STEP, index, rows, f"part-{name}", grouped=True)
         hashes_name = f"{SubtractOutput.STEP}/hashes-{name}-{index:05d}.u64"
         hashes = write_hashes(folder, hashes_name, unite([free["hash"].to_numpy()]))
         written += Candidates(parts=[part, hashes], by_reason=_by_reason(rows), by_hold=_by_hold(rows))

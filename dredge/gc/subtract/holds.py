@@ -16,15 +16,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.config import GCConfig
 from dredge.gc.subtract.left_staging import unreadable_mark
+from dredge.gc.subtract.upload_parts import targets_of
 from dredge.sets.live import LocatedSet, in_any
 from dredge.undo.pins import PINNED
 
 UNREADABLE = "unreadable"
 LEFT_STAGING = "left_staging"
+UPLOAD_PARTS = "upload_parts"
 SAME_SIZE = "same_size"
 
 type Mask = npt.NDArray[np.bool_]
@@ -40,6 +43,7 @@ class Evidence:
             was read and is live.
         pinned: hashes of what is kept because somebody brought it back.
         staged_before: hashes of what earlier runs saw staged within the time of a commit (`left_staging`).
+        uploading: objects whose uploads in parts may still be going on (`upload_parts`); None: none.
         undescribed: whether the store refused to describe the objects, so that rows say nothing but the address.
     """
 
@@ -47,6 +51,7 @@ class Evidence:
     head_sizes: tuple[LocatedSet, ...] = ()
     pinned: tuple[LocatedSet, ...] = ()
     staged_before: tuple[LocatedSet, ...] = ()
+    uploading: pa.Array | None = None
     undescribed: bool = False
 
 
@@ -83,6 +88,13 @@ def left_staging(rows: pa.Table, evidence: Evidence) -> Mask:
     return left
 
 
+def upload_parts(rows: pa.Table, evidence: Evidence) -> Mask:
+    """Parts of uploads that may still be going on, where lakeFS keeps them as objects."""
+    if evidence.uploading is None or not len(evidence.uploading):
+        return np.zeros(rows.num_rows, bool)
+    return np.asarray(pc.is_in(targets_of(rows["address"]), evidence.uploading), bool)
+
+
 def same_size(rows: pa.Table, evidence: Evidence) -> Mask:
     """Objects as long as an entry of a branch head, whose content may be uploaded again there.
 
@@ -108,6 +120,11 @@ HOLDS: list[Hold] = [
         LEFT_STAGING,
         "an earlier run saw it staged, and now it is neither staged nor committed: a commit under way may bring it",
         left_staging,
+    ),
+    Hold(
+        UPLOAD_PARTS,
+        "a part of an upload that may still be going on: on this store lakeFS keeps parts as objects",
+        upload_parts,
     ),
     Hold(
         SAME_SIZE,

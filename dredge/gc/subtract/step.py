@@ -26,6 +26,7 @@ from dredge.gc.subtract.drift import find_drift
 from dredge.gc.subtract.left_staging import staged_before
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.reasons import REASONS
+from dredge.gc.subtract.upload_parts import Uploads
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
@@ -89,6 +90,7 @@ def _config(run: Run, record: StepRecord) -> SubtractConfig:
         expired=committed.expired,
         pinned=sets_of(pins),
         staged_before=() if staged.exact else staged_before(run, staged),
+        uploads=Uploads.of(run.plan),
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.verify.looks import Looked, choose, look_for, still_there
+from dredge.gc.verify.looks import choose, look_for, still_there
 from dredge.runs import ledger
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
@@ -23,7 +23,7 @@ class VerifyConfig:
 
     Attributes:
         threads: how many objects a task looks for at once.
-        run_length: neighbouring deleted names that one page of a listing is likely to span.
+        run_length: neighbours among deleted and living names that one page of a listing is likely to span.
         living: rows with the addresses of objects that live.
     """
 
@@ -66,6 +66,8 @@ class VerifyResult:
         still_there: how many of these the store has.
         left: addresses of some of these.
         living_deleted: addresses of living objects that the ledger says were deleted.
+        living_seen: addresses of living objects that the store has.
+        living_lacking: addresses of living objects that it does not list.
     """
 
     deleted: int
@@ -73,6 +75,25 @@ class VerifyResult:
     still_there: int
     left: list[str]
     living_deleted: list[str]
+    living_seen: list[str]
+    living_lacking: list[str]
+
+
+@dataclass(slots=True)
+class _Found:
+    """What looks for deleted objects gave.
+
+    Attributes:
+        checked: how many of them were looked for.
+        there: those that the store has.
+        seen: living objects beside them that it has.
+        lacking: living objects beside them that it does not show.
+    """
+
+    checked: int
+    there: list[str]
+    seen: set[str] = field(default_factory=set)
+    lacking: set[str] = field(default_factory=set)
 
 
 @partition_function
@@ -81,17 +102,21 @@ def verify_parts(run: WorkerRun, config: VerifyConfig, task: VerifyTask) -> Veri
     deleted = checked = still_there_count = 0
     left: list[str] = []
     living_deleted: list[str] = []
+    seen: set[str] = set()
+    lacking: set[str] = set()
     living = run.folder.read_part(config.living)["address"].combine_chunks()
     for item in task.settled:
         rows = run.folder.read_part(item.part, ["address", "outcome", "message"])
         by_us = rows["address"].filter(pc.equal(rows["outcome"], ledger.DELETED))
         living_deleted.extend(by_us.filter(pc.is_in(by_us, living)).to_pylist())
         gone = rows.filter(pc.is_in(rows["outcome"], pa.array([ledger.DELETED, ledger.MISSING])))
-        looked = _look_into(run, config, item, gone)
+        found = _look_into(run, config, item, gone, living)
         deleted += gone.num_rows
-        checked += looked.names
-        still_there_count += len(looked.there)
-        left.extend(looked.there[:SAMPLES])
+        checked += found.checked
+        still_there_count += len(found.there)
+        left.extend(found.there[:SAMPLES])
+        seen |= found.seen
+        lacking |= found.lacking
         run.progress.add(item.part.rows)
     return VerifyResult(
         deleted=deleted,
@@ -99,17 +124,25 @@ def verify_parts(run: WorkerRun, config: VerifyConfig, task: VerifyTask) -> Veri
         still_there=still_there_count,
         left=left[:SAMPLES],
         living_deleted=living_deleted,
+        living_seen=sorted(seen),
+        living_lacking=sorted(lacking),
     )
 
 
-def _look_into(run: WorkerRun, config: VerifyConfig, item: PartLooks, gone: pa.Table) -> Looked:
+def _look_into(
+    run: WorkerRun, config: VerifyConfig, item: PartLooks, gone: pa.Table, living: pa.Array
+) -> _Found:
     """Look for objects of a part that are gone: for all, or for some and those whose answer was not clear at first."""
     reader = run.open_store()
     if item.looks is None:
-        found = still_there(reader, gone["address"].combine_chunks(), config.threads)
-        return Looked(gone.num_rows, found)
+        return _Found(gone.num_rows, still_there(reader, gone["address"].combine_chunks(), config.threads))
     chance = random.Random(f"{run.folder.run_id}-{item.part.name}")
     unclear = pc.is_valid(gone["message"])
     runs = choose(gone.filter(unclear)["address"].to_pylist(), gone.num_rows, config.run_length, chance)
     clear = gone.filter(pc.invert(unclear))["address"].to_pylist()
-    return look_for(reader, [*runs, *choose(clear, item.looks, config.run_length, chance)], config.threads)
+    beside = set(living.filter(pc.invert(pc.is_in(living, gone["address"]))).to_pylist())
+    runs += choose(clear, item.looks, config.run_length, chance, beside)
+    looked_for = {name for names in runs for name in names}
+    there = set(look_for(reader, runs, config.threads).there)
+    alive = looked_for & beside
+    return _Found(len(looked_for - alive), sorted(there - alive), alive & there, alive - there)

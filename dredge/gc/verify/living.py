@@ -13,7 +13,7 @@ from dredge.gc.verify.output import VerifyOutput
 
 _STAGED_SAMPLE = 200
 _LOOKS = 200
-"""Living objects that are looked for in the store where not all deleted ones are."""
+"""Living objects that must have been seen in the store where not all deleted ones are looked for."""
 
 
 def take_living(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
@@ -38,20 +38,21 @@ def _staged(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
     return found[:_STAGED_SAMPLE]
 
 
-def to_look_at(run: Run, living: list[Canary], in_ledger: set[str]) -> list[Canary]:
-    """Choose the living objects to be looked for: all that the ledger says were deleted, and some others.
+def to_look_at(run: Run, living: list[Canary], doubtful: set[str], seen: set[str]) -> list[Canary]:
+    """Choose the living objects to be looked for: all that are in doubt, and others until enough were seen.
 
     Args:
         run: this run.
         living: all of them.
-        in_ledger: addresses of those that the ledger says were deleted.
+        doubtful: addresses of those that the ledger says were deleted, or that a listing lacks.
+        seen: addresses of those that a listing showed after the sweep.
     """
     if run.plan.config.verify_looks is None:
         return living
-    found = [canary for canary in living if canary.address in in_ledger]
-    others = [canary for canary in living if canary.address not in in_ledger]
+    found = [canary for canary in living if canary.address in doubtful]
+    others = [canary for canary in living if canary.address not in doubtful | seen]
     chance = random.Random(f"{run.plan.run_id}-living")
-    return found + chance.sample(others, min(len(others), _LOOKS))
+    return found + chance.sample(others, min(len(others), max(0, _LOOKS - len(seen))))
 
 
 def missing_of(run: Run, living: list[Canary]) -> list[Canary]:

@@ -3,13 +3,13 @@
 What the store confirmed key by key needs no second listing of everything, so a sample of a bounded number of names is
 looked for, and every name of which the store first gave no clear answer. Names are taken in runs of neighbours: one
 page of a listing shows a thousand names, and of garbage that lies close many at once. The sweep deletes in another
-order, so neighbours in name were in different requests.
+order, so neighbours in name were in different requests. The same pages show living objects, which must be there.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import batched, groupby
@@ -25,6 +25,9 @@ _PAGE_NAMES = 900
 """Names that a run should span in the store: a little less than a page, because garbage is not spread evenly."""
 _LISTED_MAX = 5 * _PAGE_NAMES
 """Objects that a run may list."""
+_LOOKS_MIN = 200
+_ONE_IN = 5
+"""Of few deleted names one in so many is looked for: fifteen that were still there would be missed once in 28 runs."""
 _RUN_MIN = 4
 """Shorter runs are looked up one by one: that costs a store less than pages do."""
 
@@ -44,18 +47,30 @@ class Looked:
     there: list[str]
 
 
-def length_of_runs(deleted: int, objects: int) -> int:
-    """How many neighbouring deleted names one page of a listing is likely to span; 1 where looking them up costs less.
+def length_of_runs(names: int, objects: int) -> int:
+    """How many neighbours among some names one page of a listing is likely to span; 1 where looking them up costs less.
 
     Args:
-        deleted: names that were deleted.
+        names: that somebody wants to know of, all over the namespace.
         objects: that were in the store before.
     """
-    length = _PAGE_NAMES * deleted // max(objects, deleted, 1)
+    length = _PAGE_NAMES * names // max(objects, names, 1)
     return length if length >= _RUN_MIN else 1
 
 
-def choose(names: Names, looks: int, length: int, chance: random.Random) -> list[Names]:
+def looks_at(deleted: int, looks_max: int) -> int:
+    """How many deleted names are looked for; all are when they are fewer.
+
+    Args:
+        deleted: how many there are.
+        looks_max: how many at most.
+    """
+    return min(looks_max, max(_LOOKS_MIN, -(-deleted // _ONE_IN)))
+
+
+def choose(
+    names: Names, looks: int, length: int, chance: random.Random, beside: Iterable[str] = ()
+) -> list[Names]:
     """Take runs of neighbours by chance until they have enough names together.
 
     Args:
@@ -64,17 +79,22 @@ def choose(names: Names, looks: int, length: int, chance: random.Random) -> list
         length: of a run, at most. None goes from one folder into another: what a part of the ledger lacks between two
             folders may be most of the namespace, and would be listed.
         chance: makes the choice.
+        beside: further names, which the same pages tell of: they are in the runs, and do not count.
     """
-    folders = (list(found) for _, found in groupby(sorted(names), lambda name: name.rpartition("/")[0]))
-    runs: list[Names] = [run for folder in folders for run in batched(folder, length)]
-    if looks < len(names):
+    wanted = set(names)
+    together = sorted(wanted.union(beside))
+    folders = (list(found) for _, found in groupby(together, lambda name: name.rpartition("/")[0]))
+    runs: list[Names] = [
+        run for folder in folders for run in batched(folder, length) if not wanted.isdisjoint(run)
+    ]
+    if looks < len(wanted):
         chance.shuffle(runs)
     chosen, count = list[Names](), 0
     for run in runs:
         if count >= looks:
             break
         chosen.append(run)
-        count += len(run)
+        count += len(wanted.intersection(run))
     return chosen
 
 

@@ -21,7 +21,7 @@ from dredge.gc.state.base import base_of
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.verify.deleted import SAMPLES, PartLooks, VerifyConfig, VerifyResult, VerifyTask, verify_parts
 from dredge.gc.verify.living import missing_of, take_living, to_look_at, words_of
-from dredge.gc.verify.looks import length_of_runs
+from dredge.gc.verify.looks import length_of_runs, looks_at
 from dredge.gc.verify.output import VerifyOutput
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
@@ -51,7 +51,9 @@ def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     results = _look_everywhere(run, runner, record, parts, living)
     left = [address for result in results for address in result.left]
     in_ledger = {address for result in results for address in result.living_deleted}
-    looked_at = to_look_at(run, living, in_ledger)
+    seen = {address for result in results for address in result.living_seen} - in_ledger
+    lacking = {address for result in results for address in result.living_lacking}
+    looked_at = to_look_at(run, living, in_ledger | lacking, seen - lacking)
     missing = missing_of(run, looked_at)
     ours = [canary for canary in missing if canary.address in in_ledger]
     record.counts.update(
@@ -59,7 +61,7 @@ def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         checked_objects=sum(result.checked for result in results),
         still_there_objects=sum(result.still_there for result in results),
         living_objects=len(living),
-        living_objects_looked_at=len(looked_at),
+        living_objects_looked_at=len({canary.address for canary in looked_at} | seen),
         living_objects_missing=len(missing),
         living_objects_deleted=len(ours),
     )
@@ -100,7 +102,7 @@ def _look_everywhere(
     objects = listed if base is None else max(listed, base.state.objects)
     config = VerifyConfig(
         threads=tuning.threads,
-        run_length=length_of_runs(rows, objects),
+        run_length=length_of_runs(rows + len(living), objects),
         living=_write_living(run, living),
     )
     todo = [
@@ -115,6 +117,8 @@ def _write_living(run: Run, living: list[Canary]) -> PartInfo:
     return run.folder.write_table(VerifyOutput.STEP, 0, pa.table({"address": addresses}), "living")
 
 
-def _share(rows: int, all_rows: int, looks: int | None) -> int | None:
+def _share(rows: int, all_rows: int, looks_max: int | None) -> int | None:
     """How much is looked for in a part: each has its share, however small."""
-    return None if looks is None else -(-looks * rows // max(1, all_rows))
+    if looks_max is None:
+        return None
+    return -(-looks_at(all_rows, looks_max) * rows // max(1, all_rows))

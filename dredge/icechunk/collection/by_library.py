@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from dredge.approve.settings import ALWAYS
 from dredge.errors import ConfigError, RefusedError, UnavailableError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.planning import plan_collection
@@ -54,7 +55,8 @@ def collect_by_library(
         Run id, cutoff, counts by kind, bytes.
 
     Raises:
-        ConfigError: kinds of objects are to be kept, or deletions to be taken back, which the library cannot.
+        ConfigError: kinds of objects are to be kept, deletions to be taken back, or somebody to approve them, which the
+            library cannot.
         RefusedError: a limit stops the run, something is pinned, or the library refused.
         UnavailableError: some objects could not be deleted, or phases were skipped.
     """
@@ -67,6 +69,11 @@ def collect_by_library(
         raise ConfigError(
             f"undo is {config.undo!r}, and the library deletes without a ledger, so nothing could be brought back. Let"
             " Dredge collect, or set undo to off"
+        )
+    if config.approval == ALWAYS and not config.dry_run:
+        raise ConfigError(
+            "approval is 'always', and the library deletes what it finds at that moment, which nobody can have seen."
+            " Let Dredge collect, or set approval to over_limits: the library then stops at the limits"
         )
     config = replace(config, undo=OFF, inventory=None)
     run = Run.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
@@ -111,7 +118,7 @@ def _collect(run: Run, collect: Collect, record: StepRecord) -> None:
         record.status = "dry_run"
         record.counts.update({f"would_delete_{name}": value for name, value in would.counts().items()})
         if verdict != "passed" and not run.plan.config.dry_run:
-            record.status = verdict
+            record.status = "refused"
             bad = "; ".join(finding.text for finding in findings if finding.verdict == verdict)
             record.error = RefusedError(
                 f"run {run.plan.run_id}: {bad}. Nothing was deleted. Raise the limit."

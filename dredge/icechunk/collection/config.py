@@ -7,6 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dredge.approve.settings import (
+    MARK_AGE_HOURS,
+    approval_hours_setting,
+    approval_setting,
+    approvers_setting,
+    bytes_limit,
+    ids_of,
+    objects_limit,
+    share_limit,
+)
 from dredge.errors import ConfigError
 from dredge.runs.limits import Limits
 from dredge.runs.versions import AUTO, CLEAN, KEEP_DAYS_MIN, OPTIMIZED
@@ -24,7 +34,6 @@ from dredge.undo import ways
 
 MIN_AGE_HOURS = 24.0
 """A chunk is written before the commit that names it: the age must exceed the longest writing session."""
-_LIMIT = "than this stop the run: nothing is deleted. Empty: no limit."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +51,7 @@ class Safety:
     """
 
     clock_skew_seconds_max: float = 300
-    mark_age_hours_max: float = 12
+    mark_age_hours_max: float = MARK_AGE_HOURS
     lease_seconds: float = 3600
     gate_every_seconds: float = 3
     watch_silence_seconds_max: float = 60
@@ -199,19 +208,12 @@ class CollectConfig:
         maximum=DAYS_MAX,
         because="other runs may still read these folders",
     )
-    max_delete_objects: int | None = setting(
-        "Most objects to delete", f"More objects {_LIMIT}", default=None, minimum=0
-    )
-    max_delete_bytes: int | None = setting(
-        "Most bytes to delete", f"More bytes {_LIMIT}", default=None, minimum=0
-    )
-    max_delete_percent: float | None = setting(
-        "Largest share to delete, in percent of the listed objects",
-        "A larger share than this stops the run: nothing is deleted. Empty: no limit.",
-        default=None,
-        minimum=0,
-        maximum=100,
-    )
+    max_delete_objects: int | None = objects_limit()
+    max_delete_bytes: int | None = bytes_limit()
+    max_delete_percent: float | None = share_limit()
+    approval: str = approval_setting()
+    approval_hours: float = approval_hours_setting()
+    approvers: str | None = approvers_setting()
     run_root: str | None = setting(
         "Run root", "URI of the folder for run folders. Empty: inside the repository.", default=None
     )
@@ -238,6 +240,11 @@ class CollectConfig:
         return (
             self.min_age_hours * 3600 if self.unsafe_min_age_seconds is None else self.unsafe_min_age_seconds
         )
+
+    @property
+    def approver_ids(self) -> tuple[str, ...]:
+        """Ids of those who may answer; () is everybody."""
+        return ids_of(self.approvers)
 
     @property
     def limits(self) -> Limits:

@@ -16,3 +16,11 @@ OVERWRITTEN = "overwritten"
 """The kind of old copies of the repo info, which spec 2 leaves at every change."""
 FOLDERS = {**OBJECT_FOLDERS, OVERWRITTEN: OVERWRITTEN_FOLDER}
 """Folder by kind, in the order of deleting."""
+NAMES = {
+    "snapshots": "snapshots",
+    "transactions": "transaction logs",
+    "manifests": "manifests",
+    "chunks": "chunks",
+    OVERWRITTEN: "old repo infos",
+}
+"""What people call them."""

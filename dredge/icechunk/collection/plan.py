@@ -60,6 +60,16 @@ class CollectionPlan:
         """URI of what is collected: the repository."""
         return self.uri
 
+    @property
+    def repository(self) -> str:
+        """What people call the repository: its URI."""
+        return self.uri
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing may be deleted."""
+        return self.config.dry_run
+
     def to_json(self) -> dict[str, Any]:
         """As the JSON object of `plan.json`."""
         return {

@@ -19,6 +19,7 @@ from dredge.inventory.manifest import find_inventory
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.resuming import local_holder
 from dredge.runs.versions import CLEAN, choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 from dredge.storage.conditions import demand_conditions
@@ -62,7 +63,7 @@ def plan_collection(
     undo = choose_way(config.undo, config.uri, run_uri, options)
     log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
     repository_lease = make_lease(state, config.safety.lease_seconds)
-    grant = repository_lease.acquire(f"run {run_id}") if lease is None else repository_lease.renew(lease)
+    grant = repository_lease.acquire(local_holder(run_id)) if lease is None else repository_lease.renew(lease)
     plan = CollectionPlan(
         run_id=run_id,
         uri=config.uri,

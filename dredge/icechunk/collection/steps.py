@@ -5,6 +5,7 @@
     mark(run, runner)                  what is live: refs → snapshots → manifests → chunks
     list_candidates(run, runner)       what the store holds besides, older than the cutoff
     check_limits(run)                  guards
+    approve(run)                       what a person says, where one has to be asked
     bulk_delete(run, runner)           looks again, then deletes (only reports in a dry run)
     verify(run)                        what was deleted is gone, what is live is there
     save_report(run)                   report.json, report.html; also for failed runs
@@ -18,6 +19,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from dredge.approve.question import Question
+from dredge.approve.records import AIRFLOW, TIME_OUT, Decision
+from dredge.icechunk.collection.approve.question import make_question
+from dredge.icechunk.collection.approve.step import answer, approve
 from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
 from dredge.icechunk.collection.bulk_delete.step import bulk_delete
 from dredge.icechunk.collection.check_limits.step import check_limits
@@ -26,10 +31,11 @@ from dredge.icechunk.collection.list_candidates.step import list_candidates
 from dredge.icechunk.collection.mark.step import mark
 from dredge.icechunk.collection.plan import CollectionPlan
 from dredge.icechunk.collection.planning import plan_collection, resume_run
+from dredge.icechunk.collection.resuming import is_local, reopen_run
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.save_report import REPORT
+from dredge.icechunk.collection.save_report import REPORT, SaveReportOutput
 from dredge.icechunk.collection.save_report.report import build_report
-from dredge.icechunk.collection.save_report.step import save_report
+from dredge.icechunk.collection.save_report.step import save_report, write_report
 from dredge.icechunk.collection.verify.step import verify
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.partial import partial_after
@@ -38,20 +44,31 @@ from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import StorageOptions
 
 __all__ = [
+    "AIRFLOW",
+    "TIME_OUT",
     "CollectConfig",
     "CollectionPlan",
+    "Decision",
+    "Question",
     "Run",
+    "answer",
+    "approve",
     "bulk_delete",
     "check_limits",
     "collect",
+    "find_garbage",
+    "is_local",
     "list_candidates",
     "mark",
     "plan_collection",
+    "put_question",
     "read_report",
     "release_lease",
+    "reopen_run",
     "resume_run",
     "run_steps",
     "save_report",
+    "to_its_end",
     "verify",
 ]
 
@@ -77,10 +94,26 @@ def collect(
         DredgeError: a step could not be done; the report was written, and the lease given back.
     """
     run = Run.open(plan_collection(config, options=options, clock=clock).run_uri, options, clock)
+    return to_its_end(run, runner or LocalRunner())
+
+
+def to_its_end(run: Run, runner: TaskRunner) -> dict[str, Any]:
+    """Do the steps of a local run that are left, write its report, and give the lease back whatever becomes of them.
+
+    Args:
+        run: planned, or reopened (`resuming.reopen_run`).
+        runner: spreads the work.
+
+    Returns:
+        The report.
+
+    Raises:
+        DredgeError: a step could not be done.
+    """
     deleted = 0
     with partial_after(lambda: _deleted_text(deleted)):
         try:
-            deleted = BulkDeleteOutput.of(run_steps(run, runner or LocalRunner())).deleted_objects
+            deleted = BulkDeleteOutput.of(run_steps(run, runner)).deleted_objects
         finally:
             try:
                 save_report(run)
@@ -98,13 +131,39 @@ def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
     Raises:
         DredgeError: a step could not be done. Call it again; it goes on there.
     """
-    mark(run, runner)
-    list_candidates(run, runner)
-    check_limits(run)
+    find_garbage(run, runner)
+    approve(run)
     swept = bulk_delete(run, runner)
     with partial_after(lambda: _deleted_text(BulkDeleteOutput.of(swept).deleted_objects)):
         verify(run)
     return swept
+
+
+def find_garbage(run: Run, runner: TaskRunner) -> StepSummary:
+    """Do every step of a planned run that is not done yet, up to the guards. Deletes nothing.
+
+    Returns:
+        The summary of check_limits.
+
+    Raises:
+        DredgeError: a step could not be done. Call it again; it goes on there.
+    """
+    mark(run, runner)
+    list_candidates(run, runner)
+    return check_limits(run)
+
+
+def put_question(run: Run) -> Question:
+    """Word what a run asks that awaits approval, and write its report so far.
+
+    Args:
+        run: of which `approve` said so.
+
+    Raises:
+        RefusedError: it asks nothing.
+        LeaseHeldError: another run has taken over.
+    """
+    return make_question(run, SaveReportOutput.of(write_report(run)).page)
 
 
 def read_report(run: Run) -> dict[str, Any]:

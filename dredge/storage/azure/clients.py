@@ -59,7 +59,8 @@ os.register_at_fork(after_in_child=_forget_parent)
 
 
 def require() -> None:
-    """Demand that the SDK is installed.
+    """Demand that the SDK is installed, and load it, one thread at a time: its modules import each other in circles, so
+    that threads which begin at different ones see them half made.
 
     Raises:
         ConfigError: it is not; says what to install.
@@ -69,6 +70,9 @@ def require() -> None:
             "Azure Blob Storage needs azure-storage-blob and azure-identity: pip install 'dredge[azure]', here and"
             " where Spark's executors run. Nothing was touched."
         )
+    with _clients.lock:
+        import azure.identity
+        import azure.storage.blob  # noqa: F401
 
 
 def is_installed() -> bool:

@@ -54,6 +54,10 @@ class AzureCopier:
         """Copy one object, and look at the copy."""
         return self.copy_to(key, key, if_absent, size, etag)
 
+    def copy_version(self, key: str, version: str) -> ObjectInfo:
+        """Copy a version of an object to its key, which must be free, and look at the copy; see `ObjectCopier.copy`."""
+        return self.copy_to(key, key, if_absent=True, version=version)
+
     def copy_to(
         self,
         key: str,
@@ -61,9 +65,19 @@ class AzureCopier:
         if_absent: bool = False,
         size: int | None = None,
         etag: str | None = None,
+        version: str = "",
     ) -> ObjectInfo:
-        """Copy one object to a key of its own, and look at the copy; see `ObjectCopier.copy`."""
-        source = self._look(self._source, key)
+        """Copy one object to a key of its own, and look at the copy; see `ObjectCopier.copy`.
+
+        Args:
+            key: of the source.
+            target: key of the copy.
+            if_absent: see there, as for `size` and `etag`.
+            size: of the source.
+            etag: of the source.
+            version: of the source; "" for the current one.
+        """
+        source = self._look(self._source, key, version)
         check_source(key, source.size, source.etag.strip('"'), size, etag)
         name = _name(self._target, target)
         if not is_exact(name):
@@ -71,7 +85,7 @@ class AzureCopier:
         client = container_client(self._options, self._target.bucket).get_blob_client(name)
         with translated(f"copying {key!r} from {self._source.uri} to {self._target.uri}"):
             send = self._send_whole if source.size <= COPY_LIMIT_BYTES else self._send_blocks
-            self._tell_conflicts(lambda: send(client, key, source, if_absent), key, if_absent)
+            self._tell_conflicts(lambda: send(client, key, version, source, if_absent), key, if_absent)
         copied = self._look(self._target, target)
         _compare(key, source, copied)
         return ObjectInfo(target, copied.size, copied.last_modified, copied.etag.strip('"'))
@@ -94,22 +108,20 @@ class AzureCopier:
                 raise FormatError(f"{key!r} has changed since it was looked at; nothing was copied") from None
             raise
 
-    def _look(self, location: Location, key: str) -> Any:
+    def _look(self, location: Location, key: str, version: str = "") -> Any:
         name = _name(location, key)
         if not key or not is_exact(name):
             raise NotFoundError(f"{key!r} cannot be addressed exactly in {location.uri}")
         with translated(f"stat of {key!r} in {location.uri}"):
             client = container_client(self._options, location.bucket).get_blob_client(name)
-            found: Any = client.get_blob_properties()
+            found: Any = client.get_blob_properties(version_id=version or None)
         marks = {name.lower(): value for name, value in (found.metadata or {}).items()}
         if marks.get(FOLDER_MARK) == "true" and not found.size:
             raise NotFoundError(f"{key!r} is a directory, not an object")
         return found
 
-    def _send_whole(self, client: Any, key: str, source: Any, if_absent: bool) -> None:
-        url, access = source_access(
-            self._options, self._source.bucket, _name(self._source, key), _ACCESS_SECONDS
-        )
+    def _send_whole(self, client: Any, key: str, version: str, source: Any, if_absent: bool) -> None:
+        url, access = self._access(key, version)
         client.start_copy_from_url(
             url,
             requires_sync=True,
@@ -119,16 +131,19 @@ class AzureCopier:
             **only_if_absent(if_absent),
         )
 
-    def _send_blocks(self, client: Any, key: str, source: Any, if_absent: bool) -> None:
+    def _access(self, key: str, version: str) -> tuple[str, dict[str, str]]:
+        """How the service may read the source."""
+        name = _name(self._source, key)
+        return source_access(self._options, self._source.bucket, name, _ACCESS_SECONDS, version)
+
+    def _send_blocks(self, client: Any, key: str, version: str, source: Any, if_absent: bool) -> None:
         from azure.storage.blob import BlobBlock
 
         upload_id = new_upload_id()
 
         def send(number: int) -> str:
             start = (number - 1) * BLOCK_BYTES
-            url, access = source_access(
-                self._options, self._source.bucket, _name(self._source, key), _ACCESS_SECONDS
-            )
+            url, access = self._access(key, version)
             name = block_id(upload_id, number, "0" * 32)
             length = min(BLOCK_BYTES, source.size - start)
             client.stage_block_from_url(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dredge.errors import ConfigError
@@ -20,6 +21,7 @@ from dredge.storage.azure.errors import THROTTLED, TRANSIENT, code_of, translate
 from dredge.storage.azure.names import is_exact
 from dredge.storage.deleting import CONNECTION_LOST, NOT_CONNECTED, UNCLEAR, BatchDeleter, Codes, all_failed
 from dredge.storage.model import DeleteOutcome, MaySend
+from dredge.storage.options import StorageOptions
 
 BATCH_ATTEMPTS = 3
 """After so many errors of the service about a batch, its blobs are asked about alone."""
@@ -38,6 +40,29 @@ CODES = Codes(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A blob to delete, or a version of one.
+
+    Attributes:
+        key: relative to the store.
+        name: of the blob.
+        version: "" for what the name means.
+    """
+
+    key: str
+    name: str
+    version: str = ""
+
+    def arguments(self) -> dict[str, str]:
+        """As the SDK takes it in a batch."""
+        return {"name": self.name, **self.of_version()}
+
+    def of_version(self) -> dict[str, str]:
+        """As the SDK takes a version."""
+        return {"version_id": self.version} if self.version else {}
+
+
 class AzureDeleter(BatchDeleter):
     """Deletes blobs below a prefix of a container."""
 
@@ -51,48 +76,67 @@ class AzureDeleter(BatchDeleter):
         """Nothing needs to be known."""
 
     def _send(self, keys: list[str], _may_send: MaySend) -> list[DeleteOutcome]:
-        from azure.core.exceptions import AzureError, HttpResponseError, ServiceRequestError
+        wanted = [Deletion(key, self._root + key) for key in keys]
+        return send_deletions(self._options, self._location.bucket, wanted, self.uri)
 
-        client: Any = container_client(self._options, self._location.bucket, retries=False)
-        try:
-            return self._send_single(client, keys[0]) if len(keys) == 1 else self._send_bulk(client, keys)
-        except HttpResponseError as error:
-            code, status = code_of(error), error.status_code or 0
-            words = str(translate(error, "delete"))
-            if status == 404 and code not in _GONE:
-                raise ConfigError(f"deleting in {self.uri}: {words}") from None
-            if status in {429, 500, 502, 503, 504} and not CODES.may_pass(code):
-                code = str(status)
-            if len(keys) > 1 and status not in {401, 403} and not CODES.may_pass(code):
-                code = _NO_BATCH
-            return all_failed(keys, code, words)
-        except AzureError as error:
-            unsent = isinstance(error, ServiceRequestError)
-            return all_failed(
-                keys, NOT_CONNECTED if unsent else CONNECTION_LOST, str(translate(error, "delete"))
-            )
 
-    def _send_single(self, client: Any, key: str) -> list[DeleteOutcome]:
-        from azure.core.exceptions import ResourceNotFoundError
+def send_deletions(
+    options: StorageOptions, url: str, wanted: Sequence[Deletion], uri: str
+) -> list[DeleteOutcome]:
+    """Make one request, and say of each blob what it answered.
 
-        try:
-            client.delete_blob(self._root + key)
-        except ResourceNotFoundError as error:
-            if code_of(error) not in _GONE:
-                raise
-            return [DeleteOutcome(key, "missing")]
-        return [DeleteOutcome(key, "deleted")]
+    Args:
+        options: how the container is reached.
+        url: of the container.
+        wanted: what to delete.
+        uri: for messages.
 
-    def _send_bulk(self, client: Any, keys: list[str]) -> list[DeleteOutcome]:
-        answers: list[Any] = []
-        # An answer that is no batch's makes the SDK complain; what was answered is judged by its own bytes.
-        with suppress(ValueError):
-            client.delete_blobs(
-                *(self._root + key for key in keys),
-                raise_on_any_failure=False,
-                raw_response_hook=lambda answer: answers.append(answer.http_response.body()),
-            )
-        return read_answers(keys, answers[-1] if answers else b"")
+    Raises:
+        ConfigError: there is no such container.
+    """
+    from azure.core.exceptions import AzureError, HttpResponseError, ServiceRequestError
+
+    client: Any = container_client(options, url, retries=False)
+    keys = [item.key for item in wanted]
+    try:
+        return _send_single(client, wanted[0]) if len(wanted) == 1 else _send_bulk(client, wanted)
+    except HttpResponseError as error:
+        code, status = code_of(error), error.status_code or 0
+        words = str(translate(error, "delete"))
+        if status == 404 and code not in _GONE:
+            raise ConfigError(f"deleting in {uri}: {words}") from None
+        if status in {429, 500, 502, 503, 504} and not CODES.may_pass(code):
+            code = str(status)
+        if len(wanted) > 1 and status not in {401, 403} and not CODES.may_pass(code):
+            code = _NO_BATCH
+        return all_failed(keys, code, words)
+    except AzureError as error:
+        unsent = isinstance(error, ServiceRequestError)
+        return all_failed(keys, NOT_CONNECTED if unsent else CONNECTION_LOST, str(translate(error, "delete")))
+
+
+def _send_single(client: Any, item: Deletion) -> list[DeleteOutcome]:
+    from azure.core.exceptions import ResourceNotFoundError
+
+    try:
+        client.delete_blob(item.name, **item.of_version())
+    except ResourceNotFoundError as error:
+        if code_of(error) not in _GONE:
+            raise
+        return [DeleteOutcome(item.key, "missing")]
+    return [DeleteOutcome(item.key, "deleted")]
+
+
+def _send_bulk(client: Any, wanted: Sequence[Deletion]) -> list[DeleteOutcome]:
+    answers: list[Any] = []
+    # An answer that is no batch's makes the SDK complain; what was answered is judged by its own bytes.
+    with suppress(ValueError):
+        client.delete_blobs(
+            *(item.arguments() if item.version else item.name for item in wanted),
+            raise_on_any_failure=False,
+            raw_response_hook=lambda answer: answers.append(answer.http_response.body()),
+        )
+    return read_answers([item.key for item in wanted], answers[-1] if answers else b"")
 
 
 def read_answers(keys: Sequence[str], body: bytes) -> list[DeleteOutcome]:

@@ -24,7 +24,13 @@ _keys: dict[tuple[int, StorageOptions, str], tuple[Any, datetime]] = {}
 
 
 def signed_url(
-    options: StorageOptions, url: str, name: str, expires_seconds: int, rights: str, filename: str = ""
+    options: StorageOptions,
+    url: str,
+    name: str,
+    expires_seconds: int,
+    rights: str,
+    filename: str = "",
+    version: str = "",
 ) -> str:
     """Sign the URL of a blob.
 
@@ -35,6 +41,7 @@ def signed_url(
         expires_seconds: how long the URL is valid.
         rights: of the token, such as "r".
         filename: name under which browsers save the blob; "" leaves that to them.
+        version: id of a version of it; "" for the current one.
 
     Raises:
         ConfigError: the credentials cannot sign.
@@ -52,9 +59,14 @@ def signed_url(
         expiry=expires,
         protocol="https" if endpoint.startswith("https:") else None,
         content_disposition=attachment(filename) if filename else None,
+        version_id=version or None,
         **_signer(options, url, expires),
     )
-    return f"{endpoint}/{container.name}/{quote(name, safe='~/')}?{token}"
+    return f"{endpoint}/{container.name}/{quote(name, safe='~/')}?{_of_version(version)}{token}"
+
+
+def _of_version(version: str) -> str:
+    return f"versionid={quote(version, safe='')}&" if version else ""
 
 
 def _signer(options: StorageOptions, url: str, expires: datetime) -> dict[str, Any]:
@@ -80,7 +92,9 @@ def _delegation_key(options: StorageOptions, url: str, expires: datetime) -> Any
     return found[0]
 
 
-def source_access(options: StorageOptions, url: str, name: str, seconds: int) -> tuple[str, dict[str, str]]:
+def source_access(
+    options: StorageOptions, url: str, name: str, seconds: int, version: str = ""
+) -> tuple[str, dict[str, str]]:
     """How the service is allowed to read a blob that it copies.
 
     Args:
@@ -88,6 +102,7 @@ def source_access(options: StorageOptions, url: str, name: str, seconds: int) ->
         url: of the container.
         name: whole name of the blob.
         seconds: how long the copy may take.
+        version: id of a version of the blob; "" for the current one.
 
     Returns:
         URL of the source, and arguments of the SDK's call.
@@ -97,8 +112,10 @@ def source_access(options: StorageOptions, url: str, name: str, seconds: int) ->
     plain = f"{endpoint}/{container.name}/{quote(name, safe='~/')}"
     if options.azure.account == container.account:
         if options.azure.key:
-            return signed_url(options, url, name, seconds, "r"), {}
+            return signed_url(options, url, name, seconds, "r", version=version), {}
         if options.azure.sas_token:
-            return f"{plain}?{options.azure.sas_token}", {}
+            return f"{plain}?{_of_version(version)}{options.azure.sas_token}", {}
     token = credential_of(container, options.azure).get_token("https://storage.azure.com/.default").token
+    if version:
+        plain = f"{plain}?{_of_version(version).rstrip('&')}"
     return plain, {"source_authorization": f"Bearer {token}"}

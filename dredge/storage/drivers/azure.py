@@ -7,7 +7,7 @@ from dredge.storage.azure.copying import AzureCopier
 from dredge.storage.azure.deleting import AzureDeleter
 from dredge.storage.azure.store import AzureReader, AzureWriter
 from dredge.storage.azure.uris import container_of
-from dredge.storage.azure.versions import AzureVersions
+from dredge.storage.azure.versions import AzureMarkerDeleter, AzureVersionDeleter, AzureVersions
 from dredge.storage.location import Location
 from dredge.storage.options import StorageOptions
 
@@ -40,8 +40,11 @@ def versions(location: Location, options: StorageOptions) -> AzureVersions:
     return AzureVersions(location, options)
 
 
-def version_deleter(location: Location, options: StorageOptions) -> None:
-    """Nothing is deleted by its version here; see `dredge.storage.azure.versions`."""
+def version_deleter(location: Location, options: StorageOptions) -> AzureVersionDeleter:
+    """Open for deleting versions."""
+    return AzureVersionDeleter(location, options)
 
 
-marker_deleter = version_deleter
+def marker_deleter(location: Location, options: StorageOptions) -> AzureMarkerDeleter:
+    """Open for bringing back what is below a marker."""
+    return AzureMarkerDeleter(location, options)

@@ -14,9 +14,9 @@ from email.parser import BytesParser
 from urllib.parse import urlencode, urlsplit
 
 from dredge.errors import UnavailableError
-from dredge.storage.gcs.errors import by_status
+from dredge.storage.gcs.errors import THROTTLED, by_status
 from dredge.storage.gcs.options import GcsOptions
-from dredge.storage.gcs.wire import object_url, send
+from dredge.storage.gcs.wire import object_url, payer, send
 
 BATCH_PARTS = 100
 _ID = re.compile(r"response-.*\+(\d+)>?$")
@@ -73,6 +73,8 @@ def send_batch(
         data=body + f"--{boundary}--\r\n".encode(),
         headers={"Content-Type": f"multipart/mixed; boundary={boundary}"},
     )
+    if answer.status in THROTTLED:  # of the whole: no part was done
+        return [PartAnswer(answer.status, answer.body)] * len(parts)
     if answer.status != 200:
         raise by_status(answer.status, answer.body, doing)
     found = _answers(answer.headers.get("Content-Type", ""), answer.body, doing)
@@ -80,8 +82,9 @@ def send_batch(
 
 
 def _written(options: GcsOptions, bucket: str, part: Part, number: int, boundary: str) -> bytes:
-    path = urlsplit(object_url(options, bucket, part.name)).path
-    query = f"?{urlencode(part.query)}" if part.query else ""
+    url = object_url(options, bucket, part.name)
+    path, asked = urlsplit(url).path, [*payer(options, url).items(), *part.query]
+    query = f"?{urlencode(asked)}" if asked else ""
     return (
         f"--{boundary}\r\nContent-Type: application/http\r\nContent-ID: <dredge+{number}>\r\n\r\n"
         f"{part.method} {path}{query} HTTP/1.1\r\n\r\n\r\n"

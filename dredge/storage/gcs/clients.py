@@ -46,6 +46,9 @@ os.register_at_fork(after_in_child=_forget_parent)
 def session(options: GcsOptions) -> Any:
     """The authorised HTTP session for these options.
 
+    Comes before anything else of the libraries: it loads them in one thread, while several at once that begin at
+    different modules of a circle of imports would see them half made.
+
     Raises:
         ConfigError: the extra is not installed, or there are no credentials.
     """
@@ -65,6 +68,16 @@ def credentials(options: GcsOptions) -> Any:
         if found is None:
             found = held.credentials[options] = _credentials(options)
         return found
+
+
+def library() -> Any:
+    """The module `google.cloud.storage`, loaded in one thread; raises ConfigError without the extra."""
+    with _sessions.lock:
+        try:
+            from google.cloud import storage
+        except ImportError:
+            raise ConfigError(INSTALL) from None
+        return storage
 
 
 def _build(options: GcsOptions) -> Any:

@@ -1,29 +1,43 @@
 """Deleting from Google Cloud Storage: 100 keys a request, several requests at once, and the truth about every key.
 
 Each part of a batch has an answer of its own. What the service was too busy for is asked again at half the rate; a part
-whose answer is missing is asked again too: deleting twice is harmless, guessing is not. Where the bucket keeps
-versions, the generation is looked at first, in a batch as well, and the deletion is on condition that it is still
-that one: so the ledger can say which version a deletion left, and what is written meanwhile stays.
+whose answer is missing is asked again too: deleting twice is harmless, guessing is not.
+
+What a listing described, and everything where the bucket keeps versions, is looked at first, in a batch as well, and
+the deletion is on condition that the generation is still that one. So what was written since the listing stays, also
+when the first answer was lost and the deletion is sent again, and the ledger can say which version a deletion left.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from datetime import datetime
+from typing import ClassVar, Self
 
 from dredge.errors import DredgeError
 from dredge.storage.deleting import CONNECTION_LOST, NOT_CONNECTED, UNCLEAR, BatchDeleter, Codes, all_failed
 from dredge.storage.gcs.batches import BATCH_PARTS, Part, PartAnswer, send_batch
 from dredge.storage.gcs.errors import PASSING, THROTTLED, is_about_bucket, reason
 from dredge.storage.gcs.names import Place
-from dredge.storage.gcs.resources import FIELDS, read_resource
+from dredge.storage.gcs.resources import FIELDS, Resource, read_resource, tag
 from dredge.storage.gcs.versions import GcsVersions, marker_id
 from dredge.storage.location import Location
-from dredge.storage.model import NOT_SENT, DeleteOutcome, MaySend
+from dredge.storage.model import (
+    CHANGED,
+    NOT_SENT,
+    STORE_HOLD,
+    DeleteOutcome,
+    MaySend,
+    ObjectInfo,
+    always,
+)
 from dredge.storage.options import StorageOptions
 from dredge.storage.rate import AdaptiveRate
 
 _CHANGED = "ChangedMeanwhile"
+_HELD = frozenset({"objectUnderActiveHold", "retentionPolicyNotMet"})
+"""Why the service refuses: a temporary or event-based hold; a retention policy of the bucket, or of the object."""
 
 
 class GcsDeleter(BatchDeleter):
@@ -40,6 +54,21 @@ class GcsDeleter(BatchDeleter):
     def __init__(self, location: Location, options: StorageOptions, rate: AdaptiveRate | None = None) -> None:
         super().__init__(location, options, rate)
         self._place = Place.of(location)
+        self._listed: Mapping[str, ObjectInfo] = {}
+
+    def delete_listed(self, objects: Sequence[ObjectInfo], may_send: MaySend = always) -> list[DeleteOutcome]:
+        """Delete objects that are still as they were listed; see `ListedDeleter.delete_listed`."""
+        if objects:
+            self._prepare()  # once for all calls
+        listed = {found.key: found for found in objects}
+        told = self._of(listed).delete([found.key for found in objects], may_send)
+        return [_kept(outcome) for outcome in told]
+
+    def _of(self, listed: Mapping[str, ObjectInfo]) -> Self:
+        """This deleter, for objects as they were listed."""
+        made = type(self)(self._location, self._options, self._rate)
+        made._versioned, made._sleep, made._listed = self._versioned, self._sleep, listed
+        return made
 
     def _can_name(self, key: str) -> bool:
         return self._place.holds(key)
@@ -51,11 +80,12 @@ class GcsDeleter(BatchDeleter):
             self._versioned = found in {"enabled", "unknown"}
 
     def _send(self, keys: list[str], may_send: MaySend) -> list[DeleteOutcome]:
-        """Make one attempt at some keys: a look, where versions are kept, and the deletions."""
-        generations = self._look(keys) if self._versioned else {}
+        """Make one attempt at some keys: a look, where one is needed, and the deletions."""
+        looks = bool(self._versioned or self._listed)
+        generations = self._look(keys) if looks else {}
         told = {key: found for key, found in generations.items() if isinstance(found, DeleteOutcome)}
         asked = [key for key in keys if key not in told]
-        if self._versioned and asked and not may_send():  # the look took its time
+        if looks and asked and not may_send():  # the look took its time
             told |= {key: DeleteOutcome(key, "failed", NOT_SENT) for key in asked}
         elif asked:
             told |= dict(zip(asked, self._delete(asked, generations), strict=True))
@@ -97,10 +127,17 @@ class GcsDeleter(BatchDeleter):
         found: dict[str, str | DeleteOutcome] = {}
         for key, answer in zip(keys, self._ask(parts), strict=True):
             if answer is not None and answer.status == 200:
-                found[key] = read_resource(answer.body, f"looking at {key!r}").generation
+                found[key] = self._as_listed(key, read_resource(answer.body, f"looking at {key!r}"))
             else:
                 found[key] = self._outcome(key, answer, None)
         return found
+
+    def _as_listed(self, key: str, found: Resource) -> str | DeleteOutcome:
+        """The generation of an object, if it is the one that was listed."""
+        listed = self._listed.get(key)
+        if listed is None or listed.etag is None or _is_same(listed, found):
+            return found.generation
+        return DeleteOutcome(key, "failed", _CHANGED, "it was written again since it was listed")
 
     def _outcome(
         self, key: str, answer: PartAnswer | None, generation: str | DeleteOutcome | None
@@ -108,7 +145,7 @@ class GcsDeleter(BatchDeleter):
         if answer is None:
             return DeleteOutcome(key, "failed", UNCLEAR, "the server did not answer about this key")
         if answer.status in {200, 204}:
-            version = marker_id(generation) if isinstance(generation, str) else None
+            version = marker_id(generation) if self._versioned and isinstance(generation, str) else None
             return DeleteOutcome(key, "deleted", version_id=version)
         if answer.status == 404 and is_about_bucket(answer.body):
             return DeleteOutcome(key, "failed", "NoSuchBucket", "the bucket does not exist")
@@ -122,3 +159,17 @@ class GcsDeleter(BatchDeleter):
 
 def _condition(generation: object) -> tuple[tuple[str, str], ...]:
     return (("ifGenerationMatch", generation),) if isinstance(generation, str) else ()
+
+
+def _is_same(listed: ObjectInfo, found: Resource) -> bool:
+    """Whether a look found what a listing described."""
+    if (str(listed.size), listed.etag) != (found.size, tag(found)):
+        return False
+    return datetime.fromisoformat(found.updated) == listed.last_modified
+
+
+def _kept(outcome: DeleteOutcome) -> DeleteOutcome:
+    """What lasts is no failure that another try mends: the object stays, for the next run to look at."""
+    if outcome.outcome != "failed" or outcome.code not in {_CHANGED, *_HELD}:
+        return outcome
+    return replace(outcome, outcome="kept", code=CHANGED if outcome.code == _CHANGED else STORE_HOLD)

@@ -53,8 +53,8 @@ def by_status(status: int, body: bytes, doing: str) -> DredgeError:
         return ConfigError(f"{words}. Set DREDGE_GCS_USER_PROJECT to the project that pays.")
     if status in {401, 403}:
         return ConfigError(
-            f"{words}. Check the credentials and their roles (storage.objects.list, get, create and delete, such as in"
-            " roles/storage.objectUser)."
+            f"{words}. AccessDenied: check the credentials and their roles (storage.objects.list, get, create and"
+            " delete, such as in roles/storage.objectUser)."
         )
     return ConfigError(words)
 

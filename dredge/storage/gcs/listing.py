@@ -46,7 +46,7 @@ def pages(
         "fields": f"kind,nextPageToken,prefixes,items({fields})",
         **more,
     }
-    url, seen = f"{bucket_url(options, place.bucket)}/o", ""
+    url, seen = f"{bucket_url(options, place.bucket)}/o", set[str]()
     while True:
         try:
             answer = ask(options, "GET", url, doing, params=asked)
@@ -57,9 +57,10 @@ def pages(
         token = page.next_page_token
         if not token:
             return
-        if token == seen:
+        if token in seen:
             raise FormatError(f"{doing}: the server repeats a page token; there is no end")
-        asked["pageToken"] = seen = token
+        seen.add(token)
+        asked["pageToken"] = token
 
 
 def list_objects(

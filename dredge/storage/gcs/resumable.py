@@ -21,6 +21,7 @@ from dredge.storage.gcs.wire import ATTEMPTS, Answer, ask, pause, send, upload_u
 PIECE_BYTES = 8 << 20
 """Held in memory; a multiple of 256 KiB."""
 _GOING_ON = 308
+_FORGOTTEN = frozenset({404, 410})
 
 
 class Upload:
@@ -82,6 +83,10 @@ class Upload:
                 if total is None:
                     raise FormatError(f"{self._doing}: the service ended the upload before its end")
                 return answer
+            if answer.status in _FORGOTTEN:
+                raise UnavailableError(
+                    f"{self._doing}: the service has forgotten the upload; it must begin again"
+                )
             if answer.status != _GOING_ON:
                 raise by_status(answer.status, answer.body, self._doing)
             begun = self._taken(answer, start, end)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from dredge.errors import ConfigError
-from dredge.storage.gcs.clients import INSTALL, credentials
+from dredge.storage.gcs.clients import credentials, library
 from dredge.storage.gcs.options import GcsOptions
 from dredge.storage.signed_urls import attachment
 
@@ -34,11 +34,7 @@ def signed_url(
     signer = credentials(options)
     if not hasattr(signer, "sign_bytes"):
         raise ConfigError("signed URLs of Google Cloud Storage need a service account's key file")
-    try:
-        from google.cloud import storage
-    except ImportError:
-        raise ConfigError(INSTALL) from None
-    client: Any = storage.Client(project=options.project or "-", credentials=signer)
+    client: Any = library().Client(project=options.project or "-", credentials=signer)
     try:
         return str(
             client.bucket(bucket)

@@ -42,7 +42,7 @@ class GcsVersions:
         self._options = options
         self._place = Place.of(location)
 
-    def versioning(self) -> Versioning:
+    def versioning(self, _probe_uri: str = "") -> Versioning:
         """Whether the bucket keeps what is deleted; raises ConfigError when there is no such bucket."""
         found = self._bucket()
         if found is None:

@@ -21,6 +21,7 @@ from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
 
 ATTEMPTS = 6
 _TIMEOUT = (CONNECT_SECONDS, READ_SECONDS)
+_WANTED_SECONDS_MAX = 60.0
 _sleep = time.sleep
 
 
@@ -63,23 +64,38 @@ def send(options: GcsOptions, method: str, url: str, doing: str, **more: Any) ->
         doing: for messages.
         more: `params`, `data` and `headers`, as requests takes them.
 
+    An answer that the service compressed on the way is unpacked; the bytes of an object stay as they are stored, also
+    where it says that they are compressed.
+
     Raises:
         UnavailableError: no answer came.
         ConfigError: there are no credentials, or they are not accepted.
     """
     http = session(options)
+    more["params"] = params = payer(options, url) | (more.get("params") or {})
     with translated(doing), http.request(method, url, timeout=_TIMEOUT, stream=True, **more) as response:
-        # The bytes as they are stored: an object that says it is compressed stays so.
-        return Answer(response.status_code, response.headers, response.raw.read(decode_content=False))
+        is_object = params.get("alt") == "media" and response.status_code in {200, 206}
+        body = response.raw.read(decode_content=not is_object)
+        return Answer(response.status_code, response.headers, body)
+
+
+def payer(options: GcsOptions, url: str) -> dict[str, str]:
+    """The parameter that says who pays, where requesters do: of requests to the JSON API that begin something."""
+    is_json = "/storage/v1/b" in url and "upload_id=" not in url
+    return {"userProject": options.user_project} if options.user_project and is_json else {}
 
 
 def open_stream(options: GcsOptions, url: str, doing: str, **more: Any) -> Any:
     """Begin to read an answer; tried again while that may help. Gives the library's response, to be closed."""
     for attempt in range(ATTEMPTS):
-        last = attempt + 1 == ATTEMPTS
+        last, wanted = attempt + 1 == ATTEMPTS, ""
         try:
+            http = session(options)
+            params = payer(options, url) | (more.get("params") or {})
             with translated(doing):
-                response = session(options).request("GET", url, timeout=_TIMEOUT, stream=True, **more)
+                response = http.request(
+                    "GET", url, timeout=_TIMEOUT, stream=True, **(more | {"params": params})
+                )
         except UnavailableError:
             if last:
                 raise
@@ -87,7 +103,8 @@ def open_stream(options: GcsOptions, url: str, doing: str, **more: Any) -> Any:
             if last or response.status_code not in PASSING:
                 return response
             response.close()
-        pause(attempt)
+            wanted = response.headers.get("Retry-After", "")
+        pause(attempt, wanted)
     raise AssertionError("unreachable")
 
 
@@ -108,7 +125,7 @@ def ask(
         DredgeError: the answer is an error, in our families.
     """
     for attempt in range(ATTEMPTS):
-        last = attempt + 1 == ATTEMPTS
+        last, wanted = attempt + 1 == ATTEMPTS, ""
         try:
             answer = send(options, method, url, doing, **more)
         except UnavailableError:
@@ -119,10 +136,17 @@ def ask(
                 return answer
             if last or answer.status not in PASSING:
                 raise by_status(answer.status, answer.body, doing)
-        pause(attempt)
+            wanted = answer.headers.get("Retry-After", "")
+        pause(attempt, wanted)
     raise AssertionError("unreachable")
 
 
-def pause(attempt: int) -> None:
-    """Wait before the next attempt: longer each time, and not in step with others."""
-    _sleep(min(20.0, 0.2 * 2**attempt) * (0.5 + random.random()))
+def pause(attempt: int, wanted: str = "") -> None:
+    """Wait before the next attempt: longer each time, and not in step with others.
+
+    Args:
+        attempt: how many there were before the last one.
+        wanted: seconds that the service asked for, as it wrote them; "" for none.
+    """
+    least = min(float(wanted), _WANTED_SECONDS_MAX) if wanted.isdecimal() else 0.0
+    _sleep(max(least, min(20.0, 0.2 * 2**attempt) * (0.5 + random.random())))

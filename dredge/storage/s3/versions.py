@@ -28,7 +28,7 @@ class S3Versions:
         self._options = options
         self._root = location.root + "/" if location.root else ""
 
-    def versioning(self) -> Versioning:
+    def versioning(self, _probe_uri: str = "") -> Versioning:
         """Whether the bucket keeps what is deleted; raises ConfigError when there is no such bucket."""
         try:
             with translated(f"asking for the versioning of {self._location.bucket}"):

@@ -4,7 +4,9 @@ Only what the run's own ledger names:
 
     quarantine   the copy under a key that the ledger calls deleted, as long as the object was, older than the cutoff
     versions     the version right below the delete marker that the ledger names, not the current one, with the tag that
-                 the run listed, its marker older than the cutoff; then the marker, when nothing is left below it
+                 the run listed, its deletion older than the cutoff; then the marker, when nothing is left below it.
+                 Where the ledger knows no marker (the answer was lost, or the store tells none), the only version that
+                 has the size and tag that the run listed, below a marker that nothing newer lies under
 
 Whatever somebody pinned stays, and so does everything that is not exactly as described.
 """
@@ -60,6 +62,7 @@ class Choosing:
 
     def __init__(self, namespace: str, run_uri: str, way: str, cutoff: datetime) -> None:
         self._has_copies = way == QUARANTINE
+        self._by_versions = way == VERSIONS
         self._copies = open_reader(quarantine_uri(run_uri))
         self._versions = open_versions(namespace)
         self._cutoff = cutoff
@@ -71,7 +74,7 @@ class Choosing:
             row: of `swept_rows`, with an outcome.
         """
         looks = {QUARANTINE: self._copy} if self._has_copies else {}
-        if row["version_id"]:
+        if row["version_id"] or self._by_versions:
             looks[VERSIONS] = self._version
         found: list[Leftover] = []
         for way, look in looks.items():
@@ -93,13 +96,15 @@ class Choosing:
 
     def _version(self, row: Mapping[str, Any]) -> Leftover | None:
         found = self._versions.versions(row["address"])
-        at = next((i for i, item in enumerate(found) if item.version_id == row["version_id"]), None)
+        at = next((i for i, item in enumerate(found) if _is_marker_of(item, row)), None)
         if at is None:
             return self._without_marker(row, found)
+        if row["version_id"] is None and sum(_is_of(item, row) for item in found) > 1:
+            return Leftover(row, OTHER, VERSIONS, message="several versions are like what the run listed")
         marker, below = found[at], found[at + 1 :]
         if not marker.is_marker:
             return Leftover(row, OTHER, VERSIONS, message="the ledger's version is no delete marker")
-        if marker.last_modified >= self._cutoff:
+        if max(marker.last_modified, row["done_by"]) >= self._cutoff:
             return Leftover(row, YOUNG, VERSIONS)
         version = next((item for item in below if not item.is_marker), None)
         if version is None:
@@ -119,4 +124,17 @@ class Choosing:
         """Somebody took the marker away, as a restore does."""
         if any(item.is_latest and not item.is_marker for item in found):
             return Leftover(row, CURRENT, VERSIONS)
-        return Leftover(row, OTHER, VERSIONS, message="its delete marker is gone") if found else None
+        words = "its delete marker is gone" if row["version_id"] else "no marker and no tag of it is known"
+        return Leftover(row, OTHER, VERSIONS, message=words) if found else None
+
+
+def _is_of(version: ObjectVersion, row: Mapping[str, Any]) -> bool:
+    """Whether a version is what the run listed."""
+    return not version.is_marker and version.size == row["size"] and version.etag == row["etag"]
+
+
+def _is_marker_of(version: ObjectVersion, row: Mapping[str, Any]) -> bool:
+    """Whether this marker is the deletion's; of one that the ledger has no id of it is the newest, and tags decide."""
+    if row["version_id"] is None:
+        return version.is_marker and version.is_latest and row["etag"] is not None
+    return version.version_id == str(row["version_id"])

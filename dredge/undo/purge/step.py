@@ -34,7 +34,7 @@ from dredge.undo.purge.config import PurgeConfig
 from dredge.undo.purge.deleting import delete_leftovers
 from dredge.undo.purge.output import FAILED, OUTCOMES, PINNED, PURGED, UNSENT, WOULD_GO, PurgeOutput
 from dredge.undo.side_run import SideRun, side_run
-from dredge.undo.ways import QUARANTINE
+from dredge.undo.ways import QUARANTINE, VERSIONS
 from dredge.undo.work import Done, Tally, note_outcomes, shares_of, work_through
 
 log = logging.getLogger("dredge")
@@ -216,7 +216,9 @@ def _pages(swept: SweptPart) -> Iterator[pa.Table]:
     rows = swept_rows(folder, swept.part, swept.below)
     rows = rows.filter(pc.is_in(rows["outcome"], pa.array(_WENT)))
     if swept.way != QUARANTINE:
-        rows = rows.filter(pc.is_valid(rows["version_id"]))
+        known = pc.is_valid(rows["version_id"])
+        unknown = pc.and_(pc.equal(rows["outcome"], ledger.DELETED), pa.scalar(swept.way == VERSIONS))
+        rows = rows.filter(pc.or_(known, unknown))
     for start in range(0, rows.num_rows, _PAGE_ROWS):
         yield rows.slice(start, _PAGE_ROWS)
 

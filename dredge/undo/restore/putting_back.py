@@ -24,6 +24,7 @@ from dredge.storage import (
     open_reader,
     open_versions,
 )
+from dredge.storage.undo import BringsBackCopies
 from dredge.undo.restore.output import FAILED, GONE, RESTORED, TAKEN, THERE
 from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 
@@ -63,6 +64,8 @@ class PuttingBack:
         self._copier = open_copier(quarantine_uri(run_uri), namespace)
         self._versions = open_versions(namespace)
         self._by_versions = way == VERSIONS
+        copies = isinstance(self._versions, BringsBackCopies) and self._versions.brings_back_copies()
+        self._keeps_tags = self._by_versions and not copies
         ways = [self._copied_back, self._uncovered]
         self._ways = ways[::-1] if self._by_versions else ways
 
@@ -94,11 +97,11 @@ class PuttingBack:
 
     def _is_another(self, found: ObjectInfo, row: Mapping[str, Any]) -> bool:
         """Whether an object as long as the one that the run listed is another one, as far as its tag tells: a version
-        that comes back keeps its tag, a copy need not."""
+        that comes back keeps its tag where it is no copy; a copy need not."""
         if row["etag"] is None or found.etag == row["etag"] or not found.size:
             return False
         tags = (found.etag or "", row["etag"] or "")
-        return self._by_versions or all(_PLAIN.fullmatch(tag) for tag in tags)
+        return self._keeps_tags or all(_PLAIN.fullmatch(tag) for tag in tags)
 
     def _copied_back(self, row: Mapping[str, Any]) -> Restored:
         try:

@@ -1,7 +1,7 @@
 """Guards of the product, each broken in one line, and the tests that must notice.
 
 reading    what is read              guarding   what may go           sweeping   what deletes, and what runs share
-approving  what people say           undo       what can be taken back
+approving  what people say (approving_icechunk: of Icechunk)   undo       what can be taken back
 records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
 trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tests.mutations.breakages import (
     approving,
+    approving_icechunk,
     azure,
     deleting,
     gcs,
@@ -39,6 +40,7 @@ BREAKAGES = (
     *guarding.HOLDS,
     *reading.OPTIMIZED,
     *approving.APPROVED,
+    *approving_icechunk.APPROVED_ICECHUNK,
     *azure.AZURE,
     *deleting.DELETING,
     *gcs.GCS,

@@ -208,8 +208,8 @@ APPROVED = (
     ),
     Breakage(
         "a local run goes on from a state that has moved on",
-        f"{GC}/resuming.py",
-        "        _check_state(run)\n",
+        "dredge/runs/resuming.py",
+        "        _refuse_other_state(run.plan.run_id, state_etag, current())\n",
         "",
         ("test_a_run_between_its_end_and_its_approval_ends_it",),
     ),

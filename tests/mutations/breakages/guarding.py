@@ -217,6 +217,27 @@ HOLDS = (
         ("test_trap_23_what_a_commit_under_way_is_about_to_bring_stays_though_its_path_was_written_anew",),
     ),
     Breakage(
+        "parts of an upload that goes on go with the minimum age",
+        f"{GC}/subtract/step.py",
+        "        uploads=Uploads.of(run.plan),\n",
+        "",
+        ("test_a_long_upload_keeps_its_parts_and_one_that_was_given_up_loses_them",),
+    ),
+    Breakage(
+        "an upload goes on only by what the listing has of it",
+        f"{GC}/subtract/upload_parts.py",
+        "if is_touched]",
+        "if False]",
+        ("test_an_upload_whose_new_parts_are_too_young_for_the_listing_goes_on",),
+    ),
+    Breakage(
+        "only the new parts of an upload are held",
+        f"{GC}/subtract/upload_parts.py",
+        "return pa.array([*new.to_pylist(), *found], pa.string())",
+        "return pa.array(found, pa.string())",
+        ("test_one_new_piece_holds_all_of_its_upload_and_nothing_of_another",),
+    ),
+    Breakage(
         "what left staging may go as soon as one mark did not show it",
         _LEFT_STAGING,
         "if plan is not None and staged.summary.finished_at <= run.plan.created_at - longest:",

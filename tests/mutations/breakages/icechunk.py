@@ -29,7 +29,7 @@ ICECHUNK = (
     Breakage(
         "a chunk that is not there stops nothing",
         f"{ICE}/check_limits/absent.py",
-        'Finding(rule, "awaiting_approval", count',
+        'Finding(rule, "refused", count',
         'Finding(rule, "passed", count',
         ("test_flipped_chunk_id_holds_the_run_and_the_true_chunk_stays",),
     ),
@@ -74,7 +74,7 @@ ICECHUNK = (
     Breakage(
         "a sweep of Icechunk does not ask for the guards' verdict",
         f"{ICE}/bulk_delete/step.py",
-        'if guards.verdict != "passed":',
+        'if guards.verdict != "passed" and not asked:',
         "if False:",
         ("test_sweep_deletes_nothing_when_the_guards_did_not_pass",),
     ),
@@ -109,8 +109,8 @@ ICECHUNK = (
     Breakage(
         "refs are not watched while workers delete",
         f"{ICE}/bulk_delete/step.py",
-        "lambda: find_use(run, marked | changes.new, candidates),",
-        "lambda: None,",
+        "lambda: veto() or find_use(run, marked | changes.new, candidates),",
+        "lambda: veto() or None,",
         ("test_ref_on_a_released_snapshot_during_the_sweep_stops_it",),
     ),
     Breakage(
@@ -123,22 +123,22 @@ ICECHUNK = (
     Breakage(
         "a dry run of Icechunk may count for other results than it guarded",
         f"{ICE}/bulk_delete/step.py",
-        "    check_chain(run.folder, STEP, LINKS, record.inputs)\n    if run",
+        "    _check_chain(run, record)\n    if run",
         "    if run",
         ("test_dry_run_does_not_count_what_its_guards_did_not_see",),
     ),
     Breakage(
         "a sweep of Icechunk does not look at the chain again",
         f"{ICE}/bulk_delete/step.py",
-        "    check_chain(run.folder, STEP, LINKS, record.inputs)\n    record.attempt.check()\n",
-        "    record.attempt.check()\n",
+        "    _check_chain(run, record)\n    veto",
+        "    veto",
         ("test_sweep_looks_at_the_chain_again_after_it_looked_at_refs",),
     ),
     Breakage(
         "limits of Icechunk are not asked",
         f"{ICE}/check_limits/step.py",
-        "findings = [*proofs, *run.plan.config.limits.check(objects, size_bytes, listed)]",
-        "findings = [*proofs]",
+        "findings = [*_proofs(run, record), *run.plan.config.limits.check(objects, size_bytes, listed)]",
+        "findings = [*_proofs(run, record)]",
         ("test_limits_hold_a_run_and_only_warn_in_a_dry_run",),
     ),
     Breakage(
@@ -346,5 +346,12 @@ ICECHUNK = (
         "unnamed = rows.filter(pa.array(~sets.contains(live, hashes)))",
         "unnamed = rows",
         ("test_run_on_an_inventory_deletes_what_one_that_lists_deletes_and_lists_no_chunks",),
+    ),
+    Breakage(
+        "manifests of a part of the index that went bad are not asked about",
+        f"{ICE}/list_candidates/from_inventory.py",
+        "    _check_complete(run, index, mark)\n",
+        "",
+        ("test_part_of_the_index_that_goes_bad_after_the_mark_stops_a_run_on_an_inventory",),
     ),
 )

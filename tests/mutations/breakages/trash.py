@@ -82,4 +82,18 @@ TRASH = (
         "AND key = ? AND ? IS NOT NULL",
         ("test_only_rows_with_their_value_go",),
     ),
+    Breakage(
+        "a restore queues tokens that branches name",
+        "dredge/trash/steps.py",
+        "    if not tokens:\n        return tokens\n",
+        "    return set()\n",
+        ("test_restoring_a_run_does_not_queue_a_token_that_a_branch_names",),
+    ),
+    Breakage(
+        "what was put back has no grace",
+        "dredge/trash/steps.py",
+        "        if back:\n            held.save_sightings(sightings.without(back))\n",
+        "",
+        ("test_what_was_put_back_has_its_whole_grace_again",),
+    ),
 )

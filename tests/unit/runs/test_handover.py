@@ -48,7 +48,7 @@ def test_a_lost_try_never_puts_its_lower_number_back(writer: ObjectWriter) -> No
     assert number(writer) == 3
 
 
-@pytest.mark.parametrize("moment", ["stat", "get", "put_if_match"])
+@pytest.mark.parametrize("moment", ["open_read", "put_if_match"])
 def test_a_lost_try_loses_whenever_the_later_one_writes(writer: ObjectWriter, moment: str) -> None:
     """The later try hands over between any two calls that the lost one makes."""
 
@@ -77,7 +77,7 @@ def test_a_plan_of_another_holder_is_left_alone(writer: ObjectWriter) -> None:
 def test_a_put_whose_answer_was_lost_counts(writer: ObjectWriter) -> None:
     class Deaf:
         uri = writer.uri
-        stat, get = writer.stat, writer.get
+        open_read = writer.open_read
 
         def put_if_match(self, key: str, data: bytes, etag: str) -> None:
             writer.put_if_match(key, data, etag)
@@ -90,7 +90,7 @@ def test_a_put_whose_answer_was_lost_counts(writer: ObjectWriter) -> None:
 def test_a_plan_that_others_always_replace_is_given_up(writer: ObjectWriter) -> None:
     class Losing:
         uri = writer.uri
-        stat, get = writer.stat, writer.get
+        open_read = writer.open_read
 
         def put_if_match(self, key: str, data: bytes, etag: str) -> None:
             raise ConflictError("no")

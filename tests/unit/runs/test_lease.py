@@ -335,3 +335,44 @@ def test_a_lease_is_not_kept_for_a_step_that_nobody_waits_for(clock: ManualClock
         assert not keeper.is_alive()
     assert writer.get(LEASE) == left
     forget_memory_store("lease-kept")
+
+
+def test_a_step_that_begins_prolongs_an_old_right_and_leaves_a_fresh_one(
+    lease: Lease, clock: ManualClock
+) -> None:
+    grant = lease.acquire("one")
+    clock.advance(minutes=14)
+    lease.hold(grant, clock())
+    clock.advance(minutes=46)
+    assert lease.acquire("two").fencing == 2, "the right of 14 minutes was left as it was"
+    grant = lease.renew(lease.acquire("two"))
+    clock.advance(minutes=15)
+    lease.hold(grant, clock())
+    clock.advance(minutes=59)
+    with pytest.raises(LeaseHeldError):
+        lease.acquire("three")
+
+
+@pytest.mark.parametrize("wrong", [timedelta(days=-300), timedelta(days=300), timedelta(minutes=-1)])
+def test_a_wrong_clock_of_a_machine_keeps_no_step_from_prolonging(
+    lease: Lease, clock: ManualClock, wrong: timedelta
+) -> None:
+    grant = lease.acquire("one")
+    clock.advance(minutes=30 if wrong != timedelta(minutes=-1) else 0)
+    lease.hold(grant, clock() + wrong)
+    clock.advance(minutes=59)
+    with pytest.raises(LeaseHeldError):
+        lease.acquire("two")
+
+
+def test_a_step_holds_no_right_that_somebody_took_and_takes_back_one_that_was_given_back(
+    lease: Lease, clock: ManualClock
+) -> None:
+    first = lease.acquire("one")
+    lease.release(first)
+    lease.hold(first, clock())
+    lease.check(first)
+    clock.advance(hours=2)
+    lease.acquire("two")
+    with pytest.raises(LeaseHeldError, match="lost"):
+        lease.hold(first, clock() - timedelta(hours=2))

@@ -70,7 +70,7 @@ def test_a_claim_whose_answer_was_lost_fences_itself_off_only(writer: ObjectWrit
 
     class Deaf:
         uri = writer.uri
-        stat, get, put_if_match = writer.stat, writer.get, writer.put_if_match
+        open_read, put_if_match = writer.open_read, writer.put_if_match
 
         def put_if_absent(self, key: str, data: bytes) -> None:
             writer.put_if_absent(key, data)
@@ -82,7 +82,7 @@ def test_a_claim_whose_answer_was_lost_fences_itself_off_only(writer: ObjectWrit
 def test_a_store_in_which_others_always_win_is_given_up(writer: ObjectWriter) -> None:
     class Losing:
         uri = writer.uri
-        stat, get = writer.stat, writer.get
+        open_read = writer.open_read
 
         def put_if_absent(self, key: str, data: bytes) -> None:
             raise ConflictError("no")
@@ -117,24 +117,29 @@ def test_only_the_newest_try_publishes(folder: RunFolder) -> None:
     assert (found.counts, folder.read_failure("s")) == ({"a": 2}, None)
 
 
-def test_what_a_try_published_between_the_look_and_the_put_gives_way(writer: ObjectWriter) -> None:
-    """A later try claims and publishes after an orphan looked at the number, and before it writes."""
+@pytest.mark.parametrize("moment", ["put_if_absent", "open_read", "put_if_match"])
+def test_what_a_try_published_between_the_look_and_the_put_gives_way(
+    writer: ObjectWriter, moment: str
+) -> None:
+    """A later try claims and publishes between any two calls that an orphan makes after it looked at the number."""
+    orphan = StepTry.claim(writer, "s")
+    if moment != "put_if_absent":
+        orphan.publish("x.json", {"of": "orphan, before"})
     later: list[StepTry] = []
 
     class Slow:
-        uri = writer.uri
-        put_if_absent, put_if_match = writer.put_if_absent, writer.put_if_match
-        get = writer.get
+        def __getattr__(self, name: str) -> object:
+            def call(key: str, *arguments: object) -> object:
+                if (name, key) == (moment, "x.json") and not later:
+                    later.append(StepTry.claim(writer, "s"))
+                    later[0].publish("x.json", {"of": "later"})
+                return getattr(writer, name)(key, *arguments)
 
-        def stat(self, key: str) -> object:
-            if key == "x.json" and not later:
-                later.append(StepTry.claim(writer, "s"))
-                later[0].publish("x.json", {"of": "later"})
-            return writer.stat(key)
+            return writer.uri if name == "uri" else call
 
-    orphan = StepTry.claim(Slow(), "s")  # type: ignore[arg-type]
     with pytest.raises(OvertakenError):
-        orphan.publish("x.json", {"of": "orphan"})
+        StepTry(Slow(), "s", orphan.number).publish("x.json", {"of": "orphan"})  # type: ignore[arg-type]
+    assert later
     assert json.loads(writer.get("x.json")) == {"of": "later", "try": 2}
 
 
@@ -168,11 +173,11 @@ def test_what_a_later_try_wrote_right_before_the_orphan_looks_is_not_replaced(wr
         def __getattr__(self, name: str) -> object:
             return getattr(writer, name)
 
-        def stat(self, key: str) -> object:
+        def open_read(self, key: str) -> object:
             if key == "page.html" and not later:
                 later.append(StepTry.claim(writer, "s"))
                 later[0].replace(key, b"of the later one")
-            return writer.stat(key)
+            return writer.open_read(key)
 
     with pytest.raises(OvertakenError):
         StepTry(Slow(), "s", orphan.number).replace("page.html", b"of the orphan")  # type: ignore[arg-type]

@@ -71,6 +71,14 @@ def test_a_child_of_a_process_that_used_s3_goes_on_by_itself(moto_options: Stora
     assert run(CHILD, f"{bucket.uri}/lake", options=moto_options) == "fine"
 
 
+def test_who_opens_azure_has_loaded_its_client_before_many_threads_do() -> None:
+    """Its modules import each other in circles: threads that began at different ones saw them half made, and a listing
+    ended with an ImportError."""
+    uri, module = "https://account.blob.core.windows.net/lake", "azure.storage.blob"
+    opening = "import sys; from dredge.storage import open_reader; open_reader(sys.argv[1])"
+    assert run(f"{opening}; print(sys.argv[2] in sys.modules)", uri, module) == "True"
+
+
 @pytest.mark.parametrize(
     "module", ["dredge.storage", "dredge.storage.s3.store", "dredge.storage.azure.store", "dredge.kv"]
 )
@@ -84,7 +92,7 @@ def test_opening_connects_to_nothing() -> None:
         "import sys\nfrom dredge.storage import *\n"
         "for uri in ('s3://b/p', 'gs://b/p', 'https://a.blob.core.windows.net/c', 'file:///tmp/x', 'memory://m'):\n"
         "    for opener in (open_reader, open_writer, open_deleter): opener(uri)\n"
-        "print(sorted(set(sys.modules) & {'obstore', 'boto3', 'azure.core'}))"
+        "print(sorted(set(sys.modules) & {'obstore', 'boto3'}))"
     )
     assert run(script) == "[]"
 

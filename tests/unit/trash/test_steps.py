@@ -54,6 +54,17 @@ def test_a_plan_that_was_changed_is_not_executed(ground: Ground) -> None:
         ground.clean(planned=run)
 
 
+def test_what_was_put_back_has_its_whole_grace_again(ground: Ground) -> None:
+    ground.scan()
+    run = ground.clean(DAY).scan.plan.run_id
+    assert ground.orphan_rows() == 0
+    restore(ground.world.store, ground.state, run, dry_run=False)
+    assert ground.clean().outcomes == (), "nobody brings rows back to have them removed by the next run"
+    assert ground.orphan_rows() == 2
+    ground.clean(DAY)
+    assert ground.orphan_rows() == 0
+
+
 def test_two_cleaners_do_not_work_at_once(ground: Ground) -> None:
     with ground.state.held("another"), pytest.raises(LeaseHeldError):
         ground.clean()

@@ -10,6 +10,7 @@ import pytest
 from dredge.kv.rows import Row
 from dredge.storage import open_writer
 from dredge.trash.state import TrashState
+from dredge.trash.steps import restore
 from dredge.trash.undo import put_back
 from dredge.trash.unqueue import unqueue
 from tests.support.kv_world import World, dump, memory_store
@@ -39,6 +40,19 @@ def test_the_marker_of_a_real_servers_live_token_goes_and_nothing_else(state: Tr
     run = next(run for run in state.runs())
     assert put_back(store, state.undo(run).read()) == (1, 0)
     assert store.all_rows() == before
+
+
+def test_restoring_a_run_does_not_queue_a_token_that_a_branch_names(state: TrashState) -> None:
+    world = World()
+    _, token = world.repository("lake")
+    world.queue(token)
+    unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
+    (run,) = state.runs()
+    for dry_run in (True, False):
+        told = restore(world.store, state, run, dry_run=dry_run)
+        assert told["markers_of_live_tokens"] == 1
+        assert list(world.kv.scan(b"cleanup-tokens")) == [], "the server would drop acknowledged uploads"
+    assert told["rows_written"] == 0
 
 
 def test_the_marker_of_a_token_that_nothing_names_stays(state: TrashState) -> None:

@@ -1,6 +1,7 @@
 """Bulk delete: look again, then delete the candidates kind by kind, and write down what became of each.
 
-    look again → snapshots → transaction logs → manifests → chunks → old repo infos → settle the ledger
+    approved, where one has to ask? → look again
+      → snapshots → transaction logs → manifests → chunks → old repo infos → settle the ledger
 
 What names something goes before what it names, and the next kind begins only when nothing of the last one failed:
 whatever stops the sweep, no file is left that names a deleted one.
@@ -13,8 +14,11 @@ import uuid
 from collections.abc import Mapping
 from datetime import timedelta
 
+from dredge.approve.needed import approval_inputs, why_asked
+from dredge.approve.proof import approval_of
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.approve import ApproveOutput
 from dredge.icechunk.collection.bulk_delete.deleting import DeleteConfig, DeleteTask, delete_parts
 from dredge.icechunk.collection.bulk_delete.output import BulkDeleteOutput
 from dredge.icechunk.collection.bulk_delete.recheck import (
@@ -36,6 +40,7 @@ from dredge.icechunk.collection.state.pending import note_pending
 from dredge.icechunk.repository import read_repo_info
 from dredge.runs.chain import check_chain, links_of
 from dredge.runs.gate import GateConfig
+from dredge.runs.output import StepOutput
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
@@ -45,8 +50,6 @@ from dredge.runs.watch import Watch, watching
 log = logging.getLogger("dredge")
 
 STEP = BulkDeleteOutput.STEP
-LINKS = links_of(BulkDeleteOutput.INPUTS)
-"""What each result must have been made from before anything is deleted for it."""
 _REFS_LOOKED_AT = "new_since_mark"
 
 
@@ -56,26 +59,32 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
     Run again after an error, it goes on where the ledger ends and tries only what is not done.
 
     Raises:
-        RefusedError: a guard did not pass, the results do not belong together, the mark is too old, or a snapshot
-            that was to be deleted is in use again.
+        RefusedError: a guard did not pass, a person had to approve and did not, the results do not belong together,
+            the mark is too old, or a snapshot that was to be deleted is in use again.
         LeaseHeldError: another run has taken over.
         UnavailableError: some objects could not be deleted; kinds after theirs were not begun.
         ConfigError: the credentials may not delete, and nothing was.
         PartialError: the credentials may not delete the rest.
     """
-    return run.step(BulkDeleteOutput, lambda record: _bulk_delete(run, runner, record))
+    inputs: list[type[StepOutput]] = [
+        *BulkDeleteOutput.INPUTS,
+        *approval_inputs(run.plan, run.folder, ApproveOutput),
+    ]
+    return run.step(BulkDeleteOutput, lambda record: _bulk_delete(run, runner, record), inputs)
 
 
 def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     guards = record.input(CheckLimitsOutput)
-    check_chain(run.folder, STEP, LINKS, record.inputs)
+    _check_chain(run, record)
     if run.plan.config.dry_run:
         record.status = "dry_run"
         record.counts["would_delete_objects"] = guards.counts["deletable_objects"]
         record.counts["would_delete_bytes"] = guards.counts["deletable_bytes"]
         return
-    if guards.verdict != "passed":
+    asked = guards.verdict == "awaiting_approval" and why_asked(run.plan, guards)
+    if guards.verdict != "passed" and not asked:
         raise RefusedError(f"run {run.plan.run_id}: the guards did not pass. Nothing was deleted.")
+    approval_of(run, record, ApproveOutput)
     age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
     refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
     sweep_then_settle(
@@ -88,6 +97,12 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     )
 
 
+def _check_chain(run: Run, record: StepRecord) -> None:
+    """Demand that what the sweep reads was made in one unbroken chain, and stands."""
+    approved = [ApproveOutput] if ApproveOutput.STEP in record.inputs else []
+    check_chain(run.folder, STEP, links_of([*BulkDeleteOutput.INPUTS, *approved]), record.inputs)
+
+
 def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     marked = read_live_snapshots(run.folder, record.input(MarkOutput))
     keys = record.input(ListCandidatesOutput).keys(run.folder, "snapshots")
@@ -96,17 +111,18 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     refuse_use(run, changes)
     config = _config(run, record, newly_live(run.reader, changes.new))
     record.counts[_REFS_LOOKED_AT] = len(changes.new)
-    check_chain(run.folder, STEP, LINKS, record.inputs)
+    _check_chain(run, record)
+    veto = approval_of(run, record, ApproveOutput)
     record.attempt.check()
     chunks = record.input(ListCandidatesOutput).candidates("chunks")
     note_pending(run.state, run.plan.run_id, run.plan.run_uri, run.plan.lease.fencing, chunks)
     with watching(
         run.folder,
         config.gate.watch,
-        lambda: find_use(run, marked | changes.new, candidates),
+        lambda: veto() or find_use(run, marked | changes.new, candidates),
         run.plan.config.safety.gate_every_seconds,
     ) as watch:
-        _delete_by_kind(run, runner, record.input(ListCandidatesOutput), config, watch)
+        _delete_by_kind(run, runner, record, config, watch)
 
 
 def _config(run: Run, record: StepRecord, alive: Mapping[str, Ids]) -> DeleteConfig:
@@ -131,9 +147,10 @@ def _write_alive(run: Run, attempt: int, kind: str, ids: Ids) -> PartInfo:
 
 
 def _delete_by_kind(
-    run: Run, runner: TaskRunner, candidates: ListCandidatesOutput, config: DeleteConfig, watch: Watch
+    run: Run, runner: TaskRunner, record: StepRecord, config: DeleteConfig, watch: Watch
 ) -> None:
     """Delete kind after kind, as long as nothing failed and nothing stands against it."""
+    candidates = record.input(ListCandidatesOutput)
     for kind in FOLDERS:
         parts = candidates.candidates(kind)
         needed = _needed(run) if kind == OVERWRITTEN and parts else []
@@ -144,6 +161,7 @@ def _delete_by_kind(
         objects = sum(part.rows for part in parts)
         results = run.spread(runner, STEP, delete_parts, config, tasks, "objects", objects)
         if any(result.stopped for result in results):
+            approval_of(run, record, ApproveOutput)  # names whoever has said no
             raise error_of_stop(run, watch)
         if failed := sum(result.failed for result in results):
             log.warning("%d %s could not be deleted; the kinds after them are left alone", failed, kind)

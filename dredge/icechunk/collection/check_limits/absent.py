@@ -29,6 +29,8 @@ from dredge.runs.limits import Finding
 MANIFESTS_READ_MAX = 20
 TIPS_READ_MAX = 32
 EXAMPLES = 10
+PRESENT = ("chunks_present", "transactions_present")
+"""Rules; a dry run only warns of them."""
 
 _WHAT_TO_DO = (
     "They were lost earlier, or a damaged {file} names wrong ids and the true objects look unreachable: look at"
@@ -72,7 +74,8 @@ def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -
         candidates: what was listed.
 
     Yields:
-        A finding for chunks and one for transaction logs.
+        A finding for chunks and one for transaction logs, of the rules in `PRESENT`. What is live and not there is
+        refused: nobody can approve that what may be the true objects goes.
 
     Raises:
         FormatError: a manifest changed since the index took it in, or cannot be read any more.
@@ -119,7 +122,7 @@ def _finding(kind: str, count: int, kept: bool, examples: list[str], what_to_do:
     text += f", such as {'; '.join(examples)}" if examples else ""
     if kept:
         return Finding(rule, "passed", count, 0, f"{text}; none of the others is deleted in this run")
-    return Finding(rule, "awaiting_approval", count, 0, f"{text}. {what_to_do}")
+    return Finding(rule, "refused", count, 0, f"{text}. {what_to_do}")
 
 
 def _named_in_manifests(run: Run, mark: MarkOutput, wanted: Ids) -> Iterator[AbsentChunk]:

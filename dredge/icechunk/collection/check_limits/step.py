@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
+from dredge.approve.needed import LET_IT
+from dredge.approve.settings import NEVER
 from dredge.errors import LeaseHeldError, RefusedError
 from dredge.icechunk.collection.check_limits import canaries
-from dredge.icechunk.collection.check_limits.absent import check_absent
+from dredge.icechunk.collection.check_limits.absent import PRESENT, check_absent
 from dredge.icechunk.collection.check_limits.output import CANARIES, CheckLimitsOutput
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.mark import MarkOutput
@@ -15,6 +17,7 @@ from dredge.icechunk.collection.run import Run
 from dredge.runs.limits import Finding, worst
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
+from dredge.undo.cost import cost_of_undo
 
 GUARD = "guard.json"
 
@@ -23,7 +26,7 @@ def check_limits(run: Run) -> StepSummary:
     """Ask every guard whether the candidates may be deleted.
 
     Raises:
-        RefusedError: a guard said no, or a limit holds a run that is no dry run.
+        RefusedError: a guard said no, or a limit is exceeded, the run would delete, and nobody is to be asked.
     """
     return run.step(CheckLimitsOutput, lambda record: _check_limits(run, record))
 
@@ -34,29 +37,37 @@ def _check_limits(run: Run, record: StepRecord) -> None:
     listed = candidates.total("listed_objects")
     if run.base is not None:  # it looked at few of the chunks; a share is one of all
         listed += run.base.state.chunk_objects - candidates.count("chunks", "listed_objects")
-    proofs = list(_proofs(run, record))
-    findings = [*proofs, *run.plan.config.limits.check(objects, size_bytes, listed)]
-    found = {"verdict": worst(findings), "findings": [finding.to_json() for finding in findings]}
+    findings = [*_proofs(run, record), *run.plan.config.limits.check(objects, size_bytes, listed)]
+    found = {
+        "verdict": worst(findings),
+        "findings": [finding.to_json() for finding in findings],
+        "undo": cost_of_undo(run.plan.undo.way, objects, size_bytes).to_json(),
+    }
     run.folder.publish_json(GUARD, {**found, "candidates_digest": candidates.digest})
     record.counts.update(deletable_objects=objects, deletable_bytes=size_bytes, listed_objects=listed)
     record.details.update(found)
-    _conclude(run, record, proofs, findings)
+    _conclude(run, record, findings)
 
 
-def _conclude(run: Run, record: StepRecord, proofs: Sequence[Finding], findings: Sequence[Finding]) -> None:
-    """Let the run go on, or not; a dry run goes on where only a limit is in the way."""
-    verdict = worst(findings)
+def _conclude(run: Run, record: StepRecord, findings: Sequence[Finding]) -> None:
+    """Let the run go on, or not. One beyond its limits goes on to ask a person, where that is wanted; a dry run goes on
+    where only a limit, or something that is missing, is in the way."""
+    verdict, config = worst(findings), run.plan.config
     if verdict == "passed":
         return
-    bad = "; ".join(f"{item.rule}: {item.text}" for item in findings if item.verdict == verdict)
-    message = f"run {run.plan.run_id}: {bad}. Nothing was deleted."
-    if verdict == "awaiting_approval" and run.plan.config.dry_run:
-        record.warn(f"a run that deletes would await approval: {message}")
+    bad = [item for item in findings if item.verdict == verdict]
+    message = f"run {run.plan.run_id}: {'; '.join(f'{item.rule}: {item.text}' for item in bad)}. Nothing was deleted."
+    is_limit = verdict == "awaiting_approval"
+    if is_limit and config.approval != NEVER and not config.dry_run:
         return
-    record.status = verdict
+    if config.dry_run and (is_limit or all(item.rule in PRESENT for item in bad)):
+        would = "await approval" if is_limit and config.approval != NEVER else "be refused"
+        record.warn(f"a run that deletes would {would}: {message}")
+        return
+    record.status = "refused"
     record.error = RefusedError(
         f"{message} Read {run.folder.uri}/{GUARD}."
-        + (" Raise the limit if this is what you want." if worst(proofs) == "passed" else "")
+        + (f" {LET_IT} if this is what you want." if is_limit else "")
     )
 
 

@@ -66,6 +66,8 @@ def write_candidates(
         whole.append_column("reason", pa.repeat(REASONS[kind], table.num_rows)).cast(SCHEMA).combine_chunks()
     )
     return [
-        folder.write_table(ListCandidatesOutput.STEP, part, whole.slice(start, rows), f"{kind}-{number:04d}")
+        folder.write_table(
+            ListCandidatesOutput.STEP, part, whole.slice(start, rows), f"{kind}-{number:04d}", grouped=True
+        )
         for part, start in enumerate(range(0, whole.num_rows, rows))
     ]

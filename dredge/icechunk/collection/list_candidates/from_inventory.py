@@ -36,7 +36,7 @@ from dredge.icechunk.collection.list_candidates.named import (
     write_by_shard,
 )
 from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
-from dredge.icechunk.collection.list_candidates.unproved import ABSENT_MAX, AskResult
+from dredge.icechunk.collection.list_candidates.unproved import ABSENT_MAX
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.pinned import pinned_with_needs
 from dredge.icechunk.collection.run import Run
@@ -238,17 +238,38 @@ class AbsentTask:
     live: PartInfo
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbsentResult:
+    """What the store said.
+
+    Attributes:
+        is_damaged: whether the part of the index cannot be trusted; nothing was asked then.
+        asked: chunks that the store was asked for.
+        missing: of these, chunks that it does not have.
+        absent: some of the missing ones, as 16 hexadecimal digits.
+    """
+
+    is_damaged: bool
+    asked: int
+    missing: int
+    absent: list[str]
+
+
 @partition_function
-def ask_for_absent(run: WorkerRun, config: AbsentConfig, task: AbsentTask) -> AskResult:
+def ask_for_absent(run: WorkerRun, config: AbsentConfig, task: AbsentTask) -> AbsentResult:
     """Ask the store for the chunks that live manifests of a part of the index name and the inventory lacks.
 
     Raises:
         FormatError: a manifest is missing or damaged, or does not name what was counted.
     """
+    try:
+        rows = read_manifest_rows(run.open_state(), task.index_part)
+    except FormatError:
+        return AbsentResult(is_damaged=True, asked=0, missing=0, absent=[])
     absent = sets.unite([sets.read_ids(run.folder, part) for part in config.absent])
     live, reader = sets.read_ids(run.folder, task.live), run.open_store()
     pieces = [np.empty((0, ID_BYTES), np.uint8)]
-    for manifest, chunks in read_manifest_rows(run.open_state(), task.index_part):
+    for manifest, chunks in rows:
         wanted = chunks[sets.contains(absent, chunks)]
         if len(wanted) and sets.contains(live, sets.of_names([manifest])).all():
             pieces.append(_ids_of(reader, manifest, wanted))
@@ -258,7 +279,7 @@ def ask_for_absent(run: WorkerRun, config: AbsentConfig, task: AbsentTask) -> As
     missing = np.unique(hashes_of(ids)[~np.array(there, np.bool_)])
     run.progress.add(1)
     some = [f"{number:016x}" for number in missing[:ABSENT_MAX].tolist()]
-    return AskResult(asked=len(keys), missing=len(missing), absent=some)
+    return AbsentResult(is_damaged=False, asked=len(keys), missing=len(missing), absent=some)
 
 
 def _ids_of(reader: ObjectReader, manifest: str, wanted: sets.Ids) -> np.ndarray:
@@ -378,14 +399,32 @@ def _ask_for_absent(
     """Ask for live chunks that the inventory lacks; gives how many are not there."""
     if not absent:
         return 0
-    parts = ManifestIndex.load(run.state).manifest_parts.values()
-    tasks = [AbsentTask(index_part=part, live=mark.live("manifests")) for part in parts]
+    index = ManifestIndex.load(run.state)
+    tasks = [
+        AbsentTask(index_part=part, live=mark.live("manifests")) for part in index.manifest_parts.values()
+    ]
     config = AbsentConfig(absent=list(absent), threads=run.plan.config.tuning.threads)
-    answers: list[AskResult] = run.spread(
+    answers: list[AbsentResult] = run.spread(
         runner, ListCandidatesOutput.STEP, ask_for_absent, config, tasks, "parts", len(tasks)
     )
+    for task, answer in zip(tasks, answers, strict=True):
+        if answer.is_damaged:
+            index.drop(task.index_part.name)
+    _check_complete(run, index, mark)
     missing = sorted({digits for answer in answers for digits in answer.absent})
     record.counts["new_chunks_asked"] = sum(answer.asked for answer in answers)
     if missing:
         record.details["absent"]["chunks"] = missing[:ABSENT_MAX]
     return sum(answer.missing for answer in answers)
+
+
+def _check_complete(run: Run, index: ManifestIndex, mark: MarkOutput) -> None:
+    """The mark has read the manifests of damaged parts anew, into others."""
+    live = sets.read_ids(run.folder, mark.live("manifests"))
+    read = sets.of_names(manifest for names in index.manifests_of.values() for manifest in names)
+    if lacking := int((~sets.contains(read, live)).sum()):
+        raise FormatError(
+            f"{run.state.uri}: parts of the index with {lacking:,} live manifests went bad since the mark, so nobody"
+            " asked for what the inventory lacks of their chunks. Nothing was deleted. Start a new run: it reads them"
+            " again."
+        )

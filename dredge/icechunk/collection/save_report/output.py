@@ -21,7 +21,7 @@ class SaveReportOutput(StepOutput):
 
     @property
     def outcome(self) -> str:
-        """How the run ended: success, dry_run, held, partial, failed or unfinished."""
+        """How the run ended: one of `report.OUTCOMES`."""
         found: str = self.detail("outcome")
         return found
 

@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dredge.approve.needed import approval_inputs
+from dredge.approve.words import approval_text
+from dredge.approve.words import what_to_do as about_approval
+from dredge.errors import FormatError
+from dredge.icechunk.collection.approve import ApproveOutput
 from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
 from dredge.icechunk.collection.check_limits import CheckLimitsOutput
 from dredge.icechunk.collection.kinds import FOLDERS
@@ -20,23 +25,20 @@ from dredge.runs.summary import StepSummary
 from dredge.runs.words import size_text
 from dredge.undo.ways import WORDS
 
-OUTPUTS: tuple[type[StepOutput], ...] = (
-    MarkOutput,
-    ListCandidatesOutput,
-    CheckLimitsOutput,
-    BulkDeleteOutput,
-    VerifyOutput,
-)
+_BEFORE: tuple[type[StepOutput], ...] = (MarkOutput, ListCandidatesOutput, CheckLimitsOutput)
+_AFTER: tuple[type[StepOutput], ...] = (BulkDeleteOutput, VerifyOutput)
+"""Steps before and after a person is asked, where one has to be."""
 OUTCOMES = {
     "success": "done",
     "dry_run": "dry run: nothing was deleted",
     "awaiting_approval": "awaiting approval: nothing was deleted",
+    "rejected": "rejected: nothing was deleted",
     "refused": "refused by a guard: nothing was deleted",
     "partial": "not everything was deleted",
     "failed": "failed: nothing was deleted",
     "unfinished": "not finished",
 }
-_STOPPED = ("awaiting_approval", "refused")
+_STOPPED = ("awaiting_approval", "rejected", "refused")
 
 type Totals = dict[str, dict[str, int]]
 
@@ -46,10 +48,12 @@ class _Left:
     """What the steps of a run left.
 
     Attributes:
+        outputs: of the steps of the run.
         summaries: of steps that are complete, or ended held or partial, by step.
         failures: why a step is not done, by step; see `RunFolder.read_failure`.
     """
 
+    outputs: tuple[type[StepOutput], ...]
     summaries: Mapping[str, StepSummary]
     failures: Mapping[str, dict[str, Any]]
 
@@ -70,6 +74,7 @@ def build_report(run: Run) -> dict[str, Any]:
         `report.json`.
     """
     plan, left = run.plan, _read(run)
+    asked = left.output(ApproveOutput)
     guards, swept = left.output(CheckLimitsOutput), left.output(BulkDeleteOutput)
     listed = left.output(ListCandidatesOutput)
     kinds = {kind: _figures(left, kind) for kind in FOLDERS}
@@ -86,12 +91,13 @@ def build_report(run: Run) -> dict[str, Any]:
         "drift": None if listed is None else listed.drift,
         "started_at": plan.created_at.isoformat(),
         "cutoff": plan.cutoff.isoformat(),
-        "dry_run": plan.config.dry_run,
+        "dry_run": plan.dry_run,
+        "approval": None if asked is None else asked.approval,
         "outcome": outcome,
         "outcome_text": OUTCOMES[outcome],
         "headline": _headline(outcome, totals, plan.config.after is not None),
         "what_to_do": _what_to_do(outcome, bool(left.failures)),
-        "facts": [*_facts(run, left.output(MarkOutput)), *facts_of_mode(run, listed)],
+        "facts": [*_facts(run, left), *facts_of_mode(run, listed)],
         **totals,
         "kinds": {kind: figures for kind, figures in kinds.items() if figures},
         "rows": [
@@ -103,21 +109,29 @@ def build_report(run: Run) -> dict[str, Any]:
         "failures": [] if swept is None else swept.failures,
         "warnings": [warning for summary in left.summaries.values() for warning in summary.warnings],
         "findings": [] if guards is None else guards.findings,
-        "steps": [_step(left, output.STEP) for output in OUTPUTS],
+        "steps": [_step(left, output.STEP) for output in left.outputs],
     }
 
 
+def _outputs(run: Run) -> tuple[type[StepOutput], ...]:
+    try:
+        return (*_BEFORE, *approval_inputs(run.plan, run.folder, ApproveOutput), *_AFTER)
+    except FormatError:  # what the guards left is damaged, and the report says so there
+        return (*_BEFORE, *_AFTER)
+
+
 def _read(run: Run) -> _Left:
+    outputs = _outputs(run)
     summaries: dict[str, StepSummary] = {}
     failures: dict[str, dict[str, Any]] = {}
-    for step in (output.STEP for output in OUTPUTS):
+    for step in (output.STEP for output in outputs):
         done = run.folder.read_summary(step)
         failure = run.folder.standing_failure(step, done)
         if (summary := done or run.folder.read_incomplete(step)) is not None:
             summaries[step] = summary
         if failure is not None:
             failures[step] = failure
-    return _Left(summaries, failures)
+    return _Left(outputs, summaries, failures)
 
 
 def _figures(left: _Left, kind: str) -> dict[str, int]:
@@ -145,11 +159,12 @@ def _outcome(left: _Left, dry_run: bool) -> str:
 
     if status(BulkDeleteOutput) == "partial":
         return "partial"
-    if status(CheckLimitsOutput) in _STOPPED:
-        return status(CheckLimitsOutput)
+    for output in (CheckLimitsOutput, ApproveOutput):
+        if status(output) in _STOPPED and not left.deleted_objects:
+            return status(output)
     if left.failures:
         return "partial" if left.deleted_objects else "failed"
-    if any(output.STEP not in left.summaries for output in OUTPUTS):
+    if any(output.STEP not in left.summaries for output in left.outputs):
         return "unfinished"
     return "dry_run" if dry_run else "success"
 
@@ -166,6 +181,8 @@ def _headline(outcome: str, totals: Totals, is_preview: bool) -> str:
 
 
 def _what_to_do(outcome: str, has_failures: bool) -> str:
+    if text := about_approval(outcome, ApproveOutput.COMMAND):
+        return text
     if outcome in _STOPPED:
         return "Read the guards below. Those that did not pass say why, and a limit can be raised if you want this."
     if outcome == "partial":
@@ -173,8 +190,8 @@ def _what_to_do(outcome: str, has_failures: bool) -> str:
     return "Read what went wrong below; then start a new run." if has_failures else ""
 
 
-def _facts(run: Run, mark: MarkOutput | None) -> list[tuple[str, str]]:
-    plan = run.plan
+def _facts(run: Run, left: _Left) -> list[tuple[str, str]]:
+    plan, mark, asked = run.plan, left.output(MarkOutput), left.output(ApproveOutput)
     facts = [
         ("Repository", plan.uri),
         ("Spec version", str(plan.spec_version)),
@@ -182,6 +199,8 @@ def _facts(run: Run, mark: MarkOutput | None) -> list[tuple[str, str]]:
         ("Planned", f"{plan.created_at:%Y-%m-%d %H:%M:%S} UTC, by the store's clock"),
         ("Cutoff", f"{plan.cutoff:%Y-%m-%d %H:%M:%S} UTC"),
     ]
+    if asked is not None:
+        facts.append(("Approval", approval_text(asked.approval)))
     if not plan.config.dry_run:
         facts.append(("Undo", f"{plan.undo.way}: {WORDS[plan.undo.way]} ({plan.undo.why})"))
     if plan.config.after is not None:

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dredge.icechunk.collection.kinds import OVERWRITTEN
+from dredge.icechunk.collection.kinds import NAMES
 from dredge.runs.report_rows import ReportRow
 
-_NAMES = {
-    "snapshots": "snapshots",
-    "transactions": "transaction logs",
-    "manifests": "manifests",
-    "chunks": "chunks",
-    OVERWRITTEN: "old repo infos",
-}
 _SWEPT = {
     "deleted": "nothing reached it",
     "missing": "was gone already",
     "failed": "could not be deleted",
-    "kept": "came into use or was brought back meanwhile, or could not be copied",
+    "kept": "came into use, was brought back or written again meanwhile, is held by the store, or could not be copied",
 }
 
 
@@ -71,4 +64,4 @@ def _live_bytes(figures: Mapping[str, int]) -> int | None:
 
 
 def _row(kind: str, verdict: str, why: str, objects: int, size_bytes: int | None) -> ReportRow:
-    return ReportRow(_NAMES[kind], verdict, why, objects, size_bytes)
+    return ReportRow(NAMES[kind], verdict, why, objects, size_bytes)

@@ -49,7 +49,7 @@ def save_report(run: Run) -> StepSummary:
         log.exception("the state was not moved on")
         error = found
     _distrust(run)
-    summary = _write(run)
+    summary = write_report(run)
     if error is not None:
         raise error
     return summary
@@ -90,7 +90,15 @@ def _could_not_read(run: Run) -> str | None:
     return None
 
 
-def _write(run: Run) -> StepSummary:
+def write_report(run: Run) -> StepSummary:
+    """Write the report of a run, also of one that is not at its end.
+
+    Args:
+        run: this run.
+
+    Raises:
+        OvertakenError: somebody began to write it later, who knows more; theirs stays.
+    """
     started = run.clock()
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     with run.folder.writing(attempt):

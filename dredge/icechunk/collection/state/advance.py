@@ -7,6 +7,10 @@ older state.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from dredge.approve.needed import approval_inputs
+from dredge.icechunk.collection.approve import ApproveOutput
 from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.mark import MarkOutput
@@ -15,6 +19,7 @@ from dredge.icechunk.collection.state.model import RunState
 from dredge.icechunk.collection.state.output import StateOutput
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.runs.chain import check_chain, links_of
+from dredge.runs.output import StepOutput
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.versions import Current
@@ -38,11 +43,14 @@ def advance_state(run: Run) -> StepSummary | None:
         return None
     if (counted := MarkOutput.of(mark).counted) is None:
         return None
-    return run.step(StateOutput, lambda record: _advance(run, record, counted))
+    # What the sweep read belongs to the chain that the state is made from.
+    approved = approval_inputs(run.plan, run.folder, ApproveOutput)
+    inputs: list[type[StepOutput]] = [*StateOutput.INPUTS, *approved]
+    return run.step(StateOutput, lambda record: _advance(run, record, counted, inputs), inputs)
 
 
-def _advance(run: Run, record: StepRecord, counted: CountedSet) -> None:
-    check_chain(run.folder, StateOutput.STEP, links_of(StateOutput.INPUTS), record.inputs)
+def _advance(run: Run, record: StepRecord, counted: CountedSet, inputs: Sequence[type[StepOutput]]) -> None:
+    check_chain(run.folder, StateOutput.STEP, links_of(inputs), record.inputs)
     state = _state(run, record, counted)
     before: Current[RunState] = Current(run.plan.state_etag, run.plan.state, None)
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)

@@ -70,6 +70,17 @@ def test_of_large_ranges_only_the_ends_are_known(monkeypatch: pytest.MonkeyPatch
     assert len({sample.path[0] for sample in samples}) == 3
 
 
+def test_guessed_places_are_all_over_a_range_of_numbered_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes by chance would nearly all lie behind every number."""
+    monkeypatch.setattr(canaries, "_DECODED_FILES", 0)
+    world = make_world()
+    for number in range(1000):
+        world.upload(f"table/year=2026/part-{number:05d}.parquet", b"%d" % number)
+    world.lake.commit()
+    samples = canaries.sample(world.plan(), "check_limits")
+    assert {int(sample.path[21:26]) // 100 for sample in samples} == set(range(10))
+
+
 def test_branches_that_go_meanwhile_give_no_canaries() -> None:
     world = make_world()
     kept = world.upload("a", b"1")

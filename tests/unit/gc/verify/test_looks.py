@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.gc.verify.looks import choose, length_of_runs, look_for
+from dredge.gc.verify.looks import choose, length_of_runs, look_for, looks_at
 from dredge.storage import ObjectReader, open_writer
 
 
@@ -71,6 +71,29 @@ def test_no_run_goes_from_a_folder_into_the_next_which_may_be_far() -> None:
     reader = reader_of("gap", between | {"data/z/004"})
     assert look_for(reader, runs, 2).there == ["data/z/004"]
     assert reader.lists + reader.stats <= 4 + 6
+
+
+def test_of_few_deleted_names_a_share_is_looked_for_and_never_less_than_some() -> None:
+    assert [looks_at(deleted, 1000) for deleted in (10, 1_000, 1_150, 5_000, 25_000)] == [
+        200,
+        200,
+        230,
+        1_000,
+        1_000,
+    ]
+    assert looks_at(1_000_000, 0) == 0
+
+
+def test_names_beside_are_in_the_runs_and_do_not_count() -> None:
+    names = [f"data/s/{number:03d}" for number in range(0, 100, 2)]
+    beside = [f"data/s/{number:03d}" for number in range(1, 100, 2)] + ["data/t/1"]
+    runs = choose(names, 10, 4, random.Random(1), beside)
+    assert [len(run) for run in runs] == [4] * 5
+    assert all(len({*run} & {*names}) == 2 for run in runs)
+    everything = choose(names, 1000, 4, random.Random(1), beside)
+    assert {name for run in everything for name in run} == {*names, *beside} - {"data/t/1"}, (
+        "a run has something that was deleted"
+    )
 
 
 def test_where_garbage_is_rare_a_run_is_not_listed_to_its_end() -> None:

@@ -39,9 +39,9 @@ def test_as_many_deleted_objects_are_looked_for_as_asked_and_some_of_every_part(
     seen: list[int] = []
     honest = deleted._look_into
 
-    def look_into(run: Any, config: Any, item: Any, gone: Any) -> Any:
-        looked = honest(run, config, item, gone)
-        seen.append(looked.names)
+    def look_into(*asked: Any) -> Any:
+        looked = honest(*asked)
+        seen.append(looked.checked)
         return looked
 
     monkeypatch.setattr(deleted, "_look_into", look_into)
@@ -108,3 +108,32 @@ def test_a_living_object_that_is_gone_without_our_doing_is_a_warning() -> None:
     found = summary_of(context, "verify")
     assert (found.counts["living_objects_missing"], found.counts["living_objects_deleted"]) == (1, 0)
     assert lost in found.warnings[0]
+
+
+@pytest.mark.parametrize("length", [1, 50])
+def test_a_living_object_that_no_page_shows_after_the_sweep_is_a_warning(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages that are listed for deleted objects tell of living ones, too; nobody looks for these once more."""
+    monkeypatch.setattr(step, "length_of_runs", lambda *_: length)
+    monkeypatch.setattr(living, "_LOOKS", 0)
+    world = make_world()
+    for name in ("a1", "a2", "a3"):
+        world.upload(name, name.encode())
+    world.lake.commit()
+    lost = world.served()["a1"]
+    for beside in world.served().values():
+        world.orphan(f"{beside}-garbage")
+    world.age(days=2)
+    context = world.plan()
+
+    def lose(_number: int, _keys: object) -> None:
+        open_deleter(world.lake.namespace).delete([lost])
+
+    with deleting(before=lose):
+        world.run(context)
+    counts = summary_of(context, "verify").counts
+    assert (counts["living_objects_missing"], counts["living_objects_looked_at"] > 1) == (
+        (1, True) if length > 1 else (0, False)
+    )
+    assert counts["still_there_objects"] == 0

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.storage import NOT_SENT, open_deleter, open_writer
+from dredge.runs.partial import not_deleted
+from dredge.storage import (
+    CHANGED,
+    NOT_SENT,
+    STORE_HOLD,
+    ListedDeleter,
+    ObjectInfo,
+    open_deleter,
+    open_reader,
+    open_writer,
+)
 from dredge.storage.gcs.deleting import GcsDeleter
 from dredge.storage.location import parse_uri
 from tests.support.gcs import Answer, GcsServer, Query
+from tests.support.gcs_state import Generation
 
 
 @pytest.fixture
@@ -215,3 +228,131 @@ def test_an_answer_about_other_keys_deletes_nobody(server: GcsServer, id_: str) 
     answer: Answer = (200, {"Content-Type": "multipart/mixed; boundary=b"}, body)
     server.fault = lambda _method, path, _query: answer if path.startswith("/batch") else None
     assert [item.outcome for item in deleter(server, uri).delete(["a", "b"])] == ["failed"] * 2
+
+
+def listed(server: GcsServer, uri: str) -> list[ObjectInfo]:
+    """Objects as a run has them: by way of a listing."""
+    rows = [row for batch in open_reader(uri, server.options).list() for row in batch.to_pylist()]
+    return [ObjectInfo(**row) for row in rows]
+
+
+def test_a_thousand_listed_objects_take_a_look_and_a_deletion_for_each_hundred(server: GcsServer) -> None:
+    uri = server.bucket()
+    planted(server, uri, *(f"data/{number:04d}" for number in range(1000)))
+    objects = listed(server, uri)
+    server.requests.clear()
+    made = open_deleter(uri, server.options)
+    assert isinstance(made, ListedDeleter)
+    assert {item.outcome for item in made.delete_listed(objects[:500])} == {"deleted"}
+    assert {item.outcome for item in made.delete_listed(objects[500:])} == {"deleted"}
+    assert len(server.requests) == 21
+    assert left(server, uri) == []
+    assert made.delete_listed([]) == []
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_what_took_the_place_of_a_listed_object_stays(server: GcsServer, versioned: bool) -> None:
+    """Also where it has the same bytes: somebody uploaded them again, and may be about to link them."""
+    uri = server.bucket(versioned=versioned)
+    planted(server, uri, "again", "free", "longer", "other")
+    objects = listed(server, uri)
+    time.sleep(0.005)  # the store tells milliseconds
+    writer = open_writer(uri, server.options)
+    for key, data in (("again", b"x"), ("longer", b"longer"), ("other", b"y")):
+        writer.put(key, data)
+    found = deleter(server, uri).delete_listed(objects)
+    assert [(item.key, item.outcome, item.code) for item in found] == [
+        ("again", "kept", CHANGED),
+        ("free", "deleted", None),
+        ("longer", "kept", CHANGED),
+        ("other", "kept", CHANGED),
+    ]
+    assert left(server, uri) == ["again", "longer", "other"]
+    assert (found[1].version_id is not None) is versioned
+
+
+def test_what_is_written_between_look_and_deletion_stays_in_any_bucket(server: GcsServer) -> None:
+    uri = server.bucket()
+    planted(server, uri, "a", "b")
+    objects, bucket = listed(server, uri), server.buckets[uri.split("/")[2]]
+
+    def written_late(method: str, path: str, _query: Query) -> Answer | None:
+        if method == "DELETE" and path.endswith("/o/a"):
+            server.fault = lambda *_: None
+            bucket.write(Generation("a", b"x", {}))
+        return None
+
+    server.fault = written_late
+    found = deleter(server, uri).delete_listed(objects)
+    assert [(item.outcome, item.code) for item in found] == [("kept", CHANGED), ("deleted", None)]
+    assert left(server, uri) == ["a"]
+
+
+def test_a_deletion_that_is_sent_again_does_not_take_what_was_uploaded_since(server: GcsServer) -> None:
+    """The first one was done, and its answer was lost."""
+    uri = server.bucket()
+    planted(server, uri, "a")
+    objects, bucket = listed(server, uri), server.buckets[uri.split("/")[2]]
+
+    def lost(method: str, path: str, _query: Query) -> Answer | None:
+        if method == "DELETE":
+            server.fault = lambda *_: None
+            bucket.delete("a", None, None)
+            bucket.write(Generation("a", b"somebody else's", {}))
+            raise ConnectionError
+        return None
+
+    server.fault = lost
+    (found,) = deleter(server, uri).delete_listed(objects)
+    assert (found.outcome, found.code) == ("kept", CHANGED)
+    assert bucket.live["a"].data == b"somebody else's"
+
+
+@pytest.mark.parametrize("reason", ["objectUnderActiveHold", "retentionPolicyNotMet"])
+def test_what_the_service_holds_is_kept_with_its_words(server: GcsServer, reason: str) -> None:
+    uri = server.bucket()
+    planted(server, uri, "a", "held")
+    objects = listed(server, uri)
+    held = told(403, reason, "Object is under active hold")
+    server.fault = lambda method, path, _q: held if method == "DELETE" and path.endswith("held") else None
+    free, kept = deleter(server, uri).delete_listed(objects)
+    assert free.outcome == "deleted"
+    assert (kept.outcome, kept.code, kept.message) == ("kept", STORE_HOLD, "Object is under active hold")
+
+
+def test_an_object_that_nobody_described_is_deleted_by_its_name(server: GcsServer) -> None:
+    uri = server.bucket()
+    planted(server, uri, "a")
+    made = deleter(server, uri)
+    nobody = ObjectInfo("a", 0, datetime(2020, 1, 1, tzinfo=UTC), None)
+    assert [item.outcome for item in made.delete_listed([nobody])] == ["deleted"]
+
+
+def test_nothing_listed_is_deleted_when_the_look_took_its_permission(server: GcsServer) -> None:
+    uri = server.bucket()
+    planted(server, uri, "a")
+    answers = [True, False]
+    (found,) = deleter(server, uri).delete_listed(listed(server, uri), lambda: answers.pop(0))
+    assert found.code == NOT_SENT
+    assert left(server, uri) == ["a"]
+
+
+def test_a_batch_that_the_service_was_too_busy_for_slows_down_and_leaves_no_doubt(server: GcsServer) -> None:
+    uri = server.bucket()
+    keys, busy = planted(server, uri, "a", "b"), [told(503, "backendError")]
+    server.fault = lambda _method, path, _q: busy.pop() if busy and path.startswith("/batch") else None
+    made, slowed = deleter(server, uri), list[bool]()
+    made._rate.throttled = lambda: slowed.append(True)  # type: ignore[method-assign]
+    assert [(item.outcome, item.message) for item in made.delete(keys)] == [("deleted", None)] * 2
+    assert slowed == [True]
+
+
+def test_credentials_that_may_not_delete_are_told_so(server: GcsServer) -> None:
+    """Not as something that another try may mend."""
+    uri = server.bucket()
+    keys = planted(server, uri, "a")
+    denied = told(403, "forbidden", "does not have storage.objects.delete access")
+    server.fault = lambda method, _path, _query: denied if method == "DELETE" else None
+    (outcome,) = deleter(server, uri).delete(keys)
+    assert (outcome.outcome, outcome.code) == ("failed", "forbidden")
+    assert isinstance(not_deleted("Some stay.", {str(outcome.code)}, 0), ConfigError)

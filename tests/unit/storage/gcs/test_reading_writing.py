@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -299,3 +301,76 @@ def test_a_server_that_drops_connections_is_unavailable(server: GcsServer) -> No
     with pytest.raises(UnavailableError):
         open_reader(uri, server.options).get("a")
     assert len(server.requests) == wire.ATTEMPTS
+
+
+def test_what_the_service_compresses_on_its_way_is_read_and_objects_stay_as_they_are(
+    server: GcsServer,
+) -> None:
+    """The service compresses descriptions for whoever takes that, and the session of requests does. With every answer
+    read as it came, no listing could be read."""
+    server.packs = True
+    uri = server.bucket(versioned=True)
+    writer, packed = open_writer(uri, server.options), gzip.compress(b"an object that is itself compressed")
+    etag = writer.put("a", packed)
+    assert etag is not None
+    writer.put_if_match("a", packed, etag)
+    bucket_of(server, uri).live["a"].about["contentEncoding"] = "gzip"
+    assert (listed(server, uri), writer.stat("a").size) == (["a"], len(packed))
+    assert writer.get("a") == b"".join(writer.open_read("a")) == packed
+    assert writer.get_range("a", 1, 4) == packed[1:5]
+    assert writer.copy("a", "b").size == len(packed)
+    assert [found.is_latest for found in open_versions(uri, server.options).versions("a")] == [True, False]
+    with pytest.raises(NotFoundError):
+        writer.get("nothing")
+    with pytest.raises(ConfigError, match="bucket does not exist"):
+        open_reader("gs://nothing-here", server.options).get("a")
+    outcomes = open_deleter(uri, server.options).delete(["a", "b", "c"])
+    assert [item.outcome for item in outcomes] == ["deleted", "deleted", "missing"]
+
+
+def test_pages_that_lead_in_a_circle_end(server: GcsServer) -> None:
+    """Empty ones, so that no order of names gives them away."""
+    uri = server.bucket()
+    tokens = {"": "1", "1": "2", "2": "1"}
+    server.fault = lambda _method, _path, query: page(nextPageToken=tokens[query.get("pageToken", "")])
+    with pytest.raises(FormatError, match="no end"):
+        listed(server, uri)
+    with pytest.raises(FormatError, match="no end"):
+        open_reader(uri, server.options).list_level()
+
+
+def test_the_service_is_given_the_time_that_it_asks_for(
+    server: GcsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri, waited = server.bucket(), list[float]()
+    open_writer(uri, server.options).put("a", b"x")
+    monkeypatch.setattr(wire, "_sleep", waited.append)
+    asked = ["7", "3600", "Wed, 21 Oct 2026 07:28:00 GMT"]
+    server.fault = lambda *_: (503, {"Retry-After": asked.pop(0)}, b"") if asked else None
+    assert open_reader(uri, server.options).get("a") == b"x"
+    assert waited[:2] == [7, 60]
+    assert waited[2] < 2
+
+
+def test_who_pays_is_said_in_every_request_that_begins_something(server: GcsServer) -> None:
+    uri = server.bucket()
+    options = replace(server.options, gcs=replace(server.options.gcs, user_project="ours"))
+    writer = open_writer(uri, options)
+    writer.put("a", b"x")
+    writer.put_stream("b", [b"x" * (9 << 20)])
+    writer.get("a")
+    writer.stat("a")
+    assert list(writer.open_read("a")) == [b"x"]
+    list(writer.list())
+    writer.copy("a", "c")
+    open_deleter(uri, options).delete(["a"])
+    asked = [path for _, path in [*server.requests, *server.parts] if "/storage/v1/b" in path]
+    assert len(asked) > 8
+    assert [path for path in asked if "userProject=ours" not in path and "upload_id=" not in path] == []
+
+
+def test_an_upload_that_the_service_forgot_is_no_missing_object(server: GcsServer) -> None:
+    uri = server.bucket()
+    server.fault = lambda method, _path, query: (404, {}, b"") if "upload_id" in query else None
+    with pytest.raises(UnavailableError, match="begin again"):
+        open_writer(uri, server.options).put_stream("a", [b"x" * (9 << 20)])

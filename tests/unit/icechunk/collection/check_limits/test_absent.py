@@ -75,9 +75,7 @@ def test_message_names_the_chunk_the_array_and_the_ways_out(repo: Repo) -> None:
 def test_dry_run_warns_that_a_run_would_be_held(repo: Repo) -> None:
     flip_chunk_id(repo.folder, random.Random(1))
     report = collect(repo.config(dry_run=True))
-    assert any(
-        "would await approval: run" in line and "chunks_present" in line for line in report["warnings"]
-    )
+    assert any("would be refused: run" in line and "chunks_present" in line for line in report["warnings"])
 
 
 def test_chunk_lost_earlier_holds_too_until_nothing_names_it(repo: Repo) -> None:

@@ -18,8 +18,16 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.steps import collect, plan_collection, release_lease
+from dredge.icechunk.collection.steps import (
+    collect,
+    list_candidates,
+    mark,
+    plan_collection,
+    release_lease,
+    run_steps,
+)
 from dredge.runs.clock import utc_now
+from dredge.runs.tasks import LocalRunner
 from dredge.storage.local.store import LocalReader
 from tests.support.icechunk import contents, counts_of, objects
 from tests.support.icechunk_repo import Repo, change_number
@@ -90,6 +98,29 @@ def test_chunks_that_the_inventory_lacks_stay_and_live_ones_among_them_hold_noth
     assert contents(v1.library, branch="main")[0] > 0
     assert counts_of(report, "list_candidates")["new_chunks_asked"] > 0
     assert orphan not in objects(v1.folder)["chunks"] or run(v1)["deleted"]["objects"] == 1
+
+
+def test_damaged_part_of_the_index_does_not_stop_runs_on_an_inventory_for_good(v1: Repo) -> None:
+    uri = inventory(v1, sorted(objects(v1.folder)["chunks"])[:1])
+    run(v1, dry_run=True)
+    for path in (v1.folder / "_dredge" / "index" / "parts").iterdir():
+        path.write_bytes(path.read_bytes()[:-1] + b"x")
+    report = run(v1, inventory=uri)
+    assert report["outcome"] == "success"
+    assert counts_of(report, "mark")["manifests_read"] > 0
+    assert counts_of(report, "list_candidates")["new_chunks_asked"] > 0
+    assert contents(v1.library, branch="main")[0] > 0
+
+
+def test_part_of_the_index_that_goes_bad_after_the_mark_stops_a_run_on_an_inventory(v1: Repo) -> None:
+    uri = inventory(v1, sorted(objects(v1.folder)["chunks"])[:1])
+    flip_chunk_id(v1.folder, random.Random(1))
+    planned = v1.plan(inventory=uri)
+    mark(planned, LocalRunner())
+    for path in (v1.folder / "_dredge" / "index" / "parts").iterdir():
+        path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(FormatError, match="went bad since the mark"):
+        list_candidates(planned, LocalRunner())
 
 
 def test_live_chunk_that_the_store_lacks_too_holds_the_run(v1: Repo) -> None:
@@ -167,8 +198,5 @@ def test_cutoff_is_not_after_the_beginning_of_the_inventory_and_another_one_stop
     assert abs(planned.plan.cutoff - begun) < timedelta(seconds=1)
     release_lease(planned)
     write("Key, Size, LastModifiedDate, ETag")
-    from dredge.icechunk.collection.steps import run_steps
-    from dredge.runs.tasks import LocalRunner
-
     with pytest.raises(RefusedError, match="another one"):
         run_steps(planned, LocalRunner())

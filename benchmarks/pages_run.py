@@ -1,0 +1,119 @@
+"""Gives a run as many rows as one wants to see pages of: real files of candidates and of the ledger, made-up addresses.
+
+A small run is collected as usual. Then its candidates and its ledger are written again, larger, by the product's own
+writers, so that the pages read what a run of that size leaves. A copy without the ledger is as a dry run leaves it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.scale_store import Virtual, etags, sizes
+from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.plan import PLAN
+from dredge.gc.subtract import REASONS, SubtractOutput
+from dredge.gc.subtract.classify import CANDIDATES
+from dredge.graveler.xid import descending_time, new_descending_xid
+from dredge.hashing import hash64
+from dredge.runs import ledger
+from dredge.runs.folder import SUCCESS, RunFolder
+from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.tries import StepTry
+from dredge.storage import open_writer
+
+PART_ROWS = 100_000
+"""Rows of a part, as runs have by default."""
+_HELD = "unreadable"
+_BY = ("reason", "outcome", "code")
+
+
+def grow(runs: Path, rows: int, part_rows: int = PART_ROWS) -> None:
+    """Give the newest run of a folder so many candidates and rows of the ledger, and put a dry run beside it.
+
+    Args:
+        runs: folder of the runs.
+        rows: how many.
+        part_rows: rows of a part.
+    """
+    newest = min(path.name for path in runs.iterdir() if (path / PLAN).exists())
+    folder = RunFolder(open_writer(f"file://{runs / newest}"), newest)
+    candidates = _summary(folder, SubtractOutput.STEP)
+    swept = _summary(folder, BulkDeleteOutput.STEP)
+    tables = list(_candidates(Virtual(rows, descending_time(newest).isoformat()), part_rows))
+    with folder.writing(StepTry(folder.writer, candidates.step, candidates.try_number)):
+        parts = [
+            folder.write_table(candidates.step, index, table, "part-grown", grouped=True)
+            for index, table in enumerate(tables)
+        ]
+    hashes = tuple(part for part in candidates.parts if "/part-" not in part.name)
+    folder.write_summary(replace(candidates, parts=(*parts, *hashes)))
+    _copy_as_dry(runs, newest)
+    with folder.writing(StepTry(folder.writer, swept.step, swept.try_number)):
+        settled = [_settle(folder, part, table) for part, table in zip(parts, tables, strict=True)]
+    folder.write_summary(replace(swept, parts=tuple(settled)))
+
+
+def _summary(folder: RunFolder, step: str) -> StepSummary:
+    found = folder.read_summary(step)
+    if found is None:
+        raise SystemExit(f"{folder.uri} has no complete step {step}")
+    return found
+
+
+def _candidates(virtual: Virtual, part_rows: int) -> Iterator[pa.Table]:
+    """Candidates in the order of a listing; one of 50 is held."""
+    names = np.array(list(REASONS))
+    modified = descending_time(virtual.slices[0][:6] + "0" * 14)
+    for start in range(0, virtual.objects, part_rows):
+        numbers = np.arange(start, min(start + part_rows, virtual.objects))
+        addresses = pa.array(virtual.addresses(numbers))
+        columns = [
+            addresses,
+            pa.array(sizes(numbers)),
+            pa.repeat(
+                pa.scalar(modified - timedelta(hours=start // part_rows), CANDIDATES.field(2).type),
+                len(numbers),
+            ),
+            pa.array(etags(numbers)),
+            pa.array(hash64(addresses)),
+            pa.array(names[numbers % len(names)]),
+            pa.array(np.where(numbers % 50 == 0, _HELD, None)),
+        ]
+        yield pa.table(columns, schema=CANDIDATES)
+
+
+def _settle(folder: RunFolder, part: PartInfo, table: pa.Table) -> PartInfo:
+    """The ledger of a part: what was held is not in it, one of 1,000 was gone, one failed, one came back to life."""
+    free = table.filter(table["hold"].is_null())
+    at = np.arange(free.num_rows) % 1000
+    outcomes = np.select(
+        [at == 1, at == 2, at == 3], [ledger.MISSING, ledger.FAILED, ledger.KEPT], ledger.DELETED
+    )
+    codes = np.select([at == 2, at == 3], ["SlowDown", "staged"], None)
+    messages = np.where(at == 2, "Please reduce your request rate.", None)
+    rows = ledger.rows_of(free, outcomes.tolist(), 1, 1, code=codes.tolist(), message=messages.tolist())
+    return ledger.settle_rows(folder, part, ledger.best(rows), _BY, 10).part
+
+
+def _copy_as_dry(runs: Path, run_id: str) -> None:
+    """A run beside it that has candidates and no ledger."""
+    other = new_descending_xid(descending_time(run_id) - timedelta(hours=1))
+    shutil.copytree(runs / run_id, runs / other)
+    shutil.rmtree(runs / other / BulkDeleteOutput.STEP)
+    (runs / other / "report.json").unlink(missing_ok=True)
+    for path in (runs / other).glob(f"*/{SUCCESS}"):
+        value = json.loads(path.read_text())
+        value |= replace(StepSummary.from_json(value), run_id=other).to_json()
+        path.write_text(json.dumps(value))
+    plan = runs / other / PLAN
+    value = json.loads(plan.read_text())
+    value["run_id"], value["config"]["dry_run"] = other, True
+    plan.write_text(json.dumps(value))

@@ -1,0 +1,53 @@
+"""Requests to an emulator of Azure or Google Cloud Storage, counted from its log as it grows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from benchmarks.s3_store import LOG, Requests, place_of
+
+FORMAT = "DREDGE_BENCH_LOG_FORMAT"
+"""Names a variable that is set where the log's lines are in the common form, as those of these emulators."""
+_COMMON = re.compile(r'\S+ - - \[[^\]]+\] \\?"([A-Z]+) (\S+) HTTP')
+_BATCHED = '" - - ['
+_KINDS = (
+    (re.compile(r"POST .*(?:/batch/|comp=batch)"), "bulk_delete"),
+    (re.compile(r"GET .*(?:comp=list|/o\?)"), "list"),
+    (re.compile(r"(?:HEAD |GET .*/o/[^?]*\?fields=)"), "head"),
+    (re.compile(r"GET .*(?:/b/[^/]*\?|restype=)"), "bucket"),
+    (re.compile(r"(?:POST .*/upload/|PUT )"), "put"),
+)
+_KEY = re.compile(r"^/(?:storage/v1/b/[^/]+/o/|[^/]+/[^/]+/)(.+)$")
+
+
+class CloudRequests(Requests):
+    """Counts requests by kind; those of the lakeFS server cannot be told apart."""
+
+    def _told(self, line: str) -> tuple[str, str] | None:
+        """Parts of a batch have a line, too, in some emulators, but no address: they are no requests."""
+        found = _COMMON.search(line)
+        if found is None or _BATCHED in line:
+            return None
+        method, target = found[1], found[2]
+        kinds = (kind for form, kind in _KINDS if form.match(f"{method} {target}"))
+        return next(kinds, method.lower()), _asked_for(target)
+
+
+def _asked_for(target: str) -> str:
+    """What a request is about: its object, or the prefix of a listing."""
+    parts = urlsplit(target)
+    prefix = parse_qs(parts.query).get("prefix")
+    key = _KEY.match(unquote(parts.path))
+    if prefix:
+        return place_of(prefix[0])
+    return place_of(key[1]) if key and not parts.path.startswith(("/upload/", "/batch/")) else "bucket"
+
+
+def requests_of(environ: Mapping[str, str]) -> Requests | None:
+    """The counter of the store that an environment names; None for a folder."""
+    if not environ.get(LOG):
+        return None
+    return (CloudRequests if environ.get(FORMAT) else Requests)(Path(environ[LOG]))

@@ -1,0 +1,79 @@
+"""What a person is shown about a collection of an Icechunk repository who has to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dredge.approve.question import EXAMPLES_MAX, Question, first_lines, kinds, word_question
+from dredge.approve.records import Asked
+from dredge.icechunk.collection.approve.step import find_question
+from dredge.icechunk.collection.check_limits import CheckLimitsOutput
+from dredge.icechunk.collection.kinds import FOLDERS, NAMES
+from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.run import Run
+from dredge.runs.output import StepOutput
+from dredge.runs.words import size_text
+
+_STAYS = {
+    "pinned": "brought back, and kept for now",
+    "spared": "none of its kind is to be deleted",
+    "young": "younger than the cutoff",
+}
+
+
+def make_question(run: Run, report: str) -> Question:
+    """Word what a run asks, and keep the repository for it as long as it may wait.
+
+    Args:
+        run: this run, of which `approve` said that it awaits approval.
+        report: URI of the page of its report so far.
+
+    Raises:
+        RefusedError: it asks nothing.
+        LeaseHeldError: another run has taken over.
+    """
+    asked = find_question(run)
+    repository = f"Icechunk repository {run.plan.uri}"
+    return word_question(run, asked, repository, _lines(run, asked, report), report)
+
+
+def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
+    guards, listed = _read(run, CheckLimitsOutput), _read(run, ListCandidatesOutput)
+    if guards is None or listed is None:  # somebody does it again, and will ask again
+        return
+    yield from first_lines(run, asked, run.plan.uri, guards, report)
+    yield from kinds("What would be deleted", (_doomed(run, listed, kind) for kind in FOLDERS), words={})
+    yield from _stays(listed)
+
+
+def _read[O: StepOutput](run: Run, output: type[O]) -> O | None:
+    summary = run.folder.read_summary(output.STEP)
+    return None if summary is None else output.of(summary)
+
+
+def _doomed(run: Run, listed: ListCandidatesOutput, kind: str) -> dict[str, Any]:
+    """The candidates of a kind, with examples."""
+    examples: list[str] = []
+    for part in listed.candidates(kind)[:1]:
+        examples = run.folder.read_part(part, ["address"])["address"].slice(0, EXAMPLES_MAX).to_pylist()
+    return {
+        "why": f"{NAMES[kind]} that nothing reaches",
+        "objects": listed.count(kind, "candidates_objects"),
+        "bytes": listed.count(kind, "candidates_bytes"),
+        "examples": [{"address": address} for address in examples],
+    }
+
+
+def _stays(listed: ListCandidatesOutput) -> Iterator[str]:
+    """What nothing reaches either, and why it stays all the same."""
+    found = {why: _total(listed, figure) for figure, why in _STAYS.items()}
+    if any(objects for objects, _ in found.values()):
+        yield "\n### What nothing reaches either, and stays\n"
+    for why, (objects, size_bytes) in found.items():
+        if objects:
+            yield f"- {objects:,} objects, {size_text(size_bytes)}: {why}"
+
+
+def _total(listed: ListCandidatesOutput, figure: str) -> tuple[int, int]:
+    return listed.total(f"{figure}_objects"), listed.total(f"{figure}_bytes")

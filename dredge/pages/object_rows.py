@@ -1,0 +1,249 @@
+"""Rows of objects where they lie: in parts, a group of rows at a time, of which only the columns asked for are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dredge.gc.check_limits import Holds
+from dredge.pages.kept import Kept
+from dredge.runs.folder import RunFolder
+from dredge.runs.groups import Bounds, Group, GroupedPart
+from dredge.runs.summary import PartInfo
+from dredge.storage.parallel import ordered_map
+
+SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.string()),
+        pa.field("size", pa.int64()),
+        pa.field("reason", pa.string()),
+        pa.field("outcome", pa.string()),
+        pa.field("code", pa.string()),
+        pa.field("message", pa.string()),
+    ]
+)
+MAY_GO, HELD = "may go", "held"
+"""Outcomes of candidates that no sweep has met yet."""
+_AT_ONCE = 8
+_FOOTERS_KEPT = 500
+
+type Numbers = npt.NDArray[np.int64]
+
+_footers: Kept[pq.FileMetaData] = Kept(_FOOTERS_KEPT)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which rows are wanted; "" and None ask for all.
+
+    Attributes:
+        prefix: of the address.
+        reason: why it is garbage.
+        outcome: what became of it.
+        size_min: bytes.
+        size_max: bytes.
+    """
+
+    prefix: str = ""
+    reason: str = ""
+    outcome: str = ""
+    size_min: int | None = None
+    size_max: int | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns of `SCHEMA` that it asks about."""
+        asked = {"address": bool(self.prefix), "reason": bool(self.reason), "outcome": bool(self.outcome)}
+        asked["size"] = self.size_min is not None or self.size_max is not None
+        return [name for name, wanted in asked.items() if wanted]
+
+    def mask(self, rows: pa.Table) -> pa.Array:
+        """Which of the rows are wanted; asks for `columns`."""
+        mask = pa.repeat(pa.scalar(True), rows.num_rows)
+        if self.prefix:
+            mask = pc.and_(mask, pc.starts_with(rows["address"], pattern=self.prefix))
+        for name, value in (("reason", self.reason), ("outcome", self.outcome)):
+            if value:
+                mask = pc.and_(mask, pc.equal(rows[name], value))
+        if self.size_min is not None:
+            mask = pc.and_(mask, pc.greater_equal(rows["size"], self.size_min))
+        if self.size_max is not None:
+            mask = pc.and_(mask, pc.less_equal(rows["size"], self.size_max))
+        return pc.fill_null(mask, False)
+
+    def may_be_among(self, bounds: Bounds) -> bool:
+        """Whether rows within these bounds can be wanted; what has none can."""
+        least, most = bounds.get("address", ("", None))
+        if most is not None and not (least[: len(self.prefix)] <= self.prefix <= most):
+            return False
+        for name, value in (("reason", self.reason), ("outcome", self.outcome)):
+            if value and name in bounds and not bounds[name][0] <= value <= bounds[name][1]:
+                return False
+        smallest, largest = bounds.get("size", (None, None))
+        too_small = None not in (self.size_min, largest) and largest < self.size_min
+        return not (too_small or (None not in (self.size_max, smallest) and smallest > self.size_max))
+
+
+class Rows:
+    """The rows of a run's parts, one numbered after the other.
+
+    Args:
+        folder: of the run.
+        uri: of the folder.
+        parts: of the ledger, or of the candidates.
+        is_settled: whether they are the ledger's.
+        holds: what holds candidates beside what their rows say; None for nothing.
+    """
+
+    def __init__(
+        self, folder: RunFolder, uri: str, parts: Sequence[PartInfo], is_settled: bool, holds: Holds | None
+    ) -> None:
+        self.folder = folder
+        self.uri = uri
+        self._is_settled = is_settled
+        self._holds = holds
+        ends = np.cumsum([0, *(part.rows for part in parts)]).tolist()
+        self.parts = [PartRows(self, part, first) for part, first in zip(parts, ends, strict=False)]
+
+    def take(self, rows: Numbers) -> pa.Table:
+        """Read some rows, in any order."""
+        sorted_rows = np.sort(rows)
+        wanted = [part for part in self.parts if np.any((rows >= part.first) & (rows < part.end))]
+        tables = ordered_map(lambda part: part.take(_within(sorted_rows, part)), wanted, _AT_ONCE)
+        found = pa.concat_tables([SCHEMA.empty_table(), *tables])
+        return found.take(pa.array(np.searchsorted(sorted_rows, rows))).combine_chunks()
+
+    def groups_by_address(self, wanted: Filter, after: str) -> list[Placed]:
+        """The groups that may have wanted addresses beyond one, by the least that they may have."""
+        found = ordered_map(lambda part: part.placed(wanted, after), self.parts, _AT_ONCE)
+        return sorted((item for items in found for item in items), key=lambda item: item.least)
+
+    def needs(self, columns: Iterable[str]) -> list[str]:
+        """The columns of the parts that some of `SCHEMA` are made of."""
+        if self._is_settled:
+            return list(columns)
+        of_holds = ["hash", "size", "hold"] if self._holds is not None else ["hold"]
+        needs = {"outcome": of_holds, "code": of_holds, "message": list[str]()}
+        return list(dict.fromkeys(need for name in columns for need in needs.get(name, [name])))
+
+    def shown(self, rows: pa.Table, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
+        """Make rows of `SCHEMA`, or of some of its columns, of those of a part."""
+        made = dict(zip(rows.column_names, rows.columns, strict=True))
+        if not self._is_settled and {"outcome", "code"} & set(columns):
+            made["code"] = self._codes(rows)
+            made["outcome"] = pc.if_else(pc.is_null(made["code"]), MAY_GO, HELD)
+        nothing = pa.nulls(rows.num_rows, pa.string())
+        schema = pa.schema([SCHEMA.field(name) for name in columns])
+        return pa.table([made.get(name, nothing) for name in columns], names=schema.names).cast(schema)
+
+    def _codes(self, rows: pa.Table) -> pa.Array:
+        if self._holds is not None:
+            return self._holds.codes_of(rows)
+        return rows["hold"] if "hold" in rows.column_names else pa.nulls(rows.num_rows, pa.string())
+
+
+class PartRows:
+    """The rows of a part; they are numbered from `first` to before `end`.
+
+    Args:
+        rows: of the run.
+        part: which.
+        first: number of its first row.
+    """
+
+    def __init__(self, rows: Rows, part: PartInfo, first: int) -> None:
+        self._rows = rows
+        self._part = part
+        self.first = first
+        self.end = first + part.rows
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """Its groups."""
+        return list(self._file.groups)
+
+    def matching(self, wanted: Filter, start: int = 0) -> Numbers:
+        """Numbers of the wanted rows, in order.
+
+        Args:
+            wanted: which.
+            start: none before this one.
+        """
+        first = max(start, self.first)
+        if not wanted.columns:
+            return np.arange(first, self.end)
+        groups = [
+            item
+            for item in self.groups
+            if self.first + item.first + item.rows > first and wanted.may_be_among(item.bounds)
+        ]
+        if not groups:
+            return np.empty(0, np.int64)
+        mask = wanted.mask(self._read(groups, wanted.columns)).to_numpy(zero_copy_only=False)
+        numbers = np.concatenate([np.arange(item.first, item.first + item.rows) for item in groups])
+        found: Numbers = numbers[mask] + self.first
+        return found[found >= first]
+
+    def sizes(self, rows: Numbers) -> Numbers:
+        """Sizes of some rows, in bytes."""
+        found: Numbers = self._column_of(rows, ["size"])["size"].to_numpy()
+        return found
+
+    def take(self, rows: Numbers) -> pa.Table:
+        """Read some rows, by their numbers in order."""
+        return self._column_of(rows, SCHEMA.names)
+
+    def rows_of(self, group: Group, wanted: Filter) -> pa.Table:
+        """Read the wanted rows of a group."""
+        rows = self._read([group], SCHEMA.names)
+        return rows.filter(wanted.mask(rows))
+
+    def placed(self, wanted: Filter, after: str) -> list[Placed]:
+        """The groups that may have wanted addresses beyond one."""
+        found = []
+        for item in self.groups:
+            least, most = item.bounds.get("address", ("", None))
+            if wanted.may_be_among(item.bounds) and (most is None or most > after):
+                found.append(Placed(self, item, least))
+        return found
+
+    def _column_of(self, rows: Numbers, columns: Sequence[str]) -> pa.Table:
+        numbers = rows - self.first
+        starts = np.array([item.first for item in self.groups])
+        groups = [self.groups[at] for at in np.unique(np.searchsorted(starts, numbers, "right") - 1)]
+        table = self._read(groups, columns)
+        before = np.cumsum([0, *(item.rows for item in groups)])[:-1]
+        firsts = np.array([item.first for item in groups], np.int64)
+        at = np.searchsorted(firsts, numbers, "right") - 1
+        return table.take(pa.array(numbers - firsts[at] + before[at]))
+
+    def _read(self, groups: Sequence[Group], columns: Sequence[str]) -> pa.Table:
+        raw = self._file.read([item.number for item in groups], self._rows.needs(columns))
+        return self._rows.shown(raw, columns)
+
+    @cached_property
+    def _file(self) -> GroupedPart:
+        reader = self._rows.folder.writer
+        key = (self._rows.uri, self._part.key, self._part.sha256)
+        footer = _footers.get(key, lambda: GroupedPart(reader, self._part).metadata)
+        return GroupedPart(reader, self._part, footer)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A group, its part, and the least address that it may have."""
+
+    part: PartRows
+    group: Group
+    least: str
+
+
+def _within(rows: Numbers, part: PartRows) -> Numbers:
+    return rows[np.searchsorted(rows, part.first) : np.searchsorted(rows, part.end)]

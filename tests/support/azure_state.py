@@ -1,0 +1,152 @@
+"""What a small Azure Blob Storage of the tests holds: blobs, their versions, tiers and holds; no HTTP.
+
+Written after the service's documentation: "Blob versioning" (what a write and a deletion make of the current version,
+which ids there are), Delete Blob (the current version does not go by its id: OperationNotAllowedOnRootBlob), List Blobs
+(versions from the oldest to the newest, by `include=versions` also those of deleted blobs), "Soft delete for blobs"
+(versions that are deleted stay for its days; Undelete Blob).
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+_ticks = itertools.count(1)
+
+
+class Refused(Exception):
+    """An answer that is an error.
+
+    Args:
+        status: of HTTP.
+        code: the service's.
+    """
+
+    def __init__(self, status: int, code: str) -> None:
+        super().__init__(code)
+        self.status, self.code = status, code
+
+
+@dataclass
+class Blob:
+    """One state of a blob: the current one, or a version.
+
+    Attributes:
+        version: its id; "" where the account kept none when it was written.
+        current: whether it is what the name means.
+        archive_status: of a blob that is being rehydrated.
+        held: by a legal hold or a policy.
+    """
+
+    name: str
+    data: bytes
+    metadata: dict[str, str] = field(default_factory=dict)
+    content_type: str = "application/octet-stream"
+    version: str = ""
+    current: bool = True
+    tier: str = ""
+    archive_status: str = ""
+    held: bool = False
+    leased: bool = False
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    tag: str = field(default_factory=lambda: f"0x8DE{next(_ticks):012X}")
+
+    @property
+    def modified(self) -> str:
+        return format_datetime(self.at, usegmt=True)
+
+
+@dataclass
+class Container:
+    """A container of an account.
+
+    Attributes:
+        versioned: whether the account keeps versions; may change.
+        soft_delete_days: for which versions stay that were deleted.
+        blobs: by name, the oldest state first.
+        deleted: versions that soft delete keeps.
+    """
+
+    versioned: bool = False
+    soft_delete_days: int = 0
+    blobs: dict[str, list[Blob]] = field(default_factory=dict)
+    deleted: list[Blob] = field(default_factory=list)
+    blocks: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    _last: datetime = field(default_factory=lambda: datetime.min.replace(tzinfo=UTC))
+
+    def get(self, name: str, version: str = "") -> Blob:
+        """The current state of a blob, or a version."""
+        for blob in self.blobs.get(name, []):
+            if blob.version == version if version else blob.current:
+                return blob
+        raise Refused(404, "BlobNotFound")
+
+    def find(self, name: str) -> Blob | None:
+        return next((blob for blob in self.blobs.get(name, []) if blob.current), None)
+
+    def check(self, name: str, if_match: str, if_none_match: str) -> None:
+        """Conditions on the current state."""
+        found = self.find(name)
+        if if_none_match == "*" and found is not None:
+            raise Refused(409, "BlobAlreadyExists")
+        if if_match and (found is None or found.tag != if_match.strip('"')):
+            raise Refused(412, "ConditionNotMet")
+
+    def write(self, blob: Blob) -> Blob:
+        """Make a state the current one; what was it becomes a version, or is gone."""
+        with self.lock:
+            found = self.find(blob.name)
+            if found is not None and (found.held or found.leased):
+                raise Refused(409, "BlobImmutableDueToPolicy" if found.held else "LeaseIdMissing")
+            self._supersede(blob.name)
+            if self.versioned:
+                blob.version = self._new_id()
+            self.blobs.setdefault(blob.name, []).append(blob)
+        return blob
+
+    def delete(self, name: str, version: str = "", if_match: str = "") -> None:
+        """Delete what the name means, or a version."""
+        with self.lock:
+            found = self.get(name, version)
+            if version and found.current:
+                raise Refused(403, "OperationNotAllowedOnRootBlob")
+            if not version:
+                self.check(name, if_match, "")
+            if found.held:
+                raise Refused(409, "BlobImmutableDueToPolicy")
+            if found.leased:
+                raise Refused(412, "LeaseIdMissing")
+            if version:
+                self.blobs[name].remove(found)
+                if self.soft_delete_days:
+                    self.deleted.append(found)
+            else:
+                self._supersede(name)
+
+    def listed(self, versions: bool) -> list[Blob]:
+        """States in the order of their names, the oldest version first."""
+        with self.lock:
+            found = [blob for blobs in self.blobs.values() for blob in blobs if versions or blob.current]
+        return sorted(found, key=lambda blob: (blob.name.encode(), blob.version))
+
+    def _supersede(self, name: str) -> None:
+        found = self.find(name)
+        if found is None:
+            return
+        if self.versioned:
+            # What was written before versions were kept gets the id of its own time.
+            found.current, found.version = False, found.version or _version_id(found.at)
+        else:
+            self.blobs[name].remove(found)
+
+    def _new_id(self) -> str:
+        self._last = max(datetime.now(UTC), self._last + timedelta(microseconds=1))
+        return _version_id(self._last)
+
+
+def _version_id(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%f") + "0Z"

@@ -1,0 +1,367 @@
+"""A collection of an Icechunk repository asks a person where its settings and its limits want that: nothing goes before
+a yes to these very candidates, and nothing after a no."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.approve import records
+from dredge.approve.records import AIRFLOW, Asked, Decision
+from dredge.errors import (
+    AwaitingApprovalError,
+    ConfigError,
+    FormatError,
+    LeaseHeldError,
+    RefusedError,
+    RejectedError,
+)
+from dredge.icechunk.collection import by_library
+from dredge.icechunk.collection.approve import ApproveOutput
+from dredge.icechunk.collection.approve.step import find_question
+from dredge.icechunk.collection.bulk_delete import deleting
+from dredge.icechunk.collection.bulk_delete import step as sweeping
+from dredge.icechunk.collection.config import Safety, Tuning
+from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.state.output import StateOutput
+from dredge.icechunk.collection.steps import (
+    answer,
+    approve,
+    bulk_delete,
+    check_limits,
+    put_question,
+    read_report,
+    release_lease,
+    reopen_run,
+    run_steps,
+    save_report,
+    to_its_end,
+)
+from dredge.icechunk.maintenance import make_lease
+from dredge.runs.tasks import LocalRunner
+from dredge.storage import DeleteOutcome, open_deleter
+from tests.support.icechunk import contents, objects
+from tests.support.icechunk_repo import Repo
+
+HERE = LocalRunner()
+
+
+def waiting(repo: Repo, **settings: Any) -> Run:
+    """A run that awaits approval."""
+    run = repo.guarded(**{"max_delete_objects": 0, **settings})
+    with pytest.raises(
+        AwaitingApprovalError, match=r"awaits approval until .*`dredge icechunk approve file://"
+    ):
+        approve(run)
+    return run
+
+
+def said(run: Run, decision: Decision = "approved", by: str = "ada", through: str = AIRFLOW) -> Asked:
+    return answer(run, decision, by, through)
+
+
+def approved(repo: Repo, **settings: Any) -> Run:
+    """A run that was approved and has not begun to delete."""
+    run = waiting(repo, **settings)
+    said(run)
+    assert approve(run) is not None
+    return run
+
+
+def list_again(run: Run) -> None:
+    """As after a try of the listing that was lost: a later one was claimed, and the guards looked at its result."""
+    summary = run.folder.read_summary(ListCandidatesOutput.STEP)
+    assert summary is not None
+    run.folder.write_summary(replace(summary, details={**summary.details, "made": "again"}))
+    check_limits(run)
+
+
+def later(run: Run, monkeypatch: pytest.MonkeyPatch, **time_passed: float) -> None:
+    """Let the store's clock of a run go on."""
+    honest = type(run).store_now
+    monkeypatch.setattr(type(run), "store_now", lambda self: honest(self) + timedelta(**time_passed))
+
+
+@pytest.mark.parametrize(
+    ("settings", "asks"),
+    [
+        ({}, False),
+        ({"max_delete_objects": 20}, False),
+        ({"max_delete_objects": 14}, True),
+        ({"approval": "always"}, True),
+        ({"approval": "always", "dry_run": True}, False),
+        ({"max_delete_objects": 0, "dry_run": True}, False),
+    ],
+)
+def test_a_run_asks_only_where_it_has_to_and_else_leaves_nothing(
+    repo: Repo, settings: dict[str, Any], asks: bool
+) -> None:
+    run = repo.guarded(**settings)
+    if asks:
+        with pytest.raises(AwaitingApprovalError):
+            approve(run)
+    else:
+        assert approve(run) is None
+    left = [key for batch in run.folder.writer.list("approve/") for key in batch["key"].to_pylist()]
+    assert any(key.endswith("/request.json") for key in left) is asks
+
+
+def test_nothing_goes_before_a_yes_and_then_the_garbage_and_nothing_else(repo: Repo, tmp_path: Path) -> None:
+    before, due = objects(repo.folder), repo.collected(tmp_path)
+    readable = {name: contents(repo.library, branch=name) for name in repo.library.list_branches()}
+    run = waiting(repo)
+    with pytest.raises(AwaitingApprovalError):
+        run_steps(run, HERE)
+    with pytest.raises(RefusedError, match="approve, which is not complete"):
+        bulk_delete(run, HERE)
+    save_report(run)
+    report = read_report(run)
+    assert (report["outcome"], report["approval"]["state"]) == ("awaiting_approval", "waiting")
+    assert "`dredge icechunk approve`" in report["what_to_do"]
+    assert objects(repo.folder) == before
+    said(run)
+    run_steps(run, HERE)
+    save_report(run)
+    assert objects(repo.folder) == due
+    assert {name: contents(repo.library, branch=name) for name in repo.library.list_branches()} == readable
+    report = read_report(run)
+    assert (report["outcome"], report["approval"]["by"]) == ("success", "ada")
+    assert "approved by ada (Airflow)" in run.folder.writer.get("report.html").decode()
+    assert run.folder.read_summary(StateOutput.STEP) is not None, "the next run builds on it"
+
+
+def test_a_yes_to_earlier_candidates_is_none_to_those_that_would_go_now(repo: Repo) -> None:
+    run = approved(repo)
+    before = objects(repo.folder)
+    list_again(run)
+    with pytest.raises(RefusedError):
+        bulk_delete(run, HERE)
+    with pytest.raises(AwaitingApprovalError):
+        run_steps(run, HERE)
+    assert objects(repo.folder) == before
+
+
+def test_the_question_names_the_candidates_that_were_listed(v1: Repo) -> None:
+    run = waiting(v1)
+    listed = run.folder.read_summary(ListCandidatesOutput.STEP)
+    assert listed is not None
+    assert find_question(run).request.candidates == listed.digest
+
+
+def test_a_yes_that_was_meant_for_what_was_shown_before_is_refused(v1: Repo) -> None:
+    """The task still waits while an earlier one is done again."""
+    run = waiting(v1)
+    shown = find_question(run).digest
+    list_again(run)
+    with pytest.raises(AwaitingApprovalError):
+        approve(run)
+    with pytest.raises(RefusedError, match="what was shown to ada is not"):
+        answer(run, "approved", "ada", AIRFLOW, shown)
+
+
+def test_a_yes_to_another_run_about_the_same_objects_is_none(v1: Repo) -> None:
+    other = approved(v1)
+    release_lease(other)
+    run, before = waiting(v1), objects(v1.folder)
+    (theirs,) = (key for key in _records(other) if key.endswith("/approved.json"))
+    (place,) = (key.rpartition("/")[0] for key in _records(run) if key.endswith("/request.json"))
+    run.folder.writer.put(f"{place}/approved.json", other.folder.writer.get(theirs))
+    with pytest.raises(RefusedError, match="another run or of other candidates"):
+        run_steps(run, HERE)
+    assert objects(v1.folder) == before
+
+
+def _records(run: Run) -> list[str]:
+    return [key for batch in run.folder.writer.list("approve/") for key in batch["key"].to_pylist()]
+
+
+def test_the_step_itself_lets_nobody_delete(v1: Repo) -> None:
+    """A task that was marked as successful is no answer."""
+    run, before = waiting(v1), objects(v1.folder)
+    incomplete = run.folder.read_incomplete("approve")
+    assert incomplete is not None
+    run.folder.write_summary(replace(incomplete, status="success"))
+    with pytest.raises(RefusedError, match="what was approved is not what"):
+        bulk_delete(run, HERE)
+    assert objects(v1.folder) == before
+
+
+def test_a_rejected_run_deletes_nothing_moves_no_state_and_says_so(repo: Repo) -> None:
+    run, before = waiting(repo), objects(repo.folder)
+    said(run, "rejected", by="eve")
+    with pytest.raises(RejectedError, match=r"eve rejected it \(Airflow\)"):
+        run_steps(run, HERE)
+    save_report(run)
+    report = read_report(run)
+    assert (report["outcome"], report["approval"]["by"]) == ("rejected", "eve")
+    assert report["what_to_do"].startswith("Nothing.")
+    assert run.folder.read_summary(StateOutput.STEP) is None
+    assert objects(repo.folder) == before
+
+
+def test_a_no_that_comes_after_the_yes_was_taken_counts(v1: Repo) -> None:
+    run, before = approved(v1), objects(v1.folder)
+    said(run, "rejected", by="eve")
+    with pytest.raises(RejectedError, match="eve"):
+        bulk_delete(run, HERE)
+    assert objects(v1.folder) == before
+
+
+def test_a_no_during_the_second_look_comes_in_time(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, before, honest = approved(v1), objects(v1.folder), sweeping.look_again
+
+    def look_again(*arguments: Any) -> Any:
+        said(run, "rejected", by="eve")
+        return honest(*arguments)
+
+    monkeypatch.setattr(sweeping, "look_again", look_again)
+    with pytest.raises(RejectedError, match="eve"):
+        bulk_delete(run, HERE)
+    assert objects(v1.folder) == before
+
+
+def stopping(run: Run, after: int) -> Callable[[str], Any]:
+    """A deleter that hears a no before one of its requests."""
+    made = [0]
+
+    class Deleter:
+        def __init__(self, uri: str) -> None:
+            self.inner = open_deleter(uri)
+
+        def delete(self, keys: Sequence[str], *asked: Any) -> list[DeleteOutcome]:
+            made[0] += 1
+            if made[0] == after:
+                said(run, "rejected", by="eve")
+                time.sleep(0.3)  # the driver looks every 10 ms
+            return self.inner.delete(keys, *asked)
+
+    return Deleter
+
+
+def test_a_no_stops_a_sweep_that_has_begun(v1: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    due, before = v1.collected(tmp_path), objects(v1.folder)
+    run = approved(v1, safety=Safety(gate_every_seconds=0.01), tuning=Tuning(delete_keys=1))
+    monkeypatch.setattr(deleting, "open_deleter", stopping(run, after=3))
+    with pytest.raises((RejectedError, RefusedError), match="eve rejected it"):
+        bulk_delete(run, HERE)
+    left = objects(v1.folder)
+    gone = sum(len(before[kind] - left[kind]) for kind in before)
+    assert 0 < gone <= 3
+    assert all(due[kind] <= left[kind] for kind in due)
+    save_report(run)
+    assert read_report(run)["outcome"] == "partial"
+
+
+def test_without_an_answer_in_time_the_run_is_rejected(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, before = waiting(v1, approval_hours=2), objects(v1.folder)
+    later(run, monkeypatch, hours=2)
+    with pytest.raises(RefusedError, match="could be approved until"):
+        said(run)
+    with pytest.raises(RejectedError, match="nobody approved it in time"):
+        run_steps(run, HERE)
+    assert objects(v1.folder) == before
+
+
+def test_an_approval_that_expired_lets_nothing_go(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, before = approved(v1, approval_hours=2), objects(v1.folder)
+    later(run, monkeypatch, hours=2)
+    with pytest.raises(RefusedError, match="its approval expired"):
+        bulk_delete(run, HERE)
+    assert objects(v1.folder) == before
+
+
+@pytest.mark.parametrize("settings", [{"approval": "always"}, {"max_delete_objects": 0}])
+def test_nobody_can_approve_what_may_be_a_true_object(
+    v1: Repo, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """A live chunk that is missing may be one whose name a damaged manifest changed: the true one is a candidate."""
+    lost = sorted(v1.collected(tmp_path)["chunks"])[0]
+    (v1.folder / "chunks" / lost).unlink()
+    before = objects(v1.folder)
+    run = v1.listed(**settings)
+    for step in (check_limits, approve, lambda run: run_steps(run, HERE)):
+        with pytest.raises(RefusedError):
+            step(run)
+    assert not any(key.endswith("/request.json") for key in _records(run))
+    save_report(run)
+    assert read_report(run)["outcome"] == "refused"
+    assert objects(v1.folder) == before
+
+
+def test_beyond_its_limits_a_run_that_may_ask_nobody_fails(v1: Repo) -> None:
+    run = v1.listed(max_delete_objects=0, approval="never")
+    with pytest.raises(RefusedError, match=r"max_objects.*Raise the limit, or let a person approve it"):
+        check_limits(run)
+    with pytest.raises(RefusedError):
+        approve(run)
+
+
+def test_the_library_deletes_nothing_that_somebody_has_to_see_first(v1: Repo) -> None:
+    before = objects(v1.folder)
+    with pytest.raises(ConfigError, match="approval is 'always'"):
+        by_library.collect_by_library(v1.config(approval="always", undo="off"))
+    assert objects(v1.folder) == before
+
+
+def test_what_is_shown_names_the_repository_kinds_and_examples(repo: Repo) -> None:
+    run = waiting(repo)
+    question = put_question(run)
+    count = find_question(run).request.objects
+    assert question.subject.startswith(f"Delete {count} objects (")
+    assert question.subject.endswith(f"of Icechunk repository {repo.uri}?")
+    for kind in ("snapshots", "manifests", "chunks"):
+        assert f"{kind} that nothing reaches" in question.body
+    assert "`chunks/" in question.body
+    assert question.digest == find_question(run).digest
+
+
+def test_a_run_that_waits_keeps_its_repository_until_its_time_is_over(v1: Repo) -> None:
+    run = waiting(v1, approval_hours=3)
+    question = put_question(run)
+    held = json.loads(run.state.get("lease.json"))
+    assert datetime.fromisoformat(held["expires_at"]) > question.answer_until
+    with pytest.raises(LeaseHeldError):
+        make_lease(run.state).acquire("another")
+
+
+def test_a_local_run_goes_on_when_it_was_approved(v1: Repo, tmp_path: Path) -> None:
+    due = v1.collected(tmp_path)
+    run = v1.plan(max_delete_objects=0)
+    with pytest.raises(AwaitingApprovalError):
+        to_its_end(run, HERE)
+    said(run, through=ApproveOutput.COMMAND)
+    assert to_its_end(reopen_run(run.plan.run_uri), HERE)["outcome"] == "success"
+    assert objects(v1.folder) == due
+
+
+def test_a_local_run_does_not_go_on_after_another_one(v1: Repo) -> None:
+    run = waiting(v1)
+    said(run)
+    release_lease(run)
+    to_its_end(v1.plan(), HERE)
+    with pytest.raises(RefusedError, match="another run was completed"):
+        reopen_run(run.plan.run_uri)
+    make_lease(run.state).acquire("the next one")
+
+
+def test_of_answers_the_first_stands_and_records_are_not_overwritten(v1: Repo) -> None:
+    run = waiting(v1)
+    first = said(run, by="ada").approved
+    assert records.record_answer(run, find_question(run), "approved", "bob", AIRFLOW).approved == first
+
+
+def test_a_question_that_was_changed_has_no_answer(v1: Repo) -> None:
+    run, before = approved(v1), objects(v1.folder)
+    (key,) = (key for key in _records(run) if key.endswith("/request.json"))
+    run.folder.writer.put(key, run.folder.writer.get(key).replace(b'"objects"', b'"objects" '))
+    with pytest.raises((RefusedError, FormatError)):
+        bulk_delete(run, HERE)
+    assert objects(v1.folder) == before

@@ -1,0 +1,91 @@
+"""A part can be read a group of rows at a time: only the bytes that it takes, and never damaged ones."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from dredge.errors import FormatError
+from dredge.runs import groups
+from dredge.runs.folder import RunFolder
+from dredge.runs.groups import GroupedPart
+from dredge.runs.summary import PartInfo
+from dredge.storage import ObjectWriter, open_writer
+
+ROWS = 40
+TABLE = pa.table(
+    {
+        "address": [f"data/{number:04d}" + "x" * 200 for number in range(ROWS)],
+        "size": list(range(ROWS)),
+        "reason": ["expired"] * ROWS,
+        "code": pa.nulls(ROWS, pa.string()),
+        "hash": pa.array(range(ROWS), pa.uint64()),
+    }
+)
+
+
+@pytest.fixture
+def writer(monkeypatch: pytest.MonkeyPatch) -> ObjectWriter:
+    monkeypatch.setattr(groups, "GROUP_ROWS", 10)
+    return open_writer("memory://groups")
+
+
+@pytest.fixture
+def part(writer: ObjectWriter) -> PartInfo:
+    return RunFolder(writer, "run").write_table("subtract", 0, TABLE, grouped=True)
+
+
+def test_groups_say_what_they_have_and_are_read_alone(
+    writer: ObjectWriter, part: PartInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = GroupedPart(writer, part)
+    groups = list(found.groups)
+    assert [(item.first, item.rows) for item in groups] == [(0, 10), (10, 10), (20, 10), (30, 10)]
+    assert [item.bounds["size"] for item in groups] == [(0, 9), (10, 19), (20, 29), (30, 39)]
+    assert groups[1].bounds["address"] == (TABLE["address"][10].as_py(), TABLE["address"][19].as_py())
+    assert "code" not in groups[0].bounds  # nothing but nulls
+    read: list[int] = []
+    get_range = writer.get_range
+
+    def counted(key: str, start: int, length: int) -> bytes:
+        read.append(length)
+        return get_range(key, start, length)
+
+    monkeypatch.setattr(writer, "get_range", counted)
+    again = GroupedPart(writer, part, found.metadata)
+    assert again.read([2], ["size", "no such column"]).to_pydict() == {"size": list(range(20, 30))}
+    assert sum(read) < part.size_bytes / 10
+
+
+def test_whole_parts_are_read_as_before(writer: ObjectWriter, part: PartInfo) -> None:
+    folder = RunFolder(writer, "run")
+    assert folder.read_part(part).equals(TABLE)
+    plain = folder.write_table("subtract", 1, TABLE)
+    found = GroupedPart(writer, plain)
+    (group,) = found.groups
+    assert group.bounds == {}  # as parts of earlier versions, too
+    assert found.read([0], TABLE.column_names).equals(TABLE)
+
+
+def test_damage_is_noticed_where_it_is_read(writer: ObjectWriter, part: PartInfo) -> None:
+    data = bytearray(writer.get(part.key))
+    metadata = GroupedPart(writer, part).metadata
+    chunk = metadata.row_group(1).column(TABLE.column_names.index("hash"))
+    data[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 1
+    writer.put(part.key, bytes(data))
+    assert GroupedPart(writer, part).read([0, 2], ["hash"]).num_rows == 20
+    with pytest.raises(FormatError, match="not those that were written"):
+        GroupedPart(writer, part).read([1], ["hash"])
+
+
+def test_a_part_that_is_gone_short_or_another_is_said_to_be(writer: ObjectWriter, part: PartInfo) -> None:
+    other = RunFolder(writer, "run").write_table("subtract", 1, TABLE.slice(0, 30), grouped=True)
+    writer.put(part.key, writer.get(other.key))
+    with pytest.raises(FormatError):
+        _ = GroupedPart(writer, part).metadata
+    longer = PartInfo(other.name, ROWS, other.size_bytes, other.sha256, other.key)
+    with pytest.raises(FormatError, match="30 rows, 40 were written"):
+        _ = GroupedPart(writer, longer).metadata
+    gone = PartInfo("subtract/gone.parquet", ROWS, part.size_bytes, part.sha256)
+    with pytest.raises(FormatError, match="is gone"):
+        _ = GroupedPart(writer, gone).metadata
