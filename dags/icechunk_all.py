@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, Asset, chain
+from airflow.sdk import DAG
 
 from airflow_dredge.operators.icechunk.many import (
     IcechunkChooseRepositoriesOperator,
@@ -19,40 +18,22 @@ from airflow_dredge.operators.icechunk.many import (
     IcechunkSaveSummaryOperator,
 )
 from airflow_dredge.operators.icechunk.params import ALL_FORM, UNDO_DEFAULTS, WHICH
-from airflow_dredge.operators.params import params_of
+from airflow_dredge.operators.making import About, Many, many_dag
+
+_ABOUT = About(doc=__doc__, tags=["dredge", "icechunk", "garbage collection"], default_args=UNDO_DEFAULTS)
+_MANY = Many(
+    choose=IcechunkChooseRepositoriesOperator,
+    collect=IcechunkCollectRepositoryOperator,
+    summary=IcechunkSaveSummaryOperator,
+    which=WHICH,
+    what="storage",
+    asset="dredge_icechunk_all",
+)
 
 
 def icechunk_all_dag(dag_id: str, schedule: str | None = None, at_once: int = 4, **defaults: Any) -> DAG:
     """Make the DAG: at most `at_once` repositories are collected at a time; `defaults` are values of its Params."""
-    with DAG(
-        dag_id,
-        schedule=schedule,
-        max_active_runs=1,
-        is_paused_upon_creation=None if schedule is None else True,
-        allowed_run_types=["manual", "scheduled", "operator_triggered", "asset_triggered"],  # no backfills
-        default_args=UNDO_DEFAULTS,
-        params=params_of(ALL_FORM, defaults),
-        tags=["dredge", "icechunk", "garbage collection"],
-        doc_md=__doc__,
-    ) as dag:
-        chosen = IcechunkChooseRepositoriesOperator(task_id="choose_repositories", which=WHICH)
-        chain(
-            IcechunkCollectRepositoryOperator.partial(
-                task_id="collect_repository",
-                max_active_tis_per_dag=at_once,  # also counts those that wait in the triggerer
-                map_index_template="{{ task.conf['storage'] }}",
-            ).expand_kwargs(chosen.output),
-            IcechunkSaveSummaryOperator(
-                task_id="save_summary",
-                runs=chosen.output,
-                trigger_rule="all_done",
-                outlets=[Asset("dredge_icechunk_all")],
-            ),
-            # The page is written whatever happened; this one decides about the run.
-            complete := EmptyOperator(task_id="all_collected", trigger_rule="none_failed"),
-        )
-        dag.get_task("collect_repository") >> complete
-    return dag
+    return many_dag(dag_id, _MANY, ALL_FORM, _ABOUT, schedule, at_once, **defaults)
 
 
 icechunk_all = icechunk_all_dag("icechunk_all")

@@ -2,8 +2,10 @@
 
 Takes snapshots older than a threshold out of history, then deletes the objects that nothing reaches. A dry run
 (the default) changes and deletes nothing; its plan shows the history before and after, its report says what a
-collection would delete after the expiration. Runs on a schedule, of any number of repositories, are named in the
-Variable `dredge_icechunk_schedules`:
+collection would delete after the expiration.
+
+`icechunk_expiration` is for runs by hand. Runs on a schedule, of any number of repositories, which can be backfilled,
+are named in the Variable `dredge_icechunk_schedules`:
 `{"expire_weather": {"schedule": "@daily", "storage": "s3://lake/weather", "dry_run": false}}`.
 """
 
@@ -11,11 +13,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, chain
 
 from airflow_dredge.operators.icechunk.acquire_lease import IcechunkAcquireLeaseOperator
+from airflow_dredge.operators.icechunk.approve import IcechunkApproveOperator
 from airflow_dredge.operators.icechunk.collect import IcechunkCollectOperator
 from airflow_dredge.operators.icechunk.expire import IcechunkExpireOperator
+from airflow_dredge.operators.icechunk.mark import IcechunkMarkOperator
 from airflow_dredge.operators.icechunk.params import (
     COLLECTION,
     EXPIRATION,
@@ -27,24 +32,22 @@ from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollec
 from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
 from airflow_dredge.operators.icechunk.release_lease import IcechunkReleaseLeaseOperator
 from airflow_dredge.operators.icechunk.save_report import IcechunkSaveReportOperator
-from airflow_dredge.operators.schedules import schedules_in
+from airflow_dredge.operators.schedules import first_of, on_schedule, schedules_in
 
 
 def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
     """Make the DAG; `defaults` are values of its Params."""
     with DAG(
         dag_id,
-        schedule=schedule,
-        # Runs by hand are of different repositories; the lease keeps two of the same one apart.
-        max_active_runs=64 if schedule is None else 1,
-        allowed_run_types=["manual", "scheduled", "operator_triggered", "asset_triggered"],  # no backfills
+        **on_schedule(schedule),
         default_args=RUN_DEFAULTS,
         params=icechunk_params(**defaults),
         tags=["dredge", "icechunk", "garbage collection"],
         doc_md=__doc__,
     ) as dag:
-        lease = IcechunkAcquireLeaseOperator(task_id="acquire_lease")
+        lease = IcechunkAcquireLeaseOperator(task_id="acquire_lease", **first_of(schedule))
         release = IcechunkReleaseLeaseOperator(task_id="release_lease", grant=lease.output)
+        complete = EmptyOperator(task_id="run_complete")
         plan = IcechunkPlanExpirationOperator(task_id="plan_expiration", config=EXPIRATION)
         collection = IcechunkPlanCollectionOperator(
             task_id="plan_collection", lease=lease.output, expiration=plan.output, config=COLLECTION
@@ -54,6 +57,8 @@ def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> D
             plan,
             IcechunkExpireOperator(task_id="expire", plan=plan.output, lease=lease.output),
             collection,
+            IcechunkMarkOperator(task_id="mark", plan=collection.output),
+            IcechunkApproveOperator(task_id="approve"),
             IcechunkCollectOperator(task_id="collect", plan=collection.output),
             IcechunkSaveReportOperator(
                 task_id="save_report",
@@ -61,8 +66,10 @@ def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> D
                 trigger_rule="all_done",
                 outlets=[Asset("dredge_icechunk_collection")],
             ),
+            complete,
             release.as_teardown(setups=lease),
         )
+        lease >> complete
     return dag
 
 

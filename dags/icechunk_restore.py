@@ -14,37 +14,29 @@ from airflow.sdk import DAG
 
 from airflow_dredge.operators.icechunk.params import PURGE_FORM, RESTORE_FORM, UNDO_DEFAULTS
 from airflow_dredge.operators.icechunk.undo import IcechunkPurgeOperator, IcechunkRestoreOperator
-from airflow_dredge.operators.params import params_of, templates
+from airflow_dredge.operators.making import RESTORES, About, one_task_dag
+from airflow_dredge.operators.params import templates
 
-_TAGS = ["dredge", "icechunk", "garbage collection"]
+_ABOUT = About(doc=__doc__, tags=["dredge", "icechunk", "garbage collection"], default_args=UNDO_DEFAULTS)
 
 
 def purge_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
     """Make the DAG of a purge; `defaults` are values of its Params."""
-    with DAG(
+    return one_task_dag(
         dag_id,
-        schedule=schedule,
-        max_active_runs=1,
-        allowed_run_types=["manual", "scheduled", "operator_triggered", "asset_triggered"],  # no backfills
-        default_args=UNDO_DEFAULTS,
-        params=params_of(PURGE_FORM, defaults),
-        tags=_TAGS,
-        doc_md=__doc__,
-    ) as dag:
-        IcechunkPurgeOperator(task_id="purge", config=templates(PURGE_FORM))
-    return dag
+        lambda: IcechunkPurgeOperator(task_id="purge", config=templates(PURGE_FORM)),
+        PURGE_FORM,
+        _ABOUT,
+        schedule,
+        **defaults,
+    )
 
 
-with DAG(
+icechunk_restore = one_task_dag(
     "icechunk_restore",
-    schedule=None,
-    max_active_runs=1,
-    allowed_run_types=["manual", "operator_triggered"],
-    default_args=UNDO_DEFAULTS,
-    params=params_of(RESTORE_FORM, {}),
-    tags=_TAGS,
-    doc_md=__doc__,
-) as icechunk_restore:
-    IcechunkRestoreOperator(task_id="restore", config=templates(RESTORE_FORM))
-
+    lambda: IcechunkRestoreOperator(task_id="restore", config=templates(RESTORE_FORM)),
+    RESTORE_FORM,
+    _ABOUT,
+    run_types=RESTORES,
+)
 icechunk_purge = purge_dag("icechunk_purge")

@@ -24,31 +24,24 @@ from airflow_dredge.operators.lakefs.params import CONFIG, RUN_DEFAULTS, gc_para
 from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
 from airflow_dredge.operators.lakefs.release_lease import LakeFSReleaseLeaseOperator
 from airflow_dredge.operators.lakefs.save_report import LakeFSSaveReportOperator
-from airflow_dredge.operators.lakefs.schedules import gc_schedules, intervals, run_types
+from airflow_dredge.operators.lakefs.schedules import gc_schedules
 from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
 from airflow_dredge.operators.lakefs.subtract import LakeFSSubtractLiveOperator
 from airflow_dredge.operators.lakefs.verify import LakeFSVerifySweepOperator
+from airflow_dredge.operators.schedules import first_of, on_schedule
 
 
 def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
     """Make the DAG; `defaults` are values of its Params."""
     with DAG(
         dag_id,
-        schedule=intervals(schedule),
-        # Runs by hand are of different repositories; the lease keeps two of the same one apart.
-        max_active_runs=64 if schedule is None else 1,
-        is_paused_upon_creation=None if schedule is None else True,
-        allowed_run_types=run_types(schedule),
+        **on_schedule(schedule),
         default_args=RUN_DEFAULTS,
         params=gc_params(**defaults),
         tags=["dredge", "lakefs", "garbage collection"],
         doc_md=__doc__,
     ) as dag:
-        # Runs on a schedule and backfills follow each other strictly: the next one waits for what hangs directly on
-        # this one's first task, the last task and one that fails with the run. The lease keeps any two runs apart.
-        serial = {"depends_on_past": schedule is not None, "wait_for_downstream": schedule is not None}
-        # A try that the scheduler takes for lost while it waits costs nothing.
-        lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", retries=10, **serial)
+        lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", **first_of(schedule))
         release = LakeFSReleaseLeaseOperator(task_id="release_lease", grant=lease.output)
         complete = EmptyOperator(task_id="run_complete")
         chain(

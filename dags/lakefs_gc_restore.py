@@ -15,37 +15,29 @@ from airflow.sdk import DAG
 from airflow_dredge.operators.lakefs.params import PURGE_FORM, RESTORE_FORM, UNDO_DEFAULTS
 from airflow_dredge.operators.lakefs.purge import LakeFSPurgeOperator
 from airflow_dredge.operators.lakefs.restore import LakeFSRestoreOperator
-from airflow_dredge.operators.params import params_of, templates
+from airflow_dredge.operators.making import RESTORES, About, one_task_dag
+from airflow_dredge.operators.params import templates
 
-_TAGS = ["dredge", "lakefs", "garbage collection"]
+_ABOUT = About(doc=__doc__, tags=["dredge", "lakefs", "garbage collection"], default_args=UNDO_DEFAULTS)
 
 
 def purge_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
     """Make the DAG of a purge; `defaults` are values of its Params."""
-    with DAG(
+    return one_task_dag(
         dag_id,
-        schedule=schedule,
-        max_active_runs=1,
-        allowed_run_types=["manual", "scheduled", "operator_triggered", "asset_triggered"],  # no backfills
-        default_args=UNDO_DEFAULTS,
-        params=params_of(PURGE_FORM, defaults),
-        tags=_TAGS,
-        doc_md=__doc__,
-    ) as dag:
-        LakeFSPurgeOperator(task_id="purge", config=templates(PURGE_FORM))
-    return dag
+        lambda: LakeFSPurgeOperator(task_id="purge", config=templates(PURGE_FORM)),
+        PURGE_FORM,
+        _ABOUT,
+        schedule,
+        **defaults,
+    )
 
 
-with DAG(
+lakefs_gc_restore = one_task_dag(
     "lakefs_gc_restore",
-    schedule=None,
-    max_active_runs=1,
-    allowed_run_types=["manual", "operator_triggered"],
-    default_args=UNDO_DEFAULTS,
-    params=params_of(RESTORE_FORM, {}),
-    tags=_TAGS,
-    doc_md=__doc__,
-) as lakefs_gc_restore:
-    LakeFSRestoreOperator(task_id="restore", config=templates(RESTORE_FORM))
-
+    lambda: LakeFSRestoreOperator(task_id="restore", config=templates(RESTORE_FORM)),
+    RESTORE_FORM,
+    _ABOUT,
+    run_types=RESTORES,
+)
 lakefs_gc_purge = purge_dag("lakefs_gc_purge")

@@ -1,16 +1,87 @@
-"""Schedules that people name in Airflow's pages: a Variable with DAG ids and what each is made with."""
+"""Schedules of collections: what they mean, and those that people name in Airflow's pages, in a Variable with DAG ids
+and what each is made with."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Variable
+from airflow.sdk import CronDataIntervalTimetable, Variable
 
 from dredge.errors import ConfigError
+from dredge.settings import Setting
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 _DAG_ID = re.compile(r"[A-Za-z0-9_.-]+")
+_NO_INTERVALS = ("@once", "@continuous")
+_WINDOWED = ("scheduled", "backfill")
+_OF_A_SCHEDULE = ("schedule", "mode")
+BY_HAND = ("manual", "operator_triggered", "asset_triggered")
+#: Runs of a DAG that cannot be backfilled: there is nothing that intervals could mean.
+NO_BACKFILLS = [*BY_HAND, "scheduled"]
+
+
+def on_schedule(schedule: Any) -> dict[str, Any]:
+    """Return what a DAG with runs of one repository is made with.
+
+    :param schedule: a cron text in UTC, such as ``@hourly``, or another schedule; None for runs by hand
+    """
+    return {
+        "schedule": intervals(schedule),
+        # Runs by hand are of different repositories; the lease keeps two of the same one apart.
+        "max_active_runs": 64 if schedule is None else 1,
+        "is_paused_upon_creation": None if schedule is None else True,
+        "allowed_run_types": run_types(schedule),
+    }
+
+
+def first_of(schedule: Any) -> dict[str, Any]:
+    """Return what the first task of such a DAG is made with.
+
+    Runs on a schedule and backfills follow each other strictly: the next one waits for what hangs directly on this
+    one's first task, the last task and one that fails with the run. The lease keeps any two runs apart.
+
+    :param schedule: of the DAG
+    """
+    serial = schedule is not None
+    # A try that the scheduler takes for lost while it waits costs nothing.
+    return {"retries": 10, "depends_on_past": serial, "wait_for_downstream": serial}
+
+
+def intervals(schedule: Any) -> Any:
+    """Return the schedule of a DAG whose runs each have a data interval of their own.
+
+    A cron text alone gives runs an interval without length, and so backfills nothing to work on.
+
+    :param schedule: a cron text in UTC, such as ``@hourly``; anything else stays as it is
+    """
+    if not isinstance(schedule, str) or schedule in _NO_INTERVALS:
+        return schedule
+    return CronDataIntervalTimetable(schedule, timezone="UTC")
+
+
+def run_types(schedule: Any) -> list[str]:
+    """Return which kinds of runs a DAG may have: backfills only where a schedule gives them intervals."""
+    return [*BY_HAND] if schedule is None else [*BY_HAND, "scheduled", "backfill"]
+
+
+def data_window(context: Context) -> tuple[datetime, datetime] | None:
+    """Return the data interval of a scheduled or backfilled run; None when the run has to look at everything.
+
+    A run by hand, by an asset or by another DAG has no window: Airflow gives it no interval, one without
+    length, or some interval near the time at which it was started.
+
+    :param context: of the task
+    """
+    run = context.get("dag_run")
+    if run is None or str(getattr(run.run_type, "value", run.run_type)) not in _WINDOWED:
+        return None
+    begin, end = context.get("data_interval_start"), context.get("data_interval_end")
+    return (begin, end) if begin is not None and end is not None and begin < end else None
 
 
 def schedules_in(variable: str, what: str) -> dict[str, dict[str, Any]]:
@@ -41,3 +112,40 @@ def _checked(variable: str, what: str, dag_id: str, settings: Any) -> dict[str, 
         if not isinstance(settings.get(name), str) or not settings[name]:
             raise ConfigError(f"{where}: {name} is missing")
     return dict(settings)
+
+
+def settings_in(
+    variable: str, what: str, form: Collection[Setting]
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Return the settings that repositories have in a Variable, without their schedules.
+
+    :param variable: its name
+    :param what: the Param that names the repository
+    :param form: what the form of a run asks for
+    :return: settings by repository; and why there are none, by repository, where schedules differ about one in more
+        than when and in which mode it is collected, for which of them should count, nobody said; or cannot be read
+    :raises ConfigError: the Variable does not say what it should
+    """
+    found: dict[str, dict[str, Any]] = {}
+    conflicts: dict[str, str] = {}
+    for dag_id, entry in schedules_in(variable, what).items():
+        repository = entry[what].rstrip("/")
+        try:
+            settings = _read(entry, form) | {what: repository}
+        except ConfigError as error:
+            conflicts[repository] = f"Variable {variable}, {dag_id!r}: {error}"
+            continue
+        if found.setdefault(repository, settings) != settings:
+            conflicts[repository] = (
+                f"the Variable {variable} has other settings for it in {dag_id} than in an entry before"
+            )
+    return found, conflicts
+
+
+def _read(entry: Mapping[str, Any], form: Collection[Setting]) -> dict[str, Any]:
+    """Return the settings of an entry as values, which text is not where a run is started with them."""
+    known = {found.name: found for found in form}
+    settings = {name: value for name, value in entry.items() if name not in _OF_A_SCHEDULE}
+    if unknown := sorted(settings.keys() - known.keys()):
+        raise ConfigError(f"unknown setting {unknown[0]}")
+    return {name: known[name].read(value) for name, value in settings.items()}

@@ -33,11 +33,26 @@ def on_lakefs(step: str) -> Job:
     return Job(do)
 
 
-def icechunk_collect(run_uri: str, options: StorageOptions, runner: TaskRunner) -> StepSummary:
-    """Do every step of a planned Icechunk collection that is not done yet: mark, candidates, guards, sweep, verify.
+def icechunk_mark(run_uri: str, options: StorageOptions, runner: TaskRunner) -> StepSummary:
+    """Do the steps of a planned Icechunk collection up to its guards that are not done yet: mark, candidates, guards.
 
-    They share one job because Spark's start costs more than most of them; a job that is run again goes on where the
-    last one stopped.
+    Args:
+        run_uri: the run.
+        options: how the object store is reached.
+        runner: spreads the tasks.
+
+    Raises:
+        DredgeError: see `dredge.icechunk.collection.steps.find_garbage`.
+    """
+    from dredge.icechunk.collection.steps import Run, find_garbage
+
+    return find_garbage(Run.open(run_uri, options), runner)
+
+
+def icechunk_collect(run_uri: str, options: StorageOptions, runner: TaskRunner) -> StepSummary:
+    """Do every step of a planned Icechunk collection that is not done yet: after `icechunk_mark`, sweep and verify.
+
+    A job that is run again goes on where the last one stopped.
 
     Args:
         run_uri: the run.
@@ -58,6 +73,7 @@ JOBS: Mapping[str, Job] = {
     "list_committed": on_lakefs("list_committed"),
     "subtract": on_lakefs("subtract"),
     "bulk_delete": on_lakefs("bulk_delete").ending(),
+    "icechunk_mark": Job(icechunk_mark),
     "icechunk_collect": Job(icechunk_collect).ending(),
 }
 

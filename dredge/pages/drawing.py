@@ -213,7 +213,7 @@ class Pages:
             {**row, "why": why(row), "size_text": size_text(row["size"])} for row in page.rows.to_pylist()
         ]
         asked = {name: value for name, value in asdict(wanted).items() if value not in ("", None)}
-        going_on = {**asked, "start": page.next, **({"sort": sort} if sort else {})}
+        ordered = {**asked, **({"sort": sort} if sort else {})}
         return self._page(
             request,
             "objects",
@@ -226,10 +226,13 @@ class Pages:
             total=objects.num_rows,
             looked_at=page.looked_at,
             settled=objects.is_settled,
-            onwards=urlencode(going_on) if page.next else "",
+            start=start,
+            first=urlencode(ordered),
+            onwards=urlencode({**ordered, "start": page.next}) if page.next else "",
             query=urlencode(asked),
             reasons=REASONS if found.kind == LAKEFS else {},
             outcomes=outcomes_of(objects),
+            owned=objects.owned() if wanted.branch else None,
             can_ask=self._asker is not None and bool(found.store_uri) and found.kind == LAKEFS,
         )
 
@@ -331,7 +334,16 @@ class Pages:
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
         if status == 500 and error.exit_code == 2:
             status = 400
-        return self._page(request, "error", status=status, message=str(error), kind=error.kind)
+        key = request.path_params.get("key", "")
+        return self._page(
+            request,
+            "error",
+            status=status,
+            message=str(error),
+            kind=error.kind,
+            what_to_do=error.what_to_do if status >= 500 else "",
+            back=f"place/{quote(key, '')}" if "run_id" in request.path_params else "",
+        )
 
     def _keeping(self, place: Place, schedules: Sequence[Schedule]) -> tuple[Keeping | None, str]:
         """How the next run will work, or why that cannot be said."""

@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dredge.gc.check_limits import Holds
+from dredge.hashing import hash64
 from dredge.pages.kept import Kept
 from dredge.runs.folder import RunFolder
 from dredge.runs.groups import Bounds, Group, GroupedPart
 from dredge.runs.summary import PartInfo
+from dredge.sets.hashes import NONE, Hashes, contains
 from dredge.storage.parallel import ordered_map
 
 SCHEMA = pa.schema(
@@ -47,6 +49,7 @@ class Filter:
         prefix: of the address.
         reason: why it is garbage.
         outcome: what became of it.
+        branch: whose expired commits named it last.
         size_min: bytes.
         size_max: bytes.
     """
@@ -54,19 +57,31 @@ class Filter:
     prefix: str = ""
     reason: str = ""
     outcome: str = ""
+    branch: str = ""
     size_min: int | None = None
     size_max: int | None = None
 
     @property
     def columns(self) -> list[str]:
         """Columns of `SCHEMA` that it asks about."""
-        asked = {"address": bool(self.prefix), "reason": bool(self.reason), "outcome": bool(self.outcome)}
+        asked = {
+            "address": bool(self.prefix or self.branch),
+            "reason": bool(self.reason),
+            "outcome": bool(self.outcome),
+        }
         asked["size"] = self.size_min is not None or self.size_max is not None
         return [name for name, wanted in asked.items() if wanted]
 
-    def mask(self, rows: pa.Table) -> pa.Array:
-        """Which of the rows are wanted; asks for `columns`."""
+    def mask(self, rows: pa.Table, of_branch: Hashes) -> pa.Array:
+        """Which of the rows are wanted.
+
+        Args:
+            rows: with at least `columns`.
+            of_branch: hashes of the addresses of the branch that is asked for.
+        """
         mask = pa.repeat(pa.scalar(True), rows.num_rows)
+        if self.branch:
+            mask = pa.array(contains(of_branch, hash64(rows["address"])))
         if self.prefix:
             mask = pc.and_(mask, pc.starts_with(rows["address"], pattern=self.prefix))
         for name, value in (("reason", self.reason), ("outcome", self.outcome)):
@@ -100,15 +115,23 @@ class Rows:
         parts: of the ledger, or of the candidates.
         is_settled: whether they are the ledger's.
         holds: what holds candidates beside what their rows say; None for nothing.
+        of_branch: hashes of the addresses of the branch that is asked for.
     """
 
     def __init__(
-        self, folder: RunFolder, uri: str, parts: Sequence[PartInfo], is_settled: bool, holds: Holds | None
+        self,
+        folder: RunFolder,
+        uri: str,
+        parts: Sequence[PartInfo],
+        is_settled: bool,
+        holds: Holds | None,
+        of_branch: Hashes = NONE,
     ) -> None:
         self.folder = folder
         self.uri = uri
         self._is_settled = is_settled
         self._holds = holds
+        self.of_branch = of_branch
         ends = np.cumsum([0, *(part.rows for part in parts)]).tolist()
         self.parts = [PartRows(self, part, first) for part, first in zip(parts, ends, strict=False)]
 
@@ -186,7 +209,9 @@ class PartRows:
         ]
         if not groups:
             return np.empty(0, np.int64)
-        mask = wanted.mask(self._read(groups, wanted.columns)).to_numpy(zero_copy_only=False)
+        mask = wanted.mask(self._read(groups, wanted.columns), self._rows.of_branch).to_numpy(
+            zero_copy_only=False
+        )
         numbers = np.concatenate([np.arange(item.first, item.first + item.rows) for item in groups])
         found: Numbers = numbers[mask] + self.first
         return found[found >= first]
@@ -203,7 +228,7 @@ class PartRows:
     def rows_of(self, group: Group, wanted: Filter) -> pa.Table:
         """Read the wanted rows of a group."""
         rows = self._read([group], SCHEMA.names)
-        return rows.filter(wanted.mask(rows))
+        return rows.filter(wanted.mask(rows, self._rows.of_branch))
 
     def placed(self, wanted: Filter, after: str) -> list[Placed]:
         """The groups that may have wanted addresses beyond one."""

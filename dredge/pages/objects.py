@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, NotFoundError
+from dredge.gc.approve.by_branch import Owned, owned_by_branch
 from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
 from dredge.gc.check_limits import CheckLimitsOutput, Holds, why_held
+from dredge.gc.run import Run
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput as IcechunkBulkDelete
 from dredge.icechunk.collection.kinds import FOLDERS
@@ -30,6 +31,7 @@ from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
+from dredge.sets.hashes import NONE
 from dredge.storage import open_writer
 from dredge.storage.parallel import ordered_map
 
@@ -39,7 +41,9 @@ SORTS = {"": "as listed", "size": "largest first", "-size": "smallest first", "a
 LOOKED_AT_MAX = 2_000_000
 """Rows that a page looks at for some that match, before it stops and offers to go on."""
 _AT_ONCE = 4
+_NONE: Numbers = np.empty(0, np.int64)
 _PAGES_KEPT = 256
+_OWNED_KEPT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class Page:
 
 
 _pages: Kept[Page] = Kept(_PAGES_KEPT)
+_owned: Kept[Owned] = Kept(_OWNED_KEPT)
 
 
 class Objects:
@@ -73,6 +78,7 @@ class Objects:
     """
 
     def __init__(self, place: Place, run_id: str) -> None:
+        self._place = place
         self._uri = uri_of(place, run_id)
         self._folder = RunFolder(open_writer(self._uri, place.options), run_id)
         candidates, self.parts, self.is_settled = _parts(self._folder, place.kind)
@@ -105,26 +111,38 @@ class Objects:
 
     def all(self, wanted: Filter) -> Iterator[pa.Table]:
         """Read every row, a part at a time and with its digest compared; for downloads."""
-        for part in self.parts:
-            rows = self._rows.shown(self._folder.read_part(part))
-            yield rows.filter(wanted.mask(rows))
+        source = self._rows(wanted)
+        tables = (source.shown(self._folder.read_part(part)) for part in self.parts)
+        return (rows.filter(wanted.mask(rows, source.of_branch)) for rows in tables)
 
-    @cached_property
-    def _rows(self) -> Rows:
+    def owned(self) -> Owned:
+        """Tell which candidates are which branch's; empty where that means nothing.
+
+        Raises:
+            DredgeError: what it takes cannot be read.
+        """
+        if self._place.kind != LAKEFS:
+            return Owned({}, [])
+        key = (self._uri, tuple(part.sha256 for part in self.parts))
+        return _owned.get(key, lambda: owned_by_branch(Run.open(self._uri, self._place.options)))
+
+    def _rows(self, wanted: Filter) -> Rows:
         holds = None if self._guards is None else Holds.of(self._folder, self._guards.hold_files)
-        return Rows(self._folder, self._uri, self.parts, self.is_settled, holds)
+        of_branch = self.owned().hashes.get(wanted.branch, NONE) if wanted.branch else NONE
+        return Rows(self._folder, self._uri, self.parts, self.is_settled, holds, of_branch)
 
     def _page(self, wanted: Filter, sort: str, start: str, limit: int) -> Page:
+        rows = self._rows(wanted)
         if sort == "address":
-            return self._by_address(wanted, start, limit)
+            return self._by_address(rows, wanted, start, limit)
         if sort:
-            return self._by_size(wanted, start, limit, sign=-1 if sort == "size" else 1)
-        return self._as_listed(wanted, _number(start or "0"), limit)
+            return self._by_size(rows, wanted, start, limit, sign=-1 if sort == "size" else 1)
+        return self._as_listed(rows, wanted, _number(start or "0"), limit)
 
-    def _as_listed(self, wanted: Filter, start: int, limit: int) -> Page:
+    def _as_listed(self, source: Rows, wanted: Filter, start: int, limit: int) -> Page:
         found: list[pa.Table] = []
         missing, looked_at = limit, 0
-        parts = [part for part in self._rows.parts if part.end > start]
+        parts = [part for part in source.parts if part.end > start]
         matching = ordered_map(
             lambda part: part.matching(wanted, start), parts, _AT_ONCE if wanted.columns else 1
         )
@@ -139,7 +157,7 @@ class Objects:
             missing -= len(rows)
         return Page(_together(found), "", looked_at)
 
-    def _by_size(self, wanted: Filter, start: str, limit: int, sign: int) -> Page:
+    def _by_size(self, source: Rows, wanted: Filter, start: str, limit: int, sign: int) -> Page:
         """Equal sizes are as listed. All sizes are read, and then the groups that have rows of the page."""
         size, _, row = start.partition("-")
         after = (sign * _number(size), _number(row)) if start else None
@@ -148,17 +166,17 @@ class Objects:
             rows = part.matching(wanted)
             return _best(sign * part.sizes(rows), rows, after, limit + 1)
 
-        best = list(ordered_map(best_of, self._rows.parts, _AT_ONCE))
-        keys, rows = (np.concatenate([np.empty(0, np.int64), *arrays]) for arrays in zip(*best, strict=True))
+        best = [(_NONE, _NONE), *ordered_map(best_of, source.parts, _AT_ONCE)]
+        keys, rows = (np.concatenate(arrays) for arrays in zip(*best, strict=True))
         keys, rows = _best(keys, rows, None, limit + 1)
         goes_on = len(rows) > limit
         onwards = f"{sign * keys[limit - 1]}-{rows[limit - 1]}" if goes_on else ""
-        return Page(self._rows.take(rows[:limit]), onwards, self.num_rows)
+        return Page(source.take(rows[:limit]), onwards, self.num_rows)
 
-    def _by_address(self, wanted: Filter, start: str, limit: int) -> Page:
+    def _by_address(self, source: Rows, wanted: Filter, start: str, limit: int) -> Page:
         """Groups that may have the next addresses are read, the least first, until no other can have one of them."""
         found = SCHEMA.empty_table()
-        for group in self._rows.groups_by_address(wanted, start):
+        for group in source.groups_by_address(wanted, start):
             if found.num_rows > limit and found["address"][limit].as_py() <= group.least:
                 break
             rows = group.part.rows_of(group.group, wanted)

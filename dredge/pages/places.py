@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dredge.errors import ConfigError, NotFoundError, UnavailableError
+from dredge.gc.namespaces import DATA, METADATA
 from dredge.gc.plan import PLAN, RUNS, STATE
 from dredge.icechunk.maintenance import RUNS as ICECHUNK_RUNS
 from dredge.icechunk.maintenance import STATE as ICECHUNK_STATE
@@ -119,7 +120,10 @@ class FolderPlaces:
         here = self._at(uri, reader)
         if here:
             return here
-        names = [folder.rstrip("/") for folder in reader.list_level("").folders]
+        folders = set(reader.list_level("").folders)
+        if METADATA in folders:
+            folders.discard(DATA)  # the names of its folders are like those of runs
+        names = [folder.rstrip("/") for folder in sorted(folders)]
         found = [place for name in names for place in self._at(f"{uri}/{name}", reader, f"{name}/")]
         if not found:
             raise ConfigError(
@@ -138,7 +142,7 @@ class FolderPlaces:
         folders = {folder.removeprefix(below) for folder in level.folders}
         objects = {info.key.removeprefix(below) for info in level.objects}
         name = uri.rpartition("/")[2]
-        if "_lakefs/" in folders and run_ids(open_reader(f"{uri}/{RUNS}", self.options)):
+        if METADATA in folders and run_ids(open_reader(f"{uri}/{RUNS}", self.options)):
             return [Place(LAKEFS, name, f"{uri}/{RUNS}", uri, self.options)]
         if f"{ICECHUNK_STATE}/" in folders:
             return [Place(ICECHUNK, name, f"{uri}/{ICECHUNK_RUNS}", uri, self.options)]

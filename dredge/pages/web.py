@@ -55,11 +55,12 @@ def _wanted(
     prefix: Asked = "",
     reason: Asked = "",
     outcome: Asked = "",
+    branch: Asked = "",
     size_min: Asked = "",
     size_max: Asked = "",
 ) -> Filter:
     """Which objects an address asks for; a form sends fields that were left empty, too."""
-    return Filter(prefix, reason, outcome, _number(size_min), _number(size_max))
+    return Filter(prefix, reason, outcome, branch, _number(size_min), _number(size_max))
 
 
 def _findings(prefix: Asked = "", kind: Asked = "", verdict: Asked = "") -> WantedFindings:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
 from airflow_dredge.operators.hooks.storage import storage_options
+from dredge.errors import ConfigError
 from dredge.runs.lease import LeaseGrant
 from dredge.storage import StorageOptions
+
+if TYPE_CHECKING:
+    from dredge.icechunk.collection.steps import Run
 
 
 class IcechunkOperator(BaseOperator):
@@ -35,3 +39,20 @@ class IcechunkOperator(BaseOperator):
 def granted(value: Any) -> LeaseGrant | None:
     """Return the lease that an acquire task returned, None when there is none."""
     return LeaseGrant.from_json(value) if isinstance(value, Mapping) else None
+
+
+def open_run(run_uri: str, aws_conn_id: str | None) -> Run:
+    """Open a collection, with the store that the connection describes.
+
+    :param run_uri: folder of the run; empty when there is no plan
+    :param aws_conn_id: connection of the object store
+    :raises ConfigError: there is no such run
+    """
+    # Loaded by a task that works on a run: every task of every DAG reads the files of all operators.
+    from dredge.icechunk.collection.steps import Run
+
+    if not run_uri:
+        raise ConfigError(
+            "this run has no plan, because an earlier task failed; see its log. Nothing was done."
+        )
+    return Run.open(run_uri, storage_options(aws_conn_id))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.icechunk.base import IcechunkOperator
 from airflow_dredge.operators.links import REPORT, ReportLink
+from airflow_dredge.operators.schedules import data_window
 from dredge.icechunk.expiration.config import ExpireConfig
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.expiration.stored import PAGE, store_plan
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 class IcechunkPlanExpirationOperator(IcechunkOperator):
     """Plan an expiration, and store the plan as data, text, picture and page beside the repository.
 
-    Changes nothing.
+    Changes nothing. In a run on a schedule, and in one of a backfill, durations count back from the end of the run's
+    interval: what a late or repeated run expires is what one in time would have, or less.
 
     :param storage: URI of the repository (templated)
     :param config: settings by name, such as ``{"older_than": "30d"}``; docs/settings.md lists them. Values may be given
@@ -43,7 +45,8 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Make the plan and return its figures, digest and place."""
         config = ExpireConfig.from_params(self.config or {})
-        now, reader = utc_now(), open_reader(self.storage, self.options)
+        reader, window = open_reader(self.storage, self.options), data_window(context)
+        now = utc_now() if window is None else min(window[1], utc_now())
         plan = plan_expiration(
             read_history(reader),
             parse_older_than(config.older_than, now),
@@ -62,6 +65,7 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
         return {
             "plan_uri": where,
             "digest": plan.digest,
+            "window": None if window is None else [at.isoformat() for at in window],
             "threshold": plan.threshold.isoformat(),
             "rule": plan.rule,
             "delete_expired_branches": plan.delete_expired_branches,

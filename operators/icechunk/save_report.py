@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_dredge.operators.approve import somebody_said_no
 from airflow_dredge.operators.failures import first_failure, reported
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.icechunk.base import IcechunkOperator
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class IcechunkSaveReportOperator(TellsLineage, IcechunkOperator):
-    """Write the report of a collection, also of one that failed; then fail if it did not complete.
+    """Write the report of a collection, also of one that failed, and give its lease back; then fail if it did not
+    complete. A run that a person rejected has ended well.
 
     Give this task the trigger rule ``all_done``.
 
@@ -41,7 +43,7 @@ class IcechunkSaveReportOperator(TellsLineage, IcechunkOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the report; raise when the collection did not end well."""
         # Loaded by this task only: every task of every DAG reads the files of all operators.
-        from dredge.icechunk.collection.steps import Run, read_report, save_report
+        from dredge.icechunk.collection.steps import Run, read_report, release_lease, save_report
 
         if not isinstance(self.plan, Mapping):
             raise RefusedError(
@@ -51,12 +53,15 @@ class IcechunkSaveReportOperator(TellsLineage, IcechunkOperator):
             raise AirflowSkipException("this run has no collection of its own to report")
         run = Run.open(self.plan["run_uri"], storage_options(self.aws_conn_id))
         summary = save_report(run)
+        # When only failed tasks were cleared, the last task has run before and will not run again, but the tasks that
+        # went on took the right back.
+        release_lease(run)
         outcome, page = summary.details["outcome"], str(summary.details["page"])
         context["ti"].xcom_push(REPORT, page)
         report_run(summary, run.plan.uri)
         figures = dict(summary.counts)
         self.lineage = Lineage(run.plan.uri, run.plan.uri, run.plan.run_id, figures, outcome, page)
-        if outcome not in COMPLETE:
+        if outcome not in COMPLETE and not (outcome == "rejected" and somebody_said_no(read_report(run))):
             problems = read_report(run)["problems"] or ["a task ended before it could say why"]
             raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problems[0]} The report: {page}")
         facts = {"storage": run.plan.uri, "run_id": run.plan.run_id, "outcome": outcome}

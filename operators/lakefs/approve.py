@@ -1,142 +1,34 @@
-"""The step in which a person says whether the candidates may be deleted."""
+"""The step in which a person says whether the candidates of a repository may be deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import TaskAwaitingInput
-
-from airflow_dredge.operators.environment import tasks_environment
-from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.approve import ApproveOperator
 from airflow_dredge.operators.lakefs.base import LakeFSOperator, open_run
-from airflow_dredge.operators.links import REPORT, ReportLink
-from airflow_dredge.operators.metrics import report_metrics
-from dredge.errors import AwaitingApprovalError, RejectedError, UnavailableError
 from dredge.gc import steps
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-    from airflow.sdk.execution_time.hitl import HITLUser
+    from dredge.gc.steps import Run
 
 
-class LakeFSApproveOperator(LakeFSOperator, ApprovalOperator):
+class LakeFSApproveOperator(LakeFSOperator, ApproveOperator):
     """Ask a person whether a run may delete, where its settings and its limits want that; else go on at once.
 
-    While it waits it is in the state ``awaiting_input``: no worker and no triggerer is busy with it. It is answered
-    under *Required Actions*, by Airflow's API, or with ``dredge gc approve`` and ``dredge gc reject``. Without an
-    answer in time the run is rejected. A rejected run deletes nothing: the tasks that delete are skipped.
-
-    The answer itself stands in the run folder, written once, bound to the digest of the candidates; the sweep reads it
-    there. Success of this task, however it came about, lets nobody delete anything.
+    ``ApproveOperator`` says how it is answered; commands are ``dredge gc approve`` and ``dredge gc reject``.
 
     :param run_uri: folder of the run, as the plan step returned it (templated)
     :param lakefs_conn_id: connection of the lakeFS server
     :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
     """
 
-    step = "approve"
-    # Subject and body are made of names from the lake, so they must never be rendered as templates.
-    template_fields: Sequence[str] = ("run_uri",)
-    operator_extra_links = (ReportLink(),)
+    asks = "Delete the garbage of a lakeFS repository?"
 
-    def __init__(self, *, run_uri: str, **kwargs: Any) -> None:
-        words = {"subject": "Delete the garbage of a lakeFS repository?", "defaults": self.REJECT}
-        super().__init__(**{**words, **kwargs})
-        self.run_uri = run_uri
+    @property
+    def steps(self) -> Any:
+        """The steps of a collection of lakeFS."""
+        return steps
 
-    @reported
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Go on when nobody has to be asked, or somebody has answered; else ask and wait."""
-        run = open_run(self.run_uri, self.aws_conn_id, self.hook)
-        try:
-            return self._go_on(context, run)
-        except AwaitingApprovalError as error:
-            if _cannot_wait():
-                raise
-            self.log.info("%s", error)
-        question = self._ask(context, run)
-        try:
-            super().execute(context)  # parks the task
-        except TaskAwaitingInput as parked:
-            parked.kwargs = {"question": question}
-            raise
-        raise AssertionError("unreachable")
-
-    @reported
-    def execute_complete(self, context: Context, event: dict[str, Any], question: str = "") -> dict[str, Any]:
-        """Write down what was answered, and go on or end the run.
-
-        :param event: the answer, as Airflow hands it over
-        :param question: digest of what was asked when the task was parked
-        """
-        run = open_run(self.run_uri, self.aws_conn_id, self.hook)
-        user = event.get("responded_by_user") or {}
-        approved = event.get("chosen_options") == [self.APPROVE] and bool(user)
-        if approved:
-            self._answer(run, "approved", user, question)
-        elif user:
-            self._reject(run, user)
-        else:  # nobody answered here: perhaps a command did
-            self._time_is_over(run)
-        return self._go_on(context, run)
-
-    def _go_on(self, context: Context, run: steps.Run) -> dict[str, Any]:
-        """Take the answer that stands."""
-        try:
-            summary = steps.approve(run)
-        except RejectedError as error:
-            self.log.warning("%s", error)
-            self.skip(
-                ti=context["ti"],
-                tasks=[task for task in self.get_direct_relatives(upstream=False) if not task.is_teardown],
-            )
-            return {"step": self.step, "run_id": run.plan.run_id, "status": "rejected"}
-        if summary is None:
-            self.log.info("Nobody has to be asked")
-            return {"step": self.step, "run_id": run.plan.run_id, "status": "not_asked"}
-        return report_metrics(self.step, summary, run.plan.repository)
-
-    def _ask(self, context: Context, run: steps.Run) -> str:
-        """Word the question for Airflow; gives its digest."""
-        with tasks_environment(run):
-            question = steps.put_question(run)
-        context["ti"].xcom_push(REPORT, question.report)
-        self.subject, self.body = question.subject, question.body
-        self.assigned_users = [_user(name) for name in question.approvers] or None
-        self.response_timeout = question.wait
-        return question.digest
-
-    def _answer(self, run: steps.Run, decision: steps.Decision, user: Any, question: str = "") -> None:
-        steps.answer(run, decision, str(user["id"]), steps.AIRFLOW, question)
-
-    def _reject(self, run: steps.Run, user: Any) -> None:
-        try:
-            self._answer(run, "rejected", user)
-        except UnavailableError as error:
-            # A retry would forget what was answered and ask again: a no must not become a question.
-            raise RejectedError(
-                f"run {run.plan.run_id} was rejected by {user['id']}, and that could not be written down ({error})."
-                " Nothing was deleted."
-            ) from error
-
-    def _time_is_over(self, run: steps.Run) -> None:
-        try:
-            steps.approve(run)
-        except AwaitingApprovalError:
-            steps.answer(run, "rejected", "", steps.TIME_OUT)
-        except RejectedError:
-            return
-
-
-def _user(name: str) -> HITLUser:
-    return {"id": name, "name": name}
-
-
-def _cannot_wait() -> bool:
-    """Whether the run is done by ``dag.test()``, which would wait for ever: nobody can answer there."""
-    from airflow.sdk.execution_time import task_runner
-    from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
-
-    return isinstance(getattr(task_runner, "SUPERVISOR_COMMS", None), InProcessSupervisorComms)
+    def open(self) -> Run:
+        """Open the run."""
+        return open_run(self.run_uri, self.aws_conn_id, self.hook)

@@ -78,14 +78,6 @@ ALL_DEFAULTS: dict[str, Any] = {
 WHICH: dict[str, str] = templates(settings_of(ManyConfig))
 
 
-def gc_all_params(**defaults: Any) -> dict[str, Param]:
-    """Return the Params of a collection of all repositories.
-
-    :param defaults: values that differ from ours, by name
-    """
-    return params_of(ALL_FORM, defaults)
-
-
 def gc_params(**defaults: Any) -> dict[str, Param]:
     """Return the Params of a lakeFS collection.
 

@@ -11,13 +11,12 @@ from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.kv import is_named
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lakefs.base import LakeFSOperator
+from airflow_dredge.operators.schedules import data_window
 from dredge.gc import steps
 from dredge.runs.lease import LeaseGrant
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-_WINDOWED = ("scheduled", "backfill")
 
 
 class LakeFSPlanRunOperator(LakeFSOperator):
@@ -74,18 +73,3 @@ class LakeFSPlanRunOperator(LakeFSOperator):
             "why_mode": plan.why_mode,
             "window": [config.window_begin, config.window_end],
         }
-
-
-def data_window(context: Context) -> tuple[datetime, datetime] | None:
-    """Return the data interval of a scheduled or backfilled run; None when the run has to look at everything.
-
-    A run by hand, by an asset or by another DAG has no window: Airflow gives it no interval, one without
-    length, or some interval near the time at which it was started.
-
-    :param context: of the task
-    """
-    run = context.get("dag_run")
-    if run is None or str(getattr(run.run_type, "value", run.run_type)) not in _WINDOWED:
-        return None
-    begin, end = context.get("data_interval_start"), context.get("data_interval_end")
-    return (begin, end) if begin is not None and end is not None and begin < end else None

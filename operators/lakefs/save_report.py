@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.approve import somebody_said_no
 from airflow_dredge.operators.environment import tasks_environment
 from airflow_dredge.operators.failures import first_failure, reported
 from airflow_dredge.operators.lakefs.base import LakeFSOperator, open_run
@@ -60,16 +61,12 @@ class LakeFSSaveReportOperator(TellsLineage, LakeFSOperator):
         )
         figures = report_metrics(self.step, summary, run.plan.repository)
         report_run(summary, run.plan.repository)
-        if outcome not in COMPLETE and not (outcome == "rejected" and _somebody_said_no(run)):
+        if outcome not in COMPLETE and not (
+            outcome == "rejected" and somebody_said_no(steps.read_report(run))
+        ):
             problems = steps.read_report(run)["problems"] or ["a task ended before it could say why"]
             raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problems[0]} The report: {report}")
         facts = {"repository": run.plan.repository, "run_id": run.plan.run_id, "outcome": outcome}
         for outlet in self.outlets:
             context["outlet_events"][outlet].extra = {**facts, REPORT: report, **figures["counts"]}
         return {**figures, **facts, REPORT: report}
-
-
-def _somebody_said_no(run: steps.Run) -> bool:
-    """Whether a person rejected the run, which is an end like another; that nobody answered must be noticed."""
-    said = steps.read_report(run)["approval"]
-    return said is not None and said["state"] == "rejected" and bool(said["by"])

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, CronDataIntervalTimetable
 
+from airflow_dredge.operators.icechunk import plan_expiration
 from airflow_dredge.operators.icechunk.acquire_lease import IcechunkAcquireLeaseOperator
 from airflow_dredge.operators.icechunk.collect import IcechunkCollectOperator
 from airflow_dredge.operators.icechunk.expire import IcechunkExpireOperator
@@ -19,7 +21,7 @@ from airflow_dredge.operators.icechunk.params import icechunk_params
 from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
 from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
 from airflow_dredge.operators.icechunk.save_report import IcechunkSaveReportOperator
-from dredge.errors import ConfigError, LeaseHeldError, RefusedError
+from dredge.errors import ConfigError, RefusedError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.planning import plan_collection
 from dredge.icechunk.collection.run import Run
@@ -38,8 +40,11 @@ ORDER = (
     "plan_expiration",
     "expire",
     "plan_collection",
+    "mark",
+    "approve",
     "collect",
     "save_report",
+    "run_complete",
     "release_lease",
 )
 
@@ -71,7 +76,7 @@ def test_each_step_waits_for_every_earlier_one(dag: DAG, earlier: str, later: st
     assert later in after(dag, earlier)
 
 
-@pytest.mark.parametrize("task_id", ORDER)
+@pytest.mark.parametrize("task_id", [name for name in ORDER if name != "run_complete"])
 def test_a_task_names_the_module_of_its_operator(dag: DAG, task_id: str) -> None:
     assert type(dag.get_task(task_id)).__module__ == f"airflow_dredge.operators.icechunk.{task_id}"
 
@@ -102,6 +107,9 @@ def test_params_are_these(dag: DAG) -> None:
         "max_delete_objects",
         "max_delete_bytes",
         "max_delete_percent",
+        "approval",
+        "approval_hours",
+        "approvers",
         "run_root",
         "spark_engine",
     }
@@ -110,8 +118,60 @@ def test_params_are_these(dag: DAG) -> None:
 def test_nothing_is_done_after_a_failure_but_the_report_and_giving_the_lease_back(dag: DAG) -> None:
     assert dag.get_task("save_report").trigger_rule == "all_done"
     assert dag.get_task("release_lease").is_teardown
-    for task_id in ("plan_expiration", "expire", "plan_collection", "collect"):
+    for task_id in (
+        "plan_expiration",
+        "expire",
+        "plan_collection",
+        "mark",
+        "approve",
+        "collect",
+        "run_complete",
+    ):
         assert dag.get_task(task_id).trigger_rule == "all_success"
+
+
+def test_nobody_who_is_asked_keeps_a_worker_and_no_answer_is_a_no(dag: DAG) -> None:
+    approve = dag.get_task("approve")
+    assert (approve.options, approve.defaults) == (["Approve", "Reject"], ["Reject"])
+    assert not approve.fail_on_reject
+    assert set(approve.template_fields) == {"run_uri"}, "names from a lake are never rendered as templates"
+
+
+@pytest.fixture(scope="module")
+def scheduled() -> DAG:
+    from airflow_dredge.dags.icechunk_expiration import icechunk_dag
+
+    return icechunk_dag("expire_weather", "@daily", storage="s3://lake/weather", dry_run=False)
+
+
+def test_a_schedule_can_be_backfilled_a_run_at_a_time_and_runs_by_hand_cannot(
+    dag: DAG, scheduled: DAG
+) -> None:
+    def kinds(found: DAG) -> set[str]:
+        return {str(getattr(item, "value", item)) for item in found.allowed_run_types or ()}
+
+    assert {"backfill", "scheduled", "manual"} <= kinds(scheduled)
+    assert "backfill" not in kinds(dag)
+    assert (scheduled.max_active_runs, scheduled.catchup) == (1, False)
+    assert scheduled.timetable == CronDataIntervalTimetable("@daily", timezone="UTC")
+    assert (scheduled.is_paused_upon_creation, dag.is_paused_upon_creation) == (True, None)
+
+
+def test_runs_on_a_schedule_follow_each_other_and_one_that_failed_blocks_the_next(
+    dag: DAG, scheduled: DAG
+) -> None:
+    first = scheduled.get_task("acquire_lease")
+    assert first.depends_on_past
+    assert first.wait_for_downstream
+    assert {"run_complete", "release_lease"} <= first.downstream_task_ids
+    assert scheduled.get_task("run_complete").upstream_task_ids == {"acquire_lease", "save_report"}
+    assert not dag.get_task("acquire_lease").depends_on_past
+
+
+def test_who_waits_for_the_repository_keeps_no_worker(scheduled: DAG) -> None:
+    first = scheduled.get_task("acquire_lease")
+    assert first.reschedule
+    assert first.timeout >= 3600
 
 
 def test_form_asks_for_the_repository_and_is_a_dry_run() -> None:
@@ -195,6 +255,27 @@ def test_dry_run_changes_and_deletes_nothing(airflow: Airflow, repo: Path, when:
     assert wet.returned["save_report"]["counts"]["deleted_bytes"] == counts["candidates_bytes"]
 
 
+def test_windows_of_a_backfill_may_be_done_in_any_order_and_twice(
+    airflow: Airflow, repo: Path, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The window says what leaves history; what is live is always taken as of now."""
+    library = quiet().Repository.open(local_storage(repo))
+    before = {name: contents(library, branch=name) for name in library.list_branches()}
+    ends = [datetime.fromisoformat(when), datetime(2020, 1, 1, tzinfo=UTC), datetime.fromisoformat(when)]
+    released, deleted = [], []
+    for end in ends:
+        window = (end - timedelta(days=1), end)
+        monkeypatch.setattr(plan_expiration, "data_window", lambda _, found=window: found)
+        run = airflow.run("icechunk_expiration", conf(repo, "0s"))
+        assert run.state == "success", run.tasks
+        released.append(run.returned["plan_expiration"]["released"])
+        deleted.append(run.returned["save_report"]["counts"]["deleted_objects"])
+    assert released == [7, 0, 0]
+    assert deleted == [20, 0, 0]
+    reopened = quiet().Repository.open(local_storage(repo))
+    assert {name: contents(reopened, branch=name) for name in reopened.list_branches()} == before
+
+
 def test_library_collects_when_asked_to(airflow: Airflow, repo: Path, when: str) -> None:
     run = airflow.run("icechunk_expiration", conf(repo, when, collect_mode="library"))
     assert run.state == "success", run.tasks
@@ -214,9 +295,23 @@ def test_held_run_fails_with_nothing_deleted_and_gives_the_lease_back(
     airflow: Airflow, repo: Path, when: str
 ) -> None:
     before = objects(repo)
-    run = airflow.run("icechunk_expiration", conf(repo, when, max_delete_objects=3))
+    run = airflow.run("icechunk_expiration", conf(repo, when, max_delete_objects=3, approval="never"))
     assert run.state == "failed"
-    assert (run.tasks["collect"], run.tasks["save_report"]) == ("failed", "failed")
+    assert (run.tasks["mark"], run.tasks["collect"]) == ("failed", "upstream_failed")
+    assert run.tasks["save_report"] == "failed"
+    assert objects(repo) == before
+    make_lease(open_state(f"file://{repo}")).acquire("the next one")
+
+
+def test_a_run_that_has_to_ask_deletes_nothing_where_nobody_can_answer(
+    airflow: Airflow, repo: Path, when: str
+) -> None:
+    before = objects(repo)
+    run = airflow.run("icechunk_expiration", conf(repo, when, approval="always"))
+    assert run.state == "failed"
+    assert (run.tasks["mark"], run.tasks["approve"]) == ("success", "failed")
+    assert run.tasks["collect"] == "upstream_failed"
+    assert "dredge icechunk approve" in run.failures["approve"]
     assert objects(repo) == before
     make_lease(open_state(f"file://{repo}")).acquire("the next one")
 
@@ -291,11 +386,11 @@ def test_a_try_of_the_first_task_that_was_lost_does_not_put_its_older_lease_back
     context: Any = {"run_id": "manual"}
     acquire = IcechunkAcquireLeaseOperator(task_id="a", storage=storage)
     plan = IcechunkPlanCollectionOperator(
-        task_id="p", storage=storage, lease=acquire.execute(context), mode="local"
+        task_id="p", storage=storage, lease=acquire.poke(context).xcom_value, mode="local"
     ).execute(context)
     lost = IcechunkAcquireLeaseOperator(task_id="a", storage=storage, run_uri=plan["run_uri"])
-    older = LeaseGrant.from_json(acquire.execute(context))
-    newer = lost.execute(context)
+    older = LeaseGrant.from_json(acquire.poke(context).xcom_value)
+    newer = lost.poke(context).xcom_value
     lost._resume(older)
     assert Run.open(plan["run_uri"]).plan.lease.fencing == newer["fencing"] > older.fencing
 
@@ -304,16 +399,18 @@ def test_cleared_collection_goes_on_under_a_new_lease(repo: Path) -> None:
     storage = f"file://{repo}"
     context: Any = {"run_id": "manual"}
     first = IcechunkAcquireLeaseOperator(task_id="a", storage=storage)
-    grant = first.execute(context)
+    grant = first.poke(context).xcom_value
     plan = IcechunkPlanCollectionOperator(task_id="p", storage=storage, lease=grant, mode="local").execute(
         context
     )
-    again = IcechunkAcquireLeaseOperator(task_id="a", storage=storage, run_uri=plan["run_uri"]).execute(
-        context
+    again = (
+        IcechunkAcquireLeaseOperator(task_id="a", storage=storage, run_uri=plan["run_uri"])
+        .poke(context)
+        .xcom_value
     )
     assert again["fencing"] == grant["fencing"] + 1
     assert Run.open(plan["run_uri"]).plan.lease.fencing == again["fencing"]
     collected = IcechunkCollectOperator(task_id="c", plan=plan).execute(SimpleNamespace())  # type: ignore[arg-type]
     assert collected["status"] == "dry_run"
-    with pytest.raises(LeaseHeldError):
-        IcechunkAcquireLeaseOperator(task_id="a", storage=storage).execute({"run_id": "other"})  # type: ignore[arg-type]
+    other: Any = {"run_id": "other"}
+    assert not IcechunkAcquireLeaseOperator(task_id="a", storage=storage).poke(other).is_done

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, CronDataIntervalTimetable
 
-from airflow_dredge.operators.lakefs.schedules import intervals
+from airflow_dredge.operators.schedules import intervals
 from tests.support.airflow import FILTERS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,6 +19,38 @@ WAIT_SECONDS = 240 * float(os.environ.get("DREDGE_TEST_PATIENCE", "1"))
 NARROW = {"width": 400, "height": 900}
 WIDE = {"width": 1300, "height": 1000}
 SERIOUS = ("critical", "serious", "moderate")
+#: What is wrong for who hears a page or walks through it by keys, and axe does not ask.
+_STRUCTURE = """() => {
+  const problems = [];
+  const shown = (item) => item.checkVisibility() && !item.closest("details:not([open]) > :not(summary)");
+  const levels = [...document.querySelectorAll("h1, h2, h3, h4")].filter(shown).map((item) => Number(item.tagName[1]));
+  if (levels.filter((level) => level === 1).length !== 1) problems.push("not one h1: " + levels);
+  if (levels.some((level, at) => at && level > levels[at - 1] + 1)) problems.push("a level is left out: " + levels);
+  if (!document.documentElement.lang || !document.title) problems.push("no language or title");
+  for (const item of document.querySelectorAll("[tabindex]"))
+    if (item.tabIndex > 0) problems.push("jumps in the order: " + item.outerHTML.slice(0, 120));
+  for (const item of document.querySelectorAll("input:not([type=hidden]), select, textarea"))
+    if (!item.labels.length && !item.ariaLabel) problems.push("no label: " + item.outerHTML.slice(0, 120));
+  for (const item of document.querySelectorAll("canvas, img"))
+    if (!item.ariaLabel && !item.alt) problems.push("says nothing: " + item.outerHTML.slice(0, 120));
+  return problems;
+}"""
+#: Marks what keys should come to, in the order of the page; gives how many.
+_STOPS = """() => {
+  const shown = (item) => item.checkVisibility() && !item.closest("details:not([open]) > :not(summary)");
+  const wanted = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']";
+  const found = [...document.querySelectorAll(wanted)].filter(shown);
+  found.forEach((item, at) => { item.dataset.stop = at; });
+  document.activeElement.blur();
+  return found.length;
+}"""
+#: Where the keys are, and whether it can be seen.
+_STOP = """() => {
+  const item = document.activeElement, style = getComputedStyle(item), box = item.getBoundingClientRect();
+  const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 && box.right > 0 && box.width > 1;
+  return [item.dataset.stop ?? "", seen, item.outerHTML.slice(0, 120)];
+}"""
+_STOPS_MAX = 40
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -76,6 +108,7 @@ class Tour:
             self._note(name, f"{wider} pixels wider than a narrow window")
         self.page.set_viewport_size(WIDE)  # type: ignore[arg-type]
         self._set_theme("light")
+        self._walk(name)
         assert self.page.evaluate("window.stolen") is None, f"{name}: a name in the lake was run as a script"
 
     def airflow_picture(self, name: str) -> None:
@@ -94,6 +127,19 @@ class Tour:
         for item in found.response["violations"]:
             if item["impact"] in SERIOUS:
                 self._note(name, f"{item['id']}: {item['help']}: {item['nodes'][0]['html'][:200]}")
+
+    def _walk(self, name: str) -> None:
+        """Go through the page by the Tab key."""
+        for problem in self.page.evaluate(_STRUCTURE):
+            self._note(name, problem)
+        for number in range(min(self.page.evaluate(_STOPS), _STOPS_MAX)):
+            self.page.keyboard.press("Tab")
+            stop, is_seen, what = self.page.evaluate(_STOP)
+            if stop != str(number):
+                self._note(name, f"the key comes to {what} as number {number}, not {stop or 'of the page'}")
+                return
+            if not is_seen:
+                self._note(name, f"nobody sees that the keys are at {what}")
 
     def _note(self, name: str, problem: str) -> None:
         self.problems.setdefault(name, []).append(problem)

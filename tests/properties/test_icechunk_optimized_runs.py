@@ -1,17 +1,25 @@
 """On random histories an optimized collection leaves what a clean one leaves at that moment, but for what only a
 listing of chunks can see; and every ref reads back as before.
 
-The library writes: commits, amends, branches, tags, resets, expirations, upgrades, sessions that never commit, and
-collections of its own. Runs are killed anywhere. `DREDGE_CASES` sets the number of random histories a spec.
+The library writes: commits, amends, rebases, branches, tags, resets, expirations, upgrades, sessions that never commit,
+and collections of its own; in each history every one of these moves is made. Runs and expirations are killed anywhere:
+between steps, between two deletions, before any write of theirs. `DREDGE_CASES` sets the number of random histories a
+spec.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import random
 import shutil
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +36,20 @@ from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
+from dredge.runs.lease import LeaseGrant
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import DeleteOutcome, ObjectDeleter, open_reader
+from dredge.storage.local.store import LocalWriter
 from dredge.storage.model import MaySend, always
 from tests.support.depth import depth
 from tests.support.icechunk import local_storage, objects, quiet
 
 SEEDS = range(depth(2, 60, "DREDGE_CASES"))
 AGE_SECONDS = 3600.0
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 CELLS = 6
+ROUNDS = 4
+MOVES = ("amend", "rebase", "abandon", "fork", "fork", "unfork", "reset", "upgrade", "others_collect")
 
 
 class KilledError(Exception):
@@ -54,6 +67,7 @@ class World:
         self.ever_named: set[str] = set()
         self.modes: list[str] = []
         self.number = 0
+        self.made: Counter[str] = Counter()
 
     @property
     def library(self) -> Any:
@@ -135,7 +149,7 @@ class World:
         library, branch = self.library, self.branch()
         library.reset_branch(branch, self.chance.choice([e.id for e in library.ancestry(branch=branch)]))
 
-    def expire(self) -> None:
+    def expire(self, by_library: bool) -> None:
         history = read_history(open_reader(self.uri))
         times = sorted(entry.flushed_at for entry in history.snapshots.values())
         threshold = instant(self.chance.choice(times) + 1)
@@ -143,18 +157,25 @@ class World:
             "delete_expired_branches": self.chance.random() < 0.3,
             "delete_expired_tags": self.chance.random() < 0.3,
         }
-        if self.chance.random() < 0.5:
+        if by_library:
             self.library.expire_snapshots(threshold, **flags)
             return
         rule = self.chance.choice(("document", "spec_v1")) if history.spec_version == 1 else None
         expire(self.uri, threshold, rule=rule, **flags)
 
     def upgrade(self) -> None:
-        if self.chance.random() < 0.3 and read_history(open_reader(self.uri)).spec_version == 1:
+        if read_history(open_reader(self.uri)).spec_version == 1:
             quiet().upgrade_icechunk_repository(self.library, dry_run=False, delete_unused_v1_files=True)
 
+    def lease_ends(self) -> None:
+        """The lease of a dead process ends some day; its number stays."""
+        path = self.folder / "_dredge" / "lease.json"
+        if path.exists():
+            held = LeaseGrant.from_json(json.loads(path.read_bytes()))
+            path.write_text(json.dumps(replace(held, expires_at=LONG_AGO).to_json()))
+
     def others_collect(self) -> None:
-        if self.chance.random() < 0.3:
+        if self.chance.random() < 0.5:
             self.library.garbage_collect(datetime.now(UTC) - timedelta(seconds=AGE_SECONDS))
 
     def pass_time(self) -> None:
@@ -163,6 +184,23 @@ class World:
             for path in (self.folder / kind).glob("*"):
                 known = path.stat().st_mtime_ns - int(2 * AGE_SECONDS * 1e9)
                 os.utime(path, ns=(known, known))
+
+    def age_own_files(self) -> None:
+        """Make all that Dredge keeps ten days older, so that the next complete run removes what nobody needs."""
+        for path in (self.folder / "_dredge").rglob("*"):
+            if path.is_file() and path.name != "lease.json":
+                known = path.stat().st_mtime_ns - int(timedelta(days=10).total_seconds() * 1e9)
+                os.utime(path, ns=(known, known))
+
+    def make(self, name: str, move: Callable[[], None]) -> None:
+        """Make a move, and note whether it changed anything."""
+        before = self._times()
+        move()
+        self.made[name] += before != self._times()
+
+    def _times(self) -> dict[str, int]:
+        files = (path for path in self.folder.rglob("*") if path.is_file() and "_dredge" not in path.parts)
+        return {str(path): path.stat().st_mtime_ns for path in files}
 
     def note_names(self) -> None:
         for path in (self.folder / "manifests").glob("*"):
@@ -191,6 +229,7 @@ class World:
             candidate_rows=self.chance.choice((3, 100_000)),
             delete_keys=self.chance.choice((1, 32_000)),
             counted_layers_max=self.chance.choice((2, 24)),
+            index_parts_max=self.chance.choice((1, 2, 64)),
         )
         settings = {
             "dry_run": False,
@@ -241,11 +280,45 @@ class Dying:
         return found
 
 
+@contextmanager
+def dying_before_a_write(monkeypatch: pytest.MonkeyPatch, left: int) -> Iterator[None]:
+    """Let this process die before the write after so many: it writes nothing any more."""
+    writes = itertools.count()
+
+    def patched(name: str) -> Callable[..., Any]:
+        real = getattr(LocalWriter, name)
+
+        def write(*args: Any, **more: Any) -> Any:
+            if next(writes) >= left:
+                raise KilledError
+            return real(*args, **more)
+
+        return write
+
+    with monkeypatch.context() as patch:
+        for name in ("put", "put_if_absent", "put_if_match"):
+            patch.setattr(LocalWriter, name, patched(name))
+        yield
+
+
+def kill_an_expiration(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start an expiration that dies before any of its writes."""
+    with suppress(KilledError), dying_before_a_write(monkeypatch, world.chance.randrange(1, 6)):
+        world.expire(by_library=False)
+    world.lease_ends()
+
+
 def kill_a_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start a run that dies, between steps or while it deletes."""
+    """Start a run that dies: between steps, before a write, or while it deletes."""
     mode = world.chance.choice(("auto", "auto", "clean"))
-    if world.chance.random() < 0.4:
+    if world.chance.random() < 0.3:
         collect_or_die(world.config(mode), world.chance.randrange(1, 6))
+        return
+    if world.chance.random() < 0.5:
+        config = world.config(mode)
+        with suppress(KilledError), dying_before_a_write(monkeypatch, world.chance.randrange(5, 80)):
+            collect_or_die(config, 99)
+        world.lease_ends()
         return
     real, left = deleting.open_deleter, world.chance.choice((0, 1, 3, 8, 20))
     with monkeypatch.context() as patch:
@@ -281,19 +354,30 @@ def test_optimized_run_leaves_what_a_clean_run_leaves(
 ) -> None:
     chance = random.Random(seed * 2 + spec)
     world = World(tmp_path / "repo", spec, chance)
-    moves = [world.commit] * 6 + [world.amend, world.rebase, world.abandon, world.fork, world.fork]
-    moves += [world.unfork, world.reset, world.expire, world.expire, world.upgrade, world.others_collect]
-    world.commit()
-    for _ in range(4):
-        for _ in range(chance.randrange(1, 8)):
-            chance.choice(moves)()
+    moves = [(name, partial(getattr(World, name), world)) for name in MOVES]
+    moves += [
+        ("expire", partial(world.expire, by_library=True)),
+        ("expire", partial(world.expire, by_library=False)),
+    ]
+    for _ in range(3):
+        world.make("commit", world.commit)
+    chance.shuffle(moves)
+    for number in range(ROUNDS):
+        for name, move in moves[number::ROUNDS]:
+            for _ in range(chance.choice((0, 1, 2))):
+                world.make("commit", world.commit)
+            world.make(name, move)
             world.note_names()
             if chance.random() < 0.4:
                 world.pass_time()
+        if chance.random() < 0.3:
+            kill_an_expiration(world, monkeypatch)
         if chance.random() < 0.5:
             kill_a_run(world, monkeypatch)
         if chance.random() < 0.3:
             steps.collect(world.config("auto", dry_run=True))
+        if chance.random() < 0.3:
+            world.age_own_files()
         collect_beside_a_clean_run(world, tmp_path)
     state = open_state(world.uri)
     assert StateStore(state).newest() is not None

@@ -48,14 +48,14 @@ class Trigger:
         name: of the call; after a space may come a part of what it is about.
         left: calls until then, that one included.
         actor: who is woken.
-        process: that made the call.
+        caller: who makes the call.
     """
 
     role: str
     name: str
     left: int
     actor: Actor
-    process: Process | None = None
+    caller: Actor | None = None
 
 
 type Deed[T] = Callable[[], T]
@@ -76,6 +76,7 @@ class Doors:
         triggers: who waits for which call.
         coverage: what was seen.
         asleep: processes that fell asleep.
+        late: seconds by which the call is late that somebody is about to make.
     """
 
     scheduler: Scheduler
@@ -89,6 +90,7 @@ class Doors:
     kills: int = 0
     sleeps: int = 0
     asleep: list[Process] = field(default_factory=list)
+    late: dict[Actor, float] = field(default_factory=dict)
 
     def call[T](
         self, door: Door, name: str, deed: Deed[T], faults: Mapping[str, Fault[T]], what: str = ""
@@ -111,12 +113,12 @@ class Doors:
         self.calls += 1
         draw = mix(process.hash, process.calls)
         roles = process.role, actor.name.rpartition(" ")[2].partition("#")[0]
-        if self.triggers and self._trigger(roles, name, what, process):
+        if self.triggers and self._trigger(roles, name, what, actor):
             scheduler.wait(0.0)  # who was woken goes first: weather that he brings strikes this call already
         self._accident(process)
         struck = self.weather.strikes(door, name, scheduler.now, draw, process.role)
         latency = self._latency(process, draw) * (SLOW if struck in SLOWER else 1)
-        scheduler.wait(latency * (self.haste if " for " in actor.name else 1))
+        scheduler.wait(latency * (self.haste if " for " in actor.name else 1) + self.late.pop(actor, 0.0))
         scheduler.note(f"{process.name} {door} {name} {what}{f'  [{struck}]' if struck else ''}")
         if not struck:
             return deed()
@@ -127,7 +129,7 @@ class Doors:
         pace = next((pace for name, pace in self.pace.items() if process.name.startswith(name)), 0.01)
         return -math.log(1 - unit(mix(draw, 1))) * pace
 
-    def await_call(self, role: str, name: str, number: int, seconds: float) -> Process | None:
+    def await_call(self, role: str, name: str, number: int, seconds: float) -> Actor | None:
         """Wait until the n-th such call from now on is about to be done (called by actors); gives who makes it.
 
         Args:
@@ -142,7 +144,7 @@ class Doors:
         self.scheduler.park(seconds)
         if trigger in self.triggers:
             self.triggers.remove(trigger)
-        return trigger.process
+        return trigger.caller
 
     def faint(self, process: Process, seconds: float) -> None:
         """Let a process sleep where it is."""
@@ -150,6 +152,13 @@ class Doors:
         self.coverage.weather(process.role, "sleep")
         process.pause(seconds)
         self.asleep.append(process)
+
+    def suspend(self, process: Process, seconds: float) -> None:
+        """Let a whole machine sleep: the process, and all whose names begin with the same word."""
+        first = process.name.partition(" ")[0]
+        for found in dict.fromkeys(actor.process for actor in self.scheduler.living):
+            if found.name.partition(" ")[0] == first:
+                self.faint(found, seconds)
 
     def rouse(self, name: str) -> None:
         """Let processes go on that fell asleep, now.
@@ -161,7 +170,7 @@ class Doors:
             self.asleep.remove(process)
             process.rouse()
 
-    def _trigger(self, roles: tuple[str, ...], name: str, what: str, process: Process) -> bool:
+    def _trigger(self, roles: tuple[str, ...], name: str, what: str, caller: Actor) -> bool:
         """Wake who waits for a call; says whether somebody did."""
         woken = False
         for trigger in list(self.triggers):
@@ -170,7 +179,7 @@ class Doors:
                 trigger.left -= 1
                 if trigger.left == 0:
                     self.triggers.remove(trigger)
-                    trigger.process = process
+                    trigger.caller = caller
                     self.scheduler.wake(trigger.actor)
                     woken = True
         return woken

@@ -14,18 +14,18 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
+from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
 from statistics import median
 
 from tests.mutations.breakages.breakage import Breakage
-from tests.simulation.broken import break_product
+from tests.simulation.broken import break_in_place, break_product
 from tests.simulation.focus import Focus
 from tests.simulation.known_bugs import BUGS, BY_NAME, KnownBug
 from tests.simulation.results import Look, Results, source_of_tree
 
-UNBROKEN = ("lakefs_sdk.api_client", "starlette.datastructures")
-"""What takes long to import, holds no known bug, and starts no thread: a thread's locks would be inherited as well."""
+IMPORTED = ("tests.simulation.imported",)
+"""What takes long to import, and starts no thread: a thread's locks would be inherited as well."""
 ALL = "all"
 
 
@@ -111,7 +111,8 @@ def _row(bug: KnownBug, look: Look | None) -> str:
     others = ", ".join(other.name for other in bug.beside)
     name = f"{bug.name}; together with: {others}" if others else bug.name
     if bug.why_not:
-        return f"| {name} | none: {bug.why_not} | | |"
+        found = f"; `{bug.tests[0]}` does" if bug.tests else ""
+        return f"| {name} | none: {bug.why_not}{found} | | |"
     if look is None:
         return f"| {name} | not looked for | | |"
     return f"| {name} | {look.rule or 'not found'} | {look.histories} | {look.seconds:.0f} |"
@@ -180,11 +181,19 @@ class Player:
         if asked not in self._known:
             if self._pipe is None:
                 self._pipe, theirs = _context().Pipe()
-                _context().Process(target=_play_each, args=(theirs, self._changes), daemon=True).start()
+                self._start(theirs)
                 theirs.close()
             self._pipe.send(asked)
             self._known[asked] = self._pipe.recv()
         return self._known[asked]
+
+    def _start(self, theirs: Connection) -> None:
+        process = _context().Process(target=_play_each, args=(theirs, self._changes, True), daemon=True)
+        process.start()
+        if self._pipe is not None and not self._pipe.recv():
+            spawned = multiprocessing.get_context("spawn")
+            spawned.Process(target=_play_each, args=(theirs, self._changes, False), daemon=True).start()
+            self._pipe.recv()
 
     def close(self) -> None:
         """Let the process end."""
@@ -192,8 +201,13 @@ class Player:
             self._pipe.close()
 
 
-def _play_each(pipe: Connection, changes: Sequence[Breakage]) -> None:
-    break_product(changes)
+def _play_each(pipe: Connection, changes: Sequence[Breakage], quick: bool) -> None:
+    if quick and not break_in_place(changes):
+        pipe.send("")
+        return
+    if not quick:
+        break_product(changes)
+    pipe.send("ready")
     from tests.simulation.history import play
     from tests.simulation.worlds import WORLDS
 
@@ -246,28 +260,35 @@ def _breaks_alone(bug: KnownBug, look: Look) -> bool:
 @cache
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(UNBROKEN))
+    context.set_forkserver_preload(list(IMPORTED))
     return context
 
 
-def _in_a_process(look: Look, cpu_seconds: float) -> Look:
-    context = _context()
+def _in_a_process(look: Look, cpu_seconds: float, quick: bool = True) -> Look:
+    """Hunt in a process of its own: one that has the product already, where it can be broken there as well."""
+    context: ForkServerContext | SpawnContext = _context() if quick else multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_hunt_broken, args=(theirs, json.dumps(asdict(look)), cpu_seconds))
+    asked = json.dumps(asdict(look))
+    process = context.Process(target=_hunt_broken, args=(theirs, asked, cpu_seconds, quick))
     process.start()
     theirs.close()
     try:
-        found = Look(**json.loads(ours.recv()))
+        answer = ours.recv()
     except EOFError:
-        found = replace(look, words="the process died", errors=1)
+        answer = json.dumps(asdict(replace(look, words="the process died", errors=1)))
     process.join()
-    return found
+    return Look(**json.loads(answer)) if answer else _in_a_process(look, cpu_seconds, quick=False)
 
 
-def _hunt_broken(answer: Connection, asked: str, cpu_seconds: float) -> None:
+def _hunt_broken(answer: Connection, asked: str, cpu_seconds: float, quick: bool) -> None:
     look = Look(**json.loads(asked))
     bug = BY_NAME[look.world, look.name]
-    break_product([*bug.changes, *bug.beside])
+    changes = [*bug.changes, *bug.beside]
+    if quick and not break_in_place(changes):
+        answer.send("")
+        return
+    if not quick:
+        break_product(changes)
     answer.send(json.dumps(asdict(find_one(look, cpu_seconds))))
 
 

@@ -29,7 +29,7 @@ from tests.simulation.doors import Accident, Doors
 from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.machine import installed, real_seconds
 from tests.simulation.noise import chance_of
-from tests.simulation.scheduler import Killed, Process, Scheduler
+from tests.simulation.scheduler import Actor, Killed, Process, Scheduler
 from tests.simulation.stores import Stores
 
 WHEN_SECONDS = 2 * 86_400.0
@@ -46,7 +46,9 @@ class Move:
         args: of the verb. `when` has role and name of a call, its number, and verb and arguments of a move, which is
             made in the moment in which that call is about to be done, the n-th from the move's own time on. `each` does
             so at every n-th call, and has after the number how often. As such a move, `faint` lets the process that
-            makes the call sleep for some seconds. `wake` wakes processes that sleep, by the beginning of their names.
+            makes the call sleep for some seconds, `suspend` that and all of its run, as if their machine was
+            suspended, and `dawdle` lets this one call take so much longer. `wake` wakes processes that sleep, by the
+            beginning of their names.
     """
 
     at: float
@@ -314,7 +316,7 @@ def _make(simulation: Simulation, scene: Scene, number: int, move: Move, at: flo
 
     def body() -> None:
         for _ in range(times):
-            caller: Process | None = None
+            caller: Actor | None = None
             if due is not move:
                 role, name, count, *_ = move.args
                 caller = simulation.doors.await_call(role, name, count, WHEN_SECONDS)
@@ -326,18 +328,28 @@ def _make(simulation: Simulation, scene: Scene, number: int, move: Move, at: flo
     scheduler.spawn(f"move {number} {due.verb}", body, scene.process_of(due), at)
 
 
-def _make_due(simulation: Simulation, scene: Scene, due: Move, caller: Process | None) -> None:
+def _make_due(simulation: Simulation, scene: Scene, due: Move, caller: Actor | None) -> None:
     if due.verb == "weather":
         kind, seconds, rate = due.args
         simulation.doors.weather.add(kind, simulation.scheduler.now, seconds, rate)
-    elif due.verb == "faint":
+    elif due.verb in ("faint", "suspend", "dawdle"):
         if caller is not None:
-            simulation.doors.faint(caller, due.args[0])
+            _delay(simulation.doors, due, caller)
     elif due.verb == "wake":
         simulation.doors.rouse(due.args[0])
     else:
         simulation.doors.coverage.move(due.verb)
         scene.make(due)
+
+
+def _delay(doors: Doors, due: Move, caller: Actor) -> None:
+    (seconds,) = due.args
+    if due.verb == "faint":
+        doors.faint(caller.process, seconds)
+    elif due.verb == "suspend":
+        doors.suspend(caller.process, seconds)
+    else:
+        doors.late[caller] = seconds
 
 
 def _run(scheduler: Scheduler, seconds: float) -> None:

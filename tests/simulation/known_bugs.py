@@ -28,6 +28,7 @@ class KnownBug:
         beside: another guard catches the same fault: it is broken as well, and only both together are to be found.
         world: that is to find it.
         focus: what the histories that hunt it have more often than others.
+        tests: functions that find it.
     """
 
     name: str
@@ -36,6 +37,7 @@ class KnownBug:
     world: str = "gc"
     beside: tuple[Breakage, ...] = ()
     focus: Focus = ANYTHING
+    tests: tuple[str, ...] = ()
 
 
 OF_THE_LIST = (
@@ -51,16 +53,23 @@ OF_THE_LIST = (
     *undo.UNDO,
 )
 """Breakages of the collector, from the list of mutations."""
-_BY_NAME = {each.name: each for each in OF_THE_LIST}
+_CHANGES = {**gc.REVIEW, **gc.SERVERS, **{each.name: (each,) for each in OF_THE_LIST}}
 
 
 def _beside(name: str) -> tuple[Breakage, ...]:
-    return tuple(_BY_NAME[other] for other in gc.BESIDE.get(name, ()))
+    """What is broken beside a bug, without what is the bug's own."""
+    found = [change for other in gc.BESIDE.get(name, ()) for change in _CHANGES[other]]
+    return tuple(change for change in found if not any(_is_same(change, own) for own in _CHANGES[name]))
+
+
+def _is_same(change: Breakage, other: Breakage) -> bool:
+    """Whether both change one place."""
+    return change.file == other.file and (change.old in other.old or other.old in change.old)
 
 
 BUGS = (
     *(
-        KnownBug(name, changes, focus=focused.FOCUS.get(name, ANYTHING))
+        KnownBug(name, changes, beside=_beside(name), focus=focused.FOCUS.get(name, ANYTHING))
         for name, changes in ({**gc.REVIEW, **gc.SERVERS}).items()
     ),
     *(
@@ -70,6 +79,7 @@ BUGS = (
             gc.WHY_NOT.get(each.name, ""),
             beside=_beside(each.name),
             focus=focused.FOCUS.get(each.name, ANYTHING),
+            tests=each.tests,
         )
         for each in OF_THE_LIST
         if each.file.startswith("dredge/")

@@ -13,9 +13,11 @@ restored    what a restore brought back is there with its bytes, and stays for a
             was to copy first is not deleted without its copy
 purged      a purge takes no current version, nothing that is too young, nothing that was brought back, and nobody
             else takes a copy
+lease, overtaken   gc/fences.py
 promised    what a server acknowledged (an upload, a link) is there when it does
 readable    at the end everything readable is there, with its bytes
 garbage     after a run in peace nothing is left but what is readable, young, brought back for a while, or named as held
+held        what cannot be looked at ends no run
 figures     the report's figures are those of the store
 secret      no file holds a secret
 defect      no task ends with an error that nobody foresaw (orchestrator.py)
@@ -26,7 +28,7 @@ ends        every run ends by itself (history.py)
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -38,6 +40,7 @@ from dredge.storage.location import parse_uri
 from dredge.storage.options import StorageOptions
 from tests.simulation.buckets import Bucket, Stored
 from tests.simulation.clock import DAY, Clock
+from tests.simulation.gc.fences import Fences
 from tests.simulation.gc.mishaps import INNER
 from tests.simulation.history import Simulation
 from tests.simulation.orchestrator import Orchestrated
@@ -97,6 +100,10 @@ class Oracle:
         purges: days and whether it only looks, of each purge.
         clocks: of the servers.
         clocks_set: when those were set last.
+        marked: what was staged when some run's mark ended, of each mark.
+        others: when a run of another collector ended.
+        first_deleted: when addresses went first.
+        fences: rules about leases and tries.
     """
 
     simulation: Simulation
@@ -117,6 +124,13 @@ class Oracle:
     purges: dict[str, tuple[float, bool]] = field(default_factory=dict)
     clocks: Sequence[Clock] = ()
     clocks_set: float = float("-inf")
+    marked: list[set[str]] = field(default_factory=list)
+    others: list[float] = field(default_factory=list)
+    first_deleted: dict[str, float] = field(default_factory=dict)
+    fences: Fences = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.fences = Fences(self.simulation, self.bucket.clock)
 
     def on_delete(self, key: str) -> None:
         """Judge a deletion right before it is done."""
@@ -140,6 +154,7 @@ class Oracle:
         self._judge_request(address, process)
         self._judge_pin(address, process)
         self.deleted[address] = self.simulation.scheduler.now
+        self.first_deleted.setdefault(address, self.deleted[address])
         self.by_run.setdefault(process.name.partition(" ")[0], set()).add(address)
 
     def on_purge(self, key: str, version: Stored) -> None:
@@ -182,11 +197,22 @@ class Oracle:
         commit = self.truth.commits[commit_id]
         before = {name for parent in commit.parents for name in self.truth.entries(parent).values()}
         for address in sorted(set(self.truth.entries(commit_id).values()) - before):
-            if self.deleted.get(address, -1.0) >= since:
+            if self.deleted.get(address, -1.0) >= since and self._could_be_known(address):
                 self.simulation.violate("promised", f"{commit_id} has {address}, but {self._fate(address)}")
+
+    def _could_be_known(self, address: str) -> bool:
+        """Whether somebody has seen that an address was staged: what a sealed token has below a newer write is in no
+        answer of a server, only in staging records."""
+        reads_records = any(asked.read_kv for asked in self.asked.values())
+        return reads_records or any(address in staged for staged in self.marked)
+
+    def has_marked(self) -> None:
+        """A run has read all that is staged."""
+        self.marked.append(self.truth.by_staging())
 
     def on_put(self, key: str, data: bytes) -> None:
         """Remember the bytes of data."""
+        self.fences.on_put(key, data)
         if key.startswith(f"{self.root}data/"):
             self.first.setdefault(key, data)
         elif key == f"{self.root}{OWN}rules/config.json":
@@ -195,6 +221,10 @@ class Oracle:
     def note_twin(self, present: bool) -> None:
         """Another repository has got the same namespace, or is gone."""
         self.shared_since = self.simulation.scheduler.now if present else None
+
+    def note_other(self) -> None:
+        """A run of another collector has ended."""
+        self.others.append(self.simulation.scheduler.now)
 
     def check_readable(self) -> None:
         """Look whether all that can be read is there."""
@@ -230,8 +260,13 @@ class Oracle:
                 )
         self.simulation.states["held in peace"] += len(named)
 
-    def check_figures(self, run: Run) -> None:
-        """Look whether the report of a run tells what happened."""
+    def check_figures(self, run: Run, ended_at: float) -> None:
+        """Look whether the report of a run tells what happened.
+
+        Args:
+            run: it.
+            ended_at: when it ended.
+        """
         summary = run.folder.read_summary(ledger.STEP)
         if summary is None or run.plan.dry_run:
             return
@@ -242,8 +277,8 @@ class Oracle:
         ]
         gone = [row for row in rows if row["outcome"] == ledger.DELETED]
         for row in gone:
-            if row["address"] not in self.deleted:
-                self.simulation.violate("figures", f"the ledger says deleted, but {row['address']} never was")
+            if self.first_deleted.get(row["address"], float("inf")) > ended_at:
+                self.simulation.violate("figures", f"the ledger says deleted, but {row['address']} was not")
         try:
             counts = run.folder.read_json("report.json")["counts"]
         except NotFoundError:
@@ -255,6 +290,15 @@ class Oracle:
             self.simulation.violate(
                 "figures", f"deleted {counts['deleted_objects']}, the ledger has {len(gone)}"
             )
+
+    def check_ends(self, runs: Iterable[Orchestrated]) -> None:
+        """Look whether runs ended because of what must end none."""
+        for run in runs:
+            is_denied = any(text.startswith("subtract: ConfigError") for text in run.errors)
+            if is_denied and not self.simulation.doors.weather.struck["unreadable object"]:
+                self.simulation.violate(
+                    "held", f"objects that cannot be looked at end {run.name}: {run.errors}"
+                )
 
     def check_secrets(self) -> None:
         """Look for secrets in everything that was written."""
@@ -278,10 +322,17 @@ class Oracle:
                 "live", f"{process.name} deletes {address}, readable since {since - now:.0f} s"
             )
         head = self.truth.head_since.get(address)
-        if head is not None and now - head > self.grace_seconds:
+        if head is not None and now - head > self._seconds_to_notice():
             self.simulation.violate(
                 "live", f"{process.name} deletes {address}, in a head since {head - now:.0f} s"
             )
+
+    def _seconds_to_notice(self) -> float:
+        """So long an object may have been in a head before every sweep must know: who looks may sleep, or be slow."""
+        doors = self.simulation.doors
+        if doors.sleeps or doors.weather.struck:
+            return self.grace_seconds
+        return 15 + 20 * max([0.01, *doors.pace.values()])
 
     def _judge_request(self, address: str, process: Process) -> None:
         """Look whether the run was to keep more than what is readable."""
@@ -302,21 +353,30 @@ class Oracle:
             copy = self.bucket.objects.get(folder + QUARANTINE + address)
             if copy is None or copy.data != self.bucket.objects[self.root + address].data:
                 self.simulation.violate("restored", f"{process.name} deletes {address} without a copy")
-        guarded = max(asked.begun, run.began("check_limits", process.begun))
-        if self.shared_since is not None and self.shared_since < guarded:
-            self.simulation.violate("foreign", f"{address} is deleted, and another repository may use it")
+        self.fences.on_delete(folder, address)
+        self._judge_others(address, process, asked, run)
         quiet = self.truth.moved < process.begun
         if asked.policy is not None and quiet and address in self.truth.kept(asked.policy):
             self.simulation.violate("kept", f"{process.name} deletes {address}, which its policy keeps")
         if asked.read_kv and quiet and address in self.truth.by_all_tokens():
             self.simulation.violate("live", f"{process.name} deletes {address}, which a staging record names")
 
+    def _judge_others(self, address: str, process: Process, asked: Asked, run: Orchestrated) -> None:
+        """Look whether somebody else is at work in the namespace."""
+        since = self.shared_since
+        if since is not None and (since < process.begun or self.fences.can_know(process, since)):
+            self.simulation.violate("foreign", f"{address} is deleted, and another repository may use it")
+        guarded = run.began("check_limits", process.begun)
+        if any(asked.begun < at < guarded for at in self.others):
+            self.simulation.violate("foreign", f"{address} is deleted, and another collector is at work")
+
     def _judge_clocks(self, address: str, process: Process, asked: Asked, run: Orchestrated) -> None:
         """Look whether clocks were so far off that the run had to be refused."""
         store = self.bucket.clock.seconds()
         ours = 0.0 if run.clock is None else abs(run.clock.seconds() - store)
         theirs = min((abs(clock.seconds() - store) for clock in self.clocks), default=0.0)
-        if ours > CLOCK or (theirs > CLOCKS and self.clocks_set < asked.begun):
+        looked = max(asked.begun, run.began("mark_uncommitted", process.begun))
+        if ours > CLOCK or (theirs > CLOCKS and self.clocks_set < looked):
             words = f"with clocks that are off by {max(ours, theirs):.0f} s"
             self.simulation.violate("clocks", f"{process.name} deletes {address}, {words}")
 

@@ -74,6 +74,8 @@ class Orchestrated:
         said: what people answered it.
         waiting: who waits for an answer in Airflow.
         response: that answer: decision and user.
+        ended_at: when; never, where a process of it was lost, which may live on.
+        lost: whether one was.
         begun: when tasks began, each by all of its tries.
         clock: of the machine that planned it.
     """
@@ -85,6 +87,8 @@ class Orchestrated:
     outcome: str = ""
     errors: list[str] = field(default_factory=list)
     ended: bool = False
+    ended_at: float = 0.0
+    lost: bool = False
     by_person: bool = False
     said: list[Said] = field(default_factory=list)
     waiting: Actor | None = None
@@ -107,6 +111,7 @@ class Orchestrator:
         clocks: of the machines that processes run on.
         workers: spread the tasks.
         runs: all that were started, by name.
+        marked: called when a run has read all that is staged.
     """
 
     simulation: Simulation
@@ -114,6 +119,7 @@ class Orchestrator:
     clocks: Sequence[Clock]
     workers: Workers
     runs: dict[str, Orchestrated] = field(default_factory=dict)
+    marked: Callable[[], None] = lambda: None
 
     def start(self, name: str, config: dict[str, Any]) -> Orchestrated:
         """Do a DAG run to its end (called by an actor of a process that never dies)."""
@@ -140,7 +146,7 @@ class Orchestrator:
 
     def _do(self, run: Orchestrated, process: Process, body: Callable[[], object]) -> None:
         actor = self.simulation.scheduler.spawn(process.name, body, process)
-        wait_unless_lost(self.simulation, actor)
+        run.lost |= not wait_unless_lost(self.simulation, actor)
         self.refuse_unforeseen(process.role, actor)
         if actor.error is not None:
             run.errors.append(f"{process.role}: {type(actor.error).__name__}: {actor.error}")
@@ -171,6 +177,7 @@ class Orchestrator:
     def _ended(self, run: Orchestrated) -> None:
         run.outcome = run.outcome or ("failed" if run.errors else "success")
         run.ended = True
+        run.ended_at = float("inf") if run.lost else self.simulation.scheduler.now
         self.simulation.states[f"run {run.outcome}"] += 1
         if run.errors:
             self.simulation.states["stopped by " + ":".join(run.errors[0].split(":")[:2])] += 1
@@ -245,6 +252,7 @@ class Orchestrator:
         finally:
             coverage.end(task)
         if not ended:
+            run.lost = True
             return Killed("taken for lost")
         if actor.error is None:
             self._took(run, task, actor.result)
@@ -259,6 +267,8 @@ class Orchestrator:
             run.run_uri = result
         elif task == "save_report":
             run.outcome = result
+        elif task == "mark_uncommitted":
+            self.marked()
 
     def process(self, name: str, role: str) -> Process:
         """A process on some machine."""
@@ -297,6 +307,7 @@ class Orchestrator:
                     steps.approve(opened)
                 else:
                     getattr(steps, step)(opened, self.workers)
+                self._took(run, step, None)
                 coverage.end(step)
         finally:
             coverage.end(process.role)

@@ -216,6 +216,11 @@ class Scheduler:
         self.stopped = True
 
     @property
+    def living(self) -> list[Actor]:
+        """Actors that have not ended."""
+        return list(self._living)
+
+    @property
     def idle(self) -> bool:
         """Whether nobody is left who can go on."""
         return not any(not actor.ended and ticket == actor.ticket for _, _, ticket, actor in self._heap)

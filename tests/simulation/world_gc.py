@@ -191,14 +191,15 @@ class GcScene:
                 opened[name] = Run.open(run.run_uri)
         self.oracle.check_readable()
         self.oracle.check_garbage(opened["rest"])
-        for found in opened.values():
-            self.oracle.check_figures(found)
+        self.oracle.check_ends(self.orchestrator.runs.values())
+        for name, found in opened.items():
+            self.oracle.check_figures(found, self.orchestrator.runs[name].ended_at)
         self.oracle.check_secrets()
 
     def _begin(self, pace: float) -> None:
         """The past is over: from now on everything takes its time."""
         doors = self.simulation.doors
-        doors.pace = {"run": pace, "rest": 0.01, "server": min(pace, 0.05), "client": min(pace, 0.05)}
+        doors.pace = {"rest": 0.01, "server": min(pace, 0.05), "client": min(pace, 0.05), "": pace}
         doors.haste = self.haste
         self.oracle.grace_seconds = 90 + 1000 * pace
         self.oracle.truth.follow()
@@ -258,9 +259,12 @@ class GcScene:
         by: str,
         approval: tuple[str, float] = ("over_limits", 12.0),
         undo: str = "off",
+        root: str = "",
     ) -> None:
         now = self.simulation.scheduler.now
         config = config_of_run(self.config, now, mode, dry_run, most, policy, window, approval, undo)
+        if root:
+            config["run_root"] = f"memory://bucket/{root}"
         self.oracle.asked[name] = self._asked(name, config, policy)
         (self.orchestrator.start if by == "dag" else self.orchestrator.by_person)(name, config)
 
@@ -313,10 +317,13 @@ class GcWorld:
             lambda _commit, _since: None,
         )
         oracle.clocks = [server.clock for server in servers]
+        orchestrator.marked = oracle.has_marked
         config = draw_config(draw, REPOSITORY)
         scene = GcScene(simulation, kv, servers, writer, orchestrator, oracle, config, clocks)
         scene.haste = draw.of("haste")
-        scene.mishaps = Mishaps(oracle.bucket, f"{ROOT}/", NAMESPACE, oracle.note_twin, scene.serve)
+        scene.mishaps = Mishaps(
+            oracle.bucket, f"{ROOT}/", NAMESPACE, oracle.note_twin, scene.serve, oracle.note_other
+        )
         scene.people = People(simulation, REPOSITORY, orchestrator, oracle)
         scene.s3 = S3Client(scheduler, REPOSITORY, scene.serve_by)
         scene.beside = beside

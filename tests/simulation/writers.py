@@ -84,6 +84,7 @@ DRAWS: dict[str, tuple[int, Draw]] = {
     "create branch": (5, _each(_branch, _branch)),
     "create branch from commit": (4, _each(_branch, _number)),
     "delete branch": (5, _each(_branch)),
+    "carry": (1, _each(_branch, _path, _number, _one_of(0.0, 0.0003, 0.3))),
     "re-create branch": (3, _each(_branch, _number, _hours)),
     "tag": (2, _each(_number)),
     "tag head": (1, _each(_branch)),
@@ -363,6 +364,13 @@ class Writer:
         self._delete_branch(branch)
         self._pass(min(hours, 1.0))
         self._create_branch_from_commit(branch, number)
+
+    def _carry(self, branch: str, path: str, number: int, hours: float) -> None:
+        """Commit what is staged as if it was old, have it in staging again, and leave the commit behind."""
+        self._commit(branch, 40)
+        self._pass(hours)
+        self._metadata(branch, path)
+        self._hard_reset(branch, number)
 
     def _tag(self, number: int) -> None:
         commit = self._commit_id(number)

@@ -15,7 +15,7 @@ from dredge.gc.approve.step import answer, approve, find_question
 from dredge.gc.check_limits.step import check_limits
 from dredge.gc.run import Run
 from dredge.runs.summary import StepSummary
-from tests.support.gc import World, busy_world, summary_of
+from tests.support.gc import World, busy_world, make_world, summary_of
 
 
 def waiting_run(**settings: Any) -> tuple[World, Run, set[str], set[str]]:
@@ -26,6 +26,37 @@ def waiting_run(**settings: Any) -> tuple[World, Run, set[str], set[str]]:
     with pytest.raises(AwaitingApprovalError):
         approve(run)
     return world, run, kept, gone
+
+
+def two_branches() -> tuple[World, Run]:
+    """What main's old commits had, what work's had, what both had, and what was only staged; a run waits."""
+    world = make_world(max_delete_objects=0)
+    world.rules(1)
+    branches, repository = world.lake.catalog.branches, world.lake.repository
+    world.upload("both", b"1")
+    world.lake.commit()
+    branches.create_branch(repository, "work", "main")
+    for branch, content in (("main", b"22"), ("work", b"333"), ("work", b"4444")):
+        world.age(hours=1)
+        world.upload(branch, content, branch=branch)
+        world.lake.commit(branch=branch)
+    world.upload("work", b"never committed", branch="work")
+    branches.reset_branch(repository, "work")
+    for branch in ("main", "work"):
+        world.age(hours=1)
+        for path in ("both", branch):
+            world.upload(path, b"the last one is another", branch=branch)
+        world.lake.commit(branch=branch)
+    world.age(days=9)
+    for branch in ("main", "work"):
+        world.upload("now", branch.encode() * 9, branch=branch)
+        world.lake.commit(branch=branch)
+    world.age(days=2)
+    run = world.plan()
+    world.mark(run)
+    with pytest.raises(AwaitingApprovalError):
+        take(run)
+    return world, run
 
 
 def said(run: Run, decision: Decision = "approved", by: str = "ada", through: str = AIRFLOW) -> Asked:

@@ -26,11 +26,14 @@ from dredge.gc.retention.lines import Line, lines_of
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.lakefs import Commit, Rules
+from dredge.sets.hashes import Hashes, unite
 
 _COMMITS_MAX = 64
 """Expired commits whose metaranges are read for this."""
 CANDIDATES_MAX = 2_000_000
 """Candidates that are looked up; their hashes are held in memory."""
+
+GONE = "(a branch that is gone)"
 
 type Branches = tuple[str, ...]
 """Names of branches on whose line a commit is; the last one is "…" when there are more, and () is a deleted branch."""
@@ -88,13 +91,45 @@ def by_branch(run: Run, guards: CheckLimitsOutput) -> ByBranch:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """Candidates by the branch whose expired commits named them last; also those that are held.
+
+    Attributes:
+        hashes: sorted, by branch; `GONE` for branches that are no more.
+        unread: what was not looked at, as sentences.
+    """
+
+    hashes: dict[str, Hashes]
+    unread: list[str]
+
+
+def owned_by_branch(run: Run) -> Owned:
+    """Tell which candidates of a run are whose, for who wants to look at one branch's.
+
+    Args:
+        run: any, also one that ended.
+
+    Raises:
+        DredgeError: what it takes cannot be read.
+    """
+    found = ByBranch()
+    candidates = _candidates(run, None, found)
+    pieces: dict[str, list[Hashes]] = {}
+    for number, names in enumerate(_look_up(run, candidates, found)):
+        hashes = candidates.hashes[candidates.owners == number]
+        for name in (names or (GONE,)) if len(hashes) else ():
+            pieces.setdefault(name, []).append(hashes)
+    return Owned({name: unite(hashes) for name, hashes in sorted(pieces.items())}, found.unread)
+
+
 def _count(amount: Amount, candidates: _Candidates, mask: npt.NDArray[np.bool_]) -> None:
     amount.add(int(mask.sum()), int(candidates.sizes[mask].sum()))
 
 
-def _candidates(run: Run, guards: CheckLimitsOutput, found: ByBranch) -> _Candidates:
+def _candidates(run: Run, guards: CheckLimitsOutput | None, found: ByBranch) -> _Candidates:
     summary = run.folder.read_summary(SubtractOutput.STEP)
-    holds = Holds.of(run.folder, guards.hold_files)
+    holds = None if guards is None else Holds.of(run.folder, guards.hold_files)
     hashes, sizes, count = [np.empty(0, np.uint64)], [np.empty(0, np.int64)], 0
     for part in SubtractOutput.of(summary).candidates if summary is not None else ():
         if count >= CANDIDATES_MAX:
@@ -102,7 +137,7 @@ def _candidates(run: Run, guards: CheckLimitsOutput, found: ByBranch) -> _Candid
             break
         columns = list(dict.fromkeys(["hash", "size", *HOLD_COLUMNS]))
         rows = run.folder.read_part(part, columns)
-        free = rows.filter(holds.codes_of(rows).is_null())
+        free = rows if holds is None else rows.filter(holds.codes_of(rows).is_null())
         hashes.append(free["hash"].to_numpy())
         sizes.append(free["size"].to_numpy())
         count += free.num_rows

@@ -23,7 +23,7 @@ def staging_not_gone(check: Check) -> Finding:
     before = previous(run, MarkUncommittedOutput)
     plenty = run.plan.config.safety.staged_rows_plenty
     had = before.counts["rows"] if before is not None else 0
-    text = f"addresses are staged; the run before found {had:,}"
+    text = f"{now:,} addresses are staged; the run before found {had:,}"
     if now or had < plenty:
         return Finding(_RULE, "passed", now, plenty, text)
     branch = _branch_with_changes(run)

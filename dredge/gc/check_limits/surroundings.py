@@ -21,7 +21,7 @@ def namespaces_apart(check: Check) -> Finding:
             check.record.warn(warning)
     except RefusedError as error:
         return Finding("namespaces_apart", "refused", len(namespaces), None, str(error))
-    text = "repositories' namespaces were compared"
+    text = f"the namespaces of {len(namespaces):,} repositories were compared"
     return Finding("namespaces_apart", "passed", len(namespaces), None, text)
 
 
@@ -39,7 +39,7 @@ def lease_held(check: Check) -> Finding:
         run.lease.check(run.plan.lease, run.store_now())
     except LeaseHeldError as error:
         return Finding("lease_held", "refused", fencing, None, str(error))
-    return Finding("lease_held", "passed", fencing, None, "is the number of this run's lease")
+    return Finding("lease_held", "passed", fencing, None, f"the run still has its lease, number {fencing}")
 
 
 def no_other_collector(check: Check) -> Finding:

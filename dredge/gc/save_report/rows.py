@@ -77,6 +77,8 @@ def _candidate_rows(results: RunResults) -> Iterator[ReportRow]:
         return
     would = results.dry_run and guards is not None
     verdict = "would be deleted" if would else "kept: the run did not come to deleting"
+    if results.outcome == "awaiting_approval":
+        verdict = "awaits approval"
     for reason, figures in candidates.reasons.items():
         yield ReportRow(reason, verdict, REASONS[reason], figures["objects"], figures["bytes"])
     for found in guards.held if guards is not None else ():

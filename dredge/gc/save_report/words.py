@@ -53,6 +53,9 @@ def _what_went(outcome: str, counts: Mapping[str, int]) -> str:
         return f"{deleted} {counts.get('failed_objects', 0):,} could not be."
     if "deleted_objects" in counts:
         return deleted
+    if outcome == "awaiting_approval":
+        would = f"{counts['deletable_objects']:,} objects ({counts['deletable_bytes']:,} bytes)"
+        return f"If somebody approves, {would} are deleted. Nothing was deleted so far."
     return "Nothing was deleted."
 
 

@@ -47,7 +47,11 @@ const charts = {
 charts.ages = (data) => ({
   type: "bar",
   data: { labels: data.labels, datasets: [{ label: "rows", data: data.rows, backgroundColor: css("--wait") }] },
-  options: { plugins: { legend: { display: false }, tooltip: {} }, plain: true },
+  options: {
+    plugins: { legend: { display: false }, tooltip: {} },
+    scales: { y: { ticks: { precision: 0, color: css("--text") } } },
+    plain: true,
+  },
 });
 
 const draw = (canvas) => {

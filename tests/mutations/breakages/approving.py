@@ -6,7 +6,7 @@ from tests.mutations.breakages.breakage import GC, Breakage
 
 APPROVE = "dredge/approve"
 PROOF, STEP, RECORDS = f"{APPROVE}/proof.py", f"{APPROVE}/step.py", f"{APPROVE}/records.py"
-OPERATOR = "operators/lakefs/approve.py"
+OPERATOR = "operators/approve.py"
 
 APPROVED = (
     Breakage(

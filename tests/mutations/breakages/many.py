@@ -7,28 +7,28 @@ from tests.mutations.breakages.breakage import GC, Breakage
 MANY = (
     Breakage(
         "the form's dry run is not one where the Variable says otherwise",
-        "operators/lakefs/choose_repositories.py",
+        "operators/many.py",
         'dry_run = params["dry_run"] or (',
         "dry_run = (",
         ("test_a_run_deletes_only_when_neither_form_nor_variable_says_dry_run",),
     ),
     Breakage(
         "an entry of the Variable that says nothing deletes",
-        "operators/lakefs/choose_repositories.py",
+        "operators/many.py",
         'own.get("dry_run", True)',
         'own.get("dry_run", False)',
         ("test_a_run_deletes_only_when_neither_form_nor_variable_says_dry_run",),
     ),
     Breakage(
         "a run that is there is done again with the settings of then",
-        "operators/lakefs/choose_repositories.py",
-        "__{settings[:8]}",
+        "operators/many.py",
+        "__{settings[:16]}",
         "",
         ("test_a_run_that_is_there_is_not_done_again_when_the_variable_says_something_else_by_now",),
     ),
     Breakage(
         "one of two settings is taken where schedules differ",
-        "operators/lakefs/schedules.py",
+        "operators/schedules.py",
         "if found.setdefault(repository, settings) != settings:",
         "if not found.setdefault(repository, settings):",
         ("test_schedules_that_differ_about_a_repository_leave_it_out",),

@@ -6,14 +6,250 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.simulation.focus import Focus
-from tests.simulation.gc.settings import CHEAP
+from tests.simulation.gc.settings import ALL_SETTINGS, CHEAP, NO, YES
 
 
 def _on(*scenes: str, **settings: Any) -> Focus:
     """Scenes, some values of the setting (`_` stands for a space), and else what takes least time."""
-    named = {name.replace("_", " "): value for name, value in settings.items()}
+    named = {
+        name if name in ALL_SETTINGS else name.replace("_", " "): value for name, value in settings.items()
+    }
     return Focus(scenes, {**CHEAP, **named})
 
 
-FOCUS: Mapping[str, Focus] = {}
+_MULTI = {"flush_rows": (1,), "file_bytes": (1, 400)}
+"""Pages of a scan have a file each, with few rows."""
+_LOSSY = {"rows_lost_on_branch_delete": (YES,), "haste": (0.05,)}
+FOCUS: Mapping[str, Focus] = {
+    # what a review found
+    "A1, A2: content is told by checksum": _on("the_same_again", "claimed"),
+    "A3: branch names before and after prove a scan": _on("rows_are_lost", canary_branches=(0,)),
+    "A4: a 404 is a 404, whoever sends it": _on("not_there"),
+    "A5: an orphaned earlier try writes the result": _on("woken_beside_its_retry"),
+    "A6: the minimum age is the time for linking": _on("late_link", off=(140.0,)),
+    "B7: without its index a run ends with a KeyError": _on("index_is_lost"),
+    "B9: clocks of workers prove the order": _on("orphan", workers_off=(-140.0, 250.0)),
+    # what servers do
+    "L2: no rules means that nothing is committed": _on("much_is_staged", rules=(None,)),
+    "L3: only the last page's files count": _on("much_is_staged", canary_branches=(0,), **_MULTI),
+    "L4: a page without a file says that nothing was staged, and ends of branches are not looked at": _on(
+        "rows_are_lost", canary_branches=(0,)
+    ),
+    "L22: hidden branches are passed over": _on("only_hidden"),
+    "L42: a 404 for a full commit id is believed": _on("up_again_though_poisoned"),
+    "L54: what a cache has kept is an answer": _on("kept_by_a_cache"),
+    "L55: servers' clocks are not compared": _on("clocks_apart"),
+    # ages and places
+    "the cutoff is now": _on("late_link"),
+    "an object of exactly the minimum age counts as old": _on("exactly_old", whole_seconds=(YES,)),
+    "clocks may differ": _on(
+        "late_link",
+        off=(400.0,),
+        store_off=(1, -1),
+        servers_off=(1, -1),
+        workers_off=(0.0, -140.0, 140.0, 250.0),
+    ),
+    "namespaces may overlap": _on("in_one_place"),
+    "a repository nested in the data is passed over": _on("in_one_place"),
+    "the guard proofs.nothing_nested is not asked": _on("in_one_place"),
+    "a guard that says no is not heard": _on("in_one_place"),
+    "the best verdict counts": _on("in_one_place"),
+    "what only the branches showed is dropped": _on("rows_are_lost", canary_branches=(0,)),
+    "a missing or damaged range names nothing": _on(
+        "table_is_missing", canary_branches=(0,), rules=(None, 30)
+    ),
+    "tags keep nothing": _on("kept_by_a_tag"),
+    "what earlier runs knew is not compared with what lives": _on(
+        "committed_since", "again_and_again", rest=("optimized",)
+    ),
+    "identical content is garbage like any other": _on("the_same_again"),
+    "limits never await approval": _on("beyond_limits"),
+    "limits are not asked": _on("beyond_limits"),
+    "a dry run deletes": _on("only_looked"),
+    "an old mark is swept": _on("after_a_while"),
+    "the oldest mark may be older": _on("after_a_while"),
+    "results need not belong together": _on("woken_beside_its_retry"),
+    "what the re-check found alive is deleted": _on("staged_after_the_mark", "up_again_after_the_mark"),
+    "the re-check drops what is staged": _on("staged_after_the_mark"),
+    "the re-check reads no new commits": _on("up_again_after_the_mark"),
+    "the re-check forgets heads of the time of its scan": _on("back_from_the_head"),
+    "the sweep ignores the column of holds": _on("the_same_again"),
+    "what a branch reads is cleared": _on("the_same_again"),
+    "without any verdict an object of equal size may go": _on("the_same_again", suspects=(0,)),
+    "a sweep long after its guards does not ask branches again": _on("alike_later"),
+    "a sweep long after its guards does not look at new entries of heads": _on("alike_later"),
+    "a run beyond its limits asks nobody": _on("beyond_limits"),
+    "a run that must always ask asks nobody": _on("asked_first"),
+    "a run that may ask nobody passes its limits": _on("beyond_limits"),
+    "the sweep of a run that exceeds its limits and asked nobody begins": _on("beyond_limits"),
+    "the sweep asks for no approval before it begins": _on("asked_first", "answered_early"),
+    "a round of deleting begins without a look at the approval": _on("answered_early"),
+    "nobody looks for a no while objects are deleted": _on("answered_early"),
+    "a yes wins against a no": _on("answered_early"),
+    "the step takes a yes although somebody said no": _on("answered_early"),
+    "a no counts for one question only": _on("answered_early", "beyond_limits"),
+    "an approval never expires": _on("asked_first"),
+    "an approval outlives the mark": _on("asked_first"),
+    "a run may be approved at any time": _on("asked_first"),
+    "an object goes before it was copied": _on("taken_back"),
+    "the comparison does not know what is pinned": _on("taken_back"),
+    "the sweep does not look for pins again": _on("taken_back"),
+    "what comes back is not pinned": _on("taken_back"),
+    "a dry run of a purge deletes": _on("made_final"),
+    "a purge lets go what is pinned": _on("made_final"),
+    "a purge lets young copies go": _on("made_final"),
+    "a purge lets young versions go": _on("made_final", versioned=(YES,)),
+    "the folder of a run goes with the copies in it": _on("made_final"),
+    "copies of what was deleted are taken for own files": _on("made_final"),
+    "a sweep does not ask for the guards' verdict": _on("in_one_place"),
+    "a run whose verdict is bad ends well": _on("in_one_place"),
+    "B8: an object that cannot be looked at ends the run": _on("known_and_young", rest=("optimized",)),
+    "L23: of staging records only the current token's are read": _on("long_commit", read_kv=(YES,)),
+    "L37: what a store did not confirm is deleted": _on("some_stay"),
+    "L52: ends of branches are not looked at": _on("rows_are_lost", canary_branches=(0,)),
+    "a missing file of staged addresses is accepted": _on(
+        "pages_are_lost", canary_branches=(0,), read_kv=(NO,)
+    ),
+    "a page without a file says that nothing was staged": _on("rows_are_lost", canary_branches=(0,)),
+    "a scan of staging without proof is believed": _on(
+        "rows_are_lost", staged_questions=(2,), canary_branches=(0,)
+    ),
+    "heads that branches had during the scan are forgotten": _on(
+        "hidden_then_not", canary_branches=(0,), rules=(None, 30)
+    ),
+    "what a commit wrote while staging was read counts only where a branch leads to it": _on(
+        "carried_around", canary_branches=(0,), read_kv=(NO,)
+    ),
+    "the re-check reads no ranges that only a commit left behind has": _on(
+        "carried_around", canary_branches=(0,), read_kv=(NO,)
+    ),
+    "of the heads of the scan only the commits themselves count": _on("back_from_the_head"),
+    "staging that vanished is fine": _on(
+        "rows_are_lost", staged_plenty=(1,), canary_branches=(3,), first=(YES,)
+    ),
+    "the guard staged.staging_not_gone is not asked": _on(
+        "rows_are_lost", staged_plenty=(1,), canary_branches=(3,), first=(YES,)
+    ),
+    "a shard of what lives is passed over though something is wanted in it": _on(
+        "much_is_staged", shard_values=(4,)
+    ),
+    "an empty list of active commits is believed": _on("dangling"),
+    "only the server walks over commits": _on("dangling", active_walk_early_stop=(YES,)),
+    "what earlier runs knew is old": _on("known_and_young", read_kv=(YES,), mode=("clean",)),
+    "an object that cannot be looked at may go": _on("known_and_young", read_kv=(YES,), mode=("clean",)),
+    "a question without an answer clears": _on("no_answers"),
+    "what is not among the cleared is cleared": _on("no_answers"),
+    "canaries are not looked for": _on("the_same_again"),
+    "the guard surroundings.canaries_stay is not asked": _on("the_same_again"),
+    "the guard proofs.order is not asked": _on("woken_beside_its_retry"),
+    "results may be read in any order": _on("woken_beside_its_retry"),
+    "the guard proofs.server_clock is not asked": _on("clocks_jump"),
+    "the clock in the server's ids is not looked at": _on("clocks_jump"),
+    "the guard surroundings.namespaces_apart is not asked": _on("others_come"),
+    "namespaces that overlap by now pass": _on("others_come"),
+    "nobody looks at namespaces while workers delete": _on("others_come", delete_keys=(1,), at_once=(1,)),
+    "a repository that shares the namespace by now is not noticed": _on("others_come"),
+    "the guard surroundings.no_other_collector is not asked": _on("others_come"),
+    "another collector's run is passed over": _on("others_come"),
+    "the guard surroundings.lease_held is not asked": _on("overtaken", lease_seconds=(600.0,)),
+    "the guards do not ask for the lease": _on("overtaken", lease_seconds=(600.0,)),
+    "the loss of the lease is ignored": _on(
+        "overtaken", lease_seconds=(600.0,), delete_keys=(1,), by=("person",)
+    ),
+    "an overtaken try goes on": _on("overtaken", delete_keys=(1,)),
+    "a sweep in a Spark application that lives on goes on": _on("overtaken", delete_keys=(1,)),
+    "a sweep that was overtaken opens its gate": _on("overtaken", delete_keys=(1,)),
+    "a sweep takes back the lease that its run gave back": _on("overtaken", delete_keys=(1,)),
+    "a lease is taken while another holds it": _on("overtaken"),
+    "a lower number is handed over": _on("overtaken", "orphan"),
+    "another holder's run is taken over": _on("overtaken"),
+    "a lease is handed over whoever wrote meanwhile": _on("overtaken"),
+    "a run is resumed unconditionally": _on("overtaken"),
+    "an older report replaces a later one": _on("states_cross", "orphan"),
+    "what left staging may go at once": _on("long_commit", read_kv=(NO,)),
+    "what left staging may go as soon as one mark did not show it": _on("long_commit", read_kv=(NO,)),
+    "what tells that something left staging is removed": _on("long_commit", read_kv=(NO,)),
+    "what a mark saw staged is forgotten when another try of it is begun": _on("long_commit", read_kv=(NO,)),
+    "what an earlier try of a mark saw staged is forgotten": _on("long_commit", read_kv=(NO,)),
+    "a mark that cannot be read saw nothing": _on("long_commit", read_kv=(NO,)),
+    "a run whose plan cannot be read saw nothing": _on("long_commit", read_kv=(NO,)),
+    "only runs beside this one saw anything": _on("long_commit", read_kv=(NO,)),
+    "a proof about one hold lifts another": _on("long_commit", read_kv=(NO,)),
+    "a hold that may be lifted comes before others": _on("long_commit", read_kv=(NO,)),
+    "a window covers what is too young to be listed": _on(
+        "young_and_named_no_more", rest=("optimized",), slice_names=(2,)
+    ),
+    "what a run kept is forgotten": _on("kept_by_the_sweep", rest=("optimized",)),
+    "young objects in slices that are done with are forgotten": _on(
+        "young_and_named_no_more", rest=("optimized",)
+    ),
+    "dropped ranges still count": _on("let_go", rest=("optimized",)),
+    "what new ranges name does not count": _on("committed_since", rest=("optimized",), raggedness=(1,)),
+    "paths that another policy kept are not looked at again": _on(
+        "kept_by_a_policy", rest=("optimized",), first=(NO,)
+    ),
+    "the state moves on from wherever it is": _on("states_cross", rest=("optimized",)),
+    "what the mark read in the records answers for what is staged since": _on("alike_later", read_kv=(YES,)),
+    "the re-check keeps no new paths": _on("kept_by_a_policy"),
+    "verdicts are skipped": _on("alike_later"),
+    "an object uploaded in parts goes though somebody may be about to stage it": _on(
+        "parts_settle", "late_parts"
+    ),
+    "an object uploaded in parts counts as known however short ago the run before found it": _on(
+        "parts_settle"
+    ),
+    "an object in parts counts as known though another one lay under its name": _on("parts_settle"),
+    "an object in parts settles although branches were asked about it before its server had staged it": _on(
+        "parts_settle"
+    ),
+    "the time of the re-check itself lets an object in parts settle": _on("parts_settle"),
+    "a branch that moves is not noticed": _on("heads_move", delete_keys=(1,), at_once=(1,), pace=(2.0,)),
+    "a driver that says nothing is believed": _on("driver_is_silent", delete_keys=(1,)),
+    "a look at heads that fails finds nothing": _on("heads_move", delete_keys=(1,), at_once=(1,)),
+    "a watch that cannot look leaves the gate open": _on("heads_move", delete_keys=(1,), at_once=(1,)),
+    "a watch that found something leaves the gate open": _on(
+        "heads_move", delete_keys=(1,), at_once=(1,), pace=(2.0,)
+    ),
+    "a gate is not watched": _on("heads_move", delete_keys=(1,), at_once=(1,), pace=(2.0,)),
+    "a gate that the driver closed is open": _on("heads_move", delete_keys=(1,), at_once=(1,), pace=(2.0,)),
+    "a gate that nobody has opened yet is open": _on("heads_move", delete_keys=(1,), at_once=(1,)),
+    "a gate that could not look lets through": _on("late_answers", delete_keys=(1,)),
+    "a gate that shut opens again": _on("heads_move", "late_answers", delete_keys=(1,)),
+    "a result may be made from another result": _on("woken_beside_its_retry"),
+    "a dry run may count for other results than it guarded": _on("woken_beside_its_retry"),
+    "a round of deleting does not look at the chain again": _on("woken_beside_its_retry"),
+    "a question that was changed before its answer counts": _on("asked_first"),
+    "an answer from the future counts for longer": _on("asked_first"),
+    "a yes counts for whatever the run asks by now": _on("beyond_limits"),
+    "the sweep takes the word of the step that asked": _on("answered_early", "asked_first"),
+    "an answer to something else counts": _on("beyond_limits"),
+    "candidates that were made anew need no new answer": _on("beyond_limits"),
+    "a run is waited for longer than its mark may be swept": _on("asked_first"),
+    "the second answer replaces the first": _on("answered_early"),
+    "a waiting run loses its repository": _on("asked_first"),
+    "a local run goes on from a state that has moved on": _on("asked_first"),
+    "an object goes though its copy could not be made": _on("taken_back"),
+    "an object goes though it is not as it was listed": _on("taken_back"),
+    "a restore copies over what was put there since it looked": _on("taken_back"),
+    "pins that hold go with old files": _on("taken_back"),
+    "a restore puts a damaged copy under the key": _on("taken_back"),
+    "what lies outside the data is restored and purged": _on("taken_back"),
+    "a restore does not look what is there": _on("taken_back"),
+    "a restore brings another object back than the run deleted": _on("taken_back", versioned=(YES,)),
+    "versions are taken for delete markers": _on("taken_back", versioned=(YES,)),
+    "a current version goes for good": _on("made_final", versioned=(YES,)),
+    "a purge lets go what the ledger does not call deleted": _on("made_final"),
+    "a purge lets versions of other objects go": _on("made_final", versioned=(YES,)),
+    "a purge brings an older version back": _on("made_final", versioned=(YES,)),
+    "a purge brings back what it could not delete": _on("made_final", versioned=(YES,)),
+    "what came back into slices that runs are done with is not looked for": _on(
+        "taken_back", rest=("optimized",)
+    ),
+    "slices that objects came back into are listed once, however young those are": _on(
+        "taken_back", rest=("optimized",)
+    ),
+    "a restore that died counts as finished": _on("taken_back", rest=("optimized",)),
+    "a pin goes before a run has seen what came back": _on("taken_back", rest=("optimized",)),
+    "the folder of a purge goes whoever it is of": _on("made_final"),
+}
 """By name of the bug."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dredge.errors import DredgeError
 from dredge.graveler.catalog import Catalog
+from dredge.graveler.xid import new_descending_xid
 from dredge.storage import open_writer
 from tests.simulation.buckets import Bucket, Stored
 
 INDEX = "_lakefs/retention/gc/dredge/index/"
 SCANS = "_lakefs/retention/gc/uncommitted/"
+COMMITS = "_lakefs/retention/gc/commits/"
+RUNS = "_lakefs/retention/gc/unified/"
 INNER = "data/inner/"
 """Where another repository lives, below the data of this one."""
 MISHAPS = (
@@ -26,6 +29,9 @@ MISHAPS = (
     "nest",
     "nest unseen",
     "share",
+    "damage run",
+    "empty list",
+    "other collector",
 )
 _TABLE = re.compile(r"_lakefs/[0-9a-f]{64}")
 
@@ -40,6 +46,7 @@ class Mishaps:
         namespace: URI.
         note_twin: is told that another repository has the same namespace, or has it no longer.
         serve: has a server do something with its catalog.
+        note_other: is told that a run of another collector has ended.
         whole: what was broken, as it was before.
         twin: whether another repository has the same namespace.
     """
@@ -49,6 +56,7 @@ class Mishaps:
     namespace: str
     note_twin: Callable[[bool], None]
     serve: Callable[[Callable[[Catalog], Any]], Any]
+    note_other: Callable[[], None] = lambda: None
     whole: dict[str, Stored] = field(default_factory=dict)
     twin: bool = False
     inner: bool = False
@@ -59,7 +67,10 @@ class Mishaps:
         return {
             "lose range": lambda number: self._break(self._tables(), number, self.bucket.lose),
             "damage range": lambda number: self._break(self._tables(), number, self.bucket.flip),
-            "lose page": lambda number: self._break(self._below(SCANS), number, self.bucket.lose),
+            "lose page": self._lose_page,
+            "damage run": self._damage_run,
+            "empty list": self._empty_list,
+            "other collector": self._other_collector,
             "lose index": self._lose_index,
             "lock away": self._lock_away,
             "mend": self.mend,
@@ -90,6 +101,35 @@ class Mishaps:
             key = found[number % len(found)]
             self.whole.setdefault(key, self.bucket.objects[key])
             how(key)
+
+    def _lose_page(self, number: int) -> None:
+        """Lose a file of a scan of staging, or all of them (-1)."""
+        for each in range(len(list(self._below(SCANS))) if number < 0 else 1):
+            self._break(self._below(SCANS), max(number, 0) * each, self.bucket.lose)
+
+    def _damage_run(self, what: str, number: int) -> None:
+        """The plan of a run, or what its mark left, cannot be read any more; the oldest run is 0."""
+        last = {"plan": "/plan.json", "mark": "/mark_uncommitted/_SUCCESS.json"}[what]
+        keys = sorted((key for key in self._below(RUNS) if key.endswith(last)), reverse=True)
+        self._break(iter(keys), number, self._cut)
+
+    def _cut(self, key: str) -> None:
+        stored = self.bucket.objects[key]
+        self.bucket.objects[key] = replace(stored, data=stored.data[: len(stored.data) // 2])
+
+    def _empty_list(self) -> None:
+        """The newest list of active commits that a server wrote has its first line alone."""
+        keys = [key for key in self._below(COMMITS) if key.endswith(".csv")]
+        if keys:
+            key = max(keys, key=lambda key: self.bucket.objects[key].modified)
+            stored = self.bucket.objects[key]
+            self.bucket.objects[key] = replace(stored, data=stored.data.partition(b"\n")[0] + b"\n")
+
+    def _other_collector(self) -> None:
+        """lakeFS's own collector ends a run, which leaves a folder without a plan."""
+        run_id = new_descending_xid(self.bucket.clock())
+        open_writer(self.namespace).put(f"{RUNS}{run_id}/summary.json", b"{}")
+        self.note_other()
 
     def _tables(self) -> Iterator[str]:
         return (key for key in self._below("_lakefs/") if _TABLE.fullmatch(key.removeprefix(self.root)))

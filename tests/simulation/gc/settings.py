@@ -76,6 +76,7 @@ ALL_SETTINGS: Mapping[str, Sequence[Any]] = {**SETTINGS, **dict.fromkeys(DEFECTS
 """With the defects of servers, each by its name."""
 CHEAP: Mapping[str, Sequence[Any]] = {
     "pace": (0.2, 2.0),
+    "first": (NO,),
     "page keys": (1000,),
     "servers": (1,),
     "flush rows": (100_000,),

@@ -14,7 +14,9 @@ from dredge.runs import groups, ledger
 from dredge.runs.folder import RunFolder, parquet_bytes
 from dredge.runs.lifetimes import run_ids
 from dredge.storage import open_reader
+from tests.support.approvals import two_branches
 from tests.support.gc import make_world
+from tests.support.pages import newest, site_of
 
 type Row = dict[str, Any]
 
@@ -98,7 +100,7 @@ def test_a_page_reads_the_groups_that_it_shows(runs: list[Objects], monkeypatch:
 
     monkeypatch.setattr(groups.GroupedPart, "read", counted)
     settled = runs[0]
-    grouped = len(settled._rows.parts[0].groups) > 1
+    grouped = len(settled._rows(Filter()).parts[0].groups) > 1
     for sort, start in (("", ""), ("", "80"), ("address", "data/s1/o040")):
         read.clear()
         settled.page(Filter(), sort, start, 3)
@@ -106,3 +108,20 @@ def test_a_page_reads_the_groups_that_it_shows(runs: list[Objects], monkeypatch:
     read.clear()
     settled.page(Filter(prefix="nothing/begins/so"), "", "", 3)
     assert not read or not grouped
+
+
+def test_objects_of_a_branch_are_those_that_its_commits_named_last() -> None:
+    world, run = two_branches()
+    (place,) = FolderPlaces(world.lake.namespace).all()
+    objects = Objects(place, run.plan.run_id)
+    sizes = {
+        branch: sorted(row["size"] for row in pages(objects, Filter(branch=branch), "size", 2))
+        for branch in ("work", "main", "nowhere")
+    }
+    assert sizes == {"work": [1, 3, 4], "main": [2], "nowhere": []}
+    (table,) = objects.all(Filter(branch="main"))
+    assert table["size"].to_pylist() == [2]
+    site = site_of(world)
+    text = site.text(f"{newest(site)}/objects?branch=nowhere")
+    assert "<code>main</code>" in text
+    assert "<code>work</code>" in text

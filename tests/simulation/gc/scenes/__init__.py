@@ -5,6 +5,15 @@ Every number in a scene is drawn, so that the moves also come too early, too lat
 
 from __future__ import annotations
 
+from tests.simulation.gc.scenes.earlier import (
+    committed_since,
+    kept_by_a_policy,
+    kept_by_the_sweep,
+    known_and_young,
+    let_go,
+    states_cross,
+    young_and_named_no_more,
+)
 from tests.simulation.gc.scenes.guards import (
     after_a_while,
     alike_later,
@@ -12,6 +21,8 @@ from tests.simulation.gc.scenes.guards import (
     clocks_apart,
     exactly_old,
     in_one_place,
+    index_is_lost,
+    kept_by_a_cache,
     kept_by_a_tag,
     not_there,
     only_hidden,
@@ -19,8 +30,10 @@ from tests.simulation.gc.scenes.guards import (
     orphan_of_before,
     rows_are_lost,
     staged_after_the_mark,
+    table_is_missing,
     tables_are_broken,
     up_again_after_the_mark,
+    woken_beside_its_retry,
 )
 from tests.simulation.gc.scenes.losses import (
     again_and_again,
@@ -48,6 +61,26 @@ from tests.simulation.gc.scenes.people import (
     taken_back,
 )
 from tests.simulation.gc.scenes.stage import Scene
+from tests.simulation.gc.scenes.staging import (
+    carried_around,
+    dangling,
+    hidden_then_not,
+    long_commit,
+    much_is_staged,
+    pages_are_lost,
+    up_again_though_poisoned,
+)
+from tests.simulation.gc.scenes.sweeping import (
+    clocks_jump,
+    driver_is_silent,
+    heads_move,
+    late_answers,
+    no_answers,
+    others_come,
+    overtaken,
+    parts_settle,
+    some_stay,
+)
 
 SCENES: tuple[Scene, ...] = (
     the_same_again,
@@ -91,6 +124,10 @@ SCENES: tuple[Scene, ...] = (
     exactly_old,
     tables_are_broken,
     in_one_place,
+    index_is_lost,
+    kept_by_a_cache,
+    table_is_missing,
+    woken_beside_its_retry,
     back_from_the_head,
     orphan_of_before,
     after_a_while,
@@ -99,6 +136,30 @@ SCENES: tuple[Scene, ...] = (
     answered_early,
     made_final,
     made_final,
+    long_commit,
+    long_commit,
+    pages_are_lost,
+    hidden_then_not,
+    carried_around,
+    much_is_staged,
+    dangling,
+    up_again_though_poisoned,
+    known_and_young,
+    let_go,
+    kept_by_a_policy,
+    young_and_named_no_more,
+    committed_since,
+    kept_by_the_sweep,
+    states_cross,
+    heads_move,
+    driver_is_silent,
+    overtaken,
+    late_answers,
+    others_come,
+    some_stay,
+    clocks_jump,
+    no_answers,
+    parts_settle,
 )
 """All scenes; one that stands twice is drawn twice as often."""
 BY_NAME = {scene.__name__: scene for scene in SCENES}

@@ -13,6 +13,7 @@ from tests.simulation.gc.scenes.stage import (
     Stage,
     branches,
     content,
+    expired,
     garbage,
     moment,
     run_of,
@@ -86,12 +87,32 @@ def staged_after_the_mark(chance: random.Random, stage: Stage) -> Moves:
 
 def up_again_after_the_mark(chance: random.Random, stage: Stage) -> Moves:
     """An expired commit is taken up again, after the mark has read commits."""
-    back = expired_comes_back(chance, stage)
-    moves = [move for move in back if move.at < 0]
-    verb = chance.choice(("create branch from commit", "hard reset", "tag"))
-    old = OLDEST + chance.choice((1, 1, 2, 3))
+    moves = expired(chance, stage)
+    verb = chance.choice(("hard reset", "hard reset", "tag"))
+    old = OLDEST + chance.choice((1, 1, 1, 2))
     args: tuple[Any, ...] = (old,) if verb == "tag" else (stage.temper.branch(chance), old)
     return [*moves, moment(chance, stage, verb, *args, among=AFTER_COMMITS)]
+
+
+def kept_by_a_cache(chance: random.Random, stage: Stage) -> Moves:
+    """An expired commit is taken up again, after the mark has read commits; a cache on the way answers as before."""
+    call, step = chance.choice(
+        (("list_branches", "bulk_delete"), ("get", "bulk_delete"), ("stat_object", "check_limits"))
+    )
+    spell = "cached answer", round(3 * stage.length, 3), 1.0
+    begin = max(0.0, stage.at - 1)
+    return [*up_again_after_the_mark(chance, stage), Move(begin, "when", (step, call, 1, "weather", *spell))]
+
+
+def table_is_missing(chance: random.Random, stage: Stage) -> Moves:
+    """One of the ranges that commits have is lost or damaged before any run has read it."""
+    verb = chance.choice(("lose range", "damage range"))
+    moves = []
+    branch, path = chance.choice(("main", "one", "two")), stage.temper.path(chance)
+    for n in range(3):  # what is in a head, servers read as well
+        moves.append(Move(stage.past(20 - n), "upload", (branch, path, bytes(70 + n))))
+        moves.append(Move(stage.past(19.5 - n), "commit", (branch, 0)))
+    return [*moves, Move(stage.past(0.5), verb, (chance.randrange(40),)), *garbage(chance, stage, 0, 1)]
 
 
 def rows_are_lost(chance: random.Random, stage: Stage) -> Moves:
@@ -101,10 +122,11 @@ def rows_are_lost(chance: random.Random, stage: Stage) -> Moves:
     # What is committed is there whatever a scan shows, and most of what a look at some objects sees.
     moves = [Move(stage.past(20), "upload", ("main", path, b"x")) for path in PATHS[:4]]
     moves += [Move(stage.past(19), "commit", ("main", 0)), *branches(stage, 4)]
-    moves.append(Move(stage.past(2.5), "upload", ("main", "e", bytes(chance.choice((70, 80))))))
+    staged = chance.choice(("main", "hidden", "hidden"))
+    moves.append(Move(stage.past(2.5), "upload", (staged, "e", bytes(chance.choice((70, 80))))))
     for branch in ("one", "two"):
         moves.append(Move(stage.past(2.4), "reset", (branch,)))
-    seconds = chance.choice((0.5, 1.0, 2.0))
+    seconds = chance.choice((0.05, 0.1, 0.2, 0.5, 1.0, 2.0))
     moves += [Move(-58.0, "clients hurry"), Move(-58.0, "servers have", ("rows_lost_on_branch_delete",))]
     again = "re-create branch", gone, OLDEST, seconds / HOUR
     call = f"get branches/{chance.choice(('main', 'main', 'main', gone))}"  # the scan has listed it by then
@@ -196,6 +218,19 @@ def tables_are_broken(chance: random.Random, stage: Stage) -> Moves:
     return [*moves, *(Move(at + n, verb, (chance.randrange(40),)) for n in range(3))]
 
 
+def index_is_lost(chance: random.Random, stage: Stage) -> Moves:
+    """What the collector knows of ranges is lost, while it has to look for objects as long as others."""
+    branch, path = stage.temper.branch(chance), stage.temper.path(chance)
+    data = bytes(chance.randrange(60, 90))
+    return [
+        Move(stage.past(20), "upload", (branch, path, data)),
+        Move(stage.past(19), "commit", (branch, 0)),
+        Move(stage.past(3), chance.choice(("upload the same", "upload the same", "delete")), (branch, path)),
+        Move(stage.past(2.5), "orphan", (data,)),
+        moment(chance, stage, "lose index", chance.choice((0, 0, 1)), among=AFTER_COMMITS),
+    ]
+
+
 def in_one_place(chance: random.Random, stage: Stage) -> Moves:
     """Another repository comes into this one's namespace, before a run, or while it is at work."""
     verb = chance.choice(("nest", "nest unseen", "share", "share"))
@@ -245,6 +280,32 @@ def orphan_of_before(chance: random.Random, stage: Stage) -> Moves:
         ),
         Move(later, "create branch from commit", (chance.choice(("two", "one")), old)),
         Move(later, "hard reset", (stage.temper.branch(chance), old)),
+        Move(later + 600, "clear", (name, first)),
+        Move(later + 599, "when", (*wake, 1 + chance.randrange(4), "wake", f"{name} {task}")),
+    ]
+
+
+def woken_beside_its_retry(chance: random.Random, stage: Stage) -> Moves:
+    """A step is suspended and taken for lost, its run fails and is cleared, and it ends beside the new results that it
+    knows nothing of."""
+    name = f"run{stage.run}"
+    task, first = chance.choice(
+        (("subtract", "list_committed"), ("subtract", "mark_uncommitted"), ("check_limits", "subtract"))
+    )
+    later, begin = stage.at + 3 * HOUR, max(0.0, stage.at - 1)
+    wake = chance.choice(
+        (("subtract", "put"), ("check_limits", "get"), ("check_limits", "put"), ("bulk_delete", "get"))
+    )
+    return [
+        *expired(chance, stage),
+        *expired(chance, stage),
+        Move(begin, "when", (task, "put", chance.choice((1, 2, 3)), "suspend", 14 * HOUR)),
+        Move(begin, "when", ("check_limits", "get", 1, "weather", "store down", 1800.0, 1.0)),
+        Move(
+            later,
+            "hard reset",
+            (chance.choice(("one", "two", "hidden")), OLDEST + chance.choice((1, 1, 2, 3))),
+        ),
         Move(later + 600, "clear", (name, first)),
         Move(later + 599, "when", (*wake, 1 + chance.randrange(4), "wake", f"{name} {task}")),
     ]

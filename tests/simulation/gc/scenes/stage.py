@@ -125,9 +125,11 @@ def run_of(
     by: str = "dag",
     approval: tuple[str, float] = ("over_limits", 12.0),
     undo: str = "off",
+    root: str = "",
 ) -> Move:
     """A run, asked for as `drawing._draw_run` does."""
-    return Move(at, "run", (name, mode, dry_run, most, policy, window, by, approval, undo))
+    last = (root,) if root else ()
+    return Move(at, "run", (name, mode, dry_run, most, policy, window, by, approval, undo, *last))
 
 
 def branches(stage: Stage, days: float = 44.0) -> Moves:
@@ -139,3 +141,17 @@ def garbage(chance: random.Random, stage: Stage, *counts: int) -> Moves:
     """Some objects that nobody names, each of a length of its own, old when the run begins, and not before."""
     at = stage.at - 26.5 * HOUR
     return [Move(at, "orphan", (bytes(60 + n),)) for n in range(chance.choice(counts))]
+
+
+def expired(chance: random.Random, stage: Stage) -> Moves:
+    """What only an expired commit has, as long as nothing else."""
+    branch, path = stage.temper.branch(chance), stage.temper.path(chance)
+    return [
+        Move(stage.past(44), "rules", (1, 0)),
+        Move(stage.past(43), "upload", (branch, path, bytes(chance.randrange(100, 140)))),
+        Move(stage.past(42), "commit", (branch, 0)),
+        Move(stage.past(30), "delete", (branch, path)),
+        Move(stage.past(29), "commit", (branch, 0)),
+        Move(stage.past(9), "upload", (branch, path, bytes(chance.randrange(140, 150)))),
+        Move(stage.past(8), "commit", (branch, 0)),
+    ]

@@ -4,48 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from dredge.errors import AwaitingApprovalError
 from dredge.gc.approve import by_branch as module
-from dredge.gc.approve.by_branch import ByBranch, by_branch
+from dredge.gc.approve.by_branch import ByBranch, by_branch, owned_by_branch
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
 from dredge.gc.steps import put_question
 from dredge.storage import open_deleter
-from tests.support.approvals import take, waiting_run
-from tests.support.gc import World, make_world, summary_of
-
-
-def two_branches() -> tuple[World, Run]:
-    """What main's old commits had, what work's had, what both had, and what was only staged; a run waits."""
-    world = make_world(max_delete_objects=0)
-    world.rules(1)
-    branches, repository = world.lake.catalog.branches, world.lake.repository
-    world.upload("both", b"1")
-    world.lake.commit()
-    branches.create_branch(repository, "work", "main")
-    for branch, content in (("main", b"22"), ("work", b"333"), ("work", b"4444")):
-        world.age(hours=1)
-        world.upload(branch, content, branch=branch)
-        world.lake.commit(branch=branch)
-    world.upload("work", b"never committed", branch="work")
-    branches.reset_branch(repository, "work")
-    for branch in ("main", "work"):
-        world.age(hours=1)
-        for path in ("both", branch):
-            world.upload(path, b"the last one is another", branch=branch)
-        world.lake.commit(branch=branch)
-    world.age(days=9)
-    for branch in ("main", "work"):
-        world.upload("now", branch.encode() * 9, branch=branch)
-        world.lake.commit(branch=branch)
-    world.age(days=2)
-    run = world.plan()
-    world.mark(run)
-    with pytest.raises(AwaitingApprovalError):
-        take(run)
-    return world, run
+from tests.support.approvals import two_branches, waiting_run
+from tests.support.gc import summary_of
 
 
 def looked_at(run: Run) -> ByBranch:
@@ -68,6 +37,16 @@ def test_candidates_are_counted_for_the_branch_whose_commits_named_them_last() -
         in body
     )
     assert "- nobody can tell: 1 objects, 15 B." in body
+
+
+def test_each_candidate_is_among_those_of_its_branch() -> None:
+    _, run = two_branches()
+    named = looked_at(run).named
+    owned = owned_by_branch(run)
+    assert {name: len(hashes) for name, hashes in owned.hashes.items()} == {
+        name: amount.objects for (name,), amount in named.items()
+    }
+    assert all(np.all(hashes[1:] > hashes[:-1]) for hashes in owned.hashes.values())
 
 
 def test_what_is_not_looked_at_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

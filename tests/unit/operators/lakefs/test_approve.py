@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskAwaitingInput
 
+from airflow_dredge.operators import approve as asking
 from airflow_dredge.operators.lakefs import approve
 from airflow_dredge.operators.lakefs.approve import LakeFSApproveOperator
 from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError, UnavailableError
@@ -236,7 +237,7 @@ def test_where_nobody_can_answer_it_does_not_wait(
     waiting: tuple[World, Run, Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, _, task = waiting
-    monkeypatch.setattr(approve, "_cannot_wait", lambda: True)
+    monkeypatch.setattr(asking, "_cannot_wait", lambda: True)
     with pytest.raises(AwaitingApprovalError, match="dredge gc approve"):
         task.start()
     assert task.asked == []

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.lakefs.choose_repositories import (
-    LEFT_OUT,
-    SUMMARY_ROOT,
-    LakeFSChooseRepositoriesOperator,
-)
-from airflow_dredge.operators.lakefs.params import gc_all_params, gc_params
+from airflow_dredge.operators.lakefs.choose_repositories import LakeFSChooseRepositoriesOperator
+from airflow_dredge.operators.lakefs.params import ALL_FORM, gc_params
 from airflow_dredge.operators.lakefs.schedules import GC_SCHEDULES
+from airflow_dredge.operators.many import LEFT_OUT, SUMMARY_ROOT
+from airflow_dredge.operators.params import params_of
 from dredge.lakefs import Repository
 from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import Pushed
@@ -40,7 +38,7 @@ def chosen(
     pushed.task_id = "choose_repositories"
     context: Any = {
         "ti": pushed,
-        "params": {name: param.value for name, param in gc_all_params().items()} | params,
+        "params": {name: param.value for name, param in params_of(ALL_FORM, {}).items()} | params,
         "run_id": "manual__1",
         "dag_run": SimpleNamespace(dag_id="lakefs_gc_all"),
     }

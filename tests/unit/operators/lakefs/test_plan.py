@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from airflow.sdk.api.datamodels._generated import DagRunType
 
-from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator, data_window
+from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
+from airflow_dredge.operators.schedules import data_window
 from dredge.errors import ConfigError
 from tests.support.airflow import FILTERS
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_dredge.operators.failures import FAILURE
-from airflow_dredge.operators.lakefs.choose_repositories import LEFT_OUT, SUMMARY_ROOT
 from airflow_dredge.operators.lakefs.save_summary import LakeFSSaveSummaryOperator
 from airflow_dredge.operators.links import REPORT
+from airflow_dredge.operators.many import LEFT_OUT, SUMMARY_ROOT
 from dredge.errors import RefusedError
 from dredge.storage import open_reader
 from tests.support.airflow import FILTERS

@@ -1,0 +1,87 @@
+"""The first task of a run: the exclusive right to work on the repository; each collector has one of its own."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator, PokeReturnValue
+
+from airflow_dredge.operators.failures import reported
+from dredge.errors import ConfigError, LeaseHeldError
+from dredge.runs.lease import LeaseGrant
+from dredge.runs.words import duration_text
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_ASK_EVERY_SECONDS = 30.0
+_WAIT_SECONDS_MAX = 24 * 3600.0
+
+
+class AcquireLeaseOperator(BaseSensorOperator):
+    """Take the exclusive right to work on a repository; while another run has it, wait without a worker slot.
+
+    A holder that died blocks nobody for ever: its right is taken over when it has expired by the store's clock.
+
+    :param run_uri: folder of the run when it has a plan already, because only later tasks were cleared; the
+        run then goes on under the new right (templated)
+    :param poke_interval: seconds between two questions whether the repository is free
+    :param timeout: seconds of waiting after which the task fails; 0 fails at once
+    """
+
+    def __init__(
+        self,
+        *,
+        run_uri: str = "",
+        poke_interval: float = _ASK_EVERY_SECONDS,
+        timeout: float = _WAIT_SECONDS_MAX,
+        **kwargs: Any,
+    ) -> None:
+        kwargs = {"mode": "reschedule"} | kwargs
+        super().__init__(poke_interval=poke_interval, timeout=timeout, **kwargs)
+        self.run_uri = run_uri
+
+    @abstractmethod
+    def take(self, holder: str) -> tuple[LeaseGrant, dict[str, Any]]:
+        """Take the right, and say what it is about.
+
+        :raises LeaseHeldError: another run has it
+        """
+
+    @abstractmethod
+    def resume(self, grant: LeaseGrant) -> None:
+        """Let a run that was planned under an earlier right of this DAG run go on under the new one.
+
+        :raises ConfigError: there is no such run
+        """
+
+    @reported
+    def execute(self, context: Context) -> Any:
+        """Ask until the right is given."""
+        return super().execute(context)
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Take the right and return it, or say that another run has it."""
+        try:
+            # The same holder for every try of this run, so that a try that died does not lock out the next one.
+            grant, facts = self.take(f"{self.dag_id} {context['run_id']}")
+        except LeaseHeldError as error:
+            self.log.info(
+                "Waiting until the other run has ended, usually as long as a run of this repository takes; looking"
+                " again every %.0f s, giving up after %s: %s",
+                self.poke_interval,
+                duration_text(timedelta(seconds=self.timeout)),
+                error,
+            )
+            return PokeReturnValue(is_done=False)
+        if self.run_uri:
+            self._resume(grant)
+        return PokeReturnValue(is_done=True, xcom_value={**facts, **grant.to_json()})
+
+    def _resume(self, grant: LeaseGrant) -> None:
+        try:
+            self.resume(grant)
+        except ConfigError as error:  # its folder is gone, so this DAG run will make a new plan
+            self.log.info("%s", error)

@@ -1,0 +1,154 @@
+"""The steps about many repositories, whichever collector has them: what each run is started with, and one page about
+all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk import BaseOperator
+
+from airflow_dredge.operators.failures import FAILURE, first_failure, reported
+from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.links import REPORT, ReportLink
+from dredge.errors import RefusedError
+from dredge.runs.clock import utc_now
+from dredge.runs.many import Outcome, left_out, save_summary, summarize, table_lines
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from dredge.storage import StorageOptions
+
+#: XComs of the first task: why repositories are left out, by name, and the folder for the summary.
+LEFT_OUT, SUMMARY_ROOT = "left_out", "summary_root"
+_FIRST = "choose_repositories"
+
+
+def started_with(
+    context: Context, confs: Sequence[Mapping[str, Any]], skipped: Mapping[str, str], summary_root: str
+) -> list[dict[str, Any]]:
+    """Return what each run is started with, and leave the rest for the page about all.
+
+    :param context: of the first task
+    :param confs: of the runs
+    :param skipped: why repositories are left out, by name
+    :param summary_root: folder for the summary; "" when there is no repository to put it into
+    """
+    context["ti"].xcom_push(LEFT_OUT, dict(skipped))
+    context["ti"].xcom_push(SUMMARY_ROOT, summary_root)
+    return [{"conf": conf, "trigger_run_id": run_id(context, conf)} for conf in confs]
+
+
+def conf_of(
+    what: str, repository: str, params: Mapping[str, Any], own: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return what a repository's run is started with. It deletes only when nobody says that it is a dry run.
+
+    :param what: the Param that names the repository
+    :param repository: its name or URI
+    :param params: for all repositories
+    :param own: what the Variable says of this one; None when it does not name it
+    """
+    # An entry that does not say so deletes nothing in its own DAG either.
+    dry_run = params["dry_run"] or (own is not None and own.get("dry_run", True))
+    return {**params, **(own or {}), what: repository, "dry_run": dry_run}
+
+
+def run_id(context: Context, conf: Mapping[str, Any]) -> str:
+    """Return the id of the run that a run of this DAG starts for a repository: the same in every try.
+
+    A run that is there is done again with the settings that it was started with, whatever it is given now (Airflow
+    clears it). So other settings, which the Variable may have by then, make another run.
+
+    :param context: of a task of this DAG's run
+    :param conf: what the run is started with
+    """
+    settings = hashlib.sha256(json.dumps(conf, sort_keys=True, default=str).encode()).hexdigest()
+    name = str(conf.get("repository") or conf["storage"]).rstrip("/").rpartition("/")[2]
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "-", name)[:64]
+    return f"{context['dag_run'].dag_id}__{context['run_id']}__{plain}__{settings[:16]}"
+
+
+class SaveSummaryOperator(BaseOperator):
+    """Write one page about the runs of all repositories, those that failed and those that had none included.
+
+    Give this task the trigger rule ``all_done``. Its outlet events carry the figures.
+
+    :param runs: what the task ``choose_repositories`` returned (templated)
+    :param collect_dag_id: the DAG that the runs are of
+    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    """
+
+    collects: ClassVar[str]
+    """The DAG that collects one repository."""
+    plans: ClassVar[str]
+    """Its task that plans the collection."""
+    tells: ClassVar[tuple[str, ...]]
+    """Its tasks that say why a run failed before it had a report. The last one does not run where the first failed."""
+    what: ClassVar[str]
+    """The Param that names the repository."""
+    template_fields: Sequence[str] = ("runs",)
+    operator_extra_links = (ReportLink(),)
+
+    def __init__(
+        self,
+        *,
+        runs: Any,
+        collect_dag_id: str = "",
+        aws_conn_id: str | None = "aws_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.runs = runs
+        self.collect_dag_id = collect_dag_id or self.collects
+        self.aws_conn_id = aws_conn_id
+
+    @abstractmethod
+    def outcome_of(self, repository: str, run_uri: str, why: str, options: StorageOptions | None) -> Outcome:
+        """Tell what became of a repository's run."""
+
+    @reported
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Write the page, and return the figures."""
+        if self.runs is None:
+            raise RefusedError(
+                f"no repository was chosen, so nothing was done. {first_failure(self, context)}"
+            )
+        ti: Any = context["ti"]
+        outcomes = [self._outcome(ti, run) for run in self.runs]
+        skipped: Mapping[str, str] = ti.xcom_pull(task_ids=_FIRST, key=LEFT_OUT) or {}
+        outcomes += [left_out(name, why) for name, why in skipped.items()]
+        summary = summarize(outcomes, utc_now())
+        for line in table_lines(summary):
+            self.log.info("%s", line)
+        figures = {**summary["counts"], REPORT: self._save(context, summary)}
+        for outlet in self.outlets:
+            context["outlet_events"][outlet].extra = figures
+        return figures
+
+    def _outcome(self, ti: Any, run: Mapping[str, Any]) -> Outcome:
+        def pulled(task_id: str, **key: str) -> Any:
+            where = {"dag_id": self.collect_dag_id, "run_id": run["trigger_run_id"]}
+            return ti.xcom_pull(task_ids=task_id, map_indexes=None, **where, **key)
+
+        plan = pulled(self.plans) or {}
+        failures = (pulled(task_id, key=FAILURE) for task_id in self.tells)
+        why = next(filter(None, failures), "")
+        repository = run["conf"][self.what]
+        return self.outcome_of(repository, plan.get("run_uri", ""), why, storage_options(self.aws_conn_id))
+
+    def _save(self, context: Context, summary: Mapping[str, Any]) -> str:
+        """Write the page where the first task said; "" when no repository was asked for."""
+        ti: Any = context["ti"]
+        root = ti.xcom_pull(task_ids=_FIRST, key=SUMMARY_ROOT)
+        if not root:
+            return ""
+        name = "".join(letter if letter.isalnum() else "-" for letter in context["run_id"])
+        page = save_summary(summary, root, f"{self.dag_id}-{name}", storage_options(self.aws_conn_id))
+        ti.xcom_push(REPORT, page)
+        return page

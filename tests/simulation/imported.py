@@ -1,0 +1,11 @@
+"""Imports the product, for a process that others are forked from."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it would start threads
+
+from tests.simulation.machine import import_product
+
+import_product()
