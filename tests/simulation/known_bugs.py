@@ -92,6 +92,7 @@ BUGS = (
             world,
             of.BESIDE.get(each.name, ()),
             of.FOCUS.get(each.name, ANYTHING),
+            each.tests,
         )
         for world, of in (("trash", trash), ("icechunk", icechunk))
         for each in of.BUGS
