@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -115,15 +115,22 @@ def optimized(
     "--millions", multiple=True, type=float, default=(2, 5), show_default=True, help="Of objects; repeatable."
 )
 @click.option("--processes", default=2, show_default=True, help="That do the spread steps.")
+@click.option(
+    "--before", type=click.File(), help="Rows as this command prints them, which the tables then have, too."
+)
 @_table
-def scale(millions: tuple[float, ...], processes: int, write: bool) -> None:
-    """Collect lakes of millions of objects without one of them, and tell how the cost grows."""
+def scale(millions: tuple[float, ...], processes: int, before: TextIO | None, write: bool) -> None:
+    """Collect lakes of millions of objects without one of them, and tell how the cost grows.
+
+    `--millions 0` measures nothing, and makes the tables of rows that were measured before.
+    """
     from benchmarks import scale as measured
 
-    rows = []
-    for row in measured.run([round(count * 1_000_000) for count in millions], processes):
+    rows = [json.loads(line) for line in before or () if line.startswith("{")]
+    for row in measured.run([round(count * 1_000_000) for count in millions if count], processes):
         rows.append(row)
         click.echo(json.dumps(row), err=True)
+    rows.sort(key=lambda row: row["objects"])
     for name, text in (("scale", measured.growth(rows)), ("need", measured.need(rows))):
         click.echo(text + "\n")
         if write:

@@ -111,7 +111,9 @@ def scan(store: Client, namespace: str, repository: str) -> Hashes:
         folders.add(_key(page.location, namespace))
         if (token := page.token) is None:
             break
-    names = [name for folder in folders if folder for name in store.list(f"{folder}/").to_pylist()]
+    names = [
+        name for folder in folders if folder for name in store.list(folder.rstrip("/") + "/").to_pylist()
+    ]
     tables = [
         pq.read_table(pa.BufferReader(data), columns=["physical_address"]) for data in store.get_all(names)
     ]

@@ -76,8 +76,8 @@ class AwaitingApprovalError(RefusedError):
 
     kind = "awaiting_approval"
     what_to_do = (
-        "Look at what would go; then approve or reject, under *Required Actions* or by `dredge gc "
-        "approve` and `reject`."
+        "Look at what would go; then approve or reject, under *Required Actions* or by `approve` and "
+        "`reject` of `dredge gc` or `dredge icechunk`."
     )
 
 

@@ -20,7 +20,8 @@ _PAGE = """# Settings
 This page is made from the code: `./run docs` writes it anew.
 
 Each setting is a Param of its DAG (in Airflow's form, in the `conf` of a trigger, in an entry of
-`dredge_gc_schedules`) and a key of its operator's `config`. Values may be text: `"25"` is a number, `"True"` a yes.
+`dredge_gc_schedules` or `dredge_icechunk_schedules`) and a key of its operator's `config`. Values may be text: `"25"`
+is a number, `"True"` a yes.
 Empty text and `None` mean no value where "or empty" is allowed, and the default where a number is; yes or no must be
 said. An unknown name or a value that does not fit fails the first task that reads it, before anything is touched; the
 message names the setting and what is allowed.
@@ -57,11 +58,17 @@ Beside the settings above but `repository`, which are those of each run:
 
 ## Icechunk expiration and collection (`icechunk_expiration`)
 
+What both collectors have is named and means the same. lakeFS alone has what is about its server, its commits and its
+slices; Icechunk alone has what an expiration asks, `grace_hours`, old repo infos and kinds to keep. Instead of
+`spark_rows_min` it has `collect_mode`, and the sample that it looks for again is of one size, where lakeFS has
+`verify_looks`.
+
 {icechunk}
 
-### Many Icechunk repositories (`icechunk_all`)
+### Many Icechunk repositories (`icechunk_all`, `dredge icechunk all`)
 
-Beside the settings above but `storage`, which are those of each run:
+Beside the settings above but `storage`, which are those of each run. `dredge icechunk all` has them as options, with
+`--apply` instead of `dry_run` and without those of Spark:
 
 {icechunk_many}
 

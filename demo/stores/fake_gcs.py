@@ -18,15 +18,8 @@ _START_SECONDS = 30.0
 
 
 @contextmanager
-def fake_gcs() -> Iterator[StorageOptions]:
-    """Run the emulator as a process, on a free port, with its objects in memory."""
-    with fake_gcs_process(None, None) as (options, _):
-        yield options
-
-
-@contextmanager
 def fake_gcs_process(key: str | None, log: Path | None) -> Iterator[tuple[StorageOptions, int]]:
-    """The same; gives the id of its process as well.
+    """Run the emulator as a process, on a free port, with its objects in memory; gives the id of the process as well.
 
     Args:
         key: content of a key file that requests are signed with; it asks for none.

@@ -1,7 +1,8 @@
 """A service account that no project has: its key, and the server that gives access tokens to who signs with it.
 
 The emulator asks nobody for a token; with the key everything else is as with Google: a connection holds it, it travels
-to executors, each process signs with it and fetches a token of its own.
+to executors, each process signs with it and fetches a token of its own. (google-auth asks Google in the background
+which regions such an account may use, and goes on without an answer.)
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ def _base(repository: str, run_uri: str | None, run_root: str | None) -> BaseRun
 
 def _price(price: float | None, storage_class: str | None) -> float | None:
     from dredge.errors import ConfigError
-    from dredge.gc.cost.prices import STORAGE_CLASSES
+    from dredge.gc.storage_classes import STORAGE_CLASSES
 
     if storage_class is None:
         return price

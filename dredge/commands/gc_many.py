@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import sys
 from typing import Any
 
 import click
 
+from dredge.commands.many import log_lines, tell_of_all
 from dredge.commands.options import setting_options
 from dredge.gc.config import GCConfig
 from dredge.gc.many.config import ManyConfig
@@ -51,39 +49,18 @@ def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **setting
         return GCConfig.from_params({**given, "repository": repository, "dry_run": not apply})
 
     config_of("all")  # what does not fit is found before anything is done
-    if not quiet:
-        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    summary, page = _collect(many, config_of, at_once, given.get("run_root"))
-    _show(summary, page, as_json)
-    raise SystemExit(9 if summary["counts"]["failed_repositories"] else 0)
+    log_lines(quiet)
+    raise SystemExit(_collect(many, config_of, at_once, given.get("run_root"), as_json))
 
 
-def _collect(many: ManyConfig, config_of: Any, at_once: int, run_root: str | None) -> tuple[Any, str]:
-    from dredge.gc.many import choose_repositories, left_out, save_summary, summarize
+def _collect(many: ManyConfig, config_of: Any, at_once: int, run_root: str | None, as_json: bool) -> int:
+    from dredge.gc.many import choose_repositories
     from dredge.gc.many.collect import collect_each
-    from dredge.graveler.xid import new_descending_xid
     from dredge.lakefs import LakeFSClient
-    from dredge.runs.clock import utc_now
     from dredge.runs.tasks import LocalRunner
 
     client = LakeFSClient.from_env()
     chosen = choose_repositories(many, client, None, run_root)
     with LocalRunner() as runner:
         outcomes = list(collect_each(chosen.repositories, config_of, runner, client, at_once))
-    outcomes += [left_out(name, why) for name, why in chosen.left_out.items()]
-    now = utc_now()
-    summary = summarize(outcomes, now)
-    root = chosen.summary_root
-    return summary, save_summary(summary, root, f"gc-all-{new_descending_xid(now)}") if root else ""
-
-
-def _show(summary: Any, page: str, as_json: bool) -> None:
-    from dredge.gc.many import table_lines
-
-    if as_json:
-        click.echo(json.dumps({**summary, "report_uri": page}))
-        return
-    for line in table_lines(summary):
-        click.echo(line)
-    if page:
-        click.echo(f"\nsummary {page}")
+    return tell_of_all(outcomes, chosen.left_out, chosen.summary_root, "gc-all", as_json)

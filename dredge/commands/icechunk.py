@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dredge.approve.settings import ALWAYS, MARK_AGE_HOURS, NEVER, OVER_LIMITS
+from dredge.commands.icechunk_many import all_command
 from dredge.commands.icechunk_runs import (
     approve_command,
     end_run,
@@ -41,6 +42,7 @@ def command() -> None:
 
 
 for subcommand in (
+    all_command,
     runs_command,
     report_command,
     approve_command,

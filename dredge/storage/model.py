@@ -27,6 +27,10 @@ LISTING_SCHEMA = pa.schema(
     ]
 )
 """Columns of every listing batch; `key` is relative to the reader's URI, `etag` has no quotes."""
+STORAGE_CLASS = "storage_class"
+"""A column besides, where a store tells it: the class or tier of each object by a name that no other store has
+(`GLACIER`, `GCS_COLDLINE`, `AZURE_ARCHIVE`); null for none, and for the plain one (STANDARD, Hot)."""
+LISTING_SCHEMA_WITH_CLASS = LISTING_SCHEMA.append(pa.field(STORAGE_CLASS, pa.string()))
 
 type Outcome = Literal["deleted", "missing", "kept", "failed", "not_addressable"]
 
@@ -40,12 +44,14 @@ class ObjectInfo:
         size: bytes.
         last_modified: the store's own time, aware UTC.
         etag: the store's tag without quotes; a hash of the content in some (S3, for what was written in one piece).
+        storage_class: see `STORAGE_CLASS`.
     """
 
     key: str
     size: int
     last_modified: datetime
     etag: str | None
+    storage_class: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +148,8 @@ class ObjectReader(Protocol):
             on_skipped: told of names that no key can express (see `SkippedName`); without it they are logged.
 
         Returns:
-            Batches, none empty, in byte order of the keys where the store gives it (S3, local and memory do).
+            Batches of `LISTING_SCHEMA`, all with a column `STORAGE_CLASS` besides or none; none is empty; in byte order
+            of the keys where the store gives it (S3, local and memory do).
         """
 
     def list_level(self, prefix: str = "") -> Level:

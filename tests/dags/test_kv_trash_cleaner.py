@@ -133,7 +133,12 @@ def test_two_days_of_the_dag_remove_the_trash_and_nothing_else(
 
     asked = {"state_uri": conf["state_uri"], "run": run.returned["clean"]["run_id"]}
     counted = airflow.run("kv_trash_restore", asked)
-    assert counted.returned["restore"] == {"run_id": asked["run"], "status": "dry_run", "rows": 2}
+    assert counted.returned["restore"] == {
+        "run_id": asked["run"],
+        "status": "dry_run",
+        "rows": 2,
+        "markers_of_live_tokens": 0,
+    }
     assert rows_in(database) == before - 2, "a dry run unless told"
     wrong = airflow.run("kv_trash_restore", asked | {"dry_run": False, "partition": "graveler"})
     assert (wrong.state, rows_in(database)) == ("failed", before - 2)

@@ -17,7 +17,8 @@ from unittest import mock
 
 import pytest
 
-from airflow_dredge.operators.lakefs import approve, plan
+from airflow_dredge.operators import approve
+from airflow_dredge.operators.lakefs import plan
 from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
 from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
 from dredge.errors import UnavailableError

@@ -84,10 +84,18 @@ BUGS = (
         for each in OF_THE_LIST
         if each.file.startswith("dredge/")
     ),
-    *(KnownBug(each.name, (each,), trash.WHY_NOT.get(each.name, ""), "trash") for each in trash.BUGS),
     *(
-        KnownBug(each.name, (each,), icechunk.WHY_NOT.get(each.name, ""), "icechunk")
-        for each in icechunk.BUGS
+        KnownBug(
+            each.name,
+            (each,),
+            of.WHY_NOT.get(each.name, ""),
+            world,
+            of.BESIDE.get(each.name, ()),
+            of.FOCUS.get(each.name, ANYTHING),
+            each.tests,
+        )
+        for world, of in (("trash", trash), ("icechunk", icechunk))
+        for each in of.BUGS
     ),
 )
 BY_NAME = {(bug.world, bug.name): bug for bug in BUGS}

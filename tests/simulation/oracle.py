@@ -28,7 +28,7 @@ ends        every run ends by itself (history.py)
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -40,12 +40,13 @@ from dredge.storage.location import parse_uri
 from dredge.storage.options import StorageOptions
 from tests.simulation.buckets import Bucket, Stored
 from tests.simulation.clock import DAY, Clock
+from tests.simulation.gc.asked import Asked
 from tests.simulation.gc.fences import Fences
 from tests.simulation.gc.mishaps import INNER
 from tests.simulation.history import Simulation
 from tests.simulation.orchestrator import Orchestrated
 from tests.simulation.scheduler import Process
-from tests.simulation.truth import Policy, Truth
+from tests.simulation.truth import Truth
 
 OWN = "_lakefs/retention/gc/"
 QUARANTINE = "/quarantine/"
@@ -54,31 +55,6 @@ CLOCKS = 900.0
 CLOCK = 330.0
 """One machine's clock may be off by less."""
 VERBS_NOT_PROMISED = ("stage", "copy")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a run was asked for, as far as it keeps more.
-
-    Attributes:
-        begun: when.
-        policy: the retention policy.
-        read_kv: whether it reads staging records.
-        approval: when a person must approve.
-        most: objects that it may delete; None is no limit.
-        dry_run: whether it is only to look.
-        run: gives what became of it so far.
-        undo: whether its deletions can be taken back.
-    """
-
-    begun: float
-    policy: Policy | None
-    read_kv: bool
-    approval: str
-    most: int | None
-    dry_run: bool
-    run: Callable[[], Orchestrated]
-    undo: str
 
 
 @dataclass

@@ -244,7 +244,8 @@ class SimUploads(MemoryUploads):
         begun = next((each.begun for each in self.open() if each.upload_id == upload_id), None)
         done = super().complete(key, upload_id, parts)
         bucket, name = self._sim._bucket, self._sim._root + key
-        etag = done.etag if bucket.etags == "md5" else bucket.objects[name].etag
+        # It counts parts however the rest of it is made.
+        etag = done.etag if bucket.etags == "md5" else f"{bucket.objects[name].etag}-{len(parts)}"
         bucket.put(name, bucket.objects[name].data, begun, etag)
         return Completed(self._sim._info(key), done.etag)
 

@@ -63,7 +63,7 @@ def test_a_product_that_deletes_young_objects_is_found_out() -> None:
         "--",
         "--one",
         "--seed",
-        "0",
+        "1",
     ]
     done = subprocess.run(
         [*command, "--shrink-seconds", "0"],

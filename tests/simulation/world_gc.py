@@ -20,6 +20,7 @@ from dredge.storage.options import StorageOptions
 from tests.simulation.buckets import Stored
 from tests.simulation.clock import DAY, Clock
 from tests.simulation.focus import ANYTHING, Focus
+from tests.simulation.gc.asked import Asked
 from tests.simulation.gc.drawing import draw_moves
 from tests.simulation.gc.gateway import S3Client
 from tests.simulation.gc.mishaps import MISHAPS, Mishaps
@@ -40,7 +41,7 @@ from tests.simulation.gc.temper import VERBS
 from tests.simulation.history import Move, Simulation
 from tests.simulation.kv import WatchedKV
 from tests.simulation.lakefs import OWNER, Server, make_client
-from tests.simulation.oracle import Asked, Oracle
+from tests.simulation.oracle import Oracle
 from tests.simulation.orchestrator import STEPS, Orchestrator
 from tests.simulation.scheduler import Process
 from tests.simulation.stores import SimReader

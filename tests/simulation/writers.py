@@ -111,6 +111,7 @@ class Writer:
         handed: addresses that were handed out and uploaded to, with their branch, path and size.
         uploads: uploads in parts that were begun: branch, path, id, and the ETag of their only part.
         refused: moves that a server refused.
+        orphans: objects that no server knows of.
     """
 
     scheduler: Scheduler
@@ -123,6 +124,7 @@ class Writer:
     handed: list[tuple[str, str, str, int]] = field(default_factory=list)
     uploads: list[tuple[str, str, str, str]] = field(default_factory=list)
     refused: int = 0
+    orphans: int = 0
 
     def make(self, verb: str, args: tuple[Any, ...]) -> None:
         """Make a move; a refusal of the server ends it."""
@@ -284,7 +286,8 @@ class Writer:
             return None
 
     def _orphan(self, content: bytes) -> None:
-        address = f"data/orphans/{len(self.made)}-{int(self.scheduler.now)}"
+        address = f"data/orphans/{self.orphans}-{int(self.scheduler.now)}"
+        self.orphans += 1  # before anybody else makes one
         open_writer(self.namespace).put(address, content)
         self.made.append(address)
 

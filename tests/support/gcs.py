@@ -14,7 +14,8 @@ import json
 import re
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from email.parser import BytesParser
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,7 +24,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from demo.stores.fake_gcs import fake_gcs, make_bucket
+from demo.stores.fake_gcs import fake_gcs_process, make_bucket
 from dredge.storage import StorageOptions
 from dredge.storage.gcs.options import GcsOptions
 from tests.support.gcs_state import Bucket, Generation, PartsUpload, Refused
@@ -339,6 +340,13 @@ def _parts(content_type: str, body: bytes) -> list[tuple[str, bytes]]:
         if isinstance(content, bytes):
             found.append((part["Content-ID"].strip("<>"), content))
     return found
+
+
+@contextmanager
+def fake_gcs() -> Iterator[StorageOptions]:
+    """Run the emulator as a process."""
+    with fake_gcs_process(None, None) as (options, _):
+        yield options
 
 
 def make_gcs_bucket(options: StorageOptions, versioned: bool = False) -> str:

@@ -29,6 +29,7 @@ from dredge.gc.cost.owners import NOBODY, Owners, owners_of
 from dredge.gc.cost.prefixes import Prefixes, find_prefixes
 from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.retention.kept_sets import PATHS
+from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.sets.files import read_hashes
 from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
@@ -280,6 +281,9 @@ def _take_in_the_rest(base: BaseRun, cost: Cost) -> None:
     cost.kinds[kinds.YOUNG].add(counts["young_objects"], counts["young_bytes"])
     if text := base.listing.unlisted_text:
         cost.notes.append(text)
+    candidates = base.folder.read_summary(SubtractOutput.STEP)
+    if candidates is not None and (text := SubtractOutput.of(candidates).early_deletion):
+        cost.notes.append(f"Deleting the garbage of that run is charged as early deletion: {text}.")
     swept, guards = (
         base.folder.read_summary(output.STEP) for output in (BulkDeleteOutput, CheckLimitsOutput)
     )

@@ -105,6 +105,8 @@ def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[s
         yield ["Pinned", text]
     if candidates is not None and (drift := candidates.summary.details.get("drift")):
         yield ["Missed by optimized runs", _drift(drift)]
+    if candidates is not None and (text := candidates.early_deletion):
+        yield ["Charged for early deletion", text]
     if committed is not None:
         yield from _commits(committed)
 

@@ -20,6 +20,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader
+from dredge.storage.model import LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS
 
 _OUTSIDE_MAX = 1_000_000
 
@@ -154,8 +155,9 @@ def _batches(reader: ObjectReader, item: Item, counts: Counter[str]) -> Iterator
             pa.array([info.size for info in found], pa.int64()),
             pa.array([info.last_modified for info in found], pa.timestamp("us", tz="UTC")),
             pa.array([info.etag for info in found], pa.string()),
+            pa.array([info.storage_class for info in found], pa.string()),
         ]
-        yield pa.RecordBatch.from_arrays(columns, ["key", "size", "last_modified", "etag"])
+        yield pa.RecordBatch.from_arrays(columns, schema=LISTING_SCHEMA_WITH_CLASS)
 
 
 def check_times(batch: pa.RecordBatch) -> None:
@@ -198,6 +200,8 @@ def sort_by_age(batch: pa.RecordBatch, cutoff: datetime, listed: Listed, will_be
 def _rows(batch: pa.RecordBatch) -> pa.Table:
     columns = [batch["key"], batch["size"], batch["last_modified"], batch["etag"]]
     columns.append(pa.array(hash64(batch["key"])))
+    known = STORAGE_CLASS in batch.schema.names
+    columns.append(batch[STORAGE_CLASS] if known else pa.nulls(batch.num_rows, pa.string()))
     return pa.Table.from_arrays(columns, schema=LISTED)
 
 

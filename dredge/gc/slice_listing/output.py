@@ -14,10 +14,12 @@ LISTED = pa.schema(
         pa.field("last_modified", pa.timestamp("us", tz="UTC"), nullable=False),
         pa.field("etag", pa.string()),
         pa.field("hash", pa.uint64(), nullable=False),
+        pa.field("storage_class", pa.string()),
     ]
 )
 """Rows of objects: `address` is the key relative to the storage namespace, raw; `size` in bytes; `last_modified` by
-the store's clock; `hash` is `dredge.hashing.hash64` of the address."""
+the store's clock; `storage_class` is null for the
+plain one, and files of earlier versions have none; `hash` is `dredge.hashing.hash64` of the address."""
 OLD, YOUNG = "part", "young"
 """Files of the step begin with these names."""
 

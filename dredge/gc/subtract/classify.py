@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from dredge.gc.config import GCConfig
 from dredge.gc.namespaces import DATA
 from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract import reasons
+from dredge.gc.subtract.early_deletion import Early, add_early, early_deletions
 from dredge.gc.subtract.figures import EXAMPLES_MAX, Figures, add_up
 from dredge.gc.subtract.holds import Evidence, holds_of
 from dredge.gc.subtract.output import SubtractOutput
@@ -46,6 +48,7 @@ class SubtractConfig:
         staged_before: hashes of what earlier runs saw staged, where a commit under way may have it.
         expired: hashes of the addresses that only ranges of expired commits name.
         pinned: hashes of what is kept because somebody brought it back.
+        as_of: the store's time when the run was planned; None counts no early deletions.
         uploads: where parts of uploads are objects; None: nowhere.
         dead: hashes of the listing that are not live, where they were found shard by shard (`by_shard`).
     """
@@ -56,6 +59,7 @@ class SubtractConfig:
     expired: ShardedSet
     pinned: tuple[LocatedSet, ...] = ()
     staged_before: tuple[LocatedSet, ...] = ()
+    as_of: datetime | None = None
     uploads: Uploads | None = None
     dead: ShardedSet | None = None
 
@@ -68,17 +72,20 @@ class Candidates:
         parts: rows, and hashes of those that nothing holds.
         by_reason: figures of all of them; the examples are of those that nothing holds.
         by_hold: figures of the held ones.
+        early: of those that nothing holds, by class, the ones that are charged for when they go now.
     """
 
     parts: list[PartInfo] = field(default_factory=list)
     by_reason: dict[str, Figures] = field(default_factory=dict)
     by_hold: dict[str, Figures] = field(default_factory=dict)
+    early: dict[str, Early] = field(default_factory=dict)
 
     def __add__(self, other: Candidates) -> Candidates:
         return Candidates(
             parts=[*self.parts, *other.parts],
             by_reason=add_up([self.by_reason, other.by_reason]),
             by_hold=add_up([self.by_hold, other.by_hold]),
+            early=add_early([self.early, other.early]),
         )
 
     @property
@@ -110,6 +117,8 @@ def classify(
         FormatError: a row that cannot be a candidate.
     """
     _check(rows)
+    if "storage_class" not in rows.column_names:  # of a listing by an earlier version
+        rows = rows.append_column("storage_class", pa.nulls(rows.num_rows, pa.string()))
     evidence = Evidence(
         config=config.settings,
         head_sizes=config.head_sizes,
@@ -165,7 +174,10 @@ def write_candidates(
         part = folder.write_table(SubtractOutput.STEP, index, rows, f"part-{name}", grouped=True)
         hashes_name = f"{SubtractOutput.STEP}/hashes-{name}-{index:05d}.u64"
         hashes = write_hashes(folder, hashes_name, unite([free["hash"].to_numpy()]))
-        written += Candidates(parts=[part, hashes], by_reason=_by_reason(rows), by_hold=_by_hold(rows))
+        early = {} if config.as_of is None else early_deletions(free, config.as_of)
+        written += Candidates(
+            parts=[part, hashes], by_reason=_by_reason(rows), by_hold=_by_hold(rows), early=early
+        )
     return written
 
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.config import GCConfig
+from dredge.gc.storage_classes import HELD as HELD_CLASSES
 from dredge.gc.subtract.left_staging import unreadable_mark
 from dredge.gc.subtract.upload_parts import targets_of
 from dredge.sets.live import LocatedSet, in_any
@@ -27,6 +28,7 @@ from dredge.undo.pins import PINNED
 
 UNREADABLE = "unreadable"
 LEFT_STAGING = "left_staging"
+ARCHIVED = "archived"
 UPLOAD_PARTS = "upload_parts"
 SAME_SIZE = "same_size"
 
@@ -88,6 +90,14 @@ def left_staging(rows: pa.Table, evidence: Evidence) -> Mask:
     return left
 
 
+def archived(rows: pa.Table, _evidence: Evidence) -> Mask:
+    """Objects in a tier that cannot be read and is charged for when it is left early, until they are rehydrated."""
+    if "storage_class" not in rows.column_names:  # no store of such tiers
+        return np.zeros(rows.num_rows, bool)
+    found = pc.is_in(rows["storage_class"], pa.array(HELD_CLASSES))
+    return np.asarray(found, bool)
+
+
 def upload_parts(rows: pa.Table, evidence: Evidence) -> Mask:
     """Parts of uploads that may still be going on, where lakeFS keeps them as objects."""
     if evidence.uploading is None or not len(evidence.uploading):
@@ -120,6 +130,11 @@ HOLDS: list[Hold] = [
         LEFT_STAGING,
         "an earlier run saw it staged, and now it is neither staged nor committed: a commit under way may bring it",
         left_staging,
+    ),
+    Hold(
+        ARCHIVED,
+        "it is archived: it cannot be read, and deleting it early is charged; rehydrated it may go",
+        archived,
     ),
     Hold(
         UPLOAD_PARTS,

@@ -7,6 +7,7 @@ from typing import Any
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.slice_listing import SliceListingOutput
+from dredge.gc.subtract.early_deletion import early_text
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
 
@@ -43,6 +44,11 @@ class SubtractOutput(StepOutput):
         """Objects, bytes and examples, by the reason why they are garbage."""
         found: dict[str, dict[str, Any]] = self.detail("reasons")
         return found
+
+    @property
+    def early_deletion(self) -> str:
+        """What deleting the candidates costs because it is early, in words; "" for nothing."""
+        return early_text(self.summary.details.get("early_deletion", {}))
 
 
 def _stem(part: PartInfo) -> str:

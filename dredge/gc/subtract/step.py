@@ -23,6 +23,7 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import by_shard, earlier_runs
 from dredge.gc.subtract.classify import Candidates, SubtractConfig, write_candidates
 from dredge.gc.subtract.drift import find_drift
+from dredge.gc.subtract.early_deletion import early_details
 from dredge.gc.subtract.left_staging import staged_before
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.reasons import REASONS
@@ -74,6 +75,7 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.details["reasons"] = {
         reason: found.by_reason[reason].to_details() for reason in REASONS if reason in found.by_reason
     }
+    record.details["early_deletion"] = early_details(found.early)
     record.details["drift"] = find_drift(run, record)
 
 
@@ -90,6 +92,7 @@ def _config(run: Run, record: StepRecord) -> SubtractConfig:
         expired=committed.expired,
         pinned=sets_of(pins),
         staged_before=() if staged.exact else staged_before(run, staged),
+        as_of=run.plan.created_at,
         uploads=Uploads.of(run.plan),
     )
 
@@ -162,8 +165,8 @@ def _chunks(
         waiting.append(rows)
         count += rows.num_rows
         while count >= rows_max:
-            whole = pa.concat_tables(waiting)
+            whole = pa.concat_tables(waiting, promote_options="default")
             yield whole.slice(0, rows_max).combine_chunks()
             waiting, count = [whole.slice(rows_max)], count - rows_max
     if count:
-        yield pa.concat_tables(waiting).combine_chunks()
+        yield pa.concat_tables(waiting, promote_options="default").combine_chunks()

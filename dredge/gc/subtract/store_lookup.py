@@ -29,6 +29,7 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.sets.hashes import Hashes, contains, shard_of, unite
 from dredge.storage import ObjectInfo, ObjectReader
+from dredge.storage.model import STORAGE_CLASS
 from dredge.storage.neighbours import find_neighbours
 from dredge.storage.parallel import ordered_map
 
@@ -276,7 +277,8 @@ def _list(reader: ObjectReader, names: Sequence[str]) -> dict[str, ObjectInfo | 
 
 
 def _info(row: dict[str, Any]) -> ObjectInfo:
-    return ObjectInfo(row["key"], row["size"], _checked(row["key"], row["last_modified"]), row["etag"])
+    modified = _checked(row["key"], row["last_modified"])
+    return ObjectInfo(row["key"], row["size"], modified, row["etag"], row.get(STORAGE_CLASS))
 
 
 def _stat(reader: ObjectReader, address: str) -> ObjectInfo | _Refused | None:
@@ -313,5 +315,6 @@ def _table(infos: Sequence[ObjectInfo]) -> pa.Table:
         pa.array([info.last_modified for info in infos], pa.timestamp("us", tz="UTC")),
         pa.array([info.etag for info in infos], pa.string()),
         pa.array(hash64(addresses)),
+        pa.array([info.storage_class for info in infos], pa.string()),
     ]
     return pa.Table.from_arrays(columns, schema=LISTED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from dredge.approve.settings import (
@@ -104,6 +105,11 @@ class PlannedExpiration:
     rule: str | None = None
     delete_expired_branches: bool = False
     delete_expired_tags: bool = False
+
+    @property
+    def instant(self) -> datetime:
+        """The threshold as a time."""
+        return datetime.fromisoformat(self.threshold)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 
 from dredge.icechunk.collection.plan import CollectionPlan, read_plan
@@ -87,7 +86,7 @@ class Run(PlannedRun[CollectionPlan]):
             return history
         return plan_expiration(
             history,
-            datetime.fromisoformat(after.threshold),
+            after.instant,
             rule=after.rule,
             delete_expired_branches=after.delete_expired_branches,
             delete_expired_tags=after.delete_expired_tags,

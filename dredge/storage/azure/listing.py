@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 from dredge.errors import FormatError
 from dredge.storage.azure.clients import container_client
 from dredge.storage.azure.errors import translated
-from dredge.storage.model import LISTING_SCHEMA, Level, ObjectInfo
+from dredge.storage.model import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS, Level, ObjectInfo
 from dredge.storage.options import StorageOptions
 
 PAGE_BLOBS = 5000
@@ -48,6 +48,11 @@ _ROW = re.compile(
     re.DOTALL,
 )
 _MAYBE_FOLDER = re.compile(rb"hdi_isfolder|directory</ResourceType>", re.IGNORECASE)
+# Metadata, which come behind the properties, may have the same names.
+_TIER = re.compile(
+    rb"<AccessTier>([^<]*+)</AccessTier>(?=(?:(?!</Metadata>|</Blob>).)*?</Properties>)", re.DOTALL
+)
+_PLAIN_TIER = b"<AccessTier>Hot</AccessTier>"
 _MARKER = re.compile(rb"<NextMarker(?:\s*/>|>([^<]*)</NextMarker>)")
 _HIGH = re.compile(rb"[\xee-\xf4]")  # first bytes of characters above U+DFFF
 _ENTITIES = {"&quot;": '"', "&apos;": "'", "&#39;": "'", "&#34;": '"', "&#10;": "\n", "&#13;": "\r"}
@@ -140,7 +145,11 @@ def parse_page(xml: bytes, what: str) -> Page:
         if not len(rows) == count == xml.count(b"</Blob>") or b"<BlobPrefix>" in xml:
             return _by_the_book(xml, marker)
         names = _names(rows)
-        columns = names, [row[2] for row in rows], [row[3] for row in rows], [row[4] for row in rows]
+        plain = xml.count(_PLAIN_TIER) == xml.count(b"<AccessTier>") == count
+        tiers: list[bytes | None] = [] if plain else [_special(tier) for tier in _TIER.findall(xml)]
+        if len(tiers) not in (0, count):  # some blobs have no tier: told apart element by element
+            return _by_the_book(xml, marker)
+        columns = names, [row[2] for row in rows], [row[3] for row in rows], [row[4] for row in rows], tiers
         return Page(_rows(*columns), [], _HIGH.search(b"\n".join(names)) is not None, marker)
     except (ElementTree.ParseError, pa.ArrowException, ValueError) as error:
         raise FormatError(f"{what}: unreadable listing page: {error}") from error
@@ -158,7 +167,13 @@ def _names(rows: list[tuple[bytes, ...]]) -> list[bytes]:
     return names
 
 
-def _rows(names: list[bytes], times: list[bytes], etags: list[bytes], sizes: list[bytes]) -> pa.RecordBatch:
+def _rows(
+    names: list[bytes],
+    times: list[bytes],
+    etags: list[bytes],
+    sizes: list[bytes],
+    tiers: Sequence[bytes | None],
+) -> pa.RecordBatch:
     moments = pa.array(times, pa.binary()).dictionary_encode()  # a page has few different ones
     seconds = [int(parsedate_to_datetime(text.as_py().decode()).timestamp()) for text in moments.dictionary]
     arrays = [
@@ -168,8 +183,9 @@ def _rows(names: list[bytes], times: list[bytes], etags: list[bytes], sizes: lis
         pc.utf8_trim(
             pa.array([etag.replace(b"&quot;", b"") for etag in etags], pa.binary()).cast(pa.string()), '"'
         ),
+        pa.array(tiers or [None] * len(names), pa.binary()).cast(pa.string()),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=LISTING_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=LISTING_SCHEMA_WITH_CLASS)
 
 
 def _by_the_book(xml: bytes, marker: str) -> Page:
@@ -179,7 +195,14 @@ def _by_the_book(xml: bytes, marker: str) -> Page:
     for tag in ("Last-Modified", "Etag", "Content-Length"):
         columns.append([_required(item, f"Properties/{tag}").encode() for item in found])
     folders = [_name(item) for item in root.iterfind("Blobs/BlobPrefix")]
-    return Page(_rows(*columns), folders, _HIGH.search(b"\n".join(columns[0])) is not None, marker)
+    tiers = [_special((item.findtext("Properties/AccessTier") or "").encode()) for item in found]
+    rows = _rows(columns[0], columns[1], columns[2], columns[3], tiers)
+    return Page(rows, folders, _HIGH.search(b"\n".join(columns[0])) is not None, marker)
+
+
+def _special(tier: bytes) -> bytes | None:
+    """A tier that is not the plain one, by a name that no other store has."""
+    return b"AZURE_" + tier.upper() if tier and tier != b"Hot" else None
 
 
 def _is_folder(item: ElementTree.Element) -> bool:
@@ -309,4 +332,5 @@ def list_one_level(options: StorageOptions, url: str, root: str, prefix: str) ->
 
 def info_of_row(row: dict[str, Any]) -> ObjectInfo:
     """A row of a listing."""
-    return ObjectInfo(row["key"], row["size"], row["last_modified"].astimezone(UTC), row["etag"])
+    modified = row["last_modified"].astimezone(UTC)
+    return ObjectInfo(row["key"], row["size"], modified, row["etag"], row[STORAGE_CLASS])

@@ -211,4 +211,5 @@ def _info(key: str, found: Any) -> ObjectInfo:
         found.content_range or ""
     )  # of a part, "bytes 0-9/1234": the whole object's size is behind the slash
     size = int(whole.rpartition("/")[2]) if whole else found.size
-    return ObjectInfo(key, size, found.last_modified.astimezone(UTC), found.etag.strip('"'))
+    tier = f"AZURE_{found.blob_tier}".upper() if found.blob_tier and found.blob_tier != "Hot" else None
+    return ObjectInfo(key, size, found.last_modified.astimezone(UTC), found.etag.strip('"'), tier)

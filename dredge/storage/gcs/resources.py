@@ -17,9 +17,9 @@ import msgspec
 import pyarrow as pa
 
 from dredge.errors import FormatError
-from dredge.storage.model import LISTING_SCHEMA, ObjectInfo
+from dredge.storage.model import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS, ObjectInfo
 
-FIELDS = "name,size,updated,generation,md5Hash,crc32c"
+FIELDS = "name,size,updated,generation,md5Hash,crc32c,storageClass"
 _TIME = LISTING_SCHEMA.field("last_modified").type
 
 
@@ -32,6 +32,7 @@ class Resource(msgspec.Struct, rename="camel"):
     generation: str
     md5_hash: str | None = None
     crc32c: str | None = None
+    storage_class: str = "STANDARD"
     time_deleted: str | None = None
 
 
@@ -92,7 +93,7 @@ def encoded_checksum(digest: bytes) -> str:
 
 
 def rows(found: Sequence[Resource], cut: int) -> pa.RecordBatch:
-    """A page as rows of `LISTING_SCHEMA`.
+    """A page as rows of `LISTING_SCHEMA_WITH_CLASS`.
 
     Args:
         found: objects.
@@ -107,10 +108,16 @@ def rows(found: Sequence[Resource], cut: int) -> pa.RecordBatch:
             pa.array([item.size for item in found], pa.string()).cast(pa.int64()),
             pa.array([item.updated for item in found], pa.string()).cast(_TIME),
             pa.array([tag(item) for item in found], pa.string()),
+            pa.array([_special(item.storage_class) for item in found], pa.string()),
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=LISTING_SCHEMA)
+        return pa.RecordBatch.from_arrays(arrays, schema=LISTING_SCHEMA_WITH_CLASS)
     except (pa.ArrowException, ValueError) as error:
         raise FormatError(f"unreadable description of objects: {error}") from None
+
+
+def _special(storage_class: str) -> str | None:
+    """A class that is not the plain one, and by a name that no other store has."""
+    return None if storage_class == "STANDARD" else f"GCS_{storage_class}"
 
 
 def info(key: str, found: Resource) -> ObjectInfo:
@@ -120,4 +127,5 @@ def info(key: str, found: Resource) -> ObjectInfo:
     finds it too young rather than too old.
     """
     row = rows([found], 0).to_pylist()[0]
-    return ObjectInfo(key, row["size"], row["last_modified"].astimezone(UTC), row["etag"])
+    modified = row["last_modified"].astimezone(UTC)
+    return ObjectInfo(key, row["size"], modified, row["etag"], row[STORAGE_CLASS])

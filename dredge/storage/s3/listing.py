@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
-from dredge.storage.model import LISTING_SCHEMA, Level, ObjectInfo
+from dredge.storage.model import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS, Level, ObjectInfo
 from dredge.storage.options import StorageOptions
 from dredge.storage.s3.clients import s3_client
 from dredge.storage.s3.errors import translated
@@ -43,6 +43,8 @@ _ROW = re.compile(  # in the order in which AWS and most others write them
 _KEY = re.compile(rb"<Key>([^<]*)</Key>")
 _MODIFIED = re.compile(rb"<LastModified>([^<]*)</LastModified>")
 _ETAG = re.compile(rb"<ETag>(?:&quot;|&#34;|\")?([^<&\"]*)(?:&quot;|&#34;|\")?</ETag>")
+_PLAIN_CLASS = b"<StorageClass>STANDARD</StorageClass>"
+_CLASS = re.compile(rb"<StorageClass>([^<]*+)</StorageClass>")
 _SIZE = re.compile(rb"<Size>(\d+)</Size>")
 _FOLDER = re.compile(rb"<CommonPrefixes>\s*<Prefix>([^<]*)</Prefix>\s*</CommonPrefixes>")
 _TOKEN = re.compile(rb"<NextContinuationToken>([^<]+)</NextContinuationToken>")
@@ -127,7 +129,7 @@ def parse_page(xml: bytes, what: str) -> Page:
     url_coded = _URL_CODED.search(xml) is not None
     keys, times, etags, sizes = columns
     try:
-        rows = _rows(_decode(keys, url_coded), times, etags, sizes)
+        rows = _rows(_decode(keys, url_coded), times, etags, sizes, _classes(xml, len(keys)))
     except (pa.ArrowException, ValueError) as error:
         raise FormatError(f"{what}: unreadable listing page: {error}") from error
     names = [name.decode() for name in _decode(folders, url_coded)]
@@ -142,6 +144,19 @@ def _columns(xml: bytes) -> list[list[bytes]] | None:
         return [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
     columns = [pattern.findall(xml) for pattern in (_KEY, _MODIFIED, _ETAG, _SIZE)]
     return columns if all(len(column) == expected for column in columns) else None
+
+
+def _classes(xml: bytes, count: int) -> list[bytes | None]:
+    """The class of each object, None for the plain one; empty where all are plain or a page does not tell."""
+    if xml.count(_PLAIN_CLASS) == count:
+        return []
+    classes = [_special(found) for found in _CLASS.findall(xml)]
+    return classes if len(classes) == count else []
+
+
+def _special(storage_class: bytes) -> bytes | None:
+    """A class that is not the plain one."""
+    return None if storage_class in (b"", b"STANDARD") else storage_class
 
 
 def _checked(page: Page, xml: bytes, what: str) -> Page:
@@ -178,15 +193,18 @@ def _text_array(values: list[Any]) -> pa.Array:
     return pa.array(values, pa.binary()).cast(pa.string())
 
 
-def _rows(keys: list[bytes], times: list[bytes], etags: list[Any], sizes: list[bytes]) -> pa.RecordBatch:
+def _rows(
+    keys: list[bytes], times: list[bytes], etags: list[Any], sizes: list[bytes], classes: list[Any]
+) -> pa.RecordBatch:
     moments = pa.array(times, pa.binary()).dictionary_encode()  # a page has few different ones
     arrays = [
         _text_array(keys),
         _text_array(sizes).cast(pa.int64()),
         moments.dictionary.cast(pa.string()).cast(_TIME).take(moments.indices),
         _text_array(etags),
+        _text_array(classes or [None] * len(keys)),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=LISTING_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=LISTING_SCHEMA_WITH_CLASS)
 
 
 def _parse_by_the_book(xml: bytes, what: str) -> Page:
@@ -206,11 +224,12 @@ def _parse_by_the_book(xml: bytes, what: str) -> Page:
                 _required(item, "LastModified").encode(),
                 (_text(item, "ETag") or "").strip('"').encode() or None,
                 _required(item, "Size").encode(),
+                _special((_text(item, "StorageClass") or "").encode()),
             )
             for item in root.iterfind("{*}Contents")
         ]
         folders = [plain(_required(item, "Prefix")) for item in root.iterfind("{*}CommonPrefixes")]
-        columns: list[Any] = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
+        columns: list[Any] = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], [], []]
         return _checked(Page(_rows(*columns), folders, next_token(xml, what)), xml, what)
     except (ElementTree.ParseError, pa.ArrowException, ValueError) as error:
         raise FormatError(f"{what}: unreadable listing page: {error}") from error
@@ -293,4 +312,5 @@ def list_one_level(options: StorageOptions, bucket: str, root: str, prefix: str)
 
 
 def _info(row: dict[str, Any]) -> ObjectInfo:
-    return ObjectInfo(row["key"], row["size"], row["last_modified"].astimezone(UTC), row["etag"])
+    modified = row["last_modified"].astimezone(UTC)
+    return ObjectInfo(row["key"], row["size"], modified, row["etag"], row[STORAGE_CLASS])

@@ -91,4 +91,18 @@ AZURE = (
         "if marker.last_modified >= self._cutoff:",
         ("test_a_deletion_is_as_young_as_the_last_word_of_the_ledger",),
     ),
+    Breakage(
+        "what is archived goes",
+        "dredge/gc/subtract/holds.py",
+        'found = pc.is_in(rows["storage_class"], pa.array(HELD_CLASSES))',
+        'found = pc.is_in(rows["storage_class"], pa.array(["none"]))',
+        ("test_what_is_archived_is_held_and_counted_and_nothing_else_for_its_class",),
+    ),
+    Breakage(
+        "metadata may say a blob's tier",
+        f"{STORE}/listing.py",
+        'plain = xml.count(_PLAIN_TIER) == xml.count(b"<AccessTier>") == count',
+        "plain = xml.count(_PLAIN_TIER) == count",
+        ("test_tiers_are_those_of_the_properties_whatever_metadata_say",),
+    ),
 )

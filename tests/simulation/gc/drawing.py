@@ -82,7 +82,7 @@ def _draw_calm(chance: random.Random, draw: Drawing) -> list[Move]:
     if draw.of("first"):
         moves.append(run_of(0.0, "first"))
         start = length + 28 * HOUR
-    moves.append(run_of(start, "run0", draw.of("mode"), by=draw.of("by")))
+    moves.append(run_of(start, "run0", draw.of("mode"), dry_run=draw.of("dry"), by=draw.of("by")))
     for scene in _scenes(chance, draw.focus):
         moves += scene(chance, Stage(temper, 0, start, length))
     return [*moves, Move(-59.0, "rest", (draw.of("rest"), 0))]

@@ -16,6 +16,7 @@ SETTINGS: Mapping[str, Sequence[Any]] = {
     "pace": (0.02, 0.2, 2.0),
     "mode": ("clean", "clean", "optimized"),
     "first": (YES, NO, NO, NO, NO),
+    "dry": (*(NO,) * 9, YES),
     "by": ("dag", "dag", "dag", "person"),
     "rules": (None, 1, 30),
     "rest": ("clean", "optimized"),
@@ -77,6 +78,7 @@ ALL_SETTINGS: Mapping[str, Sequence[Any]] = {**SETTINGS, **dict.fromkeys(DEFECTS
 CHEAP: Mapping[str, Sequence[Any]] = {
     "pace": (0.2, 2.0),
     "first": (NO,),
+    "dry": (NO,),
     "page keys": (1000,),
     "servers": (1,),
     "flush rows": (100_000,),

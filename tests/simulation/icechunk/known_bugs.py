@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tests.mutations.breakages.breakage import ICE, Breakage
 from tests.mutations.breakages.icechunk import ICECHUNK
+from tests.simulation.focus import Focus
 
 _EXPIRE = "dredge/icechunk/expiration"
 OF_HISTORIES = (
@@ -59,9 +60,75 @@ WHY_NOT: Mapping[str, str] = {
     "candidates of Icechunk that were not written pass": _ITSELF,
     "canaries of Icechunk may be candidates": _ITSELF,
     "a run of another Icechunk repository is resumed": "there is only one repository here",
-    "a chunk that is not there stops nothing": "no history damages a manifest; unit tests do",
+    "a run of another Icechunk repository is taken back": "there is only one repository here",
     "candidates may lie anywhere": "no listing leaves its folder; unit tests make one that does",
-    "a candidate that is no id is deleted": "nobody writes such a key here; unit tests do",
+    "a sweep of Icechunk does not ask for the guards' verdict": "a step whose verdict is bad is not complete, and the"
+    " sweep reads complete steps only; a unit test hands it another",
+    "the deleter of own files of Icechunk takes any name": _ITSELF,
 }
 """Why no history can show a bug."""
+BESIDE: Mapping[str, tuple[Breakage, ...]] = {
+    "a candidate that is no id is deleted": (
+        Breakage(
+            "names that are no ids are candidates",
+            f"{ICE}/list_candidates/listing.py",
+            "unnamed = is_id & ~is_live",
+            "unnamed = ~is_live",
+            (),
+        ),
+    ),
+}
+"""Another guard that catches the same fault."""
+_SPEC_1, _SPEC_2 = {"spec": (1,)}, {"spec": (2,)}
+_AUTO = {"mode": ("auto",)}
+FOCUS: Mapping[str, Focus] = {
+    "a chunk that is not there stops nothing": Focus(("flipped",)),
+    "a ref on a doomed snapshot is not noticed": Focus(("in_use_again",), _SPEC_1),
+    "refs count that an upgrade is removing": Focus(("upgraded",), {**_SPEC_1, "grace": (0.0,)}),
+    "a released snapshot that is listed again is not noticed": Focus(("in_use_again",), _SPEC_2),
+    "what came to life in Icechunk since the mark is deleted": Focus(("long_session",)),
+    "the age of a mark is unchecked": Focus(("asleep",)),
+    "a candidate that is no id is deleted": Focus(("foreign",)),
+    "a copy that the log needs by now is deleted": Focus(
+        ("slow_change",), {**_SPEC_2, "overwritten": (30.0,)}
+    ),
+    "refs are not watched while workers delete": Focus(("in_use_again",)),
+    "kinds go on after a failure": Focus(("failing_deletes",)),
+    "a dry run of Icechunk may count for other results than it guarded": Focus(("two_drivers",)),
+    "a sweep of Icechunk does not look at the chain again": Focus(("two_drivers",)),
+    "the guards of Icechunk do not ask for the lease": Focus(("asleep",)),
+    "an older report of Icechunk replaces a later one": Focus(("late_report",)),
+    "an older page of Icechunk replaces a later one": Focus(("late_report",)),
+    "a run of Icechunk is resumed unconditionally": Focus(("resumed",)),
+    "an optimized run of Icechunk deletes what live manifests name": Focus(("shared_chunks",), _AUTO),
+    "new manifests are not counted": Focus(("shared_chunks",), _AUTO),
+    "a snapshot file that was replaced is believed to be the old one": Focus(
+        ("undone_expiration",), {**_SPEC_1, "grace": (24.0,)}
+    ),
+    "chunks of new manifests that are not there stop nothing": Focus(("flipped",), _AUTO),
+    "a manifest need not say what was counted for it": Focus(("flipped",), _AUTO),
+    "a snapshot that names other manifests than before is believed": Focus(("wrong_snapshot",), _SPEC_1),
+    "what a stopped sweep of Icechunk left is forgotten": Focus(("stopped_sweep",), {"rest": ("auto",)}),
+    "a run builds on counts whose chunks an earlier one kept on purpose": Focus(
+        ("kept_chunks",), {"rest": ("auto",)}
+    ),
+    "what was brought back is a candidate of the next collection of Icechunk": Focus(("taken_back",)),
+    "the sweep of Icechunk does not look for pins again": Focus(("taken_back",)),
+    "objects of Icechunk go before they were copied": Focus(("taken_back",), {"undo": ("quarantine",)}),
+    "layers of counts go that a run of the last week builds on": Focus(("weeks",)),
+    "parts of the index go that a run of the last week may read": Focus(("weeks",)),
+    "parts of the index go that a head may name which cannot be read": Focus(("weeks",)),
+    "notes of stopped sweeps go that a run may need": Focus(("weeks",)),
+    "folders of runs of Icechunk go with copies, or that are of another repository": Focus(("weeks",)),
+    "what an inventory says is believed without asking the store": Focus(("from_inventory",)),
+    "live chunks that an inventory lacks are not asked for": Focus(("flipped",)),
+    "what live manifests name is a candidate when an inventory is read": Focus(("from_inventory",)),
+    "an edit does not look at the tag": Focus(("two_expirations",), _SPEC_1),
+    "a ref that moved is deleted all the same": Focus(("moved_ref",), _SPEC_1),
+    "what is not expired is taken for expired": Focus(("moved_ref", "undone_expiration"), _SPEC_1),
+    "a released snapshot is held for half of the grace": Focus(
+        ("within_the_grace",), {**_SPEC_1, "grace": (24.0,)}
+    ),
+}
+"""What histories that hunt a bug have more often."""
 BUGS = (*ICECHUNK, *OF_HISTORIES)

@@ -72,7 +72,14 @@ class Maintenance:
         """Do a collection to its end (called by an actor of a process that never dies)."""
         run = self.runs[name] = Run(name, config)
         self._chain(run, TASKS)
+        if run.outcome == "success":
+            self.oracle.note_success(run.run_uri.rpartition("/")[2])
         return run
+
+    def was_clean(self, name: str) -> bool:
+        """Whether a run listed all chunks."""
+        files = self.oracle.own.run_of(name)
+        return files is None or files.plan["mode"] == "clean"
 
     def again(self, name: str) -> None:
         """Do a collection again from its plan on, as somebody does who clears it."""
@@ -86,13 +93,14 @@ class Maintenance:
         if self.writers.spec != 1:
             return
         threshold = micros_before(self.simulation, days)
+        older = instant(self.simulation.scheduler.now - days * 86_400)
         self.oracle.threshold = max(self.oracle.threshold, threshold)
 
         def work() -> None:
             with right_to_work(URI, f"expiration {name}"):
                 expire_in_place(
                     open_writer(URI),
-                    instant(self.simulation.scheduler.now - days * 86_400),
+                    older,
                     rule=rule,
                     delete_expired_branches=branches,
                     delete_expired_tags=tags,
@@ -105,6 +113,12 @@ class Maintenance:
                 break
             self.simulation.scheduler.wait(60.0)
         self.simulation.states[f"expiration {type(error).__name__ if error else 'done'}"] += 1
+
+    def attempt(
+        self, name: str, task: str, work: Callable[[Process], Any]
+    ) -> tuple[BaseException | None, Any]:
+        """Do something once in a process of its own; gives its error and its result."""
+        return self._try(name, task, lambda: work(self._process()))
 
     def _delete_ref(self, ref: Ref) -> None:
         verb = "_delete_branch" if ref.kind == "branch" else "_untag"
@@ -161,6 +175,7 @@ class Maintenance:
 
         actor = scheduler.spawn(name, body, process)
         process.name = actor.name
+        self.oracle.begun(process)
         if task in STEPS:
             self.simulation.doors.coverage.begin(task)
         try:

@@ -3,20 +3,25 @@
 At each deletion: no ref, and on spec 2 no entry of the repo info, leads to the object; it is older than the minimum
 age; what was released for the first time stays for the grace. A ref that is put on a snapshot beyond the grace is only
 sure of it when the sweep had time to notice. An expiration takes nothing that is younger than its threshold out of
-history. A dry run deletes nothing, and no run more than its limit, since nobody approves it here.
+history, brings nothing back, and deletes no ref that moved. A dry run deletes nothing, and no run more than its limit,
+since nobody approves it here. What names something goes before what it names. What was brought back stays as long as
+that was asked for, and where a run is to copy what it deletes, the copy is there first.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from dredge.icechunk.ids import is_id
 from tests.simulation.buckets import Bucket
 from tests.simulation.clock import HOUR, instant
 from tests.simulation.history import Simulation, Violation
 from tests.simulation.icechunk.files import parent_in
+from tests.simulation.icechunk.own_files import CALLS, OWN, RUNS, OwnFiles
 from tests.simulation.icechunk.writers import ROOT, Writers
+from tests.simulation.scheduler import Process
 
 FOLDERS = ("snapshots/", "transactions/", "manifests/", "chunks/")
 MIN_AGE_SECONDS = 24 * HOUR
@@ -41,6 +46,13 @@ class Oracle:
         forgiven: objects that went before a sweep could notice such a ref.
         most: objects that a run may delete, by the beginning of the names of its processes; None is no limit.
         swept: objects that each run deleted.
+        own: watches Dredge's own files.
+        beyond: when snapshots of sessions that took longer than the margins were named.
+        copies_named: when the log came to name copies of the repo info that were written long before.
+        reached: snapshots that refs lead to.
+        read_by_a_run: snapshots that a complete run has read.
+        back: until when what was brought back is to stay.
+        may_be_back: what a restore may have brought back.
     """
 
     simulation: Simulation
@@ -56,11 +68,32 @@ class Oracle:
     forgiven: set[str] = field(default_factory=set)
     most: dict[str, int | None] = field(default_factory=dict)
     swept: dict[str, set[str]] = field(default_factory=dict)
-    _reached: set[str] = field(default_factory=set)
+    beyond: dict[str, float] = field(default_factory=dict)
+    copies_named: dict[str, float] = field(default_factory=dict)
+    reached: set[str] = field(default_factory=set)
+    read_by_a_run: set[str] = field(default_factory=set)
+    back: dict[str, float] = field(default_factory=dict)
+    may_be_back: set[str] = field(default_factory=set)
+    own: OwnFiles = field(init=False)
+    _at_plan: dict[str, set[str]] = field(default_factory=dict)
+    _expiring: dict[str, Process] = field(default_factory=dict)
+    _moved: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.own = OwnFiles(self.simulation)
 
     def on_put(self, key: str, data: bytes) -> None:
         """An object was written."""
         name = key.removeprefix(ROOT)
+        if name.startswith(OWN):
+            if name.startswith(f"{OWN}pending/"):
+                self.own.note_sweep(name)
+            self.own.on_put(name, data)
+            if name.startswith(RUNS) and name.endswith("/plan.json"):
+                self._at_plan.setdefault(name.split("/")[2], set(self.reached))
+            return
+        if name.startswith("refs/"):
+            self._moved[key] = {each.name: each.calls for each in self._expiring.values()}
         if name.startswith("snapshots/"):
             snapshot = self.writers.snapshots[name.removeprefix("snapshots/")]
             known = snapshot.id in self.parents
@@ -78,7 +111,9 @@ class Oracle:
             return
         name = key.removeprefix(ROOT)
         role = self._role()
-        if name.startswith("refs/"):
+        if name.startswith(OWN):
+            self.own.on_delete(name)
+        elif name.startswith("refs/"):
             if role in COLLECTORS:
                 self.simulation.violate("foreign", f"{name} is deleted by {role}")
             self._look_without(key)
@@ -86,14 +121,16 @@ class Oracle:
             self._check_object(name)
         elif name.startswith("overwritten/"):
             info = self.writers.infos[self.bucket.objects[f"{ROOT}repo"].data]
-            if name.removeprefix("overwritten/") in {copy for _, copy in info.updates}:
+            copy = name.removeprefix("overwritten/")
+            sure = self.copies_named.get(copy, float("-inf")) < self._begun()
+            if sure and copy in {copy for _, copy in info.updates}:
                 self.simulation.violate("live", f"{name} is deleted, and the log of the repo info names it")
-        elif not name.startswith("_dredge/"):
+        else:
             self.simulation.violate("foreign", f"{name} is deleted by {role}")
 
     def may_use(self, snapshot: str) -> bool:
         """Whether a user may count on a snapshot: a ref reaches it, or it was released lately."""
-        if snapshot in self._reached:
+        if snapshot in self.reached:
             return True
         if snapshot not in self.released or snapshot in self.released_again:
             return False
@@ -105,29 +142,84 @@ class Oracle:
             if ROOT + name not in self.bucket.objects and name not in self.forgiven:
                 raise Violation("live", f"{name} is missing, and a ref leads to it")
 
-    def check_garbage(self) -> None:
-        """Nothing is there that no ref leads to."""
+    def check_garbage(self, listed: bool = True) -> None:
+        """Nothing is there that no ref leads to.
+
+        Args:
+            listed: whether the last run listed all chunks; else some may be there that no manifest ever named.
+        """
         if self.forgiven:
             return
-        closure = self._closure(self._tips())
+        closure = self._closure(self._tips()) | self._needed_by(self.back.keys() | self.may_be_back)
+        deleted = {name.partition("/")[2] for names in self.swept.values() for name in names}
+        named = {chunk for name in deleted for chunk in self.writers.chunks.get(name, ())}
         for key in self.bucket.keys:
             name = key.removeprefix(ROOT)
-            if key.startswith(ROOT) and name.startswith(FOLDERS) and name not in closure:
+            if not key.startswith(ROOT) or not name.startswith(FOLDERS) or name in closure:
+                continue
+            folder, _, found = name.partition("/")
+            unseen = folder == "chunks" and not listed and found not in named
+            if is_id(found) and not unseen:
                 raise Violation("garbage", f"{name} is still there, and nothing leads to it")
+
+    def begun(self, process: Process) -> None:
+        """A process of a run or an expiration was begun."""
+        self.own.processes[process.name] = process
+        if process.role == "expire":
+            self._expiring[process.name] = process
+
+    def note_success(self, run_id: str) -> None:
+        """A run is complete, and has read what was live when it was planned."""
+        self.read_by_a_run |= self._at_plan.get(run_id, set()) & self.reached
+
+    def named_beyond(self, snapshot: str) -> None:
+        """A session that took longer than the margins has committed; what is gone by then nobody could keep."""
+        self.beyond[snapshot] = self._now()
+        self._forgive_absent([snapshot])
+
+    def brought_back(self, names: Collection[str], until: float) -> None:
+        """A restore has brought things back, with what they need."""
+        for name in self._needed_by(names):
+            if ROOT + name in self.bucket.objects:
+                self.back[name] = max(until, self.back.get(name, until))
+
+    def _needed_by(self, names: Collection[str]) -> set[str]:
+        """What was brought back, and what it names."""
+        found = set(names)
+        for name in names:
+            folder, _, each = name.partition("/")
+            if folder == "manifests":
+                found |= {f"chunks/{chunk}" for chunk in self.writers.chunks[each]}
+            elif folder == "snapshots" and each in self.parents:
+                node: str | None = each
+                while node is not None:
+                    found |= self._objects_of(node)
+                    node = self.parents.get(node)
+        return found
+
+    def _forgive_absent(self, snapshots: Iterable[str]) -> None:
+        for snapshot in snapshots:
+            self.forgiven |= {
+                name for name in self._objects_of(snapshot) if ROOT + name not in self.bucket.objects
+            }
 
     def _check_limit(self, name: str) -> None:
         """A dry run deletes nothing, and nobody was asked to let a run delete more than its limit."""
         current = self.simulation.scheduler.current
         run = "" if current is None else current.process.name.partition(" ")[0]
+        swept = self.swept.setdefault(run, set())
+        swept.add(name)
         if run in self.most:
-            swept = self.swept.setdefault(run, set())
-            swept.add(name)
             most = self.most[run]
             if most is not None and len(swept) > most:
                 self.simulation.violate("limit", f"{run} deletes {name}, and may delete {most} objects")
 
     def _check_object(self, name: str) -> None:
+        if not is_id(name.partition("/")[2]):
+            self.simulation.violate("foreign", f"{name} is deleted, and is nothing of Icechunk's")
         self._check_limit(name)
+        self._check_order(name)
+        self._check_undo(name)
         stored = self.bucket.objects[ROOT + name]
         age = (self.bucket.clock() - stored.modified).total_seconds()
         if age < MIN_AGE_SECONDS - 1:
@@ -138,7 +230,8 @@ class Oracle:
         if current is not None and current.process.role == "bulk_delete":
             noticed = max(noticed, current.process.begun)
         sure = [tip for tip in self._tips() if self.named_late.get(tip, float("-inf")) < noticed]
-        if name in self._closure(sure):
+        beyond = {snapshot for snapshot, when in self.beyond.items() if when >= self._begun()}
+        if name in self._closure(sure, beyond):
             self.simulation.violate("live", f"{name} is deleted, and a ref leads to it")
         if name in self._closure(self._tips()):
             self.forgiven.add(name)
@@ -154,9 +247,48 @@ class Oracle:
                 )
         self.simulation.states[f"deleted {name.split('/')[0]}"] += 1
 
+    def _check_order(self, name: str) -> None:
+        """What names something goes before it: whatever stops a sweep, no file names a deleted one."""
+        current = self.simulation.scheduler.current
+        run = None if current is None else self.own.run_of(current.process.name)
+        if current is None or run is None or current.process.role != "bulk_delete":
+            return
+        self.own.check_sweep(current.process)
+        folder, _, found = name.partition("/")
+        by: Iterable[str] = ()
+        if folder == "chunks":
+            by = (f"manifests/{each}" for each, chunks in self.writers.chunks.items() if found in chunks)
+        elif folder == "manifests":
+            by = (
+                f"snapshots/{each.id}" for each in self.writers.snapshots.values() if found in each.manifests
+            )
+        closure: set[str] | None = None
+        for each in by:
+            stored = self.bucket.objects.get(ROOT + each)
+            if stored is None or each in self.forgiven or each in self.may_be_back:
+                continue
+            age = instant(run.planned).timestamp() + self.bucket.clock.offset - stored.modified.timestamp()
+            closure = self._closure(self._tips()) if closure is None else closure
+            if age > MIN_AGE_SECONDS + 60 and each not in closure:
+                self.simulation.violate("order", f"{name} is deleted before {each}, which names it")
+
+    def _check_undo(self, name: str) -> None:
+        if self.back.get(name, 0.0) > self._now():
+            self.simulation.violate("restored", f"{name} was brought back to stay, and is deleted")
+        current = self.simulation.scheduler.current
+        run = None if current is None else self.own.run_of(current.process.name)
+        if run is not None and run.plan["undo"]["way"] == "quarantine":
+            copy = f"{ROOT}{RUNS}{run.plan['run_id']}/quarantine/{name}"
+            if copy not in self.bucket.objects:
+                self.simulation.violate("undo", f"{name} is deleted before it was copied")
+
     def _check_edit(self, snapshot: str) -> None:
         """An expiration has given a snapshot another parent."""
-        gone = self._reached - self._reach(self._tips())
+        reached = self._reach(self._tips())
+        if self._role() == "expire" and reached - self.reached:
+            back = min(reached - self.reached)
+            self.simulation.violate("expired", f"{back} is back in history by an edit of {snapshot}")
+        gone = self.reached - reached
         young = [name for name in gone if self.writers.snapshots[name].flushed_at >= self.threshold]
         if young:
             self.simulation.violate(
@@ -169,7 +301,10 @@ class Oracle:
         try:
             tip = json.loads(stored.data)["snapshot"] if stored.data else ""
             old = tip and self.writers.snapshots[tip].flushed_at < self.threshold
-            if self._role() == "expire" and not old:
+            current = self.simulation.scheduler.current
+            moved = self._moved.get(key, {}) if current is not None else {}
+            noticed = current is None or current.process.calls - moved.get(current.process.name, 0) > CALLS
+            if self._role() == "expire" and not old and noticed:
                 self.simulation.violate("expired", f"{key} is deleted, and its tip is not old enough")
             self._look()
         finally:
@@ -178,16 +313,16 @@ class Oracle:
     def _look(self) -> None:
         """Refs or parents have changed: note what is reachable no longer, or again."""
         reached = self._reach(self._tips())
-        for snapshot in self._reached - reached:
+        for snapshot in self.reached - reached:
             if snapshot in self.released:
                 self.released_again.add(snapshot)
             self.released[snapshot] = self._now()
-        if self.writers.spec == 1:
-            for tip in self._tips():
-                if tip not in self._reached and tip in self.parents and self._is_late(tip):
-                    self.named_late[tip] = self._now()
-                    self.simulation.states["named late"] += 1
-        self._reached = reached
+        for tip in self._tips():
+            if tip not in self.reached and tip in self.parents and self._is_late(tip):
+                self.named_late[tip] = self._now()
+                self.simulation.states["named late"] += 1
+                self._forgive_absent(self._reach([tip]) - self.reached)
+        self.reached = reached
 
     def _is_late(self, tip: str) -> bool:
         """Whether no grace protects a tip: it was unreachable for too long, or was never reachable and is not young."""
@@ -224,14 +359,30 @@ class Oracle:
                 node = self.parents.get(node)
         return found
 
-    def _closure(self, tips: Iterable[str]) -> set[str]:
+    def _closure(self, tips: Iterable[str], without: Collection[str] = ()) -> set[str]:
+        """All objects that tips lead to, but for what snapshots name that some snapshots are ancestors of."""
         found = set()
         for snapshot in self._reach(tips):
-            found |= {f"snapshots/{snapshot}", f"transactions/{snapshot}"}
-            for manifest in self.writers.snapshots[snapshot].manifests:
-                found.add(f"manifests/{manifest}")
-                found |= {f"chunks/{chunk}" for chunk in self.writers.chunks[manifest]}
+            if not without or not any(each in without for each in self._line(snapshot)):
+                found |= self._objects_of(snapshot)
         return found
+
+    def _line(self, snapshot: str) -> Iterable[str]:
+        node: str | None = snapshot
+        while node is not None:
+            yield node
+            node = self.writers.snapshots[node].parent
+
+    def _objects_of(self, snapshot: str) -> set[str]:
+        found = {f"snapshots/{snapshot}", f"transactions/{snapshot}"}
+        for manifest in self.writers.snapshots[snapshot].manifests:
+            found.add(f"manifests/{manifest}")
+            found |= {f"chunks/{chunk}" for chunk in self.writers.chunks[manifest]}
+        return found
+
+    def _begun(self) -> float:
+        current = self.simulation.scheduler.current
+        return self._now() if current is None else current.process.begun
 
     def _role(self) -> str:
         current = self.simulation.scheduler.current

@@ -172,14 +172,18 @@ class Writers:
         """Write chunks and a manifest that also keeps some of the head's chunks."""
         ids = [self._id() for _ in range(count)]
         for number, chunk in enumerate(ids):
-            self._put(f"chunks/{chunk}", b"%d" % number)
+            self._put(f"chunks/{chunk}", chunk_bytes(number))
             if self.simulation.scheduler.current is not None:
                 self.simulation.scheduler.wait(hours * HOUR / count)
         kept = [c for manifest in self.snapshots[head].manifests for c in self.chunks[manifest]][::2]
+        return self._manifest([*ids, *kept])
+
+    def _manifest(self, chunks: list[str]) -> dict[str, int]:
+        """Write a manifest; gives its number of references by its name."""
         manifest = self._id()
-        self.chunks[manifest] = [*ids, *kept]
-        self._put(f"manifests/{manifest}", chunk_manifest(manifest, self.chunks[manifest]))
-        return {manifest: len(self.chunks[manifest])}
+        self.chunks[manifest] = chunks
+        self._put(f"manifests/{manifest}", chunk_manifest(manifest, chunks))
+        return {manifest: len(chunks)}
 
     def _snapshot(self, parent: str | None, manifests: dict[str, int]) -> Snapshot:
         now = self._micros()
@@ -228,9 +232,7 @@ class Writers:
             data = self._writer.get("repo")
             repo = self.infos[data]
             changed = change(repo)
-            millis = _YEAR_3000_MILLIS - self._micros() // 1000
-            copy = f"repo.{millis:014d}.{self._id()}"
-            self._put(f"overwritten/{copy}", data)
+            copy = self._copy(data)
             when = max(self._micros(), repo.updates[0][0] + 1)
             changed = replace(changed, updates=[(when, copy), *repo.updates])
             try:
@@ -239,6 +241,13 @@ class Writers:
             except ConflictError:
                 continue
         raise ConflictError("the repo info changes all the time")
+
+    def _copy(self, data: bytes) -> str:
+        """Keep the repo info as it was; gives the copy's name."""
+        millis = _YEAR_3000_MILLIS - self._micros() // 1000
+        copy = f"repo.{millis:014d}.{self._id()}"
+        self._put(f"overwritten/{copy}", data)
+        return copy
 
     def _info(self, repo: Repo) -> bytes:
         data = repo_file(repo)
@@ -309,6 +318,11 @@ class _Found(dict[str, str]):
 
 def _pointer(snapshot: str) -> bytes:
     return json.dumps({"snapshot": snapshot}).encode()
+
+
+def chunk_bytes(number: int) -> bytes:
+    """A chunk as long as manifests say."""
+    return (b"%d" % number).ljust(1000)
 
 
 def _without(refs: Any, name: str) -> dict[str, str]:

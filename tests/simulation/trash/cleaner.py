@@ -59,6 +59,7 @@ class Cleaner:
         clocks: of the machines that processes run on.
         limits: of all runs.
         runs: all DAG runs, by name.
+        on_report: told of what each clean ended with, by the process that did it.
     """
 
     simulation: Simulation
@@ -66,6 +67,7 @@ class Cleaner:
     clocks: Sequence[Clock]
     limits: TrashLimits
     runs: dict[str, Run] = field(default_factory=dict)
+    on_report: Callable[[str, CleanReport], None] = lambda _process, _report: None
 
     def start(self, name: str, dry_run: bool = False, approval_seconds: float = 0.0) -> Run:
         """Do a DAG run to its end (called by an actor of a process that never dies)."""
@@ -120,7 +122,10 @@ class Cleaner:
 
         def body() -> Any:
             try:
-                return work()
+                found = work()
+                if isinstance(found, CleanReport):
+                    self.on_report(process.name, found)
+                return found
             except DredgeError:
                 raise
             except Exception as error:

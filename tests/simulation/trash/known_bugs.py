@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tests.mutations.breakages.breakage import Breakage
 from tests.mutations.breakages.trash import TRASH
+from tests.simulation.focus import Focus
 
 _T = "dredge/trash"
 OF_HISTORIES = (
@@ -126,4 +127,43 @@ WHY_NOT: Mapping[str, str] = {
     "a row is deleted by its key": "the drivers' own; tests/contract holds all of them to it",
 }
 """Why no history can show a bug."""
+BESIDE: Mapping[str, tuple[Breakage, ...]] = {
+    "a marker goes although its token is not empty": (
+        Breakage(
+            "a marker is not held against its token when it is about to go",
+            f"{_T}/apply.py",
+            "if finding.partition == MARKERS and next(iter(view.scan(finding.key)), None) is not None:",
+            "if False:",
+            (),
+        ),
+    ),
+}
+"""Another guard that catches the same fault."""
+FOCUS: Mapping[str, Focus] = {
+    "any age of an id will do": Focus(("ahead",)),
+    "a run that skipped every hook began in the year 1": Focus(("skipped",)),
+    "a lost repository with a usable head is trash": Focus(("life_without_record",)),
+    "a record that comes right before the deletion saves nothing": Focus(("back_at_a_deletion",)),
+    "a branch that comes right before the deletion saves nothing": Focus(("back_at_a_deletion",)),
+    "what changed since the plan goes": Focus(("late_into_an_orphan",)),
+    "what was removed and is named again stays removed": Focus(("named_afterwards", "back_at_a_deletion")),
+    "an entry is believed against its record": Focus(("handed_over",), {"life cycle": ("step-2",)}),
+    "what was handed over after the plan goes": Focus(("handed_over",), {"life cycle": ("step-2",)}),
+    "records are read before what they may name, without a snapshot": Focus(
+        ("named_while_looked_at",), {"snapshots": (False,)}
+    ),
+    "the second look is not compared with the first": Focus(("record_comes_back",)),
+    "changed bytes were seen all the same": Focus(("late_into_an_orphan",)),
+    "a token is only looked for at the first dash of its name": Focus(("back_at_a_deletion",)),
+    "a repository without a record is always what a delete left": Focus(("life_without_record",)),
+    "staged changes prove nothing for a repository without a record": Focus(("life_without_record",)),
+    "what was put back is forgotten before it is": Focus(("named_afterwards",)),
+    "a marker goes although its token is not empty": Focus(("late_into_an_orphan",)),
+    "an index of a pull request that is about to be written goes": Focus(("ahead",)),
+    "an entry goes before its repository's rows": Focus(("handed_over",), {"life cycle": ("step-2",)}),
+    "the entry of a repository that was handed over stays": Focus(
+        ("handed_over",), {"life cycle": ("step-2",)}
+    ),
+}
+"""What histories that hunt a bug have more often."""
 BUGS = (*TRASH, *OF_HISTORIES)

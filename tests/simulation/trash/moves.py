@@ -21,7 +21,7 @@ from dredge.graveler.xid import new_xid
 from dredge.kv import Store
 from dredge.storage import open_reader, open_writer
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.trash.named import ACTIONS, COUNTDOWN, MARKERS, OWNERS, SERVERS
+from tests.simulation.trash.named import ACTIONS, COUNTDOWN, MARKERS, OWNERS, PULLS, SERVERS
 
 NAMES = ("lake", "lake-a", "pond")
 BRANCHES = ("main", "a-main", "b")
@@ -58,6 +58,8 @@ DRAWS: dict[str, tuple[int, tuple[Draw, ...]]] = {
     "dump and restore": (2, (_NAME, _NAME)),
     "multipart": (1, (_NAME, _BRANCH, _PATH)),
     "hook run": (2, (_NAME, _one_of(0.0, 60.0, 3600.0))),
+    "skipped run": (1, (_NAME,)),
+    "index ahead": (1, (_NAME, _BRANCH, _one_of(0.0), _one_of(30.0))),
     "own branch": (2, (_NAME, _BRANCH)),
     "heartbeat": (1, ()),
     "queue a live token": (1, (_NAME, _BRANCH)),
@@ -99,7 +101,7 @@ class Users:
 
     def _create(self, name: str, bare: bool) -> None:
         self.created += 1
-        space = f"memory://bucket/{name}-{self.created}"
+        space = f"memory://bucket/{name}-{self.created}-{self.scheduler.now:.0f}"
         self.serve(lambda catalog: catalog.repositories.create_repository(name, space, bare=bare))
 
     def _delete(self, name: str) -> None:
@@ -193,6 +195,32 @@ class Users:
             self.scheduler.wait(seconds)
         self.kv.set(ACTIONS, f"{base}/runs/{run}".encode(), messages.encode(record))
         self.kv.set(ACTIONS, f"{base}/branches/main/{run}".encode(), index)
+
+    def _skipped_run(self, name: str) -> None:
+        """A hook run of which every hook was skipped: it never began, and its record says so."""
+        run = countdown_id(self._now())
+        self.kv.set(
+            ACTIONS, f"repos/{name}/runs/{run}".encode(), messages.encode(messages.RunResultData(run_id=run))
+        )
+
+    def _index_ahead(self, name: str, branch: str, ahead: float, seconds: float) -> None:
+        """A server writes the index of a pull request first, and the request itself later.
+
+        Args:
+            name: of the repository.
+            branch: that is to be merged.
+            ahead: seconds by which the server's clock is ahead.
+            seconds: until the request is written.
+        """
+        found = self.serve(lambda catalog: catalog.repositories.get_repository(name))
+        when = self._now() + timedelta(seconds=ahead)
+        pull = countdown_id(when)
+        index = messages.encode(messages.SecondaryIndex(primary_key=pull.encode()))
+        self.kv.set(PULLS, b"repos/" + found.partition + f"/{branch}/elsewhere".encode(), index)
+        if self.scheduler.current is not None:
+            self.scheduler.wait(seconds)
+        record = messages.PullRequestData(id=pull, source_branch=branch, destination_branch="elsewhere")
+        self.kv.set(found.partition, f"pulls/{pull}".encode(), messages.encode(record))
 
     def _own_branch(self, name: str, branch: str) -> None:
         key = f"run-refs/approximate-branch-owner/{len(name)}:{name}/{branch}".encode()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from dredge.kv.rows import Row, show, show_key
 from dredge.trash.results import CleanReport
@@ -63,6 +64,10 @@ class Oracle:
         removed: rows that the cleaner deleted and that were not put back.
         rows_deleted: how many it deleted.
         named_again: partitions that a record came to name after rows of theirs were removed.
+        named_since: since when records name each partition that they name.
+        records: the last record of each name by which it was in use, once it is gone.
+        looked: when each process of the cleaner, by its name, last opened a view.
+        read: when each began to read the rows of each partition last.
     """
 
     simulation: Simulation
@@ -75,6 +80,11 @@ class Oracle:
     removed: dict[tuple[bytes, bytes], Row] = field(default_factory=dict)
     rows_deleted: int = 0
     named_again: set[bytes] = field(default_factory=set)
+    named_since: dict[bytes, float] = field(default_factory=dict)
+    records: dict[str, bytes] = field(default_factory=dict)
+    looked: Mapping[str, float] = field(default_factory=dict)
+    read: Mapping[tuple[str, bytes], float] = field(default_factory=dict)
+    removed_by: dict[tuple[bytes, bytes], str] = field(default_factory=dict)
     _mirror: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
     _ours: bool = False
 
@@ -94,6 +104,8 @@ class Oracle:
             self._record_changed(before, value)
         elif value is not None and key.startswith(b"branches/"):
             self._named(tokens_of(value))
+        if partition == REPOSITORIES or key.startswith(b"branches/"):
+            self._note_named()
 
     def on_put(self, key: str, data: bytes) -> None:
         """An object was written to the state folder's bucket."""
@@ -101,6 +113,8 @@ class Oracle:
             for line in data.splitlines():
                 row = json.loads(line)
                 self.undone.add(Row(*(base64.b64decode(row[part]) for part in Row._fields)))
+        elif key.endswith("/plan.json"):
+            self._check_plan(json.loads(data))
 
     def on_delete(self, row: Row) -> None:
         """The cleaner is about to delete a row, in a transaction that nothing comes between."""
@@ -116,6 +130,7 @@ class Oracle:
         if young:
             self.simulation.violate("grace", f"{name} is deleted: {young}")
         self.removed[row.partition, row.key] = row
+        self.removed_by[row.partition, row.key] = self._process()
         self.rows_deleted += 1
         self.simulation.states[f"deleted {self._kind(row)}"] += 1
         self._ours = True
@@ -140,7 +155,9 @@ class Oracle:
             left = next(iter(self.store.scan(owner)), None) is not None
             return "its repository's rows are not gone" if left or owner in named.lives else ""
         if partition == MARKERS:
-            left = next(iter(self.store.scan(row.key)), None) is not None
+            looked = self.looked.get(self._process(), 0.0)
+            # What came since the last look is for the next run: nobody queued it.
+            left = any(self.changed[row.key, each.key] <= looked for each in self.store.scan(row.key))
             return "its token is not empty" if left and row.key not in named.tokens else ""
         if partition in (PULLS, ACTIONS, OWNERS):
             rule = {PULLS: keeps_index, ACTIONS: keeps_action, OWNERS: keeps_owner}[partition]
@@ -148,6 +165,27 @@ class Oracle:
         if partition == SERVERS:
             return keeps_status(row, self._now())
         return self._why_partition(row, named)
+
+    def has_removed(self, partition: bytes) -> bool:
+        """Whether the cleaner took rows of a life, or of what was staged in it, that did not come back."""
+        gone = {row.partition for row in self.removed.values()}
+        tokens = read_named(self.store, [partition]).tokens
+        return bool(gone & {partition, *(token for token, owners in tokens.items() if partition in owners)})
+
+    def check_put_back_by(self, process: str, report: CleanReport) -> None:
+        """A run that ended well has put back what it removed and what was named when it looked for the last time."""
+        if report.status not in ("done", "partial"):
+            return
+        emptied = {outcome.removed_partition for outcome in report.deleted}
+        for place, row in self.removed.items():
+            since = self.named_since.get(row.partition)
+            if self.removed_by[place] != process or row.partition in emptied or since is None:
+                continue
+            if since < self.looked[process] and not self._single_keys({row.partition}):
+                name = show_key(row.partition, row.key)
+                self.simulation.violate(
+                    "put back", f"a run ends as {report.status}: it removed {name}, which a record names"
+                )
 
     def check_put_back(self) -> None:
         """Whatever was removed and is named by now is there again."""
@@ -188,6 +226,8 @@ class Oracle:
             partition = row.partition
             if partition in NEVER or partition in named.lives or partition in named.tokens:
                 continue
+            if partition == HANDED_OVER and b"-".join(row.key.split(b"/")[1:]) in named.lives:
+                continue  # somebody gave it its record back
             if partition in self.lost or (partition not in (HANDED_OVER, MARKERS) and self.why_live(row)):
                 continue
             yield row
@@ -240,6 +280,8 @@ class Oracle:
         if old is not None and (new is None or new.partition != old.partition) and not old.state:
             self.lost.add(old.partition)
             self.simulation.states["life lost its record"] += 1
+        if before is not None and old is not None and not old.state and (new is None or new.state):
+            self.records[old.name] = before
         if new is not None:
             self.lost.discard(new.partition)
             branches = self.store.scan(new.partition, b"branches/")
@@ -249,6 +291,23 @@ class Oracle:
                     *(t for e in branches if e.key.startswith(b"branches/") for t in tokens_of(e.value)),
                 ]
             )
+
+    def _note_named(self) -> None:
+        named, now = read_named(self.store), self.simulation.scheduler.now
+        self.named_since = {name: self.named_since.get(name, now) for name in (*named.lives, *named.tokens)}
+
+    def _check_plan(self, plan: Mapping[str, Any]) -> None:
+        """No plan names what a record named already when its rows were read, and names still."""
+        process = self._process()
+        for finding in plan["findings"]:
+            partition = base64.b64decode(finding["partition_base64"])
+            since, read = self.named_since.get(partition), self.read.get((process, partition))
+            if finding["key_base64"] is None and since is not None and read is not None and since < read:
+                self.simulation.violate("plan", f"{show(partition)} is planned, and a record names it")
+
+    def _process(self) -> str:
+        current = self.simulation.scheduler.current
+        return "" if current is None else current.process.name
 
     def _named(self, partitions: Collection[bytes]) -> None:
         """A record has come to name partitions."""

@@ -48,6 +48,8 @@ class DoorRows:
         on_delete: deletes a row, after a look at it; may raise.
         on_insert: told of each row that is put back.
         deletions: that were asked for so far.
+        looked: when each process, by its name, opened its last view.
+        read: when each process began to read the rows of each partition last.
     """
 
     store: WatchedKV
@@ -62,6 +64,8 @@ class DoorRows:
     location: str = field(default="memory://kv", init=False)
     deletions: int = 0
     alarms: list[tuple[int, Event]] = field(default_factory=list)
+    looked: dict[str, float] = field(default_factory=dict)
+    read: dict[tuple[str, bytes], float] = field(default_factory=dict)
 
     def wait_for_deletion(self, number: int, seconds: float) -> None:
         """Wait until the n-th deletion from now on is about to be done; for so long at most."""
@@ -71,6 +75,7 @@ class DoorRows:
 
     @contextmanager
     def view(self) -> Iterator[RowView]:
+        self.looked[self._process] = self.doors.scheduler.now
         if not self.snapshots:
             yield DoorView(self, None)
             return
@@ -127,6 +132,16 @@ class DoorRows:
         found = self.store._partitions.get(partition)
         return found.values.get(key) if found else None
 
+    @property
+    def _process(self) -> str:
+        current = self.doors.scheduler.current
+        return "" if current is None else current.process.name
+
+    def note_read(self, partition: bytes) -> None:
+        """The process at work begins to read the rows of a partition."""
+        looked = self.looked.get(self._process, 0.0)
+        self.read[self._process, partition] = looked if self.snapshots else self.doors.scheduler.now
+
     def _call[T](self, name: str, deed: Callable[[], T], what: str = "") -> T:
         return self.doors.call("kv", name, deed, _FAULTS, what)
 
@@ -158,6 +173,8 @@ class DoorView:
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
         size = self._rows.page_rows
+        if not start:
+            self._rows.note_read(partition)
         while True:
             page = self._rows._call("scan", partial(self._page, partition, start), f"{partition!r} {start!r}")
             yield from page
@@ -193,8 +210,13 @@ class FreezingKV:
     def __init__(self, store: WatchedKV, name: str, number: int, freeze: Callable[[], None]) -> None:
         self._store = store
         self._name = name
-        self._left = number
+        self._number = number
+        self._left = -1
         self._freeze = freeze
+
+    def arm(self) -> None:
+        """Count from now on: what a server writes when it starts is no part of what it is asked for."""
+        self._left = self._number
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)

@@ -213,8 +213,8 @@ def test_an_orphans_report_does_not_replace_a_later_one(monkeypatch: pytest.Monk
     retry = driver(world, orphan)
     honest, left = report.build_report, [lambda: world.run(retry)]
 
-    def slow(folder: RunFolder, plan: Plan) -> dict[str, Any]:
-        told = honest(folder, plan)
+    def slow(folder: RunFolder, plan: Plan, known: Any = None) -> dict[str, Any]:
+        told = honest(folder, plan, known)
         if left:
             left.pop()()
         return told

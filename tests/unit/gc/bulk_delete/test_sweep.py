@@ -37,6 +37,7 @@ def candidates(run: Run, *addresses: str, hold: str | None = None, etag: str | N
         "last_modified": pa.array([run.plan.created_at] * count, pa.timestamp("us", tz="UTC")),
         "etag": pa.array([etag] * count, pa.string()),
         "hash": pa.array(hash64(names)),
+        "storage_class": pa.nulls(count, pa.string()),
         "reason": pa.array(["unreferenced"] * count),
         "hold": pa.array([hold] * count, pa.string()),
     }

@@ -10,6 +10,7 @@ import pytest
 
 from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.restore.step import restore
+from dredge.gc.subtract import SubtractOutput
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import StorageOptions, open_reader
 from tests.support.azure_server import AzureServer
@@ -26,7 +27,9 @@ class AzurePlace:
 
     def contents(self) -> dict[str, bytes]:
         reader = open_reader(f"{self.uri}/lake/data", self.options)
-        return dict(reader.get_many([key for batch in reader.list() for key in batch["key"].to_pylist()]))
+        rows = [row for batch in reader.list() for row in batch.to_pylist()]
+        readable = [row["key"] for row in rows if row["storage_class"] != "AZURE_ARCHIVE"]
+        return {row["key"]: b"" for row in rows} | dict(reader.get_many(readable))
 
 
 def test_what_a_run_deletes_on_azure_comes_back_from_its_versions(
@@ -37,19 +40,30 @@ def test_what_a_run_deletes_on_azure_comes_back_from_its_versions(
         for name, value in server.options.to_env().items():
             monkeypatch.setenv(name, value)
         with lakefs_server(tmp_path, bucket=place) as lake:
-            repository, staying = planted(
-                lake, {"data/odd/a b#c?x=%20": b"orphan", "data/odd//x": b"orphan x"}
-            )
+            orphans = {"data/odd/a b#c?x=%20": b"orphan", "data/odd//x": b"orphan x"}
+            tiers = {"data/odd/ice": b"archived", "data/odd/cool": b"moved lately"}
+            repository, staying = planted(lake, orphans | tiers)
+            blobs = server.held(place.uri).blobs
+            blobs["lake/data/odd/ice"][-1].tier = "Archive"
+            blobs["lake/data/odd/cool"][-1].tier = "Cool"
             before = place.contents()
             time.sleep(1.1)  # the store tells whole seconds
             run = collected(client_of(lake), undo="versions")
             assert run.plan.undo.why.endswith("7 days more")
             left = place.contents()
             assert left.items() <= before.items()
-            assert len(before) - len(left) == 3
+            assert len(before) - len(left) == 4
+            assert "odd/ice" not in before.keys() - left.keys()
+            candidates = run.folder.read_summary(SubtractOutput.STEP)
+            assert candidates is not None
+            assert candidates.counts["archived_objects"] == 1
+            assert (
+                "of class AZURE_COOL, which charges for 30 days"
+                in SubtractOutput.of(candidates).early_deletion
+            )
             for path, data in staying.items():
                 assert repository.branch("main").object(path).reader(mode="rb").read() == data
             wanted = RestoreConfig(repository="lake", run=run.plan.run_id, everything=True)
             done = restore(wanted, LocalRunner(), client=client_of(lake))
-            assert done.counts["restored_objects"] == 3
+            assert done.counts["restored_objects"] == 4
             assert place.contents() == before

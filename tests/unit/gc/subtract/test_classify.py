@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from dredge.errors import FormatError
 from dredge.gc.config import GCConfig
 from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract.classify import CANDIDATES, SubtractConfig, classify, write_candidates
+from dredge.gc.subtract.early_deletion import Early, early_details, early_text
 from dredge.gc.subtract.holds import LEFT_STAGING, SAME_SIZE
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
@@ -42,6 +43,7 @@ def listed(*addresses: str) -> pa.Table:
         pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * count, pa.timestamp("us", tz="UTC")),
         pa.nulls(count, pa.string()),
         pa.array(hash64(names)),
+        pa.nulls(count, pa.string()),
     ]
     return pa.Table.from_arrays(columns, schema=LISTED)
 
@@ -116,3 +118,56 @@ def test_files_with_held_rows_are_known_by_their_hashes(folder: RunFolder) -> No
     assert (both.objects, both.size_bytes) == (3, 4)
     assert {code: figures.objects for code, figures in both.by_hold.items()} == {"unreadable": 1}
     assert both.by_reason["unreferenced"].examples == ("data/x", "data/y")
+
+
+def in_classes(*classes: str | None) -> pa.Table:
+    """Objects of a day in 2026, in these classes; sizes are 1, 2, …"""
+    rows = listed(*(f"data/{number}" for number in range(len(classes))))
+    return rows.set_column(5, "storage_class", pa.array(classes, pa.string()))
+
+
+def test_what_is_archived_is_held_and_counted_and_nothing_else_for_its_class(folder: RunFolder) -> None:
+    rows = in_classes(
+        None, "AZURE_ARCHIVE", "AZURE_COOL", "AZURE_COLD", "GLACIER", "GCS_ARCHIVE", "AZURE_ARCHIVE"
+    )
+    assert classify(folder, rows, config())["hold"].to_pylist() == [
+        None,
+        "archived",
+        None,
+        None,
+        None,
+        None,
+        "archived",
+    ]
+    found = write_candidates(folder, config(), [rows], "classes")
+    assert {code: (item.objects, item.size_bytes) for code, item in found.by_hold.items()} == {
+        "archived": (2, 9)
+    }
+
+
+def test_a_listing_of_an_earlier_version_tells_no_classes_and_is_read(folder: RunFolder) -> None:
+    rows = listed("data/a").drop_columns(["storage_class"])
+    assert classify(folder, rows, config())["storage_class"].to_pylist() == [None]
+
+
+def test_early_deletions_are_told_by_class_for_what_is_younger_than_its_minimum(folder: RunFolder) -> None:
+    rows = in_classes("AZURE_COOL", "AZURE_COOL", "AZURE_COLD", None, "AZURE_ARCHIVE", "NEW_CLASS")
+    after = timedelta(days=40)
+    as_of = datetime(2026, 1, 1, tzinfo=UTC) + after
+    asked = replace(config(), as_of=as_of)
+    found = write_candidates(folder, asked, [rows], "early").early
+    # Cool charges for 30 days, which are over, cold for 90; what is archived does not go.
+    assert found == {"AZURE_COLD": Early(objects=1, size_bytes=3, byte_days=3 * 50)}
+    sooner = write_candidates(folder, replace(asked, as_of=as_of - after / 2), [rows], "sooner").early
+    assert sooner["AZURE_COOL"] == Early(objects=2, size_bytes=3, byte_days=3 * 10)
+    assert write_candidates(folder, config(), [rows], "untold").early == {}
+
+
+def test_the_fee_is_that_of_the_days_that_are_left() -> None:
+    gib = 1 << 30
+    details = early_details({"AZURE_COLD": Early(objects=7, size_bytes=100 * gib, byte_days=100 * gib * 45)})
+    assert details == {"AZURE_COLD": {"objects": 7, "bytes": 100 * gib, "fee_usd": 0.54}}
+    assert early_text(details) == (
+        "7 objects (100.0 GiB) of class AZURE_COLD, which charges for 90 days at least: about 0.54 US dollars"
+    )
+    assert early_text({}) == ""

@@ -46,7 +46,8 @@ def rows(ages: dict[str, timedelta]) -> pa.Table:
     names = pa.array(ages, pa.string())
     times = pa.array([NOW - age for age in ages.values()], pa.timestamp("us", tz="UTC"))
     columns = [names, pa.array([1] * len(ages), pa.int64()), times, pa.nulls(len(ages), pa.string())]
-    return pa.Table.from_arrays([*columns, pa.array(hash64(names))], schema=LISTED)
+    columns += [pa.array(hash64(names)), pa.nulls(len(ages), pa.string())]
+    return pa.Table.from_arrays(columns, schema=LISTED)
 
 
 def aged(server: GcsServer, uri: str, name: str, age: timedelta) -> None:

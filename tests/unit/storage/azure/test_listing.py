@@ -15,12 +15,17 @@ from dredge.storage.azure.listing import Pages, list_blobs, list_one_level, pars
 URL = "https://a.blob.core.windows.net/c"
 
 
-def blob(name: str, size: int = 1, metadata: str = "", kind: str = "", encoded: bool = False) -> str:
+HOT = "<AccessTier>Hot</AccessTier>"
+
+
+def blob(
+    name: str, size: int = 1, metadata: str = "", kind: str = "", encoded: bool = False, more: str = HOT
+) -> str:
     mark = ' Encoded="true"' if encoded else ""
     return (
         f"<Blob><Name{mark}>{name}</Name><Properties><Creation-Time>Mon, 01 Jun 2026 10:00:00 GMT</Creation-Time>"
         f"<Last-Modified>Mon, 01 Jun 2026 10:00:01 GMT</Last-Modified><Etag>0x8D</Etag>{kind}"
-        f"<Content-Length>{size}</Content-Length><AccessTier>Hot</AccessTier></Properties>"
+        f"<Content-Length>{size}</Content-Length>{more}</Properties>"
         f"<Metadata>{metadata}</Metadata><OrMetadata /></Blob>"
     )
 
@@ -87,6 +92,25 @@ def test_metadata_that_looks_like_properties_changes_nothing() -> None:
     rows = parse_page(page(blob("lake/a", 1, forged), blob("lake/b")), "it").rows
     assert rows["key"].to_pylist() == ["lake/a", "lake/b"]
     assert rows["etag"].to_pylist() == ["0x8D", "0x8D"]
+
+
+def tier(name: str) -> str:
+    return f"<AccessTier>{name}</AccessTier>"
+
+
+def test_tiers_are_those_of_the_properties_whatever_metadata_say() -> None:
+    archive = tier("Archive")
+    cases: list[tuple[list[str], list[str | None]]] = [
+        ([blob("a"), blob("b")], [None, None]),
+        ([blob("a", more=""), blob("b", more="")], [None, None]),
+        ([blob("a", more=archive), blob("b")], ["AZURE_ARCHIVE", None]),
+        ([blob("a", more=archive), blob("b", 1, HOT)], ["AZURE_ARCHIVE", None]),
+        ([blob("a", more=archive), blob("b", 1, HOT, more="")], ["AZURE_ARCHIVE", None]),
+        ([blob("a", 1, HOT, more=""), blob("b", more=archive)], [None, "AZURE_ARCHIVE"]),
+        ([blob("a", 1, archive), blob("b", more=tier("Cool"))], [None, "AZURE_COOL"]),
+    ]
+    for blobs, tiers in cases:
+        assert parse_page(page(*blobs), "it").rows["storage_class"].to_pylist() == tiers, blobs
 
 
 @pytest.mark.parametrize(

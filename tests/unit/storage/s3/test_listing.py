@@ -42,6 +42,24 @@ def keys_of(xml: str) -> list[str]:
     return found
 
 
+def classes_of(*rows: str) -> list[str | None]:
+    found: list[str | None] = parse_page(page(*rows).encode(), "it").rows["storage_class"].to_pylist()
+    return found
+
+
+def test_classes_are_told_but_for_the_plain_one_and_not_at_all_by_a_page_that_lacks_some() -> None:
+    def of(name: str) -> str:
+        return f"</Size><StorageClass>{name}</StorageClass>"
+
+    plain, cold, bare = (
+        contents("k").replace("</Size>", end) for end in (of("STANDARD"), of("GLACIER"), "</Size>")
+    )
+    assert classes_of(plain, plain) == classes_of(bare, bare) == classes_of(cold, bare) == [None, None]
+    assert classes_of(plain, cold) == [None, "GLACIER"]
+    odd = cold.replace("<Size>1</Size>", "").replace("<Key>", "<Size>1</Size><Key>")
+    assert classes_of(plain, odd) == [None, "GLACIER"]
+
+
 key_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 
 
@@ -77,6 +95,7 @@ def test_columns_are_typed_and_whole() -> None:
         "size": 7,
         "last_modified": datetime(2026, 11, 20, 10, 11, 12, 345000, UTC),
         "etag": "abc",
+        "storage_class": None,
     }
 
 

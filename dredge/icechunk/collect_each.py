@@ -1,0 +1,88 @@
+"""One repository after the other expired and collected in this process, some at once, without an orchestrator."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from dredge.errors import DredgeError
+from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration
+from dredge.icechunk.collection.steps import Run, plan_collection, to_its_end
+from dredge.icechunk.expiration.apply import expire
+from dredge.icechunk.expiration.config import ExpireConfig
+from dredge.icechunk.many import outcome_of
+from dredge.icechunk.threshold import parse_older_than
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.defects import foreseen
+from dredge.runs.many import Outcome
+from dredge.runs.tasks import TaskRunner
+from dredge.storage import StorageOptions
+from dredge.storage.parallel import ordered_map
+
+
+def collect_each(
+    repositories: Sequence[str],
+    expiration: ExpireConfig,
+    config_of: Callable[[str], CollectConfig],
+    runner: TaskRunner,
+    at_once: int = 1,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> Iterator[Outcome]:
+    """Expire and collect repositories, each with its own lease, plan and report. One that fails stops no other.
+
+    Args:
+        repositories: URIs.
+        expiration: what leaves history before; a dry run only takes it as applied.
+        config_of: gives what is asked for of a repository.
+        runner: spreads the tasks of all runs.
+        at_once: repositories collected at the same time.
+        options: how stores are reached; None reads the environment.
+        clock: this machine's clock.
+
+    Returns:
+        What became of each, in their order.
+    """
+    planned = PlannedExpiration(
+        threshold=parse_older_than(expiration.older_than, clock()).isoformat(),
+        rule=expiration.rule,
+        delete_expired_branches=expiration.delete_expired_branches,
+        delete_expired_tags=expiration.delete_expired_tags,
+    )
+    return ordered_map(
+        lambda uri: _collect(config_of(uri), planned, runner, options, clock), repositories, at_once
+    )
+
+
+def _collect(
+    config: CollectConfig,
+    planned: PlannedExpiration,
+    runner: TaskRunner,
+    options: StorageOptions | None,
+    clock: Clock,
+) -> Outcome:
+    run_uri = why = ""
+    try:
+        with foreseen(f"the run of {config.uri}"):
+            if config.dry_run:
+                config = replace(config, after=planned)
+            else:
+                _expire(config.uri, planned, options)
+            run_uri = plan_collection(config, None, options, clock).run_uri
+            to_its_end(Run.open(run_uri, options, clock), runner)
+    except DredgeError as error:
+        why = str(error)
+        logging.getLogger("dredge").error("%s: %s", config.uri, why)
+    return outcome_of(config.uri, run_uri, why, options)
+
+
+def _expire(uri: str, planned: PlannedExpiration, options: StorageOptions | None) -> None:
+    expire(
+        uri,
+        planned.instant,
+        rule=planned.rule,
+        delete_expired_branches=planned.delete_expired_branches,
+        delete_expired_tags=planned.delete_expired_tags,
+        options=options,
+    )

@@ -1,0 +1,248 @@
+"""Rules about the files that Dredge keeps for itself in a repository: told from what was written, as it was written.
+
+A plan never gets a lower lease back. Of two reports the later one stays. A result counts only with those that it was
+made from. What the newest state, or one of the last week, names stays, and so do notes, parts of the index, and copies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.clock import DAY, HOUR
+from tests.simulation.history import Simulation
+from tests.simulation.scheduler import Process
+
+OWN, RUNS = "_dredge/", "_dredge/runs/"
+CHAIN: Mapping[str, tuple[str, ...]] = {
+    "list_candidates": ("mark",),
+    "check_limits": ("mark", "list_candidates"),
+    "bulk_delete": ("mark", "list_candidates", "check_limits"),
+}
+"""What each step is made from."""
+SHARED = ("report.json", "report.html")
+WEEK = 7 * DAY - HOUR
+MARK_AGE_SECONDS = 12.3 * HOUR
+CALLS = 12
+"""So many calls of a process lie between its last look and what it does then, at most."""
+
+
+@dataclass
+class RunFiles:
+    """What a run wrote.
+
+    Attributes:
+        name: of the run, which begins the names of its processes.
+        plan: as it was written last.
+        planned: when, in true seconds.
+        digests: of the results that stand, by step.
+        inputs: digests of what these were made from, by step.
+        broken: calls that each process had made when the chain was broken last; empty while it holds.
+        claimed: who claimed the last try of the report.
+        reported: names of the files that each process wrote for the report.
+    """
+
+    name: str
+    plan: dict[str, Any]
+    planned: float
+    digests: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    broken: dict[str, int] = field(default_factory=dict)
+    claimed: str = ""
+    reported: dict[str, set[str]] = field(default_factory=dict)
+
+    def is_broken(self) -> bool:
+        """Whether a result that stands was made from one that does not."""
+        return any(
+            self.inputs.get(step, {}).get(read, self.digests.get(read)) != self.digests.get(read)
+            for step, wanted in CHAIN.items()
+            if step != "bulk_delete"
+            for read in wanted
+        )
+
+
+@dataclass
+class OwnFiles:
+    """Watches Dredge's own files in a repository.
+
+    Attributes:
+        simulation: of the history.
+        processes: of collections that were begun, by name.
+        runs: by id.
+        lease: number of the last right to work.
+        leased: when it was given.
+        versions: of the state: when each was written, what it names, and its lease.
+        heads: of the index: what each names.
+        replaced: when each head of the index was replaced.
+    """
+
+    simulation: Simulation
+    processes: dict[str, Process] = field(default_factory=dict)
+    runs: dict[str, RunFiles] = field(default_factory=dict)
+    lease: int = 0
+    leased: float = 0.0
+    versions: list[tuple[float, frozenset[str], int]] = field(default_factory=list)
+    heads: dict[str, frozenset[str]] = field(default_factory=dict)
+    replaced: dict[str, float] = field(default_factory=dict)
+
+    def run_of(self, process: str) -> RunFiles | None:
+        """The files of the run that a process works for."""
+        name = process.partition(" ")[0]
+        return next((run for run in self.runs.values() if run.name == name), None)
+
+    def on_put(self, name: str, data: bytes) -> None:
+        """An own file was written."""
+        if name.startswith(RUNS):
+            run_id, _, rest = name.removeprefix(RUNS).partition("/")
+            self._of_a_run(run_id, rest, data)
+        elif name == f"{OWN}lease.json":
+            number = int(json.loads(data)["fencing"])
+            if number != self.lease:
+                self.lease, self.leased = number, self._now
+        elif name.startswith(f"{OWN}state/versions/"):
+            value = json.loads(data)
+            parts = _parts(value["counted"])
+            self.versions.append((self._now, frozenset(OWN + part for part in parts), int(value["fencing"])))
+        elif name.startswith(f"{OWN}index/heads/"):
+            value = json.loads(data)
+            named = [*value["snapshots"], *(each["part"] for each in value["manifests"])]
+            self.heads[name] = frozenset(OWN + part["name"] for part in named)
+            for head in value.get("replaces", ()):
+                self.replaced.setdefault(OWN + head, self._now)
+
+    def on_delete(self, name: str) -> None:
+        """An own file is about to go."""
+        why = ""
+        if name.startswith(f"{OWN}counted/") and any(name in named for named, _ in self._counting()):
+            why = "a state of the last week names it"
+        elif name.startswith(f"{OWN}index/") and any(
+            name in (head, *self.heads[head]) for head in self._in_force()
+        ):
+            why = "a head of the index that was in force within a week is it, or names it"
+        elif name.startswith(f"{OWN}pending/"):
+            oldest = min((number for _, number in self._counting()), default=0)
+            number = int(name.rpartition("/")[2].partition("-")[0])
+            why = "a run that builds on a state of the last week needs it" if number > oldest else ""
+        elif name.startswith(RUNS) and "/quarantine/" in name and self._role in ("save_report", "plan"):
+            why = "it is a copy of what a run deleted, and nobody purged it"
+        if why:
+            self.simulation.violate("own files", f"{name} is deleted: {why}")
+
+    def check_sweep(self, process: Process) -> None:
+        """An object is about to be deleted by a sweep."""
+        run = self.run_of(process.name)
+        if run is not None and process.begun - run.planned > MARK_AGE_SECONDS:
+            hours = (process.begun - run.planned) / HOUR
+            self.simulation.violate("old mark", f"{run.name} begins to sweep a mark of {hours:.1f} h")
+
+    def _of_a_run(self, run_id: str, name: str, data: bytes) -> None:
+        run, process = self.runs.get(run_id), self._process
+        if name == "plan.json":
+            plan = json.loads(data)
+            if run is None:
+                self.runs[run_id] = RunFiles(process.partition(" ")[0], plan, self._now)
+                return
+            before, now = run.plan["lease"]["fencing"], plan["lease"]["fencing"]
+            if now < before:
+                self.simulation.violate("lease", f"the plan of {run.name} gets lease {now} back for {before}")
+            run.plan = plan
+        elif run is None:
+            return
+        elif name == "save_report/_try.json":
+            run.claimed = process
+        elif name in SHARED:
+            self._report_written(run, name)
+        elif name == "guard.json":
+            self._check_guard(run, json.loads(data))
+        elif name.endswith("/_SUCCESS.json"):
+            self._step_done(run, json.loads(data))
+        elif name == f"pending/{run_id}.json":
+            return
+
+    def _report_written(self, run: RunFiles, name: str) -> None:
+        process = self._process
+        run.reported.setdefault(process, set()).add(name)
+        if process != run.claimed and name in run.reported.get(run.claimed, ()):
+            self.simulation.violate("report", f"an earlier {name} of {run.name} replaces a later one")
+
+    def _check_guard(self, run: RunFiles, guard: Mapping[str, Any]) -> None:
+        current = self.simulation.scheduler.current
+        began = 0.0 if current is None else current.process.begun
+        for finding in guard["findings"]:
+            lost = finding["rule"] == "lease_held" and finding["verdict"] == "passed"
+            if lost and self.lease > run.plan["lease"]["fencing"] and self.leased < began:
+                self.simulation.violate("figures", f"{run.name} says that it holds a lease that another has")
+
+    def _step_done(self, run: RunFiles, summary: Mapping[str, Any]) -> None:
+        step, current = summary["step"], self.simulation.scheduler.current
+        if step == "bulk_delete":
+            self.check_chain(run)
+        if step not in ("mark", *CHAIN) or step == "bulk_delete":
+            return
+        was = bool(run.broken)
+        run.digests[step], run.inputs[step] = summary["digest"], summary["inputs"]
+        if not run.is_broken():
+            run.broken = {}
+        elif not was and current is not None:
+            run.broken = {
+                name: process.calls
+                for name, process in self.processes.items()
+                if name.startswith(f"{run.name} ")
+            }
+
+    def check_chain(self, run: RunFiles) -> None:
+        """A sweep is done, or is about to delete something: it has seen results that belong together."""
+        current = self.simulation.scheduler.current
+        if current is None or not run.broken:
+            return
+        seen = run.broken.get(current.process.name)
+        if seen is not None and current.process.calls - seen > CALLS:
+            self.simulation.violate(
+                "chain", f"{run.name} deletes by results that were not made from each other"
+            )
+
+    def note_sweep(self, name: str) -> None:
+        """A run notes what it is about to delete."""
+        run = self.runs.get(name.rpartition("/")[2].removesuffix(".json").partition("-")[2])
+        if run is not None:
+            self.check_chain(run)
+
+    def _counting(self) -> Iterable[tuple[frozenset[str], int]]:
+        """Versions of the state that were the newest one within a week: what they name, and their lease."""
+        ends = [*(when for when, _, _ in self.versions[1:]), self._now + 1]
+        return (
+            [
+                (named, number)
+                for (_, named, number), end in zip(self.versions, ends, strict=True)
+                if end > self._now - WEEK
+            ]
+            if self.versions
+            else []
+        )
+
+    def _in_force(self) -> list[str]:
+        return [head for head in self.heads if self.replaced.get(head, self._now) > self._now - WEEK]
+
+    @property
+    def _now(self) -> float:
+        return self.simulation.scheduler.now
+
+    @property
+    def _process(self) -> str:
+        current = self.simulation.scheduler.current
+        return "" if current is None else current.process.name
+
+    @property
+    def _role(self) -> str:
+        current = self.simulation.scheduler.current
+        return "" if current is None else current.process.role
+
+
+def _parts(counted: Any) -> list[str]:
+    """Names of all files in a JSON value: wherever a part is described."""
+    if isinstance(counted, dict):
+        own = [counted["name"]] if "name" in counted and "sha256" in counted else []
+        return own + [name for value in counted.values() for name in _parts(value)]
+    return [name for value in counted for name in _parts(value)] if isinstance(counted, list) else []

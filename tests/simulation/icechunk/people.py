@@ -1,0 +1,84 @@
+"""What people do with collections of Icechunk: take their deletions back, and make them final."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dredge.errors import LeaseHeldError
+from dredge.icechunk.collection import undo
+from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
+from tests.simulation.clock import DAY
+from tests.simulation.history import Simulation
+from tests.simulation.icechunk.maintenance import Maintenance
+from tests.simulation.icechunk.oracle import Oracle
+from tests.simulation.icechunk.writers import URI
+from tests.simulation.orchestrator import is_retried
+
+TRIES = 8
+WAIT_SECONDS = 600.0
+
+
+@dataclass
+class People:
+    """Users of the collector.
+
+    Attributes:
+        simulation: of the history.
+        maintenance: has the runs.
+        oracle: is told what comes back.
+    """
+
+    simulation: Simulation
+    maintenance: Maintenance
+    oracle: Oracle
+    asked: int = 0
+
+    @property
+    def verbs(self) -> dict[str, Callable[..., None]]:
+        """What they do, by the verb of its move."""
+        return {"restore": self._restore, "purge": self._purge}
+
+    def _restore(self, number: int, days: float) -> None:
+        """Take back all that a run deleted."""
+        runs = [run for _, run in sorted(self.maintenance.runs.items()) if run.run_uri]
+        if not runs:
+            return
+        run = runs[number % len(runs)]
+        params = {"storage": URI, "run": run.run_uri, "all": True, "keep_days": days}
+        config = IcechunkRestoreConfig.from_params(params)
+        names = set(self.oracle.swept.get(run.name, ()))
+        began = self.simulation.scheduler.now
+        done = self._side_run(
+            "restore", lambda holder, clock: undo.restore(config, self._workers, holder, None, clock)
+        )
+        self.oracle.may_be_back |= names
+        if done:
+            self.oracle.brought_back(names, began + days * DAY - WAIT_SECONDS)
+
+    def _purge(self, days: float, dry_run: bool) -> None:
+        """Make deletions final that are old enough."""
+        config = IcechunkPurgeConfig.from_params(
+            {"storage": URI, "older_than_days": days, "dry_run": dry_run}
+        )
+        self._side_run("purge", lambda holder, clock: undo.purge(config, self._workers, holder, None, clock))
+
+    def _side_run(self, what: str, do: Callable[..., Any]) -> bool:
+        """Do a run beside collections as its DAG does, with retries; says whether it did all."""
+        name = f"{what}{self.asked}"
+        self.asked += 1
+        for _ in range(TRIES):
+            error, _ = self.maintenance.attempt(name, what, lambda process: do(f"dag {name}", process.clock))
+            if error is None:
+                self.simulation.states[f"{what} done"] += 1
+                return True
+            if not isinstance(error, LeaseHeldError) and not is_retried(error):
+                break
+            self.simulation.scheduler.wait(WAIT_SECONDS)
+        self.simulation.states[f"{what} ended by {type(error).__name__}"] += 1
+        return False
+
+    @property
+    def _workers(self) -> Any:
+        return self.maintenance.workers
