@@ -20,6 +20,7 @@ from typing import Any
 CELLS = 5
 SHARED_EVERY = 3
 TRIES_MAX = 30
+ROUNDS_MIN = 6
 
 
 def main() -> None:
@@ -43,7 +44,7 @@ def main() -> None:
     lost: list[str] = []
     counts = dict.fromkeys(("commits", "rebases", "amends"), 0)
     number = 0
-    while not os.path.exists(asked["stop"]):
+    while number < ROUNDS_MIN or not os.path.exists(asked["stop"]):
         number += 1
         place = "own" if number % SHARED_EVERY else "shared"
         amends = asked["amends"] and place == "own" and number % 4 == 0

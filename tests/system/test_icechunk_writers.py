@@ -34,7 +34,7 @@ pytestmark = pytest.mark.long
 RELEASES = {"0.2.9": "zarr<3.2", "1.1.21": "zarr<3.5"}
 OURS = "ours"
 WRITERS = {1: ["0.2.9", "1.1.21", OURS], 2: [OURS, OURS]}
-RUNS = 4
+RUNS, RUNS_MAX = 4, 100
 SECONDS = 30
 """So many runs, and so long at least, writers go on."""
 AGE = timedelta(seconds=15)
@@ -140,7 +140,7 @@ def beside(
     }
     deleted, runs, until = 0, 0, time.monotonic() + SECONDS
     try:
-        while runs < RUNS or time.monotonic() < until:
+        while runs < RUNS or time.monotonic() < until or not (deleted or runs >= RUNS_MAX):
             deleted += collector(uri)
             runs += 1
     finally:
