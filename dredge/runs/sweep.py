@@ -140,6 +140,7 @@ class DeletingTask:
 
     Attributes:
         failed: objects that could not be deleted.
+        kept: objects that stay for other reasons, those of earlier tries included.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class DeletingTask:
         turn: int = 0,
         protect: Protect | None = None,
     ) -> None:
-        self.failed = 0
+        self.failed = self.kept = 0
         self._run = run
         self._deleter = deleter
         self._gate = Gate.of_task(run, gate)
@@ -172,7 +173,9 @@ class DeletingTask:
         rows = self._run.folder.read_part(part)
         if not pc.all(pc.starts_with(rows["address"], folder), min_count=0).as_py():
             raise FormatError(f"{part.name} names an object outside {folder}. Nothing more was deleted.")
-        done = ledger.finished(ledger.read_raw(self._run.folder, ledger.stem_of(part)))
+        known = ledger.read_raw(self._run.folder, ledger.stem_of(part))
+        self._count(known["outcome"].to_pylist(), failures=False)
+        done = ledger.finished(known)
         undone = rows.filter(pc.invert(pc.is_in(rows["address"], done)))
         self._run.progress.add(rows.num_rows - undone.num_rows)
         return undone
@@ -187,6 +190,7 @@ class DeletingTask:
         """
         if rows.num_rows:
             kept = [ledger.KEPT] * rows.num_rows
+            self._count(kept)
             self._write(part, 0, ledger.rows_of(rows, kept, self._attempt, self._fencing, code=codes))
 
     def delete(self, part: PartInfo, groups: Iterable[pa.Table]) -> bool:
@@ -209,7 +213,7 @@ class DeletingTask:
             group = candidates if self._protect is None else self._protected(part, number, candidates)
             if group.num_rows:
                 outcomes = self._sent(group)
-                self.failed += sum(item.outcome == ledger.FAILED for item in outcomes)
+                self._count([item.outcome for item in outcomes])
                 self._write(part, number, ledger.outcome_rows(group, outcomes, self._attempt, self._fencing))
             if self._gate.has_shut:
                 self._gate.is_open()  # raises what is wrong
@@ -232,7 +236,7 @@ class DeletingTask:
         told = [bool(item.outcome) and item.code != NOT_SENT for item in found]
         items = [item for item, is_told in zip(found, told, strict=True) if is_told]
         if items:
-            self.failed += sum(item.outcome == ledger.FAILED for item in items)
+            self._count([item.outcome for item in items])
             rows = ledger.rows_of(
                 group.filter(pa.array(told, pa.bool_())),
                 [item.outcome for item in items],
@@ -243,6 +247,10 @@ class DeletingTask:
             )
             self._write(part, number, rows)
         return group.filter(pa.array([not item.outcome for item in found], pa.bool_()))
+
+    def _count(self, outcomes: Sequence[str], failures: bool = True) -> None:
+        self.failed += outcomes.count(ledger.FAILED) if failures else 0
+        self.kept += outcomes.count(ledger.KEPT)
 
     def _write(self, part: PartInfo, number: int, rows: pa.Table) -> None:
         name = ledger.stem_of(part)

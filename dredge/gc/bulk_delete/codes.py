@@ -16,6 +16,7 @@ _WHY = {
     HEAD_SINCE: "as long as an object that came into a branch head after branches were asked, so a branch may read it",
     CHANGED: "it was written again, or its metadata was changed, since it was listed",
     STORE_HOLD: "the store refuses: it is on hold there, or a retention policy of the bucket has it",
+    "named_by_kept": "Icechunk: a snapshot or manifest names it that nothing reaches, and that stays all the same",
     NOT_COPIED: "it could not be copied, so its deletion could not have been taken back",
 }
 

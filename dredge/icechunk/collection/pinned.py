@@ -12,7 +12,7 @@ What of all that is not there, or cannot be read, is passed over: it makes nothi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -51,16 +51,29 @@ def pinned_with_needs(run: Run, step: str) -> tuple[LocatedSet, ...]:
     pins = run.pinned()
     if not pins:
         return ()
-    needed = _needed(run, pins)
-    name = hashlib.sha256(to_bytes(needed)).hexdigest()[:16]
-    part = write_hashes(run.folder, f"{step}/_needed_by_pinned-{name}.u64", needed)
-    return (*pins, LocatedSet(run.folder.uri, ShardedSet(0, {0: part})))
+    held = {*_held(run.reader, _SNAPSHOTS, pins), *_held(run.reader, _MANIFESTS, pins)}
+    return (*pins, with_needs(run, f"{step}/_needed_by_pinned", held))
 
 
-def _needed(run: Run, pins: Sequence[LocatedSet]) -> Hashes:
+def with_needs(run: Run, name: str, kept: Collection[str]) -> LocatedSet:
+    """Write hashes of the keys of some snapshots and manifests, and of what these need.
+
+    Args:
+        run: its folder gets the file.
+        name: how the file's name begins.
+        kept: keys.
+    """
+    needed = _needed(run, kept)
+    digest = hashlib.sha256(to_bytes(needed)).hexdigest()[:16]
+    return LocatedSet(
+        run.folder.uri, ShardedSet(0, {0: write_hashes(run.folder, f"{name}-{digest}.u64", needed)})
+    )
+
+
+def _needed(run: Run, kept: Collection[str]) -> Hashes:
     reader, threads = run.reader, run.plan.config.tuning.threads
-    keys = set(_held(reader, _SNAPSHOTS, pins))
-    manifests, waiting = set(_held(reader, _MANIFESTS, pins)), set(keys)
+    keys = {key for key in kept if key.startswith(_SNAPSHOTS)}
+    manifests, waiting = {key for key in kept if key.startswith(_MANIFESTS)}, set(keys)
     while waiting:
         found = [item for item in ordered_map(partial(_named_by, reader), sorted(waiting), threads) if item]
         manifests |= {_MANIFESTS + manifest for _, named in found for manifest in named}

@@ -25,6 +25,8 @@ from dredge.undo.pins import PINNED
 from dredge.undo.protecting import GROUP_KEYS, protection
 
 ALIVE_CODE = "alive_again"
+NAMED_BY_KEPT = "named_by_kept"
+"""Code of what a file names that stays although nothing reaches it: the store holds it, or it could not be copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,7 @@ class DeleteConfig:
         alive: sets of what became live since the mark, by kind.
         pinned: what was brought back and is kept for now; looked at again, because a run may have waited.
         undo: how deletions can be taken back.
+        named: what files name that stayed in this sweep.
     """
 
     gate: GateConfig
@@ -44,6 +47,7 @@ class DeleteConfig:
     alive: dict[str, PartInfo]
     pinned: tuple[LocatedSet, ...]
     undo: str
+    named: tuple[LocatedSet, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +72,12 @@ class DeleteResult:
     Attributes:
         stopped: whether the gate closed before everything was done.
         failed: objects that could not be deleted.
+        kept: objects that stay for other reasons.
     """
 
     stopped: bool
     failed: int
+    kept: int
 
 
 @partition_function
@@ -89,12 +95,15 @@ def delete_parts(run: WorkerRun, config: DeleteConfig, task: DeleteTask) -> Dele
     for part in task.parts:
         rows = deleting.undone(part, FOLDERS[task.kind])
         alive = _alive(run.folder, config, task, rows)
-        (pinned,) = in_any(config.pinned, [rows["hash"].to_numpy()], its_shards_only=True)
-        codes = np.where(alive, ALIVE_CODE, PINNED)[alive | pinned].tolist()
-        deleting.keep(part, rows.filter(pa.array(alive | pinned)), codes)
-        if not deleting.delete(part, _groups(rows.filter(pa.array(~(alive | pinned))), keys_max)):
-            return DeleteResult(stopped=True, failed=deleting.failed)
-    return DeleteResult(stopped=False, failed=deleting.failed)
+        hashes = [rows["hash"].to_numpy()]
+        (pinned,) = in_any(config.pinned, hashes, its_shards_only=True)
+        (named,) = in_any(config.named, hashes, its_shards_only=True)
+        stays = alive | pinned | named
+        codes = np.select([alive, pinned], [ALIVE_CODE, PINNED], NAMED_BY_KEPT)[stays].tolist()
+        deleting.keep(part, rows.filter(pa.array(stays)), codes)
+        if not deleting.delete(part, _groups(rows.filter(pa.array(~stays)), keys_max)):
+            return DeleteResult(stopped=True, failed=deleting.failed, kept=deleting.kept)
+    return DeleteResult(stopped=False, failed=deleting.failed, kept=deleting.kept)
 
 
 def _groups(rows: pa.Table, size: int) -> Iterator[pa.Table]:

@@ -3,16 +3,19 @@
     approved, where one has to ask? → look again
       → snapshots → transaction logs → manifests → chunks → old repo infos → settle the ledger
 
-What names something goes before what it names, and the next kind begins only when nothing of the last one failed:
-whatever stops the sweep, no file is left that names a deleted one.
+What names something goes before what it names, the next kind begins only when nothing of the last one failed, and what
+stays keeps what it names: whatever stops the sweep, no file is left that names a deleted one.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
+
+import pyarrow.compute as pc
 
 from dredge.approve.needed import approval_inputs, why_asked
 from dredge.approve.proof import approval_of
@@ -33,11 +36,12 @@ from dredge.icechunk.collection.check_limits import CheckLimitsOutput
 from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput, needed_copies
 from dredge.icechunk.collection.mark import MarkOutput, read_live_snapshots
-from dredge.icechunk.collection.pinned import pinned_with_needs
+from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.collection.state.pending import note_pending
 from dredge.icechunk.repository import read_repo_info
+from dredge.runs import ledger
 from dredge.runs.chain import check_chain, links_of
 from dredge.runs.gate import GateConfig
 from dredge.runs.output import StepOutput
@@ -51,6 +55,8 @@ log = logging.getLogger("dredge")
 
 STEP = BulkDeleteOutput.STEP
 _REFS_LOOKED_AT = "new_since_mark"
+_NAMING = frozenset({"snapshots", "manifests"})
+"""Kinds that name objects of the kinds after them."""
 
 
 def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
@@ -149,7 +155,8 @@ def _write_alive(run: Run, attempt: int, kind: str, ids: Ids) -> PartInfo:
 def _delete_by_kind(
     run: Run, runner: TaskRunner, record: StepRecord, config: DeleteConfig, watch: Watch
 ) -> None:
-    """Delete kind after kind, as long as nothing failed and nothing stands against it."""
+    """Delete kind after kind, as long as nothing failed and nothing stands against it. What a file names that stays
+    for another reason (the store holds it, say) stays as well."""
     candidates = record.input(ListCandidatesOutput)
     for kind in FOLDERS:
         parts = candidates.candidates(kind)
@@ -166,6 +173,18 @@ def _delete_by_kind(
         if failed := sum(result.failed for result in results):
             log.warning("%d %s could not be deleted; the kinds after them are left alone", failed, kind)
             return
+        if kind in _NAMING and any(result.kept for result in results):
+            named = with_needs(run, f"{STEP}/_named_by_kept", _kept(run, parts))
+            config = replace(config, named=(*config.named, named))
+
+
+def _kept(run: Run, parts: Sequence[PartInfo]) -> set[str]:
+    """Give the candidates of some parts that stay."""
+    found: set[str] = set()
+    for part in parts:
+        rows = ledger.best(ledger.read_raw(run.folder, ledger.stem_of(part)))
+        found.update(rows["address"].filter(pc.equal(rows["outcome"], ledger.KEPT)).to_pylist())
+    return found
 
 
 def _needed(run: Run) -> list[str]:

@@ -14,12 +14,15 @@ from dredge.errors import ConfigError, LeaseHeldError, PartialError, RefusedErro
 from dredge.icechunk.collection.bulk_delete import deleting, step
 from dredge.icechunk.collection.config import Safety, Tuning
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.live_files import snapshot_rows
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report.report import build_report
 from dredge.icechunk.collection.steps import bulk_delete, check_limits, release_lease, verify
+from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.maintenance import make_lease
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import DeleteOutcome, open_deleter
+from dredge.storage import STORE_HOLD, DeleteOutcome, open_deleter, open_reader
 from tests.support.icechunk import contents, objects
 from tests.support.icechunk_repo import Repo
 
@@ -181,6 +184,49 @@ def test_what_names_something_is_deleted_before_what_it_names(
     bulk_delete(run, HERE)
     logs = ["transactions"] if repo.spec == 1 else []
     assert kinds == ["snapshots", *logs, "manifests", "chunks"]
+
+
+@pytest.mark.parametrize("kind", ["snapshots", "manifests"])
+def test_what_a_file_names_that_the_store_holds_stays_also_when_the_sweep_goes_on_after_a_kill(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    before, reader = objects(repo.folder), open_reader(repo.uri)
+    undisturbed = repo.collected(repo.folder.parent / "whole")
+    held = min(before[kind] - undisturbed[kind])
+    run = repo.guarded(tuning=Tuning(delete_keys=1))
+    killed = [False]
+
+    class Holding:
+        def __init__(self, uri: str) -> None:
+            self.inner = open_deleter(uri)
+
+        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
+            if keys[0].startswith("chunks") and not killed[0]:
+                killed[0] = True
+                raise KeyboardInterrupt
+            if keys == [f"{kind}/{held}"]:
+                return [DeleteOutcome(keys[0], "kept", STORE_HOLD, "on hold")]
+            return self.inner.delete(keys)
+
+    manifests = [held] if kind == "manifests" else [*next(snapshot_rows(reader, [held])).manifests]
+    chunks = set()
+    for manifest in manifests:
+        arrays = parse_manifest(reader.get(f"manifests/{manifest}"), manifest).arrays
+        chunks |= {
+            name for array in arrays for name in encode_ids(array.ids[array.kind == NATIVE]).to_pylist()
+        }
+    assert chunks - undisturbed["chunks"], "some would have gone"
+    monkeypatch.setattr(deleting, "open_deleter", Holding)
+    with pytest.raises(KeyboardInterrupt):
+        bulk_delete(run, HERE)
+    summary = bulk_delete(run, HERE)
+    left = objects(repo.folder)
+    assert held in left[kind]
+    assert {*manifests} <= left["manifests"]
+    assert chunks <= left["chunks"]
+    assert summary.counts["failed_objects"] == 0
+    assert left["snapshots"] < before["snapshots"]
+    verify(run)
 
 
 def test_old_mark_is_not_swept(repo: Repo) -> None:
