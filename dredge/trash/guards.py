@@ -15,7 +15,14 @@ from collections.abc import Iterator
 
 from dredge.kv.rows import Guard
 from dredge.trash.finding import TrashFinding
-from dredge.trash.key_rules import branch_of_owner, pull_of_index, repository_of_action
+from dredge.trash.key_rules import (
+    OF_MISSING_REPOSITORY,
+    OF_MISSING_RUN,
+    branch_of_owner,
+    pull_of_index,
+    repository_of_action,
+    run_of_action,
+)
 from dredge.trash.names import (
     ACTIONS,
     BRANCH_PREFIX,
@@ -45,7 +52,10 @@ def guards_of(finding: TrashFinding, value: bytes | None, references: References
         return list(_branches(finding.partition, references))
     if finding.partition == MARKERS:
         return list(_branches(finding.key, references))
-    return list(_key_guards(finding.partition, finding.key, value or b"", references))
+    guards = list(_key_guards(finding.partition, finding.key, value or b"", references))
+    if finding.kind == OF_MISSING_RUN:
+        guards.append(Guard(ACTIONS, run_of_action(finding.key), None))
+    return guards
 
 
 def named_now(finding: TrashFinding, references: References) -> bool:
@@ -54,6 +64,8 @@ def named_now(finding: TrashFinding, references: References) -> bool:
         return finding.partition in references.partitions or finding.partition in references.tokens
     if finding.partition == MARKERS:
         return finding.key in references.tokens
+    if finding.kind == OF_MISSING_REPOSITORY:
+        return repository_of_action(finding.key) in references.repositories
     if finding.partition == OWNERS:
         found = branch_of_owner(finding.key)
         record = references.repositories.get(found[0]) if found else None

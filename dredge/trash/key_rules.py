@@ -28,6 +28,8 @@ from dredge.trash.names import (
 )
 from dredge.trash.references import RepositoryRecord
 
+OF_MISSING_REPOSITORY = "actions-of-missing-repository"
+OF_MISSING_RUN = "actions-of-missing-run"
 _UNDECIDED: frozenset[Status | None] = frozenset({"in-deletion", "initial", "lost", "unclear", "unsure"})
 """What becomes of such a repository is for others to say; whatever belongs to it waits."""
 
@@ -63,6 +65,17 @@ def repository_of_action(key: bytes) -> str | None:
     if len(parts) < 4 or parts[0] != b"repos" or parts[2] not in (b"runs", b"tasks", b"branches", b"commits"):
         return None
     return parts[1].decode("utf-8", "replace")
+
+
+def run_of_action(key: bytes) -> bytes:
+    """Give the key of the hook run that an action's key belongs to.
+
+    Args:
+        key: of which `repository_of_action` gave a repository.
+    """
+    parts = key.split(b"/")
+    run = parts[3] if parts[2] in (b"runs", b"tasks") else parts[-1]
+    return b"/".join((*parts[:2], b"runs", run))
 
 
 def branch_of_owner(key: bytes) -> tuple[str, str] | None:
@@ -136,12 +149,10 @@ def _action(
     repository = repository_of_action(key)
     if repository is None:
         return _left_alone(partition, key, value)
-    parts = key.decode("utf-8", "replace").split("/")
-    run = parts[3] if parts[2] in ("runs", "tasks") else parts[-1]
-    began = countdown_time(run)
+    run_key = run_of_action(key)
+    began = countdown_time(run_key.rpartition(b"/")[2].decode("utf-8", "replace"))
     if began is None:
         return _left_alone(partition, key, value, "its run's id carries no time")
-    run_key = f"repos/{repository}/runs/{run}".encode()
     if run_key in rows:
         began = max(began, _start(run_key, rows[run_key]))
     kind = _action_kind(classifier, repository, began, run_key in rows)
@@ -155,12 +166,12 @@ def _action_kind(classifier: Classifier, repository: str, began: datetime, has_r
     """Compare times, not names: the record of that name may be of a later life."""
     record = classifier.references.repositories.get(repository)
     if record is None:
-        return None if _undecided_life(classifier, repository) else "actions-of-missing-repository"
+        return None if _undecided_life(classifier, repository) else OF_MISSING_REPOSITORY
     if record.state != "active":
         return None
     if began < record.created - classifier.margins.instance_margin:
         return None if _undecided_life(classifier, repository) else "actions-of-previous-instance"
-    return None if has_run else "actions-of-missing-run"
+    return None if has_run else OF_MISSING_RUN
 
 
 def _undecided_life(classifier: Classifier, repository: str) -> bool:

@@ -34,6 +34,20 @@ TRASH = (
         ("test_a_usable_head_alone_makes_a_repository_lost",),
     ),
     Breakage(
+        "a repository that comes back does not keep its hook results",
+        "dredge/trash/guards.py",
+        "if finding.kind == OF_MISSING_REPOSITORY:",
+        "if False:",
+        ("test_hook_results_stay_when_the_record_of_their_repository_comes_back",),
+    ),
+    Breakage(
+        "a hook run that comes back does not keep its parts",
+        "dredge/trash/guards.py",
+        "if finding.kind == OF_MISSING_RUN:",
+        "if False:",
+        ("test_hook_results_stay_when_their_run_is_written_right_before_the_deletion",),
+    ),
+    Breakage(
         "a record that comes right before the deletion saves nothing",
         "dredge/trash/guards.py",
         "return [_record(instance.repository, references)]",

@@ -4,6 +4,7 @@ fail."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,11 @@ from dredge.graveler import xid
 from dredge.kv.rows import Row
 from dredge.trash import apply as apply_module
 from dredge.trash.apply import NamedAgainError
+from dredge.trash.finding import TrashFinding
+from dredge.trash.guards import named_now
+from dredge.trash.key_rules import OF_MISSING_REPOSITORY, OF_MISSING_RUN
+from dredge.trash.names import ACTIONS, REPOSITORIES
+from dredge.trash.references import read_references
 from dredge.trash.steps import restore
 from dredge.trash.undo import read_undo
 from tests.support.kv_world import DAY, START
@@ -72,6 +78,31 @@ def test_a_branch_that_is_created_again_keeps_its_ownership_hint(ground: Ground)
     ground.before_view(4, lambda: ground.world.branch(ground.partition, "side", ground.head, again))
     assert fates(ground.clean(DAY, kinds=["branch-owner-stale"])) == ["named"]
     assert ground.world.kv.get(b"mc-ownership", key)
+
+
+def test_hook_results_stay_when_the_record_of_their_repository_comes_back(ground: Ground) -> None:
+    world = ground.world
+    record = world.kv.get(REPOSITORIES, b"repos/lake")
+    assert record is not None
+    run = world.run("lake", START + timedelta(seconds=5))
+    task = f"repos/lake/tasks/{run}/0000".encode()
+    finding = TrashFinding(ACTIONS, task, OF_MISSING_REPOSITORY, "trash", "")
+    with world.store.view() as view:
+        assert named_now(finding, read_references(view))
+    world.kv.delete(REPOSITORIES, b"repos/lake")
+    with world.store.view() as view:
+        assert not named_now(finding, read_references(view))
+
+
+def test_hook_results_stay_when_their_run_is_written_right_before_the_deletion(ground: Ground) -> None:
+    world = ground.world
+    run = world.run("lake", START + timedelta(seconds=5), with_run=False)
+    before = {row.key for row in world.kv.scan(ACTIONS)}
+    assert before
+    ground.scan()
+    world.store.before_delete.append(lambda: world.kv.set(ACTIONS, f"repos/lake/runs/{run}".encode(), b""))
+    assert set(fates(ground.clean(9 * DAY, kinds=[OF_MISSING_RUN]))) == {"busy"}
+    assert before < {row.key for row in world.kv.scan(ACTIONS)}
 
 
 def test_what_is_named_right_before_the_deletion_stays(ground: Ground) -> None:
