@@ -68,7 +68,8 @@ def test_job_explains_itself_without_spark() -> None:
         [sys.executable, str(job_file()), "--help"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0
-    assert "--step {bulk_delete,icechunk_collect,list_committed,slice_listing,subtract}" in done.stdout
+    steps = "bulk_delete,icechunk_collect,icechunk_mark,list_committed,slice_listing,subtract"
+    assert f"--step {{{steps}}}" in done.stdout
     assert "--run URI" in done.stdout
     assert "--remote" in done.stdout
 

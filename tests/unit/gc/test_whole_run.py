@@ -243,7 +243,8 @@ def test_a_limit_holds_the_run_and_nothing_is_deleted(limit: str, value: float) 
     assert world.data() == before
     report = report_of(context)
     assert report["outcome"] == "awaiting_approval"
-    assert report["headline"] == "Nothing was deleted."
+    asked = "If somebody approves, 2 objects (6 bytes) are deleted. Nothing was deleted so far."
+    assert report["headline"] == asked
 
 
 def test_a_limit_does_not_stop_a_dry_run_but_is_reported() -> None:

@@ -28,7 +28,11 @@ def test_report_of_a_run_that_did_not_end_well_fails_the_task_but_keeps_its_link
     monkeypatch: pytest.MonkeyPatch, outcome: str
 ) -> None:
     folder = SimpleNamespace(read_json=lambda name: {"problems": ["guard: too many objects"]})
-    run = SimpleNamespace(plan=SimpleNamespace(run_id="r", repository="lake"), folder=folder, options=None)
+    run = SimpleNamespace(
+        plan=SimpleNamespace(run_id="r", repository="lake", namespace="s3://b/lake", uri="s3://b/lake"),
+        folder=folder,
+        options=None,
+    )
     done = summary(step="save_report", details={"outcome": outcome, "page": "s3://b/r/report.html"})
     monkeypatch.setattr(save_report, "open_run", lambda *_: run)
     monkeypatch.setattr(save_report.steps, "save_report", lambda _: done)
