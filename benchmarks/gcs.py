@@ -9,21 +9,17 @@ from as many threads as the bare client of the other benchmarks has: its batches
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 
 import click
 
 from benchmarks.bare_clients import GcsClient
+from benchmarks.pairs import Pairs
 from benchmarks.requests import CloudRequests
 from demo.stores.fake_gcs import fake_gcs_process, make_bucket
 from dredge.storage import ListedDeleter, ObjectInfo, StorageOptions, open_deleter, open_reader, open_writer
-
-type Act = Callable[[], int]
 
 
 @click.command()
@@ -35,14 +31,16 @@ def main(objects: int, repeat: int) -> None:
         log = Path(folder) / "requests.log"
         with fake_gcs_process(None, log) as (options, _):
             os.environ["STORAGE_EMULATOR_HOST"] = str(options.gcs.endpoint_url)
-            bench = _Bench(make_bucket(options, "bench"), options, objects, CloudRequests(log))
-            bench.pairs("listing", repeat, bench.list, bench.bare_list)
-            bench.pairs("deleting", repeat, bench.delete, bench.bare_delete, bench.plant)
+            requests = CloudRequests(log)
+            bench = _Bench(make_bucket(options, "bench"), options, objects)
+            pairs = Pairs(objects, lambda: requests.counts().total(), repeat)
+            pairs.compare("listing", bench.list, bench.bare_list)
+            pairs.compare("deleting", bench.delete, bench.bare_delete, bench.plant)
 
 
 class _Bench:
-    def __init__(self, uri: str, options: StorageOptions, objects: int, requests: CloudRequests) -> None:
-        self._uri, self._options, self._requests = f"{uri}/lake", options, requests
+    def __init__(self, uri: str, options: StorageOptions, objects: int) -> None:
+        self._uri, self._options = f"{uri}/lake", options
         self._names = [f"data/slice-{number % 50:04d}/object-{number:08d}" for number in range(objects)]
         self._bare = GcsClient(self._uri)
         self._listed: list[ObjectInfo] = []
@@ -74,40 +72,6 @@ class _Bench:
         """Delete by the SDK, whatever has the names."""
         self._bare.delete(self._names)
         return len(self._names)
-
-    def pairs(
-        self, what: str, repeat: int, own: Act, bare: Act, before: Callable[[], None] | None = None
-    ) -> None:
-        """Measure both in turn, each first as often as the other, and print the medians."""
-        rounds: dict[Act, list[tuple[float, float, int]]] = {own: [], bare: []}
-        for number in range(repeat + 1):
-            for act in (own, bare) if number % 2 else (bare, own):
-                if before is not None:
-                    before()
-                measured = self._measured(act)
-                if number:  # the first pair warms up
-                    rounds[act].append(measured)
-        speed = median(b[0] / a[0] for a, b in zip(rounds[own], rounds[bare], strict=True))
-        click.echo(
-            f"{what}: {self._said(rounds[own])}; bare SDK {self._said(rounds[bare])}; speed {speed:.0%}"
-        )
-
-    def _measured(self, act: Act) -> tuple[float, float, int]:
-        """Wall and CPU seconds, and requests."""
-        asked = self._requests.counts().total()
-        wall, cpu = time.perf_counter(), time.process_time()
-        assert act() == len(self._names)
-        return (
-            time.perf_counter() - wall,
-            time.process_time() - cpu,
-            self._requests.counts().total() - asked,
-        )
-
-    def _said(self, rounds: list[tuple[float, float, int]]) -> str:
-        count = len(self._names)
-        wall, cpu, requests = (median(found[place] for found in rounds) for place in range(3))
-        each = f"{cpu / count * 1e6:.0f} µs CPU each, {requests * 1000 / count:.1f} requests a thousand"
-        return f"{count / wall:,.0f}/s, {each}"
 
 
 if __name__ == "__main__":

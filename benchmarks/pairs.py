@@ -1,0 +1,59 @@
+"""Two ways to do the same, in turn, each first as often as the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+
+import click
+
+type Act = Callable[[], int]
+"""Does all of it, and gives how many objects were done."""
+
+
+class Pairs:
+    """Measures our client beside the bare SDK.
+
+    Args:
+        objects: that each act does.
+        requests: how many requests have been sent so far.
+        repeat: pairs of rounds; one more warms up.
+    """
+
+    def __init__(self, objects: int, requests: Callable[[], int], repeat: int) -> None:
+        self._objects, self._requests, self._repeat = objects, requests, repeat
+
+    def compare(self, what: str, own: Act, bare: Act, before: Callable[[], None] | None = None) -> None:
+        """Measure both, and print the medians.
+
+        Args:
+            what: names the work.
+            own: ours.
+            bare: the SDK's.
+            before: comes before each act, and is not measured.
+        """
+        rounds: dict[Act, list[tuple[float, float, int]]] = {own: [], bare: []}
+        for number in range(self._repeat + 1):
+            for act in (own, bare) if number % 2 else (bare, own):
+                if before is not None:
+                    before()
+                measured = self._measured(act)
+                if number:
+                    rounds[act].append(measured)
+        speed = median(b[0] / a[0] for a, b in zip(rounds[own], rounds[bare], strict=True))
+        click.echo(
+            f"{what}: {self._said(rounds[own])}; bare SDK {self._said(rounds[bare])}; speed {speed:.0%}"
+        )
+
+    def _measured(self, act: Act) -> tuple[float, float, int]:
+        """Wall and CPU seconds, and requests."""
+        asked, wall, cpu = self._requests(), time.perf_counter(), time.process_time()
+        assert act() == self._objects
+        return time.perf_counter() - wall, time.process_time() - cpu, self._requests() - asked
+
+    def _said(self, rounds: list[tuple[float, float, int]]) -> str:
+        wall, cpu, requests = (median(found[place] for found in rounds) for place in range(3))
+        count = self._objects
+        each = f"{cpu / count * 1e6:.0f} µs CPU each, {requests * 1000 / count:.1f} requests a thousand"
+        return f"{count / wall:,.0f}/s, {each}"
