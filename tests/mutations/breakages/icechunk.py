@@ -270,8 +270,8 @@ ICECHUNK = (
     Breakage(
         "the sweep of Icechunk does not look for pins again",
         f"{ICE}/bulk_delete/deleting.py",
-        "deleting.delete(part, _groups(rows.filter(pa.array(~(alive | pinned))), keys_max))",
-        "deleting.delete(part, _groups(rows.filter(pa.array(~alive)), keys_max))",
+        "stays = alive | pinned | named",
+        "stays = alive | named",
         ("test_sweep_leaves_what_was_pinned_since_the_mark",),
     ),
     Breakage(

@@ -12,7 +12,7 @@ UNDO = (
     Breakage(
         "what a snapshot that came back shared with others goes",
         "dredge/icechunk/collection/pinned.py",
-        "    return (*pins, LocatedSet(run.folder.uri, ShardedSet(0, {0: part})))",
+        '    return (*pins, with_needs(run, f"{step}/_needed_by_pinned", held))',
         "    return pins",
         ("test_what_a_snapshot_that_came_back_needs_stays_with_it",),
     ),
