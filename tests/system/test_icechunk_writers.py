@@ -1,7 +1,7 @@
 """Expirations and collections beside writers of every line of releases of the library: none of them fails more often
 than beside the library's own, and all that was committed reads back.
 
-Marked long: releases 0.2 and 1.1 get environments of their own, which uv makes. Spec 1 is what all of them write;
+Marked long: releases 0.2 and 1.1 get environments of their own. Spec 1 is what all of them write;
 spec 2 and amends are of the release that Dredge uses.
 """
 
@@ -48,10 +48,9 @@ def pythons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     found = {OURS: sys.executable}
     for release, zarr in RELEASES.items():
         folder = tmp_path_factory.mktemp("releases") / release
-        base = str(Path(sys.base_prefix) / "bin" / "python3")
-        subprocess.run(["uv", "venv", "--quiet", "--python", base, str(folder)], check=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         found[release] = str(folder / "bin" / "python")
-        install = ["uv", "pip", "install", "--quiet", "--python", found[release]]
+        install = [found[release], "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*install, f"icechunk=={release}", zarr], check=True)
     return found
 
