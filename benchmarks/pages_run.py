@@ -84,6 +84,7 @@ def _candidates(virtual: Virtual, part_rows: int) -> Iterator[pa.Table]:
             ),
             pa.array(etags(numbers)),
             pa.array(hash64(addresses)),
+            pa.repeat("STANDARD", len(numbers)),
             pa.array(names[numbers % len(names)]),
             pa.array(np.where(numbers % 50 == 0, _HELD, None)),
         ]
