@@ -174,7 +174,7 @@ class DeletingTask:
         if not pc.all(pc.starts_with(rows["address"], folder), min_count=0).as_py():
             raise FormatError(f"{part.name} names an object outside {folder}. Nothing more was deleted.")
         known = ledger.read_raw(self._run.folder, ledger.stem_of(part))
-        self._count(known["outcome"].to_pylist(), failures=False)
+        self.kept += pc.sum(pc.equal(known["outcome"], ledger.KEPT)).as_py() or 0
         done = ledger.finished(known)
         undone = rows.filter(pc.invert(pc.is_in(rows["address"], done)))
         self._run.progress.add(rows.num_rows - undone.num_rows)
@@ -190,7 +190,7 @@ class DeletingTask:
         """
         if rows.num_rows:
             kept = [ledger.KEPT] * rows.num_rows
-            self._count(kept)
+            self.kept += rows.num_rows
             self._write(part, 0, ledger.rows_of(rows, kept, self._attempt, self._fencing, code=codes))
 
     def delete(self, part: PartInfo, groups: Iterable[pa.Table]) -> bool:
@@ -248,8 +248,8 @@ class DeletingTask:
             self._write(part, number, rows)
         return group.filter(pa.array([not item.outcome for item in found], pa.bool_()))
 
-    def _count(self, outcomes: Sequence[str], failures: bool = True) -> None:
-        self.failed += outcomes.count(ledger.FAILED) if failures else 0
+    def _count(self, outcomes: Sequence[str]) -> None:
+        self.failed += outcomes.count(ledger.FAILED)
         self.kept += outcomes.count(ledger.KEPT)
 
     def _write(self, part: PartInfo, number: int, rows: pa.Table) -> None:

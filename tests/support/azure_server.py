@@ -10,10 +10,9 @@ test (`fault`).
 from __future__ import annotations
 
 import re
-import threading
 import uuid
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
@@ -21,6 +20,7 @@ from xml.sax.saxutils import escape
 from dredge.storage import StorageOptions
 from dredge.storage.azure.options import AzureOptions
 from tests.support.azure_state import Blob, Container, Refused
+from tests.support.http import HTTPServer
 
 ACCOUNT = "acct"
 KEY = "c2VjcmV0LWtleQ=="
@@ -32,7 +32,7 @@ type Fault = Callable[[str, str, Query], Answer | None]
 """Called with method, path below the account and parameters; None goes on as usual."""
 
 
-class AzureServer:
+class AzureServer(HTTPServer):
     """A server that keeps containers in memory.
 
     Attributes:
@@ -51,51 +51,28 @@ class AzureServer:
         self.fault: Fault = lambda *_: None
         self.page_rows = 5000
 
-    def __enter__(self) -> AzureServer:
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def handle_any(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                path, query = _split(self.path)
-                server.requests.append((self.command, path, query))
-                try:
-                    status, more, data = server.answer(self.command, path, query, headers, body)
-                except ConnectionError:
-                    self.close_connection = True
-                    return
-                self.send_response(status)
-                for name, value in ({"x-ms-version": "2025-01-05"} | more).items():
-                    self.send_header(name, value)
-                if "Content-Length" not in more:
-                    self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(data)
-
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+    def handle(self, request: BaseHTTPRequestHandler) -> None:
+        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        path, query = _split(request.path)
+        self.requests.append((request.command, path, query))
+        try:
+            status, more, data = self.answer(request.command, path, query, headers, body)
+        except ConnectionError:
+            request.close_connection = True
+            return
+        request.send_response(status)
+        for name, value in ({"x-ms-version": "2025-01-05"} | more).items():
+            request.send_header(name, value)
+        if "Content-Length" not in more:
+            request.send_header("Content-Length", str(len(data)))
+        request.end_headers()
+        if request.command != "HEAD":
+            request.wfile.write(data)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_port}/{ACCOUNT}"
+        return f"{self.address}/{ACCOUNT}"
 
     @property
     def options(self) -> StorageOptions:

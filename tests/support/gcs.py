@@ -12,13 +12,12 @@ import gzip
 import hashlib
 import json
 import re
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.parser import BytesParser
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from xml.etree import ElementTree
@@ -28,6 +27,7 @@ from demo.stores.fake_gcs import fake_gcs_process, make_bucket
 from dredge.storage import StorageOptions
 from dredge.storage.gcs.options import GcsOptions
 from tests.support.gcs_state import Bucket, Generation, PartsUpload, Refused
+from tests.support.http import HTTPServer
 
 __all__ = ["Answer", "Fault", "GcsServer", "Query", "fake_gcs", "make_gcs_bucket"]
 
@@ -36,7 +36,7 @@ type Query = dict[str, str]
 type Fault = Callable[[str, str, Query], Answer | None]
 
 
-class GcsServer:
+class GcsServer(HTTPServer):
     """A server that keeps buckets in memory.
 
     Attributes:
@@ -61,51 +61,29 @@ class GcsServer:
         self._begun: dict[str, tuple[str, Query, bytearray]] = {}
         self._tokens: dict[str, int] = {}
 
-    def __enter__(self) -> GcsServer:
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def handle_any(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                server.requests.append((self.command, self.path))
-                try:
-                    status, more, data = server.answer(self.command, self.path, headers, body)
-                except ConnectionError:
-                    self.close_connection = True
-                    return
-                is_object = status in {200, 206} and "alt=media" in self.path
-                if server.packs and not is_object and "gzip" in headers.get("accept-encoding", ""):
-                    more, data = {**more, "Content-Encoding": "gzip"}, gzip.compress(data)
-                self.send_response(status)
-                for name, value in more.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            do_GET = do_PUT = do_POST = do_DELETE = handle_any
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+    def handle(self, request: BaseHTTPRequestHandler) -> None:
+        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        self.requests.append((request.command, request.path))
+        try:
+            status, more, data = self.answer(request.command, request.path, headers, body)
+        except ConnectionError:
+            request.close_connection = True
+            return
+        is_object = status in {200, 206} and "alt=media" in request.path
+        if self.packs and not is_object and "gzip" in headers.get("accept-encoding", ""):
+            more, data = {**more, "Content-Encoding": "gzip"}, gzip.compress(data)
+        request.send_response(status)
+        for name, value in more.items():
+            request.send_header(name, value)
+        request.send_header("Content-Length", str(len(data)))
+        request.end_headers()
+        if request.command != "HEAD":
+            request.wfile.write(data)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_port}"
+        return self.address
 
     @property
     def options(self) -> StorageOptions:

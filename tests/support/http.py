@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 
@@ -98,3 +99,42 @@ def scripted_server() -> Iterator[Script]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class HTTPServer(ABC):
+    """A server on a free port, from the beginning of a `with` block to its end, each request in a thread of its own."""
+
+    @abstractmethod
+    def handle(self, request: BaseHTTPRequestHandler) -> None:
+        """Read a request's body, and answer it or close the connection."""
+
+    def __enter__(self) -> Self:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def handle_any(self) -> None:
+                server.handle(self)
+
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    @property
+    def address(self) -> str:
+        """URL of the root."""
+        return f"http://127.0.0.1:{self._http.server_port}"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import http.client
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import urlsplit
+
+from tests.support.http import HTTPServer
 
 _HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
 
-class LosingProxy:
+class LosingProxy(HTTPServer):
     """Passes requests on, and drops the connection instead of some answers.
 
     Args:
@@ -27,38 +28,12 @@ class LosingProxy:
         self._loses = loses
         self.requests: list[tuple[str, str]] = []
 
-    def __enter__(self) -> LosingProxy:
-        proxy = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def handle_any(self) -> None:
-                proxy._pass_on(self)
-
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
-
     @property
     def url(self) -> str:
         """Of the store as it is seen through the proxy."""
-        return f"http://127.0.0.1:{self._http.server_port}{self._upstream.path}"
+        return f"{self.address}{self._upstream.path}"
 
-    def _pass_on(self, request: BaseHTTPRequestHandler) -> None:
+    def handle(self, request: BaseHTTPRequestHandler) -> None:
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
         upstream = http.client.HTTPConnection(str(self._upstream.hostname), self._upstream.port, timeout=30)
         try:
