@@ -1,8 +1,9 @@
 """What stands between a worker and each delete request: the lease, the try, and the driver's watch.
 
 While workers delete, the driver looks every few seconds at what must not have changed, and writes down after
-each look whether the gate is open. Workers read this before each request. What was written too long ago is
-closed as well, so a driver that died or hangs stops its workers by its silence. A driver that lives on although
+each look whether the gate is open. Workers read this before each request. What was seen too long ago is
+closed as well, so a driver that died or hangs stops its workers by its silence, and so does a machine that was
+suspended in the middle of a look, the driver's or the worker's. A driver that lives on although
 its step is being tried again is an orphan: its workers stop because theirs is not the newest try.
 """
 
@@ -23,9 +24,17 @@ from dredge.storage import ObjectWriter, store_clock
 log = logging.getLogger("dredge")
 
 
-def write_look(folder: RunFolder, key: str, is_open: bool, reason: str) -> None:
-    """Write down what the driver saw; `reason` says why the gate is closed."""
-    folder.write_json(key, {"open": is_open, "reason": reason})
+def write_look(folder: RunFolder, key: str, is_open: bool, reason: str, seconds: float = 0.0) -> None:
+    """Write down what the driver saw.
+
+    Args:
+        folder: the run folder.
+        key: where, relative to the folder.
+        is_open: whether workers may delete.
+        reason: why they may not.
+        seconds: that the look took: by so much what it saw is older than what is written.
+    """
+    folder.write_json(key, {"open": is_open, "reason": reason, "seconds": seconds})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +45,7 @@ class GateConfig:
         lease: the right to delete.
         watch: key of what the driver writes after each look, relative to the run folder.
         trusted_seconds: how long a look through the gate counts.
-        silence_seconds_max: the gate is closed when the driver's last look is older.
+        silence_seconds_max: the gate is closed when what the driver saw last is older.
     """
 
     lease: LeaseGrant
@@ -93,7 +102,7 @@ class Gate:
         store_now = store_clock(self._state, "")
         check_lease(self._state, LEASE, self._config.lease, store_now)
         self.attempt.check()
-        if not self._is_watched(store_now):
+        if not self._is_watched(store_now, now):
             return False
         self._looked = now
         return True
@@ -111,12 +120,12 @@ class Gate:
                 self.has_shut = True
             return not self.has_shut
 
-    def _is_watched(self, store_now: datetime) -> bool:
+    def _is_watched(self, store_now: datetime, began: float) -> bool:
         try:
             written = self._folder.writer.stat(self._config.watch).last_modified
-            return (
-                bool(self._folder.read_json(self._config.watch)["open"])
-                and store_now - written < self._silence
-            )
+            seen = self._folder.read_json(self._config.watch)
         except NotFoundError:
             return False
+        # This machine may have slept since it asked for the time, and the driver's while it looked.
+        slept = running_seconds() - began + float(seen.get("seconds", 0.0))
+        return bool(seen["open"]) and store_now - written + timedelta(seconds=slept) < self._silence

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dredge.errors import DredgeError
+from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import write_look
 
@@ -38,6 +39,7 @@ class Watch:
 
     def look(self) -> bool:
         """Look, and write down whether the gate is open."""
+        began = running_seconds()
         try:
             self.found = self._look()
         except Exception as error:
@@ -47,7 +49,7 @@ class Watch:
         if not is_open:
             log.warning("the sweep stops: %s", self.reason)
         try:
-            write_look(self._folder, self._key, is_open, self.reason)
+            write_look(self._folder, self._key, is_open, self.reason, running_seconds() - began)
         except DredgeError as error:
             self.error = self.error or error  # workers will stop at the silence
             return False

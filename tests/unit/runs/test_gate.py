@@ -12,6 +12,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate, GateConfig, write_look
 from dredge.runs.lease import Lease
 from dredge.runs.tries import StepTry
+from dredge.runs.watch import Watch
 from dredge.storage import ObjectWriter, forget_memory_store, open_writer
 
 STEP, WATCH = "bulk_delete", "bulk_delete/_watch/1.json"
@@ -115,6 +116,28 @@ def test_a_look_through_the_gate_is_trusted_for_some_seconds_and_no_longer(
     assert not gate.is_open()
     seconds = 102.1
     assert not gate.is_open(), "a look that found it closed is none to be trusted"
+
+
+def test_a_gate_is_closed_to_a_worker_that_slept_while_it_looked(
+    gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its machine was suspended after it had asked for the time: by then the driver's look was fresh."""
+    for seconds, is_open in ((50.0, True), (70.0, False)):
+        look(writer, True)
+        times = iter((100.0, 100.0 + seconds))
+        monkeypatch.setattr("dredge.runs.gate.running_seconds", lambda times=times: next(times))
+        assert gate.is_open() is is_open, seconds
+
+
+@pytest.mark.parametrize(("seconds", "is_open"), [(50.0, True), (70.0, False)])
+def test_a_gate_is_closed_when_the_driver_slept_while_it_looked(
+    gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch, seconds: float, is_open: bool
+) -> None:
+    """It saw the heads, slept, and wrote down then that all was well."""
+    times = iter((100.0, 100.0 + seconds))
+    monkeypatch.setattr("dredge.runs.watch.running_seconds", lambda: next(times))
+    Watch(RunFolder(writer, "r"), WATCH, lambda: None).look()
+    assert gate.is_open() is is_open
 
 
 def test_nothing_is_deleted_outside_a_try(writer: ObjectWriter, lease: Lease) -> None:
