@@ -59,6 +59,11 @@ def kernels() -> ModuleType:
         return _import_kernels()
 
 
+def are_loaded() -> bool:
+    """Whether this process has the kernels, so that using them costs nothing more."""
+    return kernels.cache_info().currsize > 0
+
+
 def _import_kernels() -> ModuleType:
     global _cache_folder
     from numba.core import config as numba_config

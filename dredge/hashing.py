@@ -10,8 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dredge.compiled import kernels
+from dredge import xxh64
+from dredge.compiled import are_loaded, kernels
 from dredge.kernels.interface import SEED
+
+_FEW = 1 << 17
+"""Texts up to which a call alone is no reason to load the kernels."""
 
 type Hashes = npt.NDArray[np.uint64]
 
@@ -35,14 +39,22 @@ def hash64(texts: pa.Array | pa.ChunkedArray) -> Hashes:
     if not large and not (pa.types.is_string(texts.type) or pa.types.is_binary(texts.type)):
         texts = texts.cast(pa.string())
     count = len(texts)
-    hashes = np.empty(count, np.uint64)
     if not count:
-        return hashes
+        return np.empty(0, np.uint64)
     _, offsets_buffer, data_buffer = texts.buffers()
     width = np.int64 if large else np.int32
     offsets = np.frombuffer(offsets_buffer, width)[texts.offset : texts.offset + count + 1].astype(np.int64)
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.empty(0, np.uint8)
-    kernels().hash_texts(data, offsets, hashes)
+    hashes = _hashes(data, offsets)
     if texts.null_count:
         hashes[np.asarray(texts.is_null())] = SEED
+    return hashes
+
+
+def _hashes(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Hashes:
+    count = len(offsets) - 1
+    if count <= _FEW and not are_loaded():
+        return xxh64.hash_texts(data, offsets, SEED)
+    hashes = np.empty(count, np.uint64)
+    kernels().hash_texts(data, offsets, hashes)
     return hashes

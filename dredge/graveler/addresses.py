@@ -26,6 +26,7 @@ _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
 _KNOWN_TO_SERVER = frozenset({"s3", "gs", "http", "https", "local", "mem", "memory"})
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
+_PLAIN = re.compile(r"[^%?#]*[^%?#/]")
 _UNESCAPED_IN_PATH = "$&+,/:;=@-_.~"
 
 
@@ -82,6 +83,8 @@ def address_readings(address: str, address_type: int, namespace: str) -> tuple[s
     More than one only for full addresses with `%`, `?`, `#` or a trailing slash, and for type 0 with a
     scheme.
     """
+    if address_type == AddressType.RELATIVE:  # nearly all are
+        return (address,)
     readings = [key for key in _readings(address, address_type, namespace) if key is not None]
     return tuple(dict.fromkeys(readings))
 
@@ -104,8 +107,10 @@ def _readings(address: str, address_type: int, namespace: str) -> list[str | Non
 def _full_readings(address: str, namespace: str) -> list[str | None]:
     if wholes := _whole_namespaces(address, namespace):
         return [reading for whole in wholes for reading in _full_readings(address, whole)]
-    literal = _inside(*_split(address), namespace)
     scheme, rest = _split(address)
+    literal = _inside(scheme, rest, namespace)
+    if _PLAIN.fullmatch(rest) and "%" not in namespace:
+        return [literal]  # there is nothing to decode, cut off or trim
     path = re.split("[?#]", rest, maxsplit=1)[0]
     resolved = literal
     if _parses(rest):

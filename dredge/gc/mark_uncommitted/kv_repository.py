@@ -171,7 +171,7 @@ class RepositoryRecords:
             yield entry.key.removeprefix(prefix), entry.value
 
     def _note_unknown[M: Message](self, kind: type[M], key: bytes, value: bytes, partition: bytes = b"") -> M:
-        record = messages.decode(kind, value, show_key(partition, key))
+        record = messages.decode(kind, value, lambda: show_key(partition, key))
         if messages.has_unknown_fields(record) and len(self.unknown) < 3:
             self.unknown.append(key.decode("utf-8", "backslashreplace"))
         return record

@@ -6,6 +6,7 @@ The .proto files were written for Dredge and describe the same wire format: same
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -93,13 +94,13 @@ def encode(message: Message) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def decode[M: Message](kind: type[M], data: bytes, name: str) -> M:
+def decode[M: Message](kind: type[M], data: bytes, name: str | Callable[[], str]) -> M:
     """Parse a message.
 
     Args:
         kind: the message class.
         data: its bytes.
-        name: what is being read, for error messages.
+        name: what is being read, for error messages, or what gives it.
 
     Raises:
         FormatError: the bytes are not such a message.
@@ -108,7 +109,8 @@ def decode[M: Message](kind: type[M], data: bytes, name: str) -> M:
     try:
         message.ParseFromString(data)
     except DecodeError as error:
-        raise FormatError(f"{name}: not a {kind.DESCRIPTOR.name} message: {error}") from error
+        place = name if isinstance(name, str) else name()
+        raise FormatError(f"{place}: not a {kind.DESCRIPTOR.name} message: {error}") from error
     return message
 
 
