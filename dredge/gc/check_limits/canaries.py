@@ -16,7 +16,7 @@ They are spread over the whole key space, by seed of the run, so that other runs
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -30,12 +30,13 @@ from dredge.gc.run import Run
 from dredge.graveler.addresses import AddressType, address_readings
 from dredge.graveler.committed.metaranges import read_metarange
 from dredge.graveler.committed.ranges import RangeInfo
-from dredge.graveler.sstable import read_table
+from dredge.graveler.sstable import RANGES, SeekableTable
 from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats, Ref
 from dredge.runs.summary import PartInfo
 from dredge.sets.files import read_hashes
 from dredge.sets.hashes import contains
+from dredge.storage.keys import is_text
 
 _AT_ONCE = 16
 _FROM_A_PLACE = 4
@@ -123,17 +124,22 @@ def _places(run: Run, branches: Sequence[Ref], each: int, chance: random.Random)
         if ranges
         for item in chance.choices(ranges, [max(1, item.count) for item in ranges], k=each)
     ]
-    keys = _keys(run, [item for _, item in chosen], chance)
-    places = []
-    for branch, item in chosen:
-        in_range = keys.get(item.id)
-        if in_range:
-            number = chance.randrange(len(in_range))
-            after = in_range[number - 1] if number else item.min_key[:-1]
-        else:
-            after = between(item.min_key, item.max_key, chance)
-        places.append(_Place(branch.id, after.decode("utf-8", "ignore"), _FROM_A_PLACE))
-    return places
+    tables = _tables(run, [item for _, item in chosen], chance)
+    return [
+        _Place(branch.id, _before_some_record(item, tables, chance).decode("utf-8", "ignore"), _FROM_A_PLACE)
+        for branch, item in chosen
+    ]
+
+
+def _before_some_record(item: RangeInfo, tables: Mapping[str, SeekableTable], chance: random.Random) -> bytes:
+    """A key right before that of some record of a range."""
+    if item.id in tables:
+        try:
+            after = tables[item.id].place(chance.random())
+            return item.min_key[:-1] if after is None else after
+        except FormatError:
+            pass  # the place is guessed; what is wrong with the file is for others to say
+    return between(item.min_key, item.max_key, chance)
 
 
 def _metarange_of(run: Run, commit_id: str) -> str:
@@ -153,8 +159,8 @@ def _ranges_of(run: Run, metarange_id: str) -> tuple[RangeInfo, ...]:
         return ()
 
 
-def _keys(run: Run, ranges: Iterable[RangeInfo], chance: random.Random) -> dict[str, list[bytes]]:
-    """The keys of some of the ranges, by id."""
+def _tables(run: Run, ranges: Iterable[RangeInfo], chance: random.Random) -> dict[str, SeekableTable]:
+    """Some of the ranges, by id."""
     distinct = list({item.id: item for item in ranges}.values())
     chance.shuffle(distinct)
     left, small = _DECODED_BYTES, list[str]()
@@ -165,7 +171,9 @@ def _keys(run: Run, ranges: Iterable[RangeInfo], chance: random.Random) -> dict[
     found = {}
     try:
         for key, data in run.reader.get_many([METADATA + item for item in small]):
-            found[key.removeprefix(METADATA)] = [record.key for record in read_table(data, key).records]
+            table = SeekableTable(data, key, RANGES)
+            if table.count:
+                found[key.removeprefix(METADATA)] = table
     except (NotFoundError, FormatError):
         pass  # the places are guessed; what is wrong with the file is for others to say
     return found
@@ -219,9 +227,7 @@ def _canaries(found: Iterable[tuple[str, ObjectStats]], namespace: str) -> Itera
     canaries: dict[str, Canary] = {}
     for branch, stats in found:
         for address in address_readings(stats.address, AddressType.FULL, namespace):
-            if not any(
-                "\ud800" <= letter <= "\udfff" for letter in address
-            ):  # else no store lists such a key
+            if is_text(address):  # else no store lists such a key
                 canaries.setdefault(address, Canary(address, branch, stats.path))
     return canaries.values()
 

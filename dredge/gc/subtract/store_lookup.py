@@ -1,13 +1,13 @@
 """Asks the store for objects that nothing names: is each there, and how old is it?
 
-Objects that lie close are looked for in one listing of their folder, others one by one.
+Objects that lie close are looked for in one listing of their folder, others one by one, whichever costs a store less.
 
 gone → forgotten · young → carried · old → candidate · the store refuses to say → a candidate that is held
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -30,14 +30,17 @@ from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.sets.hashes import Hashes, contains, shard_of, unite
 from dredge.storage import ObjectInfo, ObjectReader
 from dredge.storage.model import STORAGE_CLASS
-from dredge.storage.neighbours import find_neighbours
+from dredge.storage.neighbours import LOOKS_PER_PAGE, PAGE_ROWS, find_neighbours
 from dredge.storage.parallel import ordered_map
 
 _SHARD_BITS = 6
 _ROWS_PER_TASK = 1000
-_LISTED_MIN = 4
-"""Of fewer objects in a folder each is asked for by name."""
-_PAGE_ROWS = 1000
+_LOOKS_A_THREAD = 4
+"""How many single objects are looked at together for each page that would be: a look is short, and its time is that of
+the way to the store."""
+_REFUSED_MIN = 4
+"""Looks at so many objects of one folder that were refused are taken for a policy that allows none; where there are
+fewer, something is odd about the objects, and they are held."""
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
@@ -240,18 +243,34 @@ def ask(reader: ObjectReader, addresses: Sequence[str], threads: int) -> list[An
     Args:
         reader: on the namespace.
         addresses: distinct, in the order of their bytes.
-        threads: how many requests are made at once.
+        threads: how many pages are asked for at once.
 
     Returns:
         An answer for each, in no order.
     """
-    settled: dict[str, Answer] = {}
-    if reader.is_remote:
-        folders = [names for names in _by_folder(addresses) if len(names) >= _LISTED_MIN]
-        for found in ordered_map(partial(_list, reader), folders, threads):
-            settled.update(found)
-    rest = [address for address in addresses if address not in settled]
-    return [*settled.values(), *ordered_map(partial(_stat, reader), rest, threads)]
+    if not reader.is_remote:
+        return list(ordered_map(partial(_stat, reader), addresses, threads))
+    close = [names for names in _by_folder(addresses) if len(names) >= LOOKS_PER_PAGE]
+    answers = _listed(partial(_list, reader), close, threads)
+    rest = [address for address in addresses if address not in answers]
+    looked_at = ordered_map(partial(_stat, reader), rest, threads * _LOOKS_A_THREAD)
+    answers.update(zip(rest, looked_at, strict=True))
+    refused = _by_folder([address for address in rest if isinstance(answers[address], _Refused)])
+    many = [names for names in refused if len(names) >= _REFUSED_MIN]
+    answers.update(_listed(partial(_list_anyway, reader), many, threads))
+    return list(answers.values())
+
+
+def _listed(
+    list_folder: Callable[[Sequence[str]], Mapping[str, Answer]],
+    folders: Sequence[Sequence[str]],
+    threads: int,
+) -> dict[str, Answer]:
+    """What listings of some folders tell of names in them."""
+    answers: dict[str, Answer] = {}
+    for found in ordered_map(list_folder, folders, threads):
+        answers.update(found)
+    return answers
 
 
 def _by_folder(addresses: Sequence[str]) -> list[list[str]]:
@@ -261,15 +280,25 @@ def _by_folder(addresses: Sequence[str]) -> list[list[str]]:
     return list(folders.values())
 
 
-def _list(reader: ObjectReader, names: Sequence[str]) -> dict[str, ObjectInfo | None]:
-    """Look for objects of one folder by listing it, as long as that finds more of them than it takes requests."""
-    settled: dict[str, ObjectInfo | None] = {}
+def _list_anyway(reader: ObjectReader, names: Sequence[str]) -> dict[str, Answer]:
+    """Look for objects of one folder by listing it, whatever that costs; nothing where that fails, too."""
+    try:
+        return _list(reader, names, looks_per_page=0)
+    except (ConfigError, UnavailableError):
+        return {}
+
+
+def _list(
+    reader: ObjectReader, names: Sequence[str], looks_per_page: int = LOOKS_PER_PAGE
+) -> dict[str, Answer]:
+    """Look for objects of one folder by listing it, as long as its pages cost less than looks at what they show."""
+    settled: dict[str, Answer] = {}
     prefix = names[0].rpartition("/")[0] + "/"
     try:
         for stretch in find_neighbours(reader, prefix, names):
             settled.update(dict.fromkeys(stretch.names))
             settled.update((row["key"], _info(row)) for row in stretch.found.to_pylist())
-            if len(stretch.names) < stretch.listed // _PAGE_ROWS:
+            if len(stretch.names) * PAGE_ROWS < stretch.listed * looks_per_page:
                 break
     except FormatError:
         return {}  # this store cannot list the folder exactly; it may still tell of single objects

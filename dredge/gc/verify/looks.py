@@ -19,7 +19,7 @@ import pyarrow as pa
 from dredge.errors import ConfigError, NotFoundError, UnavailableError
 from dredge.gc.namespaces import DATA
 from dredge.storage import ObjectReader
-from dredge.storage.neighbours import find_neighbours
+from dredge.storage.neighbours import LOOKS_PER_PAGE, find_neighbours
 
 _PAGE_NAMES = 900
 """Names that a run should span in the store: a little less than a page, because garbage is not spread evenly."""
@@ -28,9 +28,6 @@ _LISTED_MAX = 5 * _PAGE_NAMES
 _LOOKS_MIN = 200
 _ONE_IN = 5
 """Of few deleted names one in so many is looked for: fifteen that were still there would be missed once in 28 runs."""
-_RUN_MIN = 4
-"""Shorter runs are looked up one by one: that costs a store less than pages do."""
-
 type Names = Sequence[str]
 
 
@@ -55,7 +52,7 @@ def length_of_runs(names: int, objects: int) -> int:
         objects: that were in the store before.
     """
     length = _PAGE_NAMES * names // max(objects, names, 1)
-    return length if length >= _RUN_MIN else 1
+    return length if length >= LOOKS_PER_PAGE else 1
 
 
 def looks_at(deleted: int, looks_max: int) -> int:
@@ -123,7 +120,7 @@ def lacks(reader: ObjectReader, address: str) -> bool:
 
 
 def _look(reader: ObjectReader, names: Names) -> Looked:
-    if len(names) < _RUN_MIN or not reader.is_remote:
+    if len(names) < LOOKS_PER_PAGE or not reader.is_remote:
         return Looked(len(names), [name for name in names if not lacks(reader, name)])
     there: list[str] = []
     asked = listed = 0

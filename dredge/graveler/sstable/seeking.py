@@ -58,6 +58,23 @@ class SeekableTable:
             records = self._block(number)
             yield from records[bisect_left(records, start, key=lambda record: record.key) :]
 
+    def place(self, at: float) -> bytes | None:
+        """A key right before that of some record; None for the first one. Reads one block.
+
+        Args:
+            at: how far into the table, from 0 to 1 (excluded); all blocks count alike.
+
+        Raises:
+            FormatError: the block is damaged.
+        """
+        whole = at * len(self._blocks)
+        number = int(whole)
+        records = self._block(number)
+        index = int((whole - number) * len(records))
+        if index:
+            return records[index - 1].key
+        return self._bounds[number - 1] if number else None
+
     def _block(self, number: int) -> list[Record]:
         found = self._read.get(number)
         if found is None:

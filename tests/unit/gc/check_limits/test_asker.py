@@ -401,8 +401,50 @@ def test_answers_in_between_show_that_the_server_is_there(monkeypatch: pytest.Mo
     assert answers.unanswered == dict.fromkeys(range(40), codes.NO_ANSWER)
 
 
+def test_odd_answers_are_no_sign_of_a_server_that_is_away() -> None:
+    """Each is an answer about its own path only."""
+    server = Branches()
+    server.stat_is = lambda _: entry("another")
+    paths = [f"{number:02d}" for number in range(40)]
+    answers = server.ask(paths, pages=False)
+    assert sorted(server.singly) == paths
+    assert answers.unanswered == dict.fromkeys(range(40), codes.NO_ANSWER)
+
+
+def test_an_error_without_words_is_told_by_its_name() -> None:
+    def stat(_path: str) -> ObjectStats:
+        raise UnavailableError
+
+    server = Branches()
+    server.stat_is = stat
+    assert server.ask(["a"], pages=False).problem == "UnavailableError"
+
+
+@pytest.mark.parametrize(
+    ("address", "served"),
+    [
+        ("data/a%20b", {"data/a b", "data/a%20b"}),
+        ("data/a?b", {"data/a", "data/a?b"}),
+        ("data/a#b", {"data/a", "data/a#b"}),
+        ("data/a/", {"data/a", "data/a/"}),
+        ("data/a", {"data/a"}),
+    ],
+)
+def test_an_address_that_may_mean_two_keys_serves_both(address: str, served: set[str]) -> None:
+    wanted = ["data/a b", "data/a%20b", "data/a", "data/a?b", "data/a#b", "data/a/"]
+    answers = Branches([([entry("a", address)], False)]).ask(["a"], wanted=wanted)
+    assert set(answers.shown) == served
+
+
+def test_an_address_outside_of_the_namespace_serves_nothing_of_it() -> None:
+    elsewhere = ObjectStats("a", f"{NAMESPACE[:-4]}nope/data/a", "c", 4)
+    answers = Branches([([elsewhere], False)]).ask(["a"], wanted=["data/a"])
+    assert (answers.shown, answers.unanswered) == ({}, {})
+
+
 def test_a_page_begins_right_before_its_path_with_a_text_that_can_be_sent() -> None:
     after = {"ab": "aa\U0010ffff", "a\0": "a", "a\1": "a\0\U0010ffff", "\ue000": "\ud7ff\U0010ffff"}
     assert {path: just_before(path) for path in after} == after
     assert just_before("\ue001") == "\ue000\U0010ffff"
+    assert just_before("\ud7ff") == "\ud7fe\U0010ffff"
     assert all(found < path and found.encode() for path, found in after.items())

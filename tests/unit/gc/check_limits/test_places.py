@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from dredge.gc.check_limits import codes, places
+from dredge.gc.check_limits.places import SCHEMA, _Found
+from dredge.sets.hashes import NONE
 from dredge.storage import open_deleter
 from tests.support.gc import make_world
 from tests.support.identical import held, many
@@ -45,3 +52,58 @@ def test_a_committed_index_that_is_lost_is_no_reason_to_stop() -> None:
     assert context.plan.mode == "optimized"
     assert again in world.data()
     assert orphan not in world.data()
+
+
+def rows(range_id: str, *sizes: int) -> pa.Table:
+    """Entries of a range, by their sizes."""
+    paths = [f"{range_id}{number}".encode() for number in range(len(sizes))]
+    columns = [[range_id] * len(sizes), range(len(sizes)), paths, sizes]
+    return pa.table([pa.array(column) for column in columns], names=SCHEMA.names).cast(SCHEMA)
+
+
+def collected(tables: Sequence[pa.Table], rows_max: int, skipped: Sequence[int] = ()) -> _Found:
+    found = _Found(rows_max, np.array(skipped, np.uint64) if skipped else NONE)
+    for table in tables:
+        found.add(table)
+    return found
+
+
+def test_every_entry_of_a_size_is_found_or_the_size_is_given_up() -> None:
+    """An entry that is neither would clear an object that a branch serves by it."""
+    tables = [rows("a", 1, 2, 1, 3), rows("b", 1, 4, 4, 2), rows("c", 5, 5, 1, 2), rows("d", 6, 1, 3)]
+    all_sizes = Counter(size for table in tables for size in table["size"].to_pylist())
+    for rows_max in range(1, 17):
+        found = collected(tables, rows_max)
+        places = found.places()
+        skipped = set(found.skipped.tolist())
+        kept = Counter(places.sizes.tolist())
+        assert kept == Counter({size: n for size, n in all_sizes.items() if size not in skipped})
+        assert kept.total() <= rows_max
+        assert places.skipped.tolist() == found.skipped.tolist() == sorted(skipped)
+        assert not skipped or rows_max < 15
+
+
+def test_the_most_frequent_sizes_are_given_up_until_half_of_the_room_is_free() -> None:
+    tables = [rows("a", 1, 1, 1, 1, 2, 2, 3, 4)]
+    assert collected(tables, 8).skipped.tolist() == []
+    found = collected([*tables, rows("b", 5)], 8)
+    assert found.skipped.tolist() == [1, 2], "4 of 8 stay at most, and 2 with 3, 4 and 5 were 5"
+    found.add(rows("c", 3, 1, 2))
+    assert found.places().sizes.tolist() == [3, 4, 5, 3]
+    # As many as half of the room stay.
+    assert collected([rows("a", 1, 1, 1, 1, 2, 3), rows("b", 4)], 6).skipped.tolist() == [1]
+
+
+def test_what_was_given_up_by_a_task_stays_so() -> None:
+    found = collected([rows("a", 1, 2, 1)], 100, skipped=[1])
+    assert found.places().sizes.tolist() == [2]
+    assert found.skipped.tolist() == [1]
+
+
+def test_entries_are_found_again_by_their_range() -> None:
+    found = collected([rows("a", 1, 2), rows("b", 3), rows("c", 1, 1, 9)], 100).places()
+    assert {name: [*span] for name, span in found.ranges.items()} == {"a": [0, 1], "b": [2], "c": [3, 4, 5]}
+    assert found.ranks.tolist() == [0, 1, 0, 0, 1, 2]
+    assert found.paths.to_pylist() == [b"a0", b"a1", b"b0", b"c0", b"c1", b"c2"]
+    assert found.sizes.tolist() == [1, 2, 3, 1, 1, 9]
+    assert collected([], 100).places().ranges == {}

@@ -1,4 +1,4 @@
-"""Listing a folder and asking for each object give the same answers; listing takes fewer requests."""
+"""Listing a folder and asking for each object give the same answers; what costs a store less is done."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dredge.errors import FormatError, RefusedError
+from dredge.errors import ConfigError, FormatError, RefusedError, UnavailableError
 from dredge.gc.subtract.store_lookup import ask
 from dredge.storage import ObjectInfo, ObjectReader, open_writer
+from dredge.storage.neighbours import LOOKS_PER_PAGE
 
 PAGE = 1000
 
@@ -93,14 +94,64 @@ def test_close_objects_take_a_page_and_far_ones_a_request_each() -> None:
 def test_a_long_folder_with_few_of_the_objects_is_not_listed_to_its_end() -> None:
     names = {f"data/long/{number:05d}" for number in range(12_000)}
     reader = CountingReader(filled("long", names), batch_rows=4 * PAGE)
-    asked = sorted(names)[::3000]
+    asked = sorted(names)[::900]
     found = ask(reader, asked, 2)
     assert sorted(info.key for info in found if isinstance(info, ObjectInfo)) == asked
-    assert reader.requests == 4 + 2
+    assert reader.requests == 4 + len(asked) - 5
+
+
+@pytest.mark.parametrize(
+    ("count", "requests"), [(LOOKS_PER_PAGE, 1), (LOOKS_PER_PAGE - 1, LOOKS_PER_PAGE - 1)]
+)
+def test_a_folder_is_listed_where_a_page_costs_no_more_than_the_looks_it_saves(
+    count: int, requests: int
+) -> None:
+    names = {f"data/s/{number:03d}" for number in range(200)}
+    reader = CountingReader(filled(f"worth-{count}", names))
+    assert len(ask(reader, sorted(names)[:count], 2)) == count
+    assert reader.requests == requests
+
+
+class Denying(CountingReader):
+    """A store that describes no single object to us, as a policy may want it."""
+
+    error: Exception = ConfigError("AccessDenied")
+
+    def stat(self, key: str) -> ObjectInfo:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [ConfigError("AccessDenied"), UnavailableError("SlowDown")])
+def test_where_no_object_of_a_folder_is_described_it_is_listed(error: Exception) -> None:
+    inner = filled(f"denying-{type(error).__name__}", {f"data/s/{number}" for number in range(3)})
+    asked = [f"data/s/{number}" for number in range(5)]
+    reader = Denying(inner)
+    reader.error = error
+    found = ask(reader, asked, 2)  # type: ignore[arg-type]
+    there = {info.key: info for info in found if isinstance(info, ObjectInfo)}
+    assert there == {name: inner.stat(name) for name in asked[:3]}
+    assert found.count(None) == 2
+
+
+def test_single_objects_that_are_not_described_are_neither_there_nor_gone() -> None:
+    inner = filled("odd", {"data/s/0", "data/t/0"})
+    found = ask(Denying(inner), ["data/s/0", "data/s/1", "data/t/0"], 2)  # type: ignore[arg-type]
+    assert not any(item is None or isinstance(item, ObjectInfo) for item in found)
+
+
+def test_objects_that_can_be_neither_described_nor_listed_are_neither_there_nor_gone() -> None:
+    class Mute(Denying):
+        def list(self, *bounds: str) -> Iterator[pa.RecordBatch]:
+            raise ConfigError("AccessDenied")
+
+    asked = [f"data/s/{number}" for number in range(5)]
+    found = ask(Mute(filled("mute", set(asked[:2]))), asked, 2)  # type: ignore[arg-type]
+    assert len(found) == 5
+    assert not any(item is None or isinstance(item, ObjectInfo) for item in found)
 
 
 def test_an_object_without_a_time_in_a_listing_is_no_answer() -> None:
-    names = {f"data/s/{number}" for number in range(5)}
+    names = {f"data/s/{number:02d}" for number in range(LOOKS_PER_PAGE)}
 
     class Timeless(CountingReader):
         def list(self, *bounds: str) -> Iterator[pa.RecordBatch]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,6 +47,25 @@ def legal_hold(monkeypatch: pytest.MonkeyPatch) -> Hold:
     hold = Hold(LEGAL, "it lies below the folder of a legal hold", on_legal_hold)
     monkeypatch.setattr(holds, "HOLDS", [*holds.HOLDS, hold])
     return hold
+
+
+def test_pieces_of_an_upload_that_goes_on_are_held_and_no_others() -> None:
+    names = [
+        "data/a/x.part_00001",
+        "data/a/x.multipart",
+        "data/a/y.part_00001",
+        "data/a/x",
+        "data/a/x.part_1",
+    ]
+    rows = pa.table({"address": names})
+
+    def held(uploading: pa.Array | None) -> list[bool]:
+        return holds.upload_parts(rows, replace(EVIDENCE, uploading=uploading)).tolist()
+
+    assert held(pa.array(["data/a/x"])) == [True, True, False, False, False]
+    assert held(pa.array(["data/a/z"])) == [False] * 5
+    assert held(pa.array([], pa.string())) == [False] * 5
+    assert held(None) == [False] * 5
 
 
 def world_with_two_orphans(**settings: object) -> tuple[World, str, str]:

@@ -119,3 +119,28 @@ def test_each_of_several_tasks_finds_its_objects_once(monkeypatch: pytest.Monkey
     counts = summary_of(context, "subtract").counts
     assert (counts["earlier_objects"], counts["candidates_objects"]) == (len(names), len(names))
     assert world.data() == set()
+
+
+@pytest.mark.parametrize(("hours", "goes"), [(1, False), (25, False), (26, True)])
+def test_an_object_that_was_written_anew_since_the_run_before_is_as_old_as_its_last_writing(
+    hours: float, goes: bool
+) -> None:
+    """An optimized run knows its address from the run before, and its time from the store alone."""
+    world = make_world(safety={"commit_hours_max": 0})
+    world.upload("a", b"same")
+    world.lake.commit()
+    anew, other = world.upload("b", b"staged"), world.upload("c", b"staged, too")
+    world.age(days=10)
+    world.collect(mode="clean")
+    world.lake.catalog.branches.reset_branch(world.lake.repository, "main", kind="reset")
+    world.age(days=2)
+    world.orphan(anew, b"written again")
+    world.age(hours=hours)
+    run = world.plan(mode="optimized")
+    world.run(run)
+    assert run.plan.mode == "optimized"
+    assert other not in world.data()
+    assert (anew not in world.data()) is goes
+    world.age(days=2)
+    world.collect(mode="optimized")
+    assert anew not in world.data()

@@ -153,3 +153,12 @@ def test_an_upload_to_the_embedded_lakefs_goes_on_after_a_collection(
         s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
         collected(client_of(lake))
         assert s3.get_object(**place)["Body"].read() == b"".join(data)
+
+
+@pytest.mark.parametrize(("more", "goes_on"), [(0, True), (1, False)])
+def test_an_upload_is_given_up_to_the_moment(more: int, goes_on: bool, tmp_path: Path) -> None:
+    age = timedelta(hours=48, microseconds=more)
+    folder = tmp_path / "lake"
+    (folder / XID).parent.mkdir(parents=True)
+    uploads = Uploads(uri=f"file://{folder}", since=NOW - timedelta(hours=48))
+    assert (XID in going_on(uploads, rows({PIECES[1]: age}), 2).to_pylist()) is goes_on

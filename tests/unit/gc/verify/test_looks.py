@@ -44,6 +44,7 @@ def reader_of(place: str, names: set[str], rows: int = 1000) -> Any:
 
 def test_runs_span_a_page_and_sparse_garbage_is_looked_up_one_by_one() -> None:
     assert length_of_runs(25_000, 500_000) == 45
+    assert length_of_runs(6_500, 500_000) == 1
     assert length_of_runs(500, 500) == 900
     assert length_of_runs(100, 1_000_000) == 1
     assert length_of_runs(0, 0) == 1
@@ -63,14 +64,14 @@ def test_a_sample_has_at_least_the_looks_asked_for_and_comes_from_all_over(lengt
 
 def test_no_run_goes_from_a_folder_into_the_next_which_may_be_far() -> None:
     """Between two slices of a part of the ledger lies what other parts have: all of it would be listed."""
-    names = [f"data/{slice_}/{number:03d}" for slice_ in "az" for number in range(10)]
-    runs = choose(names, 20, 7, random.Random(1))
-    assert sorted(len(run) for run in runs) == [3, 3, 7, 7]
+    names = [f"data/{slice_}/{number:03d}" for slice_ in "az" for number in range(20)]
+    runs = choose(names, 40, 14, random.Random(1))
+    assert sorted(len(run) for run in runs) == [6, 6, 14, 14]
     assert all(len({name[:7] for name in run}) == 1 for run in runs)
     between = {f"data/{slice_}/{number:03d}" for slice_ in "cdefgh" for number in range(500)}
     reader = reader_of("gap", between | {"data/z/004"})
     assert look_for(reader, runs, 2).there == ["data/z/004"]
-    assert reader.lists + reader.stats <= 4 + 6
+    assert reader.lists + reader.stats <= 2 + 12
 
 
 def test_of_few_deleted_names_a_share_is_looked_for_and_never_less_than_some() -> None:

@@ -24,6 +24,21 @@ def test_from_every_key_on_a_servers_file_gives_the_same_records(item: Fixture) 
         assert list(table.records(start)) == [record for record in records if record.key >= start]
 
 
+@pytest.mark.parametrize("item", SERVERS, ids=lambda item: item.name)
+def test_places_by_chance_are_right_before_records_and_reach_all_of_them(item: Fixture) -> None:
+    keys = [record.key for record in read_table(item.data, item.name).records]
+    table = SeekableTable(item.data, item.name, RANGES)
+    steps = 4 * len(keys)
+    places = [table.place(step / steps) for step in range(steps)]
+    behind = [
+        next(record.key for record in table.records(place or b"") if record.key > (place or b""))
+        for place in places
+    ]
+    assert behind == sorted(behind)
+    assert set(behind) == set(keys)
+    assert places[0] is None
+
+
 def test_only_the_blocks_that_are_wanted_are_read() -> None:
     written = write_table(
         ((b"key %05d" % number, b"value %d" % number) for number in range(3000)), sizes=BlockSizes(data=400)

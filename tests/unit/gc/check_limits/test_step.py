@@ -1,0 +1,104 @@
+"""The limits count what may go, against everything that was listed; what is held counts for neither."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dredge.errors import AwaitingApprovalError
+from dredge.gc.check_limits import codes, places
+from dredge.gc.planning import release_lease
+from dredge.gc.run import Run
+from dredge.gc.state.base import base_of
+from tests.support.gc import World, make_world, summary_of
+from tests.support.identical import many
+
+pytestmark = pytest.mark.usefixtures("without_canaries")
+
+HELD, FREE = b"else", [b"1" * 100, b"2" * 200]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Twelve committed objects, one orphan that is held for its size, two that may go, and five young objects."""
+    monkeypatch.setattr(places, "_PLACES_MAX", 5)
+    made = make_world()
+    many(made, 12)
+    made.orphan("data/slice/held", HELD)
+    for number, content in enumerate(FREE):
+        made.orphan(f"data/slice/free{number}", content)
+    made.age(days=2)
+    for number in range(5):
+        made.orphan(f"data/slice/young{number}", b"y" * (number + 300))
+    return made
+
+
+def marked(world: World, **settings: Any) -> Run:
+    run = world.plan(**settings)
+    world.mark(run)
+    release_lease(run)
+    return run
+
+
+def verdicts(run: Run) -> dict[str, str]:
+    findings = run.folder.read_json("guard.json")["findings"]
+    return {item["rule"]: item["verdict"] for item in findings if item["rule"].startswith("max_")}
+
+
+def test_what_is_held_is_not_counted_among_what_may_go(world: World) -> None:
+    run = marked(world)
+    counts = summary_of(run, "check_limits").counts
+    assert (counts["deletable_objects"], counts["deletable_bytes"]) == (2, 300)
+    assert (counts["held_objects"], counts["held_bytes"], counts[f"{codes.TOO_MANY}_objects"]) == (1, 4, 1)
+    (would,) = run.folder.read_json("guard.json")["would_delete"]
+    assert (would["objects"], would["bytes"]) == (2, 300)
+    assert sorted(item["address"] for item in would["examples"]) == ["data/slice/free0", "data/slice/free1"]
+    world.run(world.plan())
+    assert "data/slice/held" in world.data()
+    assert not {"data/slice/free0", "data/slice/free1"} & world.data()
+
+
+@pytest.mark.parametrize(
+    ("rule", "enough", "less"),
+    [("max_objects", 2, 1), ("max_bytes", 300, 299), ("max_percent", 10.0, 9.9)],
+)
+def test_a_limit_is_passed_by_what_may_go_and_not_by_one_more(
+    world: World, rule: str, enough: float, less: float
+) -> None:
+    """Two of twenty listed objects are ten percent: those that are young are listed, too."""
+    setting = rule.replace("max_", "max_delete_")
+    passed = dict.fromkeys(("max_objects", "max_bytes", "max_percent"), "passed")
+    assert verdicts(marked(world, **{setting: enough})) == passed
+    before = world.data()
+    run = world.plan(**{setting: less})
+    with pytest.raises(AwaitingApprovalError):
+        world.run(run)
+    assert verdicts(run) == passed | {rule: "awaiting_approval"}
+    assert world.data() == before
+
+
+@pytest.mark.parametrize("listed_then", [5, 40])
+def test_a_share_is_one_of_the_whole_namespace_also_where_little_of_it_was_listed(
+    world: World, listed_then: int
+) -> None:
+    """As many objects as the run before counted, or as this one listed, whichever are more."""
+    world.collect()
+    run = world.plan(mode="optimized", max_delete_percent=0.0)
+    assert run.plan.mode == "optimized"
+    world.run(run)
+    base = base_of(marked(world, mode="optimized"))
+    assert base is not None
+    for number in range(listed_then):
+        world.orphan(f"data/slice2/{number:02d}", b"z" * (1000 + number))
+    world.age(days=2)
+    run = world.plan(mode="optimized", max_delete_percent=0.0)
+    with pytest.raises(AwaitingApprovalError):
+        world.run(run)
+    (finding,) = [
+        item for item in run.folder.read_json("guard.json")["findings"] if item["rule"] == "max_percent"
+    ]
+    objects = summary_of(run, "check_limits").counts["deletable_objects"]
+    listing = summary_of(run, "slice_listing").counts
+    listed = listing["old_objects"] + listing["young_objects"]
+    assert finding["figure"] == round(100 * objects / max(listed, base.state.objects), 3)
