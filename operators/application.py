@@ -27,6 +27,7 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import IO, Any
 
+from airflow_dredge.operators.connect import SMALL_MALLOC
 from dredge.errors import ConfigError, UnavailableError
 from dredge.runs.peers import is_of_this_user
 
@@ -150,7 +151,7 @@ class SparkApplication:
             with address.with_suffix(".log").open("wb") as sink:
                 self._process = subprocess.Popen(
                     [*self._command, "--serve", str(address)],
-                    env=os.environ | self._env,
+                    env={**SMALL_MALLOC, **os.environ, **self._env},
                     stdin=subprocess.DEVNULL,
                     stdout=sink,
                     stderr=subprocess.STDOUT,

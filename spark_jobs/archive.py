@@ -31,6 +31,13 @@ log = logging.getLogger(__name__)
 #: Flags that pay for short jobs: no second compiler, no collector threads, a heap that grows with what it holds instead
 #: of beginning with a 64th of the machine's memory. Measured in docs/decisions/spark-jobs.md.
 SHORT_JOB_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m")
+#: An archive is mapped where it was made for. Elsewhere (as newer Javas do, so that addresses are hard to guess) every
+#: pointer in it is rewritten, and 120 of its 160 MiB are a private copy. A Java without the option starts as it does.
+IN_PLACE_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:ArchiveRelocationMode=0",
+)
 #: Set to "off" to start without an archive, for example where 160 MB of cache are too much.
 SWITCH = "DREDGE_SPARK_ARCHIVE"
 CACHE_DIR = "DREDGE_CACHE_DIR"
@@ -102,7 +109,12 @@ def java_options(archive: Path | None) -> str:
     if archive is not None:
         # cds=off: an archive that does not fit (any more) costs speed only, and says so on every start
         # otherwise.
-        options += [f'"-XX:SharedArchiveFile={archive}"', "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+        options += [
+            f'"-XX:SharedArchiveFile={archive}"',
+            "-Xlog:cds=off",
+            "-Xlog:cds+dynamic=off",
+            *IN_PLACE_OPTIONS,
+        ]
     return " ".join(options)
 
 

@@ -135,3 +135,9 @@ def test_options_without_an_archive_still_suit_short_jobs() -> None:
 
 def test_archive_with_spaces_in_its_path_is_quoted() -> None:
     assert '"-XX:SharedArchiveFile=/a b/c.jsa"' in archive.java_options(Path("/a b/c.jsa"))
+
+
+def test_an_archive_stays_where_it_was_made_for_and_no_java_refuses_to_start_over_it() -> None:
+    options = archive.java_options(Path("/c.jsa")).split()
+    assert options.index("-XX:+UnlockDiagnosticVMOptions") < options.index("-XX:ArchiveRelocationMode=0")
+    assert "-XX:+IgnoreUnrecognizedVMOptions" in options

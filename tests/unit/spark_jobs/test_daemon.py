@@ -1,0 +1,44 @@
+"""A daemon without workers ends by itself, and never one that has any."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+LOOK_EVERY_SECONDS = 0.2
+PROGRAM = f"from airflow_dredge.spark_jobs import daemon; daemon.main(lambda: None, {LOOK_EVERY_SECONDS})"
+
+
+@pytest.fixture
+def daemon() -> Iterator[subprocess.Popen[bytes]]:
+    """A daemon that looks for workers much more often than Spark's would."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        yield process
+        process.kill()
+
+
+def port_of(daemon: subprocess.Popen[bytes]) -> int:
+    """Where it listens, as it tells Spark."""
+    assert daemon.stdout is not None
+    return int.from_bytes(daemon.stdout.read(4), "big")
+
+
+def test_a_daemon_that_nobody_wants_ends(daemon: subprocess.Popen[bytes]) -> None:
+    port = port_of(daemon)
+    assert daemon.wait(30) in (0, 1)  # Spark's own way out says 1
+    with socket.socket() as asking:
+        assert asking.connect_ex(("127.0.0.1", port)) != 0  # what tells Spark to start another
+
+
+def test_a_daemon_with_a_worker_stays(daemon: subprocess.Popen[bytes]) -> None:
+    with socket.create_connection(("127.0.0.1", port_of(daemon))):
+        time.sleep(10 * LOOK_EVERY_SECONDS)
+        assert daemon.poll() is None
+    daemon.wait(30)  # and once the worker has gone, it ends
