@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.bare_clients import Client, client_of
 from benchmarks.requests import requests_of
+from dredge.compiled import kernels
 from dredge.graveler.committed import RangeInfo
 from dredge.graveler.sstable import METARANGES, read_table
 from dredge.graveler.sstable.columns import decode_ranges
@@ -93,7 +94,7 @@ def main() -> None:
 def _get_ready() -> None:
     """Load what is loaded on first use: starts are no part of the floor."""
     LakeFSClient.from_env().version()
-    hash64(pa.array(["x"]))
+    kernels()
     pq.read_table(_parquet_of_nothing(), columns=["a"])
 
 

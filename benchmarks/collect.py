@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from airflow_dredge.operators.connect import SMALL_MALLOC
 from airflow_dredge.spark_jobs.session import LOCAL_DEFAULTS
 from benchmarks.cloud_store import CLOUDS, CloudLake, CloudStore, cloud_store
 from benchmarks.driver import RUN, SETTINGS
@@ -95,7 +96,7 @@ def connect_server() -> Iterator[tuple[str, int]]:
     conf |= {"spark.connect.grpc.binding.port": str(port), **LOCAL_DEFAULTS}
     settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     command = ["spark-submit", "--master", "local[2]", *settings, "--class", SERVER, "spark-internal"]
-    env = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    env = SMALL_MALLOC | os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     log = (STATE / "connect.log").open("ab")
     with subprocess.Popen(command, env=env, stdout=log, stderr=log) as process:
         try:

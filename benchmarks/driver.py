@@ -41,6 +41,7 @@ def main() -> None:
     """Run once and print seconds by step."""
     engine, repository, *rest = sys.argv[1:]
     seconds: dict[str, float] = {}
+    cpu: dict[str, float] = {}
     requests: dict[str, dict[str, int]] = {}
     places: dict[str, dict[str, dict[str, int]]] = {}
 
@@ -48,9 +49,14 @@ def main() -> None:
 
     @contextmanager
     def timed(name: str):  # type: ignore[no-untyped-def]
-        before, begun = counted.places() if counted else Counter(), time.perf_counter()
+        before, used, begun = (
+            counted.places() if counted else Counter(),
+            time.process_time(),
+            time.perf_counter(),
+        )
         yield
         seconds[name] = round(time.perf_counter() - begun, 3)
+        cpu[name] = round(time.process_time() - used, 3)
         if counted:
             asked = counted.places() - before
             requests[name], places[name] = dict(by_kind(asked)), by_place(asked)
@@ -83,6 +89,7 @@ def main() -> None:
         "runner": type(runner).__name__,
         "run_uri": plan.run_uri,
         "seconds": seconds,
+        "cpu": cpu,
         "requests": requests,
         "places": places,
         "check_limits": suspects,

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
 type _Process = tuple[int, float]
+
+_DAEMON = re.compile(r"-m (?:pyspark|airflow_dredge\.spark_jobs)\.daemon\b")
+_SETTLED_SECONDS = 2.0
 
 
 class Meter:
@@ -17,7 +23,8 @@ class Meter:
 
     Args:
         roots: process ids by what the figures call their trees.
-        every_seconds: between two looks.
+        every_seconds: between two looks. A look takes some ten milliseconds of a processor that what is measured would
+            like to have.
 
     Attributes:
         cpu_seconds: user and system time by tree while the meter ran (processes that lived shorter than a
@@ -28,11 +35,12 @@ class Meter:
         processes_mib: proportional set sizes at that time, by what processes are.
     """
 
-    def __init__(self, roots: Mapping[str, int], every_seconds: float = 0.25) -> None:
+    def __init__(self, roots: Mapping[str, int], every_seconds: float = 0.5) -> None:
         self._roots = roots
         self._every_seconds = every_seconds
         self._used: dict[str, dict[_Process, tuple[float, float]]] = {name: {} for name in roots}
         self._read: dict[str, dict[_Process, tuple[int, int]]] = {name: {} for name in roots}
+        self._kinds: dict[_Process, str] = {}
         self._stop = threading.Event()
         self._fresh = True
         self.cpu_seconds: dict[str, float] = {}
@@ -60,35 +68,66 @@ class Meter:
     def _run(self) -> None:
         turn = 0
         while not self._stop.is_set():
-            self._sample(memory=turn % 4 == 0)
+            self._sample(memory=turn % 2 == 0)
             turn += 1
             self._stop.wait(self._every_seconds)
         self._sample(memory=False)
 
     def _sample(self, memory: bool) -> None:
         processes: Counter[str] = Counter()
-        sizes = {name: self._look(name, pid, memory, processes) / 1024 for name, pid in self._roots.items()}
+        children = _children()
+        sizes = {
+            name: self._look(name, _tree(pid, children), memory, processes) / 1024
+            for name, pid in self._roots.items()
+        }
         for name, size in sizes.items():
             self.peak_mib[name] = max(self.peak_mib[name], size)
         if sum(sizes.values()) > self.peak_of_all_mib:
             self.peak_of_all_mib = sum(sizes.values())
             self.processes_mib = {name: size / 1024 for name, size in processes.most_common()}
 
-    def _look(self, name: str, pid: int, memory: bool, processes: Counter[str]) -> int:
+    def _look(self, name: str, pids: Iterable[int], memory: bool, processes: Counter[str]) -> int:
         """Note what a tree has used so far; gives its memory in KiB."""
         total = 0
-        with suppress(psutil.Error):
-            top = psutil.Process(pid)
-            for process in (top, *top.children(recursive=True)):
-                with suppress(psutil.Error, OSError):
-                    times = process.cpu_times()
-                    key = (process.pid, process.create_time())
-                    _note(self._used[name], key, times.user + times.system, self._fresh)
-                    _note(self._read[name], key, _bytes_read(process.pid), self._fresh)
-                    size = _pss(process.pid) if memory else 0
+        for pid in pids:
+            with suppress(psutil.Error, OSError):
+                process = psutil.Process(pid)
+                times = process.cpu_times()
+                key = (pid, process.create_time())
+                _note(self._used[name], key, times.user + times.system, self._fresh)
+                _note(self._read[name], key, _bytes_read(pid), self._fresh)
+                if memory:
+                    size = _pss(pid)
                     total += size
-                    processes[_what(name, process) if memory else name] += size
+                    processes[self._kind(name, key, process)] += size
         return total
+
+    def _kind(self, name: str, key: _Process, process: psutil.Process) -> str:
+        """What a process is; asked again of a fresh one, which may become another program."""
+        if key in self._kinds:
+            return self._kinds[key]
+        kind = _what(name, process)
+        if time.time() - key[1] > _SETTLED_SECONDS:
+            self._kinds[key] = kind
+        return kind
+
+
+def _children() -> dict[int, list[int]]:
+    """Which processes each process has started, from one look at all."""
+    found: dict[int, list[int]] = {}
+    for pid in psutil.pids():
+        with suppress(OSError, ValueError):
+            # "pid (name) state ppid …": a name may hold blanks and brackets.
+            after = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2]
+            found.setdefault(int(after.split()[1]), []).append(pid)
+    return found
+
+
+def _tree(pid: int, children: Mapping[int, list[int]]) -> Iterator[int]:
+    """A process and all below it."""
+    yield pid
+    for child in children.get(pid, ()):
+        yield from _tree(child, children)
 
 
 def _what(tree: str, process: psutil.Process) -> str:
@@ -97,9 +136,9 @@ def _what(tree: str, process: psutil.Process) -> str:
     line = " ".join(words)
     if words and words[0].endswith("java"):
         return "JVM"
-    if "pyspark.daemon" in line:
+    if _DAEMON.search(line):
         parent = process.parent()
-        is_worker = parent is not None and "pyspark.daemon" in " ".join(parent.cmdline())
+        is_worker = parent is not None and _DAEMON.search(" ".join(parent.cmdline())) is not None
         return "Spark's Python workers" if is_worker else "Spark's Python daemons"
     if "--serve" in words and "step.py" in line:
         return "client of Spark"
