@@ -39,7 +39,9 @@ class Bucket:
         on_delete: called with a key right before its object goes; may raise.
         on_purge: called with a key and what is about to go for good: a version or a marker; may raise.
         on_put: called with key and content of each write.
+        on_replace: called with a key right before what it has is replaced; may raise.
         locked: calls that are denied for an object, by its key.
+        on_hold: objects that nobody may delete, by their keys.
     """
 
     name: str
@@ -50,7 +52,9 @@ class Bucket:
     on_delete: Callable[[str], None] = lambda _key: None
     on_purge: Callable[[str, Stored], None] = lambda _key, _version: None
     on_put: Callable[[str, bytes], None] = lambda _key, _data: None
+    on_replace: Callable[[str], None] = lambda _key: None
     locked: dict[str, frozenset[str]] = field(default_factory=dict)
+    on_hold: set[str] = field(default_factory=set)
     objects: dict[str, Stored] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     older: dict[str, list[Stored]] = field(default_factory=dict)
@@ -65,6 +69,8 @@ class Bucket:
                 if self.etags == "md5"
                 else f"{stable_hash(self.name, key, self.writes):032x}"
             )
+        if key in self.objects:
+            self.on_replace(key)
         self._supersede(key)
         if key not in self.objects:
             insort(self.keys, key)

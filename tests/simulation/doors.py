@@ -108,7 +108,7 @@ class Doors:
         actor = scheduler.current
         if actor is None:
             return deed()
-        process = actor.process
+        process, actor.asked = actor.process, scheduler.now
         process.calls += 1
         self.calls += 1
         draw = mix(process.hash, process.calls)
@@ -159,6 +159,11 @@ class Doors:
         for found in dict.fromkeys(actor.process for actor in self.scheduler.living):
             if found.name.partition(" ")[0] == first:
                 self.faint(found, seconds)
+
+    def give_up(self, process: Process) -> None:
+        """Let a process be taken for lost while it goes on: nobody hears of it any more."""
+        self.coverage.weather(process.role, "sleep")
+        process.give_up()
 
     def rouse(self, name: str) -> None:
         """Let processes go on that fell asleep, now.

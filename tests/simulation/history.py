@@ -47,8 +47,8 @@ class Move:
             made in the moment in which that call is about to be done, the n-th from the move's own time on. `each` does
             so at every n-th call, and has after the number how often. As such a move, `faint` lets the process that
             makes the call sleep for some seconds, `suspend` that and all of its run, as if their machine was
-            suspended, and `dawdle` lets this one call take so much longer. `wake` wakes processes that sleep, by the
-            beginning of their names.
+            suspended, `dawdle` lets this one call take so much longer, and `give up` lets that process be taken for
+            lost and tried again while it goes on. `wake` wakes processes that sleep, by the beginning of their names.
     """
 
     at: float
@@ -332,6 +332,9 @@ def _make_due(simulation: Simulation, scene: Scene, due: Move, caller: Actor | N
     if due.verb == "weather":
         kind, seconds, rate = due.args
         simulation.doors.weather.add(kind, simulation.scheduler.now, seconds, rate)
+    elif due.verb == "give up":
+        if caller is not None:
+            simulation.doors.give_up(caller.process)
     elif due.verb in ("faint", "suspend", "dawdle"):
         if caller is not None:
             _delay(simulation.doors, due, caller)

@@ -53,7 +53,7 @@ OF_THE_LIST = (
     *undo.UNDO,
 )
 """Breakages of the collector, from the list of mutations."""
-_CHANGES = {**gc.REVIEW, **gc.SERVERS, **{each.name: (each,) for each in OF_THE_LIST}}
+_CHANGES = {**gc.REVIEW, **gc.SERVERS, **gc.HELPERS, **{each.name: (each,) for each in OF_THE_LIST}}
 
 
 def _beside(name: str) -> tuple[Breakage, ...]:

@@ -6,18 +6,17 @@ young       nothing younger than the minimum age is deleted, by the store's cloc
 kept        what a run's retention policy keeps is not deleted by it
 foreign     nothing but data and old files of Dredge's own is deleted, nothing of another repository, and nothing at all
             where another one has the same namespace
-approved    a run that must be approved deletes only after a yes, and not after a no
+approved    gc/answers.py
+stale       nobody goes on with a run by hand after another one was completed
 looks       a dry run deletes nothing
 clocks      nothing is deleted by a run whose machine's or servers' clocks are far from the store's
-restored    what a restore brought back is there with its bytes, and stays for as long as it was asked to; what a run
-            was to copy first is not deleted without its copy
-purged      a purge takes no current version, nothing that is too young, nothing that was brought back, and nobody
-            else takes a copy
+restored    gc/undone.py; and what a run was to copy first is not deleted without its copy
+purged      gc/undone.py
 lease, overtaken   gc/fences.py
 promised    what a server acknowledged (an upload, a link) is there when it does
 readable    at the end everything readable is there, with its bytes
 garbage     after a run in peace nothing is left but what is readable, young, brought back for a while, or named as held
-held        what cannot be looked at ends no run
+held        what cannot be looked at ends no run, nor does a commit that only a cache denies
 figures     the report's figures are those of the store
 secret      no file holds a secret
 defect      no task ends with an error that nobody foresaw (orchestrator.py)
@@ -28,7 +27,8 @@ ends        every run ends by itself (history.py)
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -36,24 +36,23 @@ from dredge.errors import NotFoundError
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.run import Run
 from dredge.runs import ledger
-from dredge.storage.location import parse_uri
-from dredge.storage.options import StorageOptions
 from tests.simulation.buckets import Bucket, Stored
-from tests.simulation.clock import DAY, Clock
+from tests.simulation.clock import Clock
+from tests.simulation.gc.answers import Answers
 from tests.simulation.gc.asked import Asked
 from tests.simulation.gc.fences import Fences
 from tests.simulation.gc.mishaps import INNER
+from tests.simulation.gc.undone import CLOCKS, QUARANTINE, Undone
 from tests.simulation.history import Simulation
 from tests.simulation.orchestrator import Orchestrated
 from tests.simulation.scheduler import Process
 from tests.simulation.truth import Truth
 
 OWN = "_lakefs/retention/gc/"
-QUARANTINE = "/quarantine/"
-CLOCKS = 900.0
-"""Clocks may be off by so many seconds in all."""
 CLOCK = 330.0
 """One machine's clock may be off by less."""
+_DENIED = re.compile(r"commit ([0-9a-f]{64}).*(?:does not know it|does not exist)")
+"""A run says that a commit does not exist."""
 VERBS_NOT_PROMISED = ("stage", "copy")
 
 
@@ -66,20 +65,18 @@ class Oracle:
         bucket: that holds the namespace.
         root: of the namespace in the bucket, with a trailing slash.
         min_age: of all runs.
-        grace_seconds: so long an object may have been named by a head before every sweep must know.
         secrets: that no file may hold.
         deleted: addresses that went, with the time.
         asked: what runs were asked for, by name.
         shared_since: since when another repository has this namespace.
-        pinned: what was brought back, with the time until when it stays, and since when.
-        bringing: what somebody asked to have brought back, with the time until when it may stay.
-        purges: days and whether it only looks, of each purge.
         clocks: of the servers.
         clocks_set: when those were set last.
         marked: what was staged when some run's mark ended, of each mark.
         others: when a run of another collector ended.
         first_deleted: when addresses went first.
         fences: rules about leases and tries.
+        answers: rules about asking people.
+        undone: rules about what can be taken back.
     """
 
     simulation: Simulation
@@ -87,26 +84,26 @@ class Oracle:
     bucket: Bucket
     root: str
     min_age: timedelta
-    grace_seconds: float
     secrets: tuple[bytes, ...] = ()
     deleted: dict[str, float] = field(default_factory=dict)
     first: dict[str, bytes] = field(default_factory=dict)
     by_run: dict[str, set[str]] = field(default_factory=dict)
-    by_plan: dict[str, set[str]] = field(default_factory=dict)
     asked: dict[str, Asked] = field(default_factory=dict)
     shared_since: float | None = None
-    pinned: dict[str, tuple[float, float]] = field(default_factory=dict)
-    bringing: dict[str, float] = field(default_factory=dict)
-    purges: dict[str, tuple[float, bool]] = field(default_factory=dict)
     clocks: Sequence[Clock] = ()
     clocks_set: float = float("-inf")
     marked: list[set[str]] = field(default_factory=list)
     others: list[float] = field(default_factory=list)
     first_deleted: dict[str, float] = field(default_factory=dict)
     fences: Fences = field(init=False)
+    answers: Answers = field(init=False)
+    undone: Undone = field(init=False)
 
     def __post_init__(self) -> None:
         self.fences = Fences(self.simulation, self.bucket.clock)
+        self.answers = Answers(self.simulation, self.fences, self.asked)
+        self.fences.is_waiting = self.answers.is_waiting
+        self.undone = Undone(self.simulation, self.bucket, self.root)
 
     def on_delete(self, key: str) -> None:
         """Judge a deletion right before it is done."""
@@ -115,7 +112,7 @@ class Oracle:
             self.simulation.violate("foreign", f"{key} is outside of the repository")
         if address.startswith(OWN):
             if QUARANTINE in address:
-                self._judge_copy(address, self.bucket.objects[key])
+                self.undone.judge_copy(address, self.bucket.objects[key], self._process())
             if address.startswith(f"{OWN}rules/"):
                 self.simulation.violate("foreign", f"{address} are the rules")
             return
@@ -128,37 +125,14 @@ class Oracle:
         self._judge_age(address, process)
         self._judge_life(address, process)
         self._judge_request(address, process)
-        self._judge_pin(address, process)
+        self.undone.on_delete(address, process)
         self.deleted[address] = self.simulation.scheduler.now
         self.first_deleted.setdefault(address, self.deleted[address])
         self.by_run.setdefault(process.name.partition(" ")[0], set()).add(address)
 
     def on_purge(self, key: str, version: Stored) -> None:
         """Judge what is about to go for good: a version that is not the current one, or the marker of a deletion."""
-        process = self._process()
-        address = key.removeprefix(self.root)
-        name, _, _ = process.name.partition(" ")
-        if name.startswith("restore"):
-            if not version.is_marker:
-                self.simulation.violate("purged", f"{name} takes a version of {address}")
-            return
-        if not name.startswith("purge") or not key.startswith(f"{self.root}data/"):
-            self.simulation.violate("purged", f"{process.name} takes a version of {key}")
-        if self.bucket.objects.get(key) is version:
-            self.simulation.violate("purged", f"{name} takes the current version of {address}")
-        if address not in self.deleted:
-            self.simulation.violate("purged", f"{name} takes a version of {address}, which no run deleted")
-        self._judge_purge(name, address, self.simulation.scheduler.now - self.deleted[address])
-
-    def brought_back(self, addresses: Collection[str], days: float, whole: bool) -> None:
-        """A restore says that it has brought back what a run deleted: all of it, or what it could."""
-        now = self.simulation.scheduler.now
-        for address in sorted(addresses):
-            stored = self.bucket.objects.get(self.root + address)
-            if stored is not None:
-                self.pinned[address] = now + days * DAY - CLOCKS, now
-            elif whole:
-                self.simulation.violate("restored", f"{address} was brought back, and is not there")
+        self.undone.on_purge(key, version, self._process())
 
     def acknowledged(self, verb: str, address: str) -> None:
         """A server has promised to keep an address."""
@@ -189,8 +163,15 @@ class Oracle:
     def on_put(self, key: str, data: bytes) -> None:
         """Remember the bytes of data."""
         self.fences.on_put(key, data)
+        self.answers.on_put(key, data)
+        if key.endswith("/bulk_delete/_try.json"):
+            self._judge_state()
         if key.startswith(f"{self.root}data/"):
-            self.first.setdefault(key, data)
+            current = self.simulation.scheduler.current
+            if current is not None:
+                first = self.first.get(key, data)
+                self.undone.on_put(key.removeprefix(self.root), data, first, current.process)
+            self.first[key] = data
         elif key == f"{self.root}{OWN}rules/config.json":
             self.truth.rules_changed(data)
 
@@ -228,7 +209,11 @@ class Oracle:
         keep, cutoff = self.truth.readable() | named | kept, run.plan.cutoff
         for key in self.bucket.keys:
             address = key.removeprefix(self.root)
-            if not address.startswith("data/") or address in keep or self.bringing.get(address, 0.0) > now:
+            if (
+                not address.startswith("data/")
+                or address in keep
+                or self.undone.bringing.get(address, 0.0) > now
+            ):
                 continue
             if self.bucket.objects[key].modified < cutoff:
                 self.simulation.violate(
@@ -236,13 +221,14 @@ class Oracle:
                 )
         self.simulation.states["held in peace"] += len(named)
 
-    def check_figures(self, run: Run, ended_at: float) -> None:
+    def check_figures(self, run: Run, ended: Orchestrated) -> None:
         """Look whether the report of a run tells what happened.
 
         Args:
             run: it.
-            ended_at: when it ended.
+            ended: what became of it.
         """
+        self.answers.check_told(run, ended)
         summary = run.folder.read_summary(ledger.STEP)
         if summary is None or run.plan.dry_run:
             return
@@ -253,7 +239,7 @@ class Oracle:
         ]
         gone = [row for row in rows if row["outcome"] == ledger.DELETED]
         for row in gone:
-            if self.first_deleted.get(row["address"], float("inf")) > ended_at:
+            if self.first_deleted.get(row["address"], float("inf")) > ended.ended_at:
                 self.simulation.violate("figures", f"the ledger says deleted, but {row['address']} was not")
         try:
             counts = run.folder.read_json("report.json")["counts"]
@@ -275,6 +261,11 @@ class Oracle:
                 self.simulation.violate(
                     "held", f"objects that cannot be looked at end {run.name}: {run.errors}"
                 )
+            if any("the ledger tells of" in text for text in run.errors):
+                self.simulation.violate("figures", f"objects were passed over: {run.errors}")
+            denied = [found[1] for text in run.errors if (found := _DENIED.search(text))]
+            if any(commit in self.truth.commits for commit in denied):
+                self.simulation.violate("held", f"a commit that is there ends {run.name}: {run.errors}")
 
     def check_secrets(self) -> None:
         """Look for secrets in everything that was written."""
@@ -298,17 +289,11 @@ class Oracle:
                 "live", f"{process.name} deletes {address}, readable since {since - now:.0f} s"
             )
         head = self.truth.head_since.get(address)
-        if head is not None and now - head > self._seconds_to_notice():
+        # What was on its way when the head moved cannot be held back, however late it is.
+        if head is not None and self._asked() - head > self.fences.seconds_to_notice():
             self.simulation.violate(
                 "live", f"{process.name} deletes {address}, in a head since {head - now:.0f} s"
             )
-
-    def _seconds_to_notice(self) -> float:
-        """So long an object may have been in a head before every sweep must know: who looks may sleep, or be slow."""
-        doors = self.simulation.doors
-        if doors.sleeps or doors.weather.struck:
-            return self.grace_seconds
-        return 15 + 20 * max([0.01, *doors.pace.values()])
 
     def _judge_request(self, address: str, process: Process) -> None:
         """Look whether the run was to keep more than what is readable."""
@@ -317,14 +302,15 @@ class Oracle:
         if asked is None:
             return
         run = asked.run()
-        folder = parse_uri(run.run_uri, StorageOptions()).root
+        folder = run.folder
         if asked.dry_run:
             self.simulation.violate("looks", f"{process.name} deletes {address}, and was only to look")
         self._judge_clocks(address, process, asked, run)
         plan = json.loads(self.bucket.objects[f"{folder}/plan.json"].data)
         if self.bucket.objects[self.root + address].modified >= datetime.fromisoformat(plan["cutoff"]):
             self.simulation.violate("young", f"{process.name} deletes {address}, as old as its cutoff")
-        self._judge_approval(address, process, asked, run)
+        swept = self.undone.swept_by(folder.rpartition("/")[2], address)
+        self.answers.judge(address, process, asked, run, swept)
         if asked.undo == "quarantine":
             copy = self.bucket.objects.get(folder + QUARANTINE + address)
             if copy is None or copy.data != self.bucket.objects[self.root + address].data:
@@ -356,55 +342,37 @@ class Oracle:
             words = f"with clocks that are off by {max(ours, theirs):.0f} s"
             self.simulation.violate("clocks", f"{process.name} deletes {address}, {words}")
 
-    def _judge_approval(self, address: str, process: Process, asked: Asked, run: Orchestrated) -> None:
-        """Look whether a person had to say yes, and did."""
-        said = run.said
-        yes = any(answer.decision == "approved" for answer in said)
-        if asked.approval == "always" and not yes:
-            self.simulation.violate("approved", f"{process.name} deletes {address}, and nobody said yes")
-        swept = self.by_plan.setdefault(run.run_uri, set())
-        swept.add(address)
-        count = len(swept)
-        if asked.most is not None and count > asked.most and not (yes and asked.approval != "never"):
-            self.simulation.violate("approved", f"{process.name} deletes more than {asked.most}")
-        for answer in said:
-            known = answer.acknowledged
-            if answer.decision == "rejected" and known is not None and known < process.begun:
-                self.simulation.violate("approved", f"{process.name} deletes {address}, and somebody said no")
-
-    def _judge_pin(self, address: str, process: Process) -> None:
-        until, since = self.pinned.get(address, (0.0, 0.0))
-        if self.simulation.scheduler.now < until and since < process.begun:
-            self.simulation.violate("restored", f"{process.name} deletes {address}, which was brought back")
-
-    def _judge_copy(self, address: str, copy: Stored) -> None:
-        """Look whether a copy of what a run deleted may go."""
-        name, _, _ = self._process().name.partition(" ")
-        if not name.startswith("purge"):
-            self.simulation.violate("purged", f"{name} takes {address}, a copy of what was deleted")
-        age = (self.bucket.clock() - copy.modified).total_seconds()
-        self._judge_purge(name, address.partition(QUARANTINE)[2], age)
-
-    def _judge_purge(self, name: str, address: str, age_seconds: float) -> None:
-        days, dry_run = self.purges[name]
-        self.simulation.states["purged"] += 1
-        if dry_run:
-            self.simulation.violate("purged", f"{name} takes {address}, and was only to look")
-        if age_seconds < days * DAY - CLOCKS:
-            self.simulation.violate("purged", f"{name} takes {address}, deleted {age_seconds:.0f} s ago")
-        until, since = self.pinned.get(address, (0.0, 0.0))
-        if self.simulation.scheduler.now < until and since < self._process().begun:
-            self.simulation.violate("restored", f"{name} takes {address}, which was brought back")
+    def _judge_state(self) -> None:
+        """Look whether the state that a sweep builds on is the last one: a person may go on with a run days later."""
+        process = self._process()
+        asked = self.asked.get(process.name.partition(" ")[0])
+        if asked is None or not asked.run().by_person:
+            return
+        for other in self.asked.values():
+            run = other.run()
+            if _is_complete(run) and asked.begun < run.ended_at < process.begun:
+                words = f"{process.name} goes on although {run.name} was completed since it was planned"
+                self.simulation.violate("stale", words)
 
     def _fate(self, address: str) -> str:
         if address not in self.deleted:
             return "it was never there"
         return f"it was deleted {self.simulation.scheduler.now - self.deleted[address]:.0f} s ago"
 
+    def _asked(self) -> float:
+        """When whoever is at work began the call that it is making."""
+        current = self.simulation.scheduler.current
+        return self.simulation.scheduler.now if current is None else current.asked
+
     def _process(self) -> Process:
         current = self.simulation.scheduler.current
         assert current is not None, "only actors delete"
         return current.process
+
+
+def _is_complete(run: Orchestrated) -> bool:
+    """Whether a run has moved the state on."""
+    return run.outcome == "success" and not run.config["dry_run"] and "window_begin" not in run.config
 
 
 def _summary(run: Run):  # type: ignore[no-untyped-def]

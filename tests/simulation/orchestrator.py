@@ -28,6 +28,8 @@ from dredge.gc.config import GCConfig
 from dredge.gc.resuming import reopen_run
 from dredge.lakefs import LakeFSClient
 from dredge.runs.lease import LeaseGrant
+from dredge.storage.location import parse_uri
+from dredge.storage.options import StorageOptions
 from tests.simulation.clock import Clock
 from tests.simulation.history import Simulation
 from tests.simulation.noise import stable_hash
@@ -55,10 +57,12 @@ class Said:
 
     Attributes:
         decision: approved or rejected.
+        shown: when what it is about was looked at.
         acknowledged: when it was written down for sure; None when nobody knows.
     """
 
     decision: str
+    shown: float
     acknowledged: float | None = None
 
 
@@ -74,6 +78,9 @@ class Orchestrated:
         said: what people answered it.
         waiting: who waits for an answer in Airflow.
         response: that answer: decision and user.
+        question: what is asked in Airflow: its digest, and when it was put.
+        patience: how long an answer is waited for there, in seconds.
+        given_up: whether somebody marked the task that is at work as failed.
         ended_at: when; never, where a process of it was lost, which may live on.
         lost: whether one was.
         begun: when tasks began, each by all of its tries.
@@ -93,8 +100,16 @@ class Orchestrated:
     said: list[Said] = field(default_factory=list)
     waiting: Actor | None = None
     response: tuple[steps.Decision, str] | None = None
+    question: tuple[str, float] | None = None
+    patience: float = 0.0
+    given_up: bool = False
     begun: dict[str, list[float]] = field(default_factory=dict)
     clock: Clock | None = None
+
+    @property
+    def folder(self) -> str:
+        """Key of its folder in the bucket; "" before it has one."""
+        return parse_uri(self.run_uri, StorageOptions()).root if self.run_uri else ""
 
     def began(self, task: str, before: float) -> float:
         """When a task began for the last time before some time; never is long ago."""
@@ -157,11 +172,23 @@ class Orchestrator:
         run = self.runs.get(name)
         if run is None or not run.ended or run.by_person:
             return
-        run.ended, run.errors, run.outcome, run.said = False, [], "", []
+        run.ended, run.errors, run.outcome, run.given_up = False, [], "", False
         first = TASKS.index(task)
         if first <= 1:
-            run.run_uri = ""
+            run.run_uri, run.said = "", []
         self._chain(run, ("acquire_lease", *[found for found in TASKS[1:] if TASKS.index(found) >= first]))
+
+    def redo(self, name: str, task: str) -> None:
+        """Do one task again, as somebody does who clears it alone, whatever the others are at."""
+        run = self.runs.get(name)
+        if run is not None and run.run_uri and not run.by_person:
+            self._task(run, task)
+
+    def give_up(self, name: str) -> None:
+        """Mark the task of a run that is at work as failed; its process may live on."""
+        run = self.runs.get(name)
+        if run is not None and not run.ended:
+            run.given_up = True
 
     def _chain(self, run: Orchestrated, tasks: Sequence[str]) -> None:
         failed = False
@@ -191,6 +218,8 @@ class Orchestrator:
             error = self._try(run, task)
             if error is None or not is_retried(error):
                 return error
+            if run.given_up and task not in ("save_report", "release_lease"):
+                return error
             minutes = 2 if isinstance(error, UnavailableError | ConflictError) else 1
             self.simulation.scheduler.wait(60.0 * minutes)
         return error
@@ -203,9 +232,9 @@ class Orchestrator:
             if not isinstance(error, AwaitingApprovalError):
                 return error
             self.simulation.states["run awaits approval"] += 1
-            run.waiting = self.simulation.scheduler.current
-            self.simulation.scheduler.park(GCConfig.from_json(run.config).approval_hours * 3600)
-            run.waiting = None
+            run.waiting, question = self.simulation.scheduler.current, run.question
+            self.simulation.scheduler.park(run.patience)
+            run.waiting, run.question = None, question  # what was shown here, whatever was asked meanwhile
             error = self._try(run, "answer")
             run.response = None
             if error is None or not is_retried(error):
@@ -215,7 +244,7 @@ class Orchestrator:
     def _answer(self, opened: steps.Run, run: Orchestrated) -> None:
         """Write down what was answered; without an answer that is a no, unless a command said something."""
         if run.response is not None:
-            self.say(opened, run, *run.response, steps.AIRFLOW)
+            self.say(opened, run, *run.response, steps.AIRFLOW, run.question)
         else:
             try:
                 steps.approve(opened)
@@ -226,12 +255,19 @@ class Orchestrator:
         steps.approve(opened)
 
     def say(
-        self, opened: steps.Run, run: Orchestrated, decision: steps.Decision, by: str, through: str
+        self,
+        opened: steps.Run,
+        run: Orchestrated,
+        decision: steps.Decision,
+        by: str,
+        through: str,
+        question: tuple[str, float] | None = None,
     ) -> None:
-        """Say yes or no to a run (called in a process of its own)."""
-        said = Said(decision)
+        """Say yes or no to a run (called in a process of its own), to a question or to what it asks now."""
+        digest, shown = question or (None, self.simulation.scheduler.now)
+        said = Said(decision, shown)
         run.said.append(said)
-        steps.answer(opened, decision, by, through)
+        steps.answer(opened, decision, by, through, digest)
         said.acknowledged = self.simulation.scheduler.now
         self.simulation.states[f"run was {decision}"] += 1
 
@@ -336,17 +372,19 @@ class Orchestrator:
             steps.release_lease(opened)
             return summary.details["outcome"]
         if task == "approve":
-            return self._ask(opened)
+            return self._ask(opened, run)
         if task == "answer":
             return self._answer(opened, run)
         step = getattr(steps, task)
         return step(opened) if task in ("mark_uncommitted", "check_limits") else step(opened, self.workers)
 
-    def _ask(self, opened: steps.Run) -> None:
+    def _ask(self, opened: steps.Run, run: Orchestrated) -> None:
         try:
             steps.approve(opened)
         except AwaitingApprovalError:
-            steps.put_question(opened)
+            shown = self.simulation.scheduler.now
+            question = steps.put_question(opened)
+            run.question, run.patience = (question.digest, shown), question.wait.total_seconds()
             raise
 
     def _acquire(self, run: Orchestrated, client: LakeFSClient) -> LeaseGrant:

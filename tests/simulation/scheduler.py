@@ -57,6 +57,7 @@ class Process:
         self.may_fail = may_fail
         self.alive = True
         self.paused_until = 0.0
+        self.given_up = False
         self.calls = 0
         self.hash = stable_hash(scheduler.seed, name)
         self.actors: dict[Actor, None] = {}
@@ -76,6 +77,14 @@ class Process:
         self.scheduler.note(f"{self.name} sleeps for {seconds:.0f} s")
         self.paused_until = max(self.paused_until, self.scheduler.now + seconds)
 
+    def give_up(self) -> None:
+        """Whoever waits for it takes it for lost, and it goes on all the same."""
+        self.scheduler.note(f"{self.name} is given up")
+        self.given_up = True
+        for actor in self.actors:
+            for waiter in actor.waiters:
+                self.scheduler.wake(waiter)
+
     def rouse(self) -> None:
         """Let its actors go on now, however long they were to sleep."""
         if self.alive and self.paused_until > self.scheduler.now:
@@ -94,6 +103,7 @@ class Actor:
         result: what its body returned, once it has ended.
         error: what its body raised.
         ended: whether it has.
+        asked: when it began the call that it is making, or made last, through a door.
     """
 
     name: str
@@ -103,6 +113,7 @@ class Actor:
     result: object = None
     error: BaseException | None = None
     ended: bool = False
+    asked: float = 0.0
     wakes: int = 0
     ticket: int = 0
     waiters: list[Actor] = field(default_factory=list)
@@ -193,9 +204,14 @@ class Scheduler:
     def join(self, actor: Actor, seconds: float | None = None) -> None:
         """Wait for the end of an actor (called by actors)."""
         end = None if seconds is None else self.now + seconds
+        me = self._me()
         while not actor.ended and (end is None or self.now < end):
-            actor.waiters.append(self._me())
+            actor.waiters.append(me)
             self.park(None if end is None else end - self.now)
+            if (
+                me in actor.waiters
+            ):  # whoever waits no more is not to be woken when he waits for something else
+                actor.waiters.remove(me)
 
     def run(self, until: float = float("inf")) -> None:
         """Run until nobody is left who can go on, or the time is over."""

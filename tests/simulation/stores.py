@@ -24,7 +24,16 @@ from dredge.storage.keys import is_text
 from dredge.storage.location import Location
 from dredge.storage.memory import MemoryStream, batch_of
 from dredge.storage.memory_uploads import MemoryUploads
-from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
+from dredge.storage.model import (
+    NOT_SENT,
+    STORE_HOLD,
+    DeleteOutcome,
+    Level,
+    MaySend,
+    ObjectInfo,
+    SkippedName,
+    always,
+)
 from dredge.storage.undo import ObjectVersion, Versioning
 from dredge.storage.uploads import Completed, Uploads
 from tests.simulation.buckets import Bucket, Stored
@@ -289,6 +298,8 @@ class SimDeleter:
         def remove(key: str) -> DeleteOutcome:
             if not key or not is_text(key):
                 return DeleteOutcome(key, "not_addressable")
+            if self._root + key in bucket.on_hold:
+                return DeleteOutcome(key, "kept", STORE_HOLD, "the object is on hold")
             return DeleteOutcome(key, "deleted", version_id=bucket.remove(self._root + key))
 
         def some(after_all: bool) -> list[DeleteOutcome]:

@@ -132,7 +132,7 @@ def _as(scene: GcScene, name: str, body: Callable[[], object]) -> None:
 def _purge_current(scene: GcScene) -> None:
     bucket = scene.oracle.bucket
     key = next(key for key in bucket.keys if key.startswith("lake/data/"))
-    scene.oracle.purges["purge0"] = 1.0, False
+    scene.oracle.undone.purges["purge0"] = 1.0, False
     _as(scene, "purge0 try", lambda: bucket.purge(key, bucket.objects[key].version))
 
 
@@ -168,7 +168,7 @@ def _sweep_beyond(scene: GcScene) -> None:
 
 
 def _sweep_pinned(scene: GcScene) -> None:
-    scene.oracle.brought_back({_orphan(scene).removeprefix("lake/")}, 3.0, whole=True)
+    scene.oracle.undone.brought_back({_orphan(scene).removeprefix("lake/")}, 3.0, whole=True)
     _sweep(scene)
 
 
@@ -190,6 +190,20 @@ def _sweep_at_the_cutoff(scene: GcScene) -> None:
     _sweep(scene, cutoff_after=0.0)
 
 
+def _sweep_by_an_old_mark(scene: GcScene) -> None:
+    planned_at = scene.oracle.bucket.clock() - timedelta(days=2)
+    scene.oracle.fences.marks["lake/run0/plan.json"] = planned_at, timedelta(days=1)
+    scene.oracle.bucket.put("lake/run0/bulk_delete/_try.json", b"{}")
+    _sweep(scene)
+
+
+def _sweep_of_what_was_begun_anew(scene: GcScene) -> None:
+    for step in ("subtract", "list_committed"):
+        scene.simulation.scheduler.wait(1.0)
+        scene.oracle.bucket.put(f"lake/run0/{step}/_try.json", b"{}")
+    _sweep(scene)
+
+
 @pytest.mark.parametrize(
     ("act", "rule"),
     [
@@ -201,6 +215,8 @@ def _sweep_at_the_cutoff(scene: GcScene) -> None:
         (_sweep_by_a_wrong_clock, "clocks"),
         (_sweep_beside_wrong_clocks, "clocks"),
         (_sweep_at_the_cutoff, "young"),
+        (_sweep_by_an_old_mark, "mark"),
+        (_sweep_of_what_was_begun_anew, "chain"),
         (_sweep, ""),
     ],
 )

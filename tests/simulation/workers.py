@@ -94,6 +94,7 @@ def wait_unless_lost(simulation: Simulation, actor: Actor) -> bool:
     scheduler = simulation.scheduler
     while not actor.ended:
         scheduler.join(actor, 60.0)
-        if not actor.ended and actor.process.paused_until > scheduler.now + LOST_SECONDS:
+        is_silent = actor.process.given_up or actor.process.paused_until > scheduler.now + LOST_SECONDS
+        if not actor.ended and is_silent:
             return False
     return True

@@ -58,10 +58,13 @@ BESIDE = "lake-main"
 OURS = (
     "run",
     "clear",
+    "redo",
+    "give up",
     "answer",
     "resume",
     "restore",
     "purge",
+    "put by hand",
     "beside",
     "clocks off",
     "clients hurry",
@@ -125,6 +128,8 @@ class GcScene:
             "run": self._run,
             "rest": self._rest,
             "clear": self.orchestrator.clear,
+            "redo": self.orchestrator.redo,
+            "give up": self.orchestrator.give_up,
             "beside": self._beside,
             "clocks off": self._set_clocks,
             "clients hurry": self._hurry,
@@ -194,7 +199,7 @@ class GcScene:
         self.oracle.check_garbage(opened["rest"])
         self.oracle.check_ends(self.orchestrator.runs.values())
         for name, found in opened.items():
-            self.oracle.check_figures(found, self.orchestrator.runs[name].ended_at)
+            self.oracle.check_figures(found, self.orchestrator.runs[name])
         self.oracle.check_secrets()
 
     def _begin(self, pace: float) -> None:
@@ -202,7 +207,7 @@ class GcScene:
         doors = self.simulation.doors
         doors.pace = {"rest": 0.01, "server": min(pace, 0.05), "client": min(pace, 0.05), "": pace}
         doors.haste = self.haste
-        self.oracle.grace_seconds = 90 + 1000 * pace
+        self.oracle.fences.grace_seconds = 90 + 1000 * pace
         self.oracle.truth.follow()
 
     def _asked(self, name: str, config: Mapping[str, Any], policy: int) -> Asked:
@@ -215,6 +220,7 @@ class GcScene:
             config["dry_run"],
             lambda: self.orchestrator.runs[name],
             config["undo"],
+            config["approval_hours"],
         )
 
     def _set_clocks(self, seconds: float) -> None:
@@ -336,9 +342,9 @@ def _oracle(simulation: Simulation, kv: WatchedKV, server: Server, ranges: Range
     repository = server.catalog.refs.repositories.get(REPOSITORY)
     truth = Truth(repository, simulation.scheduler, ranges)
     bucket = simulation.stores.bucket("bucket")
-    oracle = Oracle(simulation, truth, bucket, f"{ROOT}/", MIN_AGE, 90.0, (OWNER[2].encode(),))
+    oracle = Oracle(simulation, truth, bucket, f"{ROOT}/", MIN_AGE, (OWNER[2].encode(),))
     for entry in kv.scan(repository.partition):
         truth.changed(repository.partition, entry.key, entry.value)
     kv.on_change, bucket.on_delete, bucket.on_put = truth.changed, oracle.on_delete, oracle.on_put
-    bucket.on_purge = oracle.on_purge
+    bucket.on_purge, bucket.on_replace = oracle.on_purge, oracle.undone.on_replace
     return oracle

@@ -26,6 +26,7 @@ OURS = ("collect", "expire", "again", "restore", "purge")
 BESIDE = (
     *("open session", "write again", "close session", "copy ahead", "name the copy", "list again", "upgrade"),
     *("put back", "foreign file", "flip a manifest", "wrong snapshot", "flip a head", "inventory"),
+    *("flip a part", "hold a file"),
 )
 """What only scenes have."""
 SETTINGS: Mapping[str, Sequence[Any]] = {
@@ -36,6 +37,7 @@ SETTINGS: Mapping[str, Sequence[Any]] = {
     "undo": ("off", "off", "auto", "quarantine"),
     "rest": ("clean", "clean", "auto"),
     "overwritten": (None, 30.0),
+    "canaries": (3, 3, 0),
 }
 """Parts of the setting that a focus may name, and what is drawn."""
 NEVER = pairs_of(STEPS, "lakefs", "kv", only=("slow server", "staging cut short")) | pairs_of(
@@ -168,7 +170,7 @@ def _config(chance: random.Random, drawn: Mapping[str, Any]) -> dict[str, Any]:
         "grace_hours": drawn["grace"],
         "overwritten_min_age_hours": drawn["overwritten"],
         "undo": drawn["undo"],
-        "safety": {"canary_chunks": 3, "lease_seconds": chance.choice((600.0, 3600.0))},
+        "safety": {"canary_chunks": drawn["canaries"], "lease_seconds": chance.choice((600.0, 3600.0))},
         "tuning": {
             "snapshots_per_task": chance.choice((1, 3, 5000)),
             "refs_per_task": chance.choice((2, 4_000_000)),

@@ -200,7 +200,7 @@ class TrashScene:
         catalog = self.servers[0].catalog
         for repository in catalog.repositories.list_repositories(amount=1000).results:
             name = repository.name
-            if repository.state != "active":
+            if repository.state != "active" or repository.partition in self.disasters.damaged:
                 continue
             for branch in catalog.branches.list_branches(name, show_hidden=True).results:
                 try:

@@ -85,6 +85,7 @@ DRAWS: dict[str, tuple[int, Draw]] = {
     "create branch from commit": (4, _each(_branch, _number)),
     "delete branch": (5, _each(_branch)),
     "carry": (1, _each(_branch, _path, _number, _one_of(0.0, 0.0003, 0.3))),
+    "carry over": (1, _each(_branch, _branch, _path, _one_of(-1, -1, OLDEST + 1))),
     "re-create branch": (3, _each(_branch, _number, _hours)),
     "tag": (2, _each(_number)),
     "tag head": (1, _each(_branch)),
@@ -306,7 +307,7 @@ class Writer:
     def _delete(self, branch: str, path: str) -> None:
         self.serve(lambda catalog: catalog.objects.delete_object(self.repository, branch, path))
 
-    def _commit(self, branch: str, days_back: int) -> None:
+    def _commit(self, branch: str, days_back: int) -> str:
         date = instant(self.scheduler.now - days_back * DAY) if days_back else None
         began = self.scheduler.now
         message = f"at {began:.0f}"
@@ -316,6 +317,7 @@ class Writer:
             )
         )
         self.committed(commit.id, began)
+        return str(commit.id)
 
     def _merge(self, source: str, destination: str, strategy: str) -> None:
         self.serve(
@@ -374,6 +376,15 @@ class Writer:
         self._pass(hours)
         self._metadata(branch, path)
         self._hard_reset(branch, number)
+
+    def _carry_over(self, source: str, target: str, path: str, number: int) -> None:
+        """Have what a branch has staged, or what a commit has, in the staging of another branch, and leave the commit
+        behind; a negative number commits what is staged as if it was old."""
+        commit = self._commit(source, 40) if number < 0 else self._commit_id(number)
+        self.serve(lambda catalog: catalog.branches.hard_reset(self.repository, target, commit))
+        self._metadata(target, path)
+        for branch in (target, source):
+            self._hard_reset(branch, OLDEST)
 
     def _tag(self, number: int) -> None:
         commit = self._commit_id(number)

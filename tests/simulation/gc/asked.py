@@ -22,6 +22,7 @@ class Asked:
         dry_run: whether it is only to look.
         run: gives what became of it so far.
         undo: whether its deletions can be taken back.
+        hours: how long an answer is waited for.
     """
 
     begun: float
@@ -32,3 +33,4 @@ class Asked:
     dry_run: bool
     run: Callable[[], Orchestrated]
     undo: str
+    hours: float = 12.0

@@ -1,8 +1,13 @@
 """What keeps two runs, or two tries of a step, apart: rules about the lease, and about tries that were overtaken.
 
-lease       nobody takes the lease while another holds it, its number only grows, the plan of a run keeps its holder and
-            never gets a lower number, and who lost the lease deletes nothing more
-overtaken   nothing is deleted by a try of a sweep, and no report written by a try, once a later one was begun
+lease       nobody takes the lease while another holds it, or while its run waits for an answer, its number only grows,
+            the plan of a run keeps its holder and never gets a lower number, a sweep at work takes back no lease that
+            was given back, and who lost the lease deletes nothing more
+overtaken   nothing is deleted by a try of a sweep, and no report written by a try, once a later one was begun; no round
+            of deleting begins once that is so, or once a step that it builds on was begun anew
+chain       nothing is deleted, and no dry run counted, for results of which one was begun anew after another had been
+            made from it and before the sweep looked last
+mark        nothing is deleted by a sweep that was begun when its mark was older than the run may sweep
 
 What was on its way when it happened cannot be held back, so that each process has some seconds to notice, from when it
 is awake.
@@ -14,11 +19,20 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from tests.simulation.history import Simulation
 from tests.simulation.scheduler import Process
 
 LEASE, TRY, PLAN = "/dredge/lease.json", "/_try.json", "/plan.json"
+REPORT, WATCH = "/report.json", "/bulk_delete/_watch/"
+SWEEP = "bulk_delete"
+LOOK_SECONDS = 65.0
+"""What workers look at before each request may be so old: a driver's silence, and for how long a look is trusted."""
+CHAIN = ("slice_listing", "mark_uncommitted", "list_committed", "subtract", "check_limits", "bulk_delete")
+"""Steps, each of which reads the results of those before it."""
+_LATE = timedelta(minutes=5)
+"""Between a sweep's beginning and its look at the age of its mark."""
 _EXPIRED_FOR = timedelta(seconds=2)
 """Clocks may show whole seconds."""
 
@@ -35,7 +49,12 @@ class Fences:
         expires_at: of the lease.
         since: when the lease got this number.
         plans: holder and number in the plan of each run, by key.
+        marks: when each run was planned by the store's clock, and how old its mark may be, by key of its plan.
         claims: the newest try of each step, by key: the driver that began it, and when.
+        released_at: when the lease was given back, if it was.
+        is_waiting: whether the run of a holder waits for an answer.
+        grace_seconds: in bad weather, how long something may have been so before every sweep must know.
+        watched: what drivers of sweeps have written for their workers.
     """
 
     simulation: Simulation
@@ -45,18 +64,33 @@ class Fences:
     expires_at: datetime | None = None
     since: float = 0.0
     plans: dict[str, tuple[str, int]] = field(default_factory=dict)
+    marks: dict[str, tuple[datetime, timedelta]] = field(default_factory=dict)
     claims: dict[str, tuple[str, float]] = field(default_factory=dict)
+    released_at: float = 0.0
+    is_waiting: Callable[[str], bool] = lambda _holder: False
+    grace_seconds: float = 90.0
+    watched: set[str] = field(default_factory=set)
 
     def on_put(self, key: str, data: bytes) -> None:
         """Look at what is written."""
         if key.endswith(LEASE):
             self._lease(json.loads(data))
-        elif key.endswith(PLAN) and "/unified/" in key:
-            self._plan(key, json.loads(data)["lease"])
+        elif key.endswith(PLAN) and ("/unified/" in key or key.startswith("runs/")):
+            plan = json.loads(data)
+            if "config" in plan:  # what restores and purges plan has none
+                hours = plan["config"]["safety"]["mark_age_hours_max"]
+                self.marks[key] = datetime.fromisoformat(plan["created_at"]), timedelta(hours=hours)
+            self._plan(key, plan["lease"])
         elif key.endswith(TRY):
             self.claims[key] = _driver(self._process()), self.simulation.scheduler.now
-        elif key.endswith("/report.json"):
-            self._judge_try(key.removesuffix("/report.json"), "save_report", "writes the report")
+        elif key.endswith(REPORT):
+            self._judge_report(key.removesuffix(REPORT))
+        elif WATCH in key and key not in self.watched and json.loads(data)["open"]:
+            self.watched.add(key)
+            self._judge_begin(key.partition(WATCH)[0])
+        elif key.endswith(f"/{CHAIN[-1]}/_SUCCESS.json") and json.loads(data)["status"] == "dry_run":
+            folder = key.removesuffix(f"/{CHAIN[-1]}/_SUCCESS.json")
+            self._judge_chain(folder, self._begun(folder, CHAIN[-1]), "counts what would go")
 
     def on_delete(self, folder: str, address: str) -> None:
         """Look who deletes.
@@ -66,9 +100,11 @@ class Fences:
             address: that is about to go.
         """
         words = f"deletes {address}"
-        self._judge_try(folder, "bulk_delete", words)
+        self._judge_try(folder, SWEEP, words)
+        self._judge_chain(folder, self._process().begun, words)
+        self._judge_mark(folder, words)
         _, number = self.plans.get(f"{folder}{PLAN}", ("", 0))
-        if number < self.number and self.can_know(self._process(), self.since):
+        if number < self.number and self.must_know(self._process(), self.since):
             self.simulation.violate(
                 "lease", f"{self._process().name} {words} under number {number}; {self.number} has the lease"
             )
@@ -84,11 +120,74 @@ class Fences:
         awake = process.paused_until if process.paused_until <= now else now
         return now - max(since, awake) > seconds
 
+    def must_know(self, process: Process, since: float) -> bool:
+        """Whether who sends a request must know what has been so since some time: it was awake for long enough, or what
+        it looked at last may not be so old, however long it slept since."""
+        current = self.simulation.scheduler.current
+        asked = self.simulation.scheduler.now if current is None else current.asked
+        return self.can_know(process, since) or asked - since > LOOK_SECONDS + self._slack()
+
+    def seconds_to_notice(self) -> float:
+        """So long something may have been so before every sweep must know: who looks may sleep, or be slow."""
+        doors = self.simulation.doors
+        if doors.sleeps or doors.weather.struck:
+            return self.grace_seconds
+        return 15 + 20 * max([0.01, *doors.pace.values()])
+
+    def _slack(self) -> float:
+        return 20 * max([0.01, *self.simulation.doors.pace.values()])
+
     def _judge_try(self, folder: str, step: str, words: str) -> None:
         driver, since = self.claims.get(f"{folder}/{step}{TRY}", ("", 0.0))
         process = self._process()
-        if driver and driver != _driver(process) and self.can_know(process, since):
+        if driver and driver != _driver(process) and self.must_know(process, since):
             self.simulation.violate("overtaken", f"{process.name} {words}; {driver} has begun anew since")
+
+    def _judge_report(self, folder: str) -> None:
+        """Who writes a report has looked a few requests before whether somebody else has begun to."""
+        driver, since = self.claims.get(f"{folder}/save_report{TRY}", ("", 0.0))
+        current = self.simulation.scheduler.current
+        if current is None or not driver or driver == _driver(current.process):
+            return
+        if current.asked - since > self._slack():
+            self.simulation.violate(
+                "overtaken", f"{current.process.name} writes the report; {driver} has begun anew since"
+            )
+
+    def _judge_begin(self, folder: str) -> None:
+        """Look whether a sweep may begin a round of deleting."""
+        self._judge_try(folder, SWEEP, "begins to delete")
+        process = self._process()
+        for step in CHAIN[:-1]:
+            driver, since = self.claims.get(f"{folder}/{step}{TRY}", ("", 0.0))
+            is_new = since > process.begun and driver != _driver(process)
+            if is_new and self.can_know(process, since):
+                self.simulation.violate(
+                    "overtaken", f"{process.name} begins to delete; {driver} has begun anew"
+                )
+
+    def _judge_chain(self, folder: str, looked: float, words: str) -> None:
+        """Look whether a step was begun anew after a later one, before the sweep looked last."""
+        for earlier, later in pairwise(CHAIN):
+            at = self._begun(folder, earlier)
+            if self._begun(folder, later) < at <= looked:
+                self.simulation.violate(
+                    "chain", f"{self._process().name} {words}; {earlier} was begun anew after {later}"
+                )
+
+    def _judge_mark(self, folder: str, words: str) -> None:
+        """Look whether the mark was too old when the sweep was begun."""
+        if f"{folder}{PLAN}" not in self.marks:
+            return
+        planned_at, oldest = self.marks[f"{folder}{PLAN}"]
+        since = timedelta(seconds=self.simulation.scheduler.now - self._begun(folder, CHAIN[-1]))
+        age = self.store_now() - since - planned_at
+        if age > oldest + _LATE:
+            self.simulation.violate("mark", f"{self._process().name} {words} by a mark that was {age} old")
+
+    def _begun(self, folder: str, step: str) -> float:
+        """When the newest try of a step was begun."""
+        return self.claims.get(f"{folder}/{step}{TRY}", ("", 0.0))[1]
 
     def _lease(self, value: dict[str, object]) -> None:
         holder, number = str(value["holder"]), int(str(value["fencing"]))
@@ -97,10 +196,27 @@ class Fences:
             self.simulation.violate(
                 "lease", f"{holder} takes number {number} while {self.holder} holds number {self.number}"
             )
+        if number > self.number and holder != self.holder and self.is_waiting(self.holder):
+            self.simulation.violate("lease", f"{holder} takes the lease while {self.holder} awaits an answer")
+        if number == self.number and holder and not self.holder:
+            self._judge_taken_back()
+        if not holder:
+            self.released_at = self.simulation.scheduler.now
         if number > self.number:
             self.since = self.simulation.scheduler.now
         self.holder, self.number = holder, number
         self.expires_at = datetime.fromisoformat(str(value["expires_at"]))
+
+    def _judge_taken_back(self) -> None:
+        """A step that begins may take back what its run gave back; a sweep at work may not: its run has ended."""
+        process = self._process()
+        begun = [
+            since
+            for key, (driver, since) in self.claims.items()
+            if key.endswith(f"/{SWEEP}{TRY}") and driver == _driver(process)
+        ]
+        if process.role == SWEEP and any(since < self.released_at for since in begun):
+            self.simulation.violate("lease", f"{process.name} takes back the lease that its run gave back")
 
     def _plan(self, key: str, lease: dict[str, object]) -> None:
         holder, number = str(lease["holder"]), int(str(lease["fencing"]))

@@ -8,7 +8,28 @@ from typing import Any
 from tests.simulation.focus import Focus
 from tests.simulation.gc.settings import ALL_SETTINGS, CHEAP, NO, YES
 
-OWN_RUNS = frozenset({"asked_first", "taken_back", "beyond_limits", "answered_early", "made_final"})
+OWN_RUNS = frozenset(
+    {
+        "asked_first",
+        "taken_back",
+        "beyond_limits",
+        "answered_early",
+        "made_final",
+        "asked_anew",
+        "asked_late",
+        "changed_while_asked",
+        "told_no",
+        "back_in_a_slice",
+        "copies_fail",
+        "copy_is_damaged",
+        "deleted_late",
+        "not_all_deleted",
+        "pinned_between",
+        "something_is_there",
+        "weeks_later",
+        "written_over",
+    }
+)
 """Scenes with a run of their own, which finds nothing where another one has deleted all that there is."""
 
 
@@ -24,12 +45,14 @@ def _on(*scenes: str, **settings: Any) -> Focus:
 _MULTI = {"flush_rows": (1,), "file_bytes": (1, 400)}
 """Pages of a scan have a file each, with few rows."""
 _LOSSY = {"rows_lost_on_branch_delete": (YES,), "haste": (0.05,)}
+_FEW = {"delete_keys": (1,), "at_once": (1,), "canary_branches": (0,)}
+"""A sweep takes long, and no look by chance notices what it must notice by itself."""
 FOCUS: Mapping[str, Focus] = {
     # what a review found
     "A1, A2: content is told by checksum": _on("the_same_again", "claimed"),
     "A3: branch names before and after prove a scan": _on("rows_are_lost", canary_branches=(0,)),
     "A4: a 404 is a 404, whoever sends it": _on("not_there"),
-    "A5: an orphaned earlier try writes the result": _on("woken_beside_its_retry"),
+    "A5: an orphaned earlier try writes the result": _on("beside_its_retry", delete_keys=(1,)),
     "A6: the minimum age is the time for linking": _on("late_link", off=(140.0,)),
     "B7: without its index a run ends with a KeyError": _on("index_is_lost"),
     "B9: clocks of workers prove the order": _on("orphan", workers_off=(-140.0, 250.0)),
@@ -72,11 +95,13 @@ FOCUS: Mapping[str, Focus] = {
     "a dry run deletes": _on("only_looked"),
     "an old mark is swept": _on("after_a_while"),
     "the oldest mark may be older": _on("after_a_while"),
-    "results need not belong together": _on("woken_beside_its_retry"),
+    "results need not belong together": _on("begun_anew", **_FEW),
     "what the re-check found alive is deleted": _on("staged_after_the_mark", "up_again_after_the_mark"),
     "the re-check drops what is staged": _on("staged_after_the_mark"),
     "the re-check reads no new commits": _on("up_again_after_the_mark"),
-    "the re-check forgets heads of the time of its scan": _on("back_from_the_head"),
+    "the re-check forgets heads of the time of its scan": _on(
+        "taken_from_behind", canary_branches=(0,), read_kv=(NO,)
+    ),
     "the sweep ignores the column of holds": _on("the_same_again"),
     "what a branch reads is cleared": _on("the_same_again"),
     "without any verdict an object of equal size may go": _on("the_same_again", suspects=(0,)),
@@ -87,24 +112,26 @@ FOCUS: Mapping[str, Focus] = {
     "a run that may ask nobody passes its limits": _on("beyond_limits"),
     "the sweep of a run that exceeds its limits and asked nobody begins": _on("beyond_limits"),
     "the sweep asks for no approval before it begins": _on("asked_first", "answered_early"),
-    "a round of deleting begins without a look at the approval": _on("answered_early"),
-    "nobody looks for a no while objects are deleted": _on("answered_early"),
-    "a yes wins against a no": _on("answered_early"),
-    "the step takes a yes although somebody said no": _on("answered_early"),
-    "a no counts for one question only": _on("answered_early", "beyond_limits"),
-    "an approval never expires": _on("asked_first"),
-    "an approval outlives the mark": _on("asked_first"),
-    "a run may be approved at any time": _on("asked_first"),
+    "a round of deleting begins without a look at the approval": _on(
+        "told_no", delete_keys=(1,), at_once=(1,)
+    ),
+    "nobody looks for a no while objects are deleted": _on("told_no", delete_keys=(1,), at_once=(1,)),
+    "a yes wins against a no": _on("told_no"),
+    "the step takes a yes although somebody said no": _on("told_no", "asked_late"),
+    "a no counts for one question only": _on("asked_anew"),
+    "an approval never expires": _on("asked_anew"),
+    "an approval outlives the mark": _on("asked_anew"),
+    "a run may be approved at any time": _on("asked_late"),
     "an object goes before it was copied": _on("taken_back"),
     "the comparison does not know what is pinned": _on("taken_back"),
-    "the sweep does not look for pins again": _on("taken_back"),
+    "the sweep does not look for pins again": _on("pinned_between"),
     "what comes back is not pinned": _on("taken_back"),
     "a dry run of a purge deletes": _on("made_final"),
     "a purge lets go what is pinned": _on("made_final"),
-    "a purge lets young copies go": _on("made_final"),
-    "a purge lets young versions go": _on("made_final", versioned=(YES,)),
-    "the folder of a run goes with the copies in it": _on("made_final"),
-    "copies of what was deleted are taken for own files": _on("made_final"),
+    "a purge lets young copies go": _on("deleted_late"),
+    "a purge lets young versions go": _on("deleted_late", versioned=(YES,)),
+    "the folder of a run goes with the copies in it": _on("weeks_later"),
+    "copies of what was deleted are taken for own files": _on("weeks_later"),
     "a sweep does not ask for the guards' verdict": _on("in_one_place"),
     "a run whose verdict is bad ends well": _on("in_one_place"),
     "B8: an object that cannot be looked at ends the run": _on("known_and_young", rest=("optimized",)),
@@ -122,12 +149,14 @@ FOCUS: Mapping[str, Focus] = {
         "hidden_then_not", canary_branches=(0,), rules=(None, 30)
     ),
     "what a commit wrote while staging was read counts only where a branch leads to it": _on(
-        "carried_around", canary_branches=(0,), read_kv=(NO,)
+        "carried_over", canary_branches=(0,), read_kv=(NO,), servers=(2, 3)
     ),
     "the re-check reads no ranges that only a commit left behind has": _on(
-        "carried_around", canary_branches=(0,), read_kv=(NO,)
+        "carried_over", canary_branches=(0,), read_kv=(NO,), servers=(2, 3)
     ),
-    "of the heads of the scan only the commits themselves count": _on("back_from_the_head"),
+    "of the heads of the scan only the commits themselves count": _on(
+        "taken_from_behind", canary_branches=(0,), read_kv=(NO,)
+    ),
     "staging that vanished is fine": _on(
         "rows_are_lost", staged_plenty=(1,), canary_branches=(3,), first=(YES,)
     ),
@@ -135,18 +164,23 @@ FOCUS: Mapping[str, Focus] = {
         "rows_are_lost", staged_plenty=(1,), canary_branches=(3,), first=(YES,)
     ),
     "a shard of what lives is passed over though something is wanted in it": _on(
-        "much_is_staged", shard_values=(4,)
+        "old_versions",
+        shard_values=(4,),
+        shared_live=(1,),
+        at_once=(3,),
+        canary_branches=(0,),
+        listing_rows=(3,),
     ),
     "an empty list of active commits is believed": _on("dangling"),
     "only the server walks over commits": _on("dangling", active_walk_early_stop=(YES,)),
     "what earlier runs knew is old": _on("known_and_young", read_kv=(YES,), mode=("clean",)),
     "an object that cannot be looked at may go": _on("known_and_young", read_kv=(YES,), mode=("clean",)),
     "a question without an answer clears": _on("no_answers"),
-    "what is not among the cleared is cleared": _on("no_answers"),
+    "what is not among the cleared is cleared": _on("long_commit", read_kv=(NO,), suspects=(5_000_000,)),
     "canaries are not looked for": _on("the_same_again"),
     "the guard surroundings.canaries_stay is not asked": _on("the_same_again"),
-    "the guard proofs.order is not asked": _on("woken_beside_its_retry"),
-    "results may be read in any order": _on("woken_beside_its_retry"),
+    "the guard proofs.order is not asked": _on("begun_anew", **_FEW),
+    "results may be read in any order": _on("begun_anew", **_FEW),
     "the guard proofs.server_clock is not asked": _on("clocks_jump"),
     "the clock in the server's ids is not looked at": _on("clocks_jump"),
     "the guard surroundings.namespaces_apart is not asked": _on("others_come"),
@@ -155,30 +189,32 @@ FOCUS: Mapping[str, Focus] = {
     "a repository that shares the namespace by now is not noticed": _on("others_come"),
     "the guard surroundings.no_other_collector is not asked": _on("others_come"),
     "another collector's run is passed over": _on("others_come"),
-    "the guard surroundings.lease_held is not asked": _on("overtaken", lease_seconds=(600.0,)),
-    "the guards do not ask for the lease": _on("overtaken", lease_seconds=(600.0,)),
-    "the loss of the lease is ignored": _on(
-        "overtaken", lease_seconds=(600.0,), delete_keys=(1,), by=("person",)
+    "the guard surroundings.lease_held is not asked": _on(
+        "asleep_meanwhile", lease_seconds=(600.0,), by=("person",)
     ),
-    "an overtaken try goes on": _on("overtaken", delete_keys=(1,)),
-    "a sweep in a Spark application that lives on goes on": _on("overtaken", delete_keys=(1,)),
-    "a sweep that was overtaken opens its gate": _on("overtaken", delete_keys=(1,)),
-    "a sweep takes back the lease that its run gave back": _on("overtaken", delete_keys=(1,)),
+    "the guards do not ask for the lease": _on("asleep_meanwhile", lease_seconds=(600.0,), by=("person",)),
+    "the loss of the lease is ignored": _on(
+        "lease_runs_out", lease_seconds=(600.0,), delete_keys=(1,), at_once=(1,)
+    ),
+    "an overtaken try goes on": _on("beside_its_retry", delete_keys=(1,)),
+    "a sweep in a Spark application that lives on goes on": _on("beside_its_retry", delete_keys=(1,)),
+    "a sweep that was overtaken opens its gate": _on("done_again"),
+    "a sweep takes back the lease that its run gave back": _on("given_up"),
     "a lease is taken while another holds it": _on("overtaken"),
-    "a lower number is handed over": _on("overtaken", "orphan"),
+    "a lower number is handed over": _on("handed_over"),
     "another holder's run is taken over": _on("overtaken"),
-    "a lease is handed over whoever wrote meanwhile": _on("overtaken"),
-    "a run is resumed unconditionally": _on("overtaken"),
-    "an older report replaces a later one": _on("states_cross", "orphan"),
+    "a lease is handed over whoever wrote meanwhile": _on("handed_over"),
+    "a run is resumed unconditionally": _on("handed_over"),
+    "an older report replaces a later one": _on("reported_twice"),
     "what left staging may go at once": _on("long_commit", read_kv=(NO,)),
     "what left staging may go as soon as one mark did not show it": _on("long_commit", read_kv=(NO,)),
-    "what tells that something left staging is removed": _on("long_commit", read_kv=(NO,)),
-    "what a mark saw staged is forgotten when another try of it is begun": _on("long_commit", read_kv=(NO,)),
-    "what an earlier try of a mark saw staged is forgotten": _on("long_commit", read_kv=(NO,)),
+    "what tells that something left staging is removed": _on("long_commit", read_kv=(NO,), dry=(YES,)),
+    "what a mark saw staged is forgotten when another try of it is begun": _on("marked_anew", read_kv=(NO,)),
+    "what an earlier try of a mark saw staged is forgotten": _on("marked_anew", read_kv=(NO,)),
     "a mark that cannot be read saw nothing": _on("long_commit", read_kv=(NO,)),
     "a run whose plan cannot be read saw nothing": _on("long_commit", read_kv=(NO,)),
-    "only runs beside this one saw anything": _on("long_commit", read_kv=(NO,)),
-    "a proof about one hold lifts another": _on("long_commit", read_kv=(NO,)),
+    "only runs beside this one saw anything": _on("seen_elsewhere", read_kv=(NO,), dry=(YES,)),
+    "a proof about one hold lifts another": _on("long_commit", read_kv=(NO,), suspects=(5_000_000,)),
     "a hold that may be lifted comes before others": _on("long_commit", read_kv=(NO,)),
     "a window covers what is too young to be listed": _on(
         "young_and_named_no_more", rest=("optimized",), slice_names=(2,)
@@ -190,11 +226,11 @@ FOCUS: Mapping[str, Focus] = {
     "dropped ranges still count": _on("let_go", rest=("optimized",)),
     "what new ranges name does not count": _on("committed_since", rest=("optimized",), raggedness=(1,)),
     "paths that another policy kept are not looked at again": _on(
-        "kept_by_a_policy", rest=("optimized",), first=(NO,)
+        "kept_by_a_policy", rest=("optimized",), first=(NO,), dry=(YES,)
     ),
     "the state moves on from wherever it is": _on("states_cross", rest=("optimized",)),
     "what the mark read in the records answers for what is staged since": _on("alike_later", read_kv=(YES,)),
-    "the re-check keeps no new paths": _on("kept_by_a_policy"),
+    "the re-check keeps no new paths": _on("kept_by_a_policy", dry=(YES,)),
     "verdicts are skipped": _on("alike_later"),
     "an object uploaded in parts goes though somebody may be about to stage it": _on(
         "parts_settle", "late_parts"
@@ -209,50 +245,66 @@ FOCUS: Mapping[str, Focus] = {
     "the time of the re-check itself lets an object in parts settle": _on("parts_settle"),
     "a branch that moves is not noticed": _on("heads_move", delete_keys=(1,), at_once=(1,), pace=(2.0,)),
     "a driver that says nothing is believed": _on("driver_is_silent", delete_keys=(1,)),
-    "a look at heads that fails finds nothing": _on("heads_move", delete_keys=(1,), at_once=(1,)),
-    "a watch that cannot look leaves the gate open": _on("heads_move", delete_keys=(1,), at_once=(1,)),
+    "a look at heads that fails finds nothing": _on(
+        "nobody_looks", delete_keys=(1,), at_once=(1,), pace=(0.02, 0.2)
+    ),
+    "a watch that cannot look leaves the gate open": _on(
+        "nobody_looks", delete_keys=(1,), at_once=(1,), pace=(0.02, 0.2)
+    ),
     "a watch that found something leaves the gate open": _on(
         "heads_move", delete_keys=(1,), at_once=(1,), pace=(2.0,)
     ),
     "a gate is not watched": _on("heads_move", delete_keys=(1,), at_once=(1,), pace=(2.0,)),
     "a gate that the driver closed is open": _on("heads_move", delete_keys=(1,), at_once=(1,), pace=(2.0,)),
-    "a gate that nobody has opened yet is open": _on("heads_move", delete_keys=(1,), at_once=(1,)),
-    "a gate that could not look lets through": _on("late_answers", delete_keys=(1,)),
-    "a gate that shut opens again": _on("heads_move", "late_answers", delete_keys=(1,)),
-    "a result may be made from another result": _on("woken_beside_its_retry"),
-    "a dry run may count for other results than it guarded": _on("woken_beside_its_retry"),
-    "a round of deleting does not look at the chain again": _on("woken_beside_its_retry"),
+    "a gate that nobody has opened yet is open": _on(
+        "nobody_looks", delete_keys=(1,), at_once=(1,), pace=(0.02, 0.2)
+    ),
+    "a gate that could not look lets through": _on(
+        "lost_meanwhile", delete_keys=(1,), lease_seconds=(600.0,), by=("person",)
+    ),
+    "a worker that slept while it looked believes what it saw before": _on(
+        "lost_meanwhile", delete_keys=(1,), at_once=(1,), lease_seconds=(600.0,), by=("person",)
+    ),
+    "a driver that slept while it looked is believed": _on(
+        "both_sleep", delete_keys=(1,), at_once=(1,), pace=(0.02, 0.2)
+    ),
+    "a gate that shut opens again": _on("copies_fail"),
+    "a result may be made from another result": _on("begun_anew", **_FEW),
+    "a dry run may count for other results than it guarded": _on("begun_anew", dry=(YES,)),
+    "a round of deleting does not look at the chain again": _on("claimed_late"),
     "a question that was changed before its answer counts": _on("asked_first"),
     "an answer from the future counts for longer": _on("asked_first"),
-    "a yes counts for whatever the run asks by now": _on("beyond_limits"),
+    "a yes counts for whatever the run asks by now": _on("changed_while_asked"),
     "the sweep takes the word of the step that asked": _on("answered_early", "asked_first"),
     "an answer to something else counts": _on("beyond_limits"),
-    "candidates that were made anew need no new answer": _on("beyond_limits"),
+    "candidates that were made anew need no new answer": _on("asked_anew"),
     "a run is waited for longer than its mark may be swept": _on("asked_first"),
-    "the second answer replaces the first": _on("answered_early"),
-    "a waiting run loses its repository": _on("asked_first"),
-    "a local run goes on from a state that has moved on": _on("asked_first"),
-    "an object goes though its copy could not be made": _on("taken_back"),
+    "the second answer replaces the first": _on("asked_late"),
+    "a waiting run loses its repository": _on("asked_late", lease_seconds=(600.0,)),
+    "a local run goes on from a state that has moved on": _on("asked_late"),
+    "an object goes though its copy could not be made": _on("copies_fail"),
     "an object goes though it is not as it was listed": _on("taken_back"),
-    "a restore copies over what was put there since it looked": _on("taken_back"),
-    "pins that hold go with old files": _on("taken_back"),
-    "a restore puts a damaged copy under the key": _on("taken_back"),
+    "a restore copies over what was put there since it looked": _on("something_is_there"),
+    "pins that hold go with old files": _on("weeks_later"),
+    "a restore puts a damaged copy under the key": _on("copy_is_damaged"),
     "what lies outside the data is restored and purged": _on("taken_back"),
-    "a restore does not look what is there": _on("taken_back"),
-    "a restore brings another object back than the run deleted": _on("taken_back", versioned=(YES,)),
+    "a restore does not look what is there": _on("something_is_there", versioned=(YES,)),
+    "a restore brings another object back than the run deleted": _on("something_is_there", versioned=(YES,)),
     "versions are taken for delete markers": _on("taken_back", versioned=(YES,)),
     "a current version goes for good": _on("made_final", versioned=(YES,)),
-    "a purge lets go what the ledger does not call deleted": _on("made_final"),
-    "a purge lets versions of other objects go": _on("made_final", versioned=(YES,)),
-    "a purge brings an older version back": _on("made_final", versioned=(YES,)),
-    "a purge brings back what it could not delete": _on("made_final", versioned=(YES,)),
+    "a purge lets go what the ledger does not call deleted": _on("not_all_deleted"),
+    "a purge lets versions of other objects go": _on("written_over", versioned=(YES,)),
+    "a purge brings an older version back": _on("written_over", versioned=(YES,)),
+    "a purge brings back what it could not delete": _on("written_over", versioned=(YES,)),
     "what came back into slices that runs are done with is not looked for": _on(
-        "taken_back", rest=("optimized",)
+        "back_in_a_slice", rest=("optimized",), slice_margin=(51.0,)
     ),
     "slices that objects came back into are listed once, however young those are": _on(
-        "taken_back", rest=("optimized",)
+        "back_in_a_slice", rest=("optimized",), slice_margin=(51.0,)
     ),
-    "a restore that died counts as finished": _on("taken_back", rest=("optimized",)),
+    "a restore that died counts as finished": _on(
+        "back_in_a_slice", rest=("optimized",), slice_margin=(51.0,)
+    ),
     "a pin goes before a run has seen what came back": _on("taken_back", rest=("optimized",)),
     "the folder of a purge goes whoever it is of": _on("made_final"),
 }

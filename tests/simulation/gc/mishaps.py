@@ -32,6 +32,8 @@ MISHAPS = (
     "damage run",
     "empty list",
     "other collector",
+    "damage copy",
+    "put over",
 )
 _TABLE = re.compile(r"_lakefs/[0-9a-f]{64}")
 
@@ -77,6 +79,8 @@ class Mishaps:
             "nest": self._nest,
             "nest unseen": self._nest_unseen,
             "share": self._share,
+            "damage copy": self._damage_copy,
+            "put over": self._put_over,
         }
 
     def mend(self) -> None:
@@ -112,6 +116,18 @@ class Mishaps:
         last = {"plan": "/plan.json", "mark": "/mark_uncommitted/_SUCCESS.json"}[what]
         keys = sorted((key for key in self._below(RUNS) if key.endswith(last)), reverse=True)
         self._break(iter(keys), number, self._cut)
+
+    def _damage_copy(self, number: int) -> None:
+        """A copy of what a run deleted is cut short."""
+        keys = [key for key in self._below(RUNS) if "/quarantine/data/" in key]
+        if keys:
+            self._cut(keys[number % len(keys)])
+
+    def _put_over(self, data: bytes) -> None:
+        """Somebody overwrites the object that nobody names which came last."""
+        addresses = [key.removeprefix(self.root) for key in self._below("data/orphans/")]
+        if addresses:
+            open_writer(self.namespace).put(addresses[-1], data)
 
     def _cut(self, key: str) -> None:
         stored = self.bucket.objects[key]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dredge.errors import LeaseHeldError
+from dredge.errors import DredgeError, LeaseHeldError
 from dredge.gc import steps
+from dredge.storage import open_writer
 from tests.simulation.clock import DAY
 from tests.simulation.history import Simulation
 from tests.simulation.oracle import Oracle
@@ -44,6 +46,7 @@ class People:
             "resume": self.orchestrator.resume,
             "restore": self._restore,
             "purge": self._purge,
+            "put by hand": self._put_by_hand,
         }
 
     def _answer(self, name: str, decision: steps.Decision, by: str, through: str) -> None:
@@ -74,26 +77,49 @@ class People:
             return
         params = {"repository": self.repository, "run": run.run_uri, "all": True, "keep_days": days}
         config, runner = steps.RestoreConfig.from_params(params), self.orchestrator.workers
-        before = set(self.oracle.by_run.get(run.name, ()))
+        before, name = set(self.oracle.by_run.get(run.name, ())), f"restore{self.asked}"
+        self.oracle.undone.restores[name] = run.name
         done = self._side_run(
             "restore",
             lambda holder, client, clock: steps.restore(config, runner, holder, client, None, clock),
         )
         end = self.simulation.scheduler.now + days * DAY
-        self.oracle.bringing |= dict.fromkeys(before, end)  # also what a restore brought back that died
+        self.oracle.undone.bringing |= dict.fromkeys(
+            before, end
+        )  # also what a restore brought back that died
         if done is not None:
             counts = done.counts
+            self.oracle.undone.judge_count(name, counts["restored_objects"])
             whole = not any(counts[f"{what}_objects"] for what in ("failed", "not_sent", "gone", "taken"))
-            self.oracle.brought_back(before, days, whole)
+            self.oracle.undone.brought_back(before, days, whole)
 
     def _purge(self, days: float, dry_run: bool) -> None:
         """Make deletions final that are old enough."""
         params = {"repository": self.repository, "older_than_days": days, "dry_run": dry_run}
         config, runner = steps.PurgeConfig.from_params(params), self.orchestrator.workers
-        self.oracle.purges[f"purge{self.asked}"] = days, dry_run
+        self.oracle.undone.purges[f"purge{self.asked}"] = days, dry_run
         self._side_run(
             "purge", lambda holder, client, clock: steps.purge(config, runner, holder, client, None, clock)
         )
+
+    def _put_by_hand(self, number: int, data: bytes | None) -> None:
+        """Somebody who misses an object puts one under its key, with the same bytes (None) or others.
+
+        Args:
+            number: of what was deleted and is not there; 0 went last.
+            data: that is put.
+        """
+        oracle = self.oracle
+        missing = [
+            key
+            for key in sorted(oracle.deleted, key=lambda key: (-oracle.deleted[key], key))
+            if oracle.root + key not in oracle.bucket.objects
+        ]
+        if missing:
+            address = missing[number % len(missing)]
+            content = oracle.first[oracle.root + address] if data is None else data
+            with suppress(DredgeError):
+                open_writer(f"memory://{oracle.bucket.name}/{oracle.root.rstrip('/')}").put(address, content)
 
     def _run(self, number: int) -> Orchestrated | None:
         runs = [run for _, run in sorted(self.orchestrator.runs.items()) if run.run_uri]

@@ -101,6 +101,7 @@ def draw_config(draw: Drawing, repository: str) -> dict[str, Any]:
             "listing_rows_max": draw.of("listing rows"),
             "part_rows": draw.of("part rows"),
             "shard_values": draw.of("shard values"),
+            "shared_live_values": draw.of("shared live"),
             "counted_layers_max": draw.of("layers"),
             "threads": 2,
         },

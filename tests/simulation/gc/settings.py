@@ -59,6 +59,7 @@ SETTINGS: Mapping[str, Sequence[Any]] = {
     "listing rows": (3, 200_000),
     "part rows": (4, 250_000),
     "shard values": (4, 32 << 20),
+    "shared live": (1, 50_000_000, 50_000_000),
     "layers": (1, 24),
 }
 DEFECTS = {

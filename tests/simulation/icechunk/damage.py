@@ -1,7 +1,8 @@
 """What befalls the files of an Icechunk repository, and is mended later: bits that flip, wrong files, and an inventory.
 
 A manifest may name another chunk for a while, as when a bit of it flips in the store or on its way; a snapshot's file
-may be replaced by one that names other manifests; a head of the index may be unreadable.
+may be replaced by one that names other manifests; a head or a part of the index may be unreadable; the store may hold
+files that nothing needs.
 """
 
 from __future__ import annotations
@@ -40,11 +41,14 @@ class Damage:
             "flip a manifest": self._flip_a_manifest,
             "wrong snapshot": self._wrong_snapshot,
             "flip a head": self._flip_a_head,
+            "flip a part": self._flip_a_part,
+            "hold a file": self._hold_a_file,
             "inventory": self._inventory,
         }
 
     def mend(self) -> None:
         """Mend everything, and do as messages say: what the index learned meanwhile goes."""
+        self.oracle.bucket.on_hold.clear()
         for key in list(self.damaged):
             self._mend(key)
         if not self.was_damaged:
@@ -112,6 +116,28 @@ class Damage:
             key = heads[number % len(heads)]
             data = self.oracle.bucket.objects[key].data
             self._damage(key, data[:-2] + b"  ", seconds)
+
+    def _flip_a_part(self, number: int, seconds: float) -> None:
+        """A part of the index with the chunks of manifests does not say what was written."""
+        where = f"{ROOT}_dredge/index/parts/"
+        parts = [key for key in self.oracle.bucket.keys if key.startswith(where) and "-manifests-" in key]
+        if parts:
+            key = parts[number % len(parts)]
+            data = self.oracle.bucket.objects[key].data
+            self._damage(key, data[:-2] + b"  ", seconds)
+
+    def _hold_a_file(self, folder: str, number: int) -> None:
+        """Nobody may delete a file that nothing leads to, until all is mended."""
+        bucket = self.oracle.bucket
+        found = [
+            key
+            for key in self.oracle.unneeded()
+            if key.startswith(f"{ROOT}{folder}/") and key in bucket.objects
+        ]
+        if found:
+            bucket.on_hold.add(found[number % len(found)])
+            self.oracle.held.add(found[number % len(found)])
+            self.writers.simulation.states["held by the store"] += 1
 
     def _damage(self, key: str, data: bytes, seconds: float) -> None:
         bucket = self.oracle.bucket

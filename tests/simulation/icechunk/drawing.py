@@ -13,7 +13,8 @@ from tests.simulation.clock import DAY, HOUR
 from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.history import Move
 from tests.simulation.icechunk.maintenance import STEPS, TASKS
-from tests.simulation.icechunk.scenes import SCENES, Stage
+from tests.simulation.icechunk.scenes import SCENES
+from tests.simulation.icechunk.stage import Stage
 from tests.simulation.icechunk.writers import draw_write
 from tests.simulation.weather import KINDS
 

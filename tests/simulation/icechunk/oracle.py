@@ -19,12 +19,14 @@ from tests.simulation.buckets import Bucket
 from tests.simulation.clock import HOUR, instant
 from tests.simulation.history import Simulation, Violation
 from tests.simulation.icechunk.files import parent_in
-from tests.simulation.icechunk.own_files import CALLS, OWN, RUNS, OwnFiles
+from tests.simulation.icechunk.own_files import OWN, RUNS, OwnFiles
 from tests.simulation.icechunk.writers import ROOT, Writers
 from tests.simulation.scheduler import Process
 
 FOLDERS = ("snapshots/", "transactions/", "manifests/", "chunks/")
 MIN_AGE_SECONDS = 24 * HOUR
+CALLS_OF_REFS = 7
+"""So many calls read all refs, and delete one."""
 COLLECTORS = frozenset(
     {"mark", "list_candidates", "check_limits", "bulk_delete", "verify", "save_report", "plan"}
 )
@@ -53,6 +55,9 @@ class Oracle:
         read_by_a_run: snapshots that a complete run has read.
         back: until when what was brought back is to stay.
         may_be_back: what a restore may have brought back.
+        may_be_pinned: what a restore keeps besides: of a run that did not say what it deleted, all that it may have.
+        held: keys that the store held for a while.
+        gone: snapshots that were deleted and that nobody has written since.
     """
 
     simulation: Simulation
@@ -74,6 +79,9 @@ class Oracle:
     read_by_a_run: set[str] = field(default_factory=set)
     back: dict[str, float] = field(default_factory=dict)
     may_be_back: set[str] = field(default_factory=set)
+    may_be_pinned: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
     own: OwnFiles = field(init=False)
     _at_plan: dict[str, set[str]] = field(default_factory=dict)
     _expiring: dict[str, Process] = field(default_factory=dict)
@@ -97,9 +105,12 @@ class Oracle:
         if name.startswith("snapshots/"):
             snapshot = self.writers.snapshots[name.removeprefix("snapshots/")]
             known = snapshot.id in self.parents
+            if name in self.gone and self._role() == "expire":
+                self.simulation.violate("expired", f"{name} was gone, and an expiration has written it again")
             self.parents[snapshot.id] = (
                 parent_in(data, snapshot) if self.writers.spec == 1 else snapshot.parent
             )
+            self.gone.discard(name)
             if known and self.writers.spec == 1:
                 self._check_edit(snapshot.id)
         if name.startswith(("refs/", "snapshots/")) or name == "repo":
@@ -136,6 +147,16 @@ class Oracle:
             return False
         return self._now() - self.released[snapshot] < self.grace_seconds - 2 * HOUR
 
+    def unneeded(self) -> list[str]:
+        """Keys of files that nothing leads to."""
+        closure = self._closure(self._tips())
+        return [
+            key
+            for key in self.bucket.keys
+            if key.startswith(tuple(ROOT + folder for folder in FOLDERS))
+            and key.removeprefix(ROOT) not in closure
+        ]
+
     def check_whole(self) -> None:
         """Everything that any ref leads to is there."""
         for name in sorted(self._closure(self._tips())):
@@ -146,11 +167,13 @@ class Oracle:
         """Nothing is there that no ref leads to.
 
         Args:
-            listed: whether the last run listed all chunks; else some may be there that no manifest ever named.
+            listed: whether the last run listed all chunks; else some may be there that no manifest ever named, or that
+                the store held when their manifests went.
         """
         if self.forgiven:
             return
-        closure = self._closure(self._tips()) | self._needed_by(self.back.keys() | self.may_be_back)
+        back = self.back.keys() | self.may_be_back | self.may_be_pinned
+        closure = self._closure(self._tips()) | self._needed_by(back)
         deleted = {name.partition("/")[2] for names in self.swept.values() for name in names}
         named = {chunk for name in deleted for chunk in self.writers.chunks.get(name, ())}
         for key in self.bucket.keys:
@@ -158,7 +181,7 @@ class Oracle:
             if not key.startswith(ROOT) or not name.startswith(FOLDERS) or name in closure:
                 continue
             folder, _, found = name.partition("/")
-            unseen = folder == "chunks" and not listed and found not in named
+            unseen = folder == "chunks" and not listed and (found not in named or key in self.held)
             if is_id(found) and not unseen:
                 raise Violation("garbage", f"{name} is still there, and nothing leads to it")
 
@@ -245,6 +268,8 @@ class Oracle:
                 self.simulation.violate(
                     "grace", f"{name} is deleted, and a snapshot needs it that was just released"
                 )
+        if name.startswith("snapshots/"):
+            self.gone.add(name)
         self.simulation.states[f"deleted {name.split('/')[0]}"] += 1
 
     def _check_order(self, name: str) -> None:
@@ -303,7 +328,9 @@ class Oracle:
             old = tip and self.writers.snapshots[tip].flushed_at < self.threshold
             current = self.simulation.scheduler.current
             moved = self._moved.get(key, {}) if current is not None else {}
-            noticed = current is None or current.process.calls - moved.get(current.process.name, 0) > CALLS
+            noticed = (
+                current is None or current.process.calls - moved.get(current.process.name, 0) > CALLS_OF_REFS
+            )
             if self._role() == "expire" and not old and noticed:
                 self.simulation.violate("expired", f"{key} is deleted, and its tip is not old enough")
             self._look()

@@ -39,6 +39,7 @@ class RunFiles:
         planned: when, in true seconds.
         digests: of the results that stand, by step.
         inputs: digests of what these were made from, by step.
+        made: the same of every result that ever stood, by its digest.
         broken: calls that each process had made when the chain was broken last; empty while it holds.
         claimed: who claimed the last try of the report.
         reported: names of the files that each process wrote for the report.
@@ -49,6 +50,7 @@ class RunFiles:
     planned: float
     digests: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    made: dict[str, Mapping[str, str]] = field(default_factory=dict)
     broken: dict[str, int] = field(default_factory=dict)
     claimed: str = ""
     reported: dict[str, set[str]] = field(default_factory=dict)
@@ -72,7 +74,7 @@ class OwnFiles:
         processes: of collections that were begun, by name.
         runs: by id.
         lease: number of the last right to work.
-        leased: when it was given.
+        leased: calls that each process had made when it was given.
         versions: of the state: when each was written, what it names, and its lease.
         heads: of the index: what each names.
         replaced: when each head of the index was replaced.
@@ -82,7 +84,7 @@ class OwnFiles:
     processes: dict[str, Process] = field(default_factory=dict)
     runs: dict[str, RunFiles] = field(default_factory=dict)
     lease: int = 0
-    leased: float = 0.0
+    leased: dict[str, int] = field(default_factory=dict)
     versions: list[tuple[float, frozenset[str], int]] = field(default_factory=list)
     heads: dict[str, frozenset[str]] = field(default_factory=dict)
     replaced: dict[str, float] = field(default_factory=dict)
@@ -100,7 +102,8 @@ class OwnFiles:
         elif name == f"{OWN}lease.json":
             number = int(json.loads(data)["fencing"])
             if number != self.lease:
-                self.lease, self.leased = number, self._now
+                self.lease = number
+                self.leased = {each.name: each.calls for each in self.processes.values()}
         elif name.startswith(f"{OWN}state/versions/"):
             value = json.loads(data)
             parts = _parts(value["counted"])
@@ -169,20 +172,24 @@ class OwnFiles:
 
     def _check_guard(self, run: RunFiles, guard: Mapping[str, Any]) -> None:
         current = self.simulation.scheduler.current
-        began = 0.0 if current is None else current.process.begun
+        if current is None or current.process.name not in self.leased:
+            return
+        noticed = current.process.calls - self.leased[current.process.name] > CALLS
         for finding in guard["findings"]:
             lost = finding["rule"] == "lease_held" and finding["verdict"] == "passed"
-            if lost and self.lease > run.plan["lease"]["fencing"] and self.leased < began:
+            if lost and self.lease > run.plan["lease"]["fencing"] and noticed:
                 self.simulation.violate("figures", f"{run.name} says that it holds a lease that another has")
 
     def _step_done(self, run: RunFiles, summary: Mapping[str, Any]) -> None:
         step, current = summary["step"], self.simulation.scheduler.current
         if step == "bulk_delete":
+            self._check_inputs(run, summary["inputs"])
             self.check_chain(run)
         if step not in ("mark", *CHAIN) or step == "bulk_delete":
             return
         was = bool(run.broken)
         run.digests[step], run.inputs[step] = summary["digest"], summary["inputs"]
+        run.made[summary["digest"]] = summary["inputs"]
         if not run.is_broken():
             run.broken = {}
         elif not was and current is not None:
@@ -202,6 +209,13 @@ class OwnFiles:
             self.simulation.violate(
                 "chain", f"{run.name} deletes by results that were not made from each other"
             )
+
+    def _check_inputs(self, run: RunFiles, inputs: Mapping[str, str]) -> None:
+        """What a sweep counts or deletes was guarded: what it read, one was made from the other."""
+        for step in ("list_candidates", "check_limits"):
+            for read, digest in run.made.get(inputs.get(step, ""), {}).items():
+                if inputs.get(read, digest) != digest:
+                    self.simulation.violate("chain", f"{run.name} reads {read}, and {step} of another one")
 
     def note_sweep(self, name: str) -> None:
         """A run notes what it is about to delete."""

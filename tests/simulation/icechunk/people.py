@@ -13,7 +13,7 @@ from tests.simulation.clock import DAY
 from tests.simulation.history import Simulation
 from tests.simulation.icechunk.maintenance import Maintenance
 from tests.simulation.icechunk.oracle import Oracle
-from tests.simulation.icechunk.writers import URI
+from tests.simulation.icechunk.writers import ROOT, URI
 from tests.simulation.orchestrator import is_retried
 
 TRIES = 8
@@ -49,6 +49,8 @@ class People:
         params = {"storage": URI, "run": run.run_uri, "all": True, "keep_days": days}
         config = IcechunkRestoreConfig.from_params(params)
         names = set(self.oracle.swept.get(run.name, ()))
+        if run.outcome != "success":
+            self.oracle.may_be_pinned |= {key.removeprefix(ROOT) for key in self.oracle.unneeded()}
         began = self.simulation.scheduler.now
         done = self._side_run(
             "restore", lambda holder, clock: undo.restore(config, self._workers, holder, None, clock)

@@ -6,75 +6,28 @@ All numbers are drawn, so that moves come too early or too late as well.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
 from tests.simulation.clock import DAY, HOUR
 from tests.simulation.history import Move
-
-type More = tuple[tuple[str, Any], ...]
-CLEAN: More = (("mode", "clean"),)
-AUTO: More = (("mode", "auto"),)
-BRANCHES = ("main", "a", "b")
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What a scene plays on.
-
-    Attributes:
-        name: begins the names of its runs.
-        start: when the first run begins, in seconds.
-        length: about how many seconds a run takes.
-    """
-
-    name: str
-    start: float
-    length: float
-
-    def run(
-        self, number: int, at: float, more: More = (), most: int | None = None, dry: bool = False
-    ) -> Move:
-        """A collection."""
-        return Move(at, "collect", (f"{self.name}run{number}", dry, most, more))
-
-    def expire(self, number: int, at: float, *args: Any) -> Move:
-        """An expiration."""
-        return Move(at, "expire", (f"{self.name}expire{number}", *args))
-
-
-type Scene = Callable[[random.Random, Stage], list[Move]]
-
-
-def _released(chance: random.Random, before: float) -> list[Move]:
-    """Commits of some days ago that nothing names since a while before a time, and sessions that never committed."""
-    branch = chance.choice(("a", "b"))
-    at = before - chance.choice((30.0, 50.0, 80.0)) * HOUR
-    moves = [Move(at - 3 * DAY, "create branch", (branch, chance.randrange(12)))]
-    for number in range(chance.choice((1, 2, 3))):
-        at_commit = at - 2 * DAY + number * HOUR
-        moves.append(
-            Move(at_commit, "commit", (branch, chance.choice((1, 2, 5)), 0.0, chance.random() < 0.4))
-        )
-    for _ in range(chance.choice((1, 2))):
-        moves.append(Move(at - 2 * DAY, "abandon", (branch, chance.choice((1, 3)), 0.0)))
-    gone = (("reset", (branch, 0)), ("delete branch", (branch,)), ("delete branch", (branch,)))
-    moves.append(Move(at, *chance.choice(gone)))
-    return [*moves, Move(at + 60, "library expires", (1.0, True))]
-
-
-def _when(at: float, role: str, call: str, number: int, verb: str, *args: Any) -> Move:
-    return Move(max(0.0, at - 1), "when", (role, call, number, verb, *args))
-
-
-def _few(chance: random.Random, most: int) -> int:
-    return 1 + int(chance.random() ** 2 * most)
+from tests.simulation.icechunk import believed, fenced
+from tests.simulation.icechunk.stage import (
+    AUTO,
+    BRANCHES,
+    CLEAN,
+    FROM_INVENTORY,
+    More,
+    Scene,
+    Stage,
+    at_call,
+    few,
+    released,
+)
 
 
 def in_use_again(chance: random.Random, stage: Stage) -> list[Move]:
     """Snapshots that are about to go are taken up again, while a sweep is at work that stops to rest now and then."""
-    moves = [*_released(chance, stage.start), stage.run(0, stage.start)]
+    moves = [*released(chance, stage.start), stage.run(0, stage.start)]
     late = stage.start + chance.choice((25.0, 30.0)) * HOUR
     moves.append(stage.run(1, late))
     if stage.name == "calm" and chance.random() < 0.7:
@@ -85,12 +38,12 @@ def in_use_again(chance: random.Random, stage: Stage) -> list[Move]:
                 (("reset late", ("main", chance.randrange(12))), ("list again", (chance.randrange(12),)))
             )
             call = chance.choice(("put pending", "put pending", "delete", "get", "put"))
-            number = 1 if call == "put pending" else _few(chance, 12)
-            moves.append(_when(at, "bulk_delete", call, number, verb, *args))
+            number = 1 if call == "put pending" else few(chance, 12)
+            moves.append(at_call(at, "bulk_delete", call, number, verb, *args))
         for _ in range(chance.choice((1, 1, 3))):
             call = chance.choice(("get bulk_delete/_watch", "stat bulk_delete/_watch", "get"))
             sleep = chance.choice((150.0, 290.0))
-            moves.append(_when(at, "bulk_delete", call, _few(chance, 4), "faint", sleep))
+            moves.append(at_call(at, "bulk_delete", call, few(chance, 4), "faint", sleep))
     return moves
 
 
@@ -103,22 +56,22 @@ def upgraded(chance: random.Random, stage: Stage) -> list[Move]:
         Move(at - 4 * DAY, "commit", (chance.choice(("a", "b")), 2, 0.0, True)),
         Move(at - 4 * DAY, "commit", (chance.choice(("a", "b")), 2, 0.0, True)),
         Move(at - 3 * DAY, "tag", ("v1", chance.randrange(12))),
-        *_released(chance, at),
+        *released(chance, at),
         stage.run(0, at),
     ]
     seconds = chance.choice((0.0, stage.length / 30, stage.length / 5))
     args = (chance.choice((1, 2, 3, 9)), seconds)
     if chance.random() < 0.3:
         moves.append(
-            _when(at, "mark", chance.choice(("list", "get", "get")), _few(chance, 8), "upgrade", *args)
+            at_call(at, "mark", chance.choice(("list", "get", "get")), few(chance, 8), "upgrade", *args)
         )
         return moves
     # Right between the looks whether there is a repo info, and which refs there are.
     faint = ("faint", chance.choice((30.0, 100.0)))
     return [
         *moves,
-        _when(at, "mark", "list refs/", 1, "upgrade", *args),
-        _when(at, "mark", "list refs/", 1, *faint),
+        at_call(at, "mark", "list refs/", 1, "upgrade", *args),
+        at_call(at, "mark", "list refs/", 1, *faint),
     ]
 
 
@@ -131,11 +84,11 @@ def long_session(chance: random.Random, stage: Stage) -> list[Move]:
             "open session",
             ("one", "main", chance.choice((1, 3))),
         ),
-        *_released(chance, at),
+        *released(chance, at),
         stage.run(0, at, CLEAN),
     ]
     role = chance.choice(("list_candidates", "check_limits", "check_limits"))
-    moves.append(_when(at, role, "get", _few(chance, 12), "close session", "one"))
+    moves.append(at_call(at, role, "get", few(chance, 12), "close session", "one"))
     return moves
 
 
@@ -143,38 +96,38 @@ def slow_change(chance: random.Random, stage: Stage) -> list[Move]:
     """A change of the repo info is done a day and more after the copy of what was before."""
     at = stage.start
     moves = [
-        *_released(chance, at - 2 * DAY),
+        *released(chance, at - 2 * DAY),
         Move(at - chance.choice((31.0, 40.0)) * HOUR, "copy ahead", ("one",)),
     ]
     role = chance.choice(("check_limits", "check_limits", "bulk_delete"))
-    moves.append(_when(at, role, "get", _few(chance, 12), "name the copy", "one"))
+    moves.append(at_call(at, role, "get", few(chance, 12), "name the copy", "one"))
     return [*moves, stage.run(0, at)]
 
 
 def failing_deletes(chance: random.Random, stage: Stage) -> list[Move]:
     """Some keys cannot be deleted for a while."""
-    moves = [*_released(chance, stage.start), stage.run(0, stage.start)]
+    moves = [*released(chance, stage.start), stage.run(0, stage.start)]
     late = stage.start + 25 * HOUR
     kind = chance.choice(("some keys fail", "some keys fail", "store down"))
     seconds = chance.choice((0.05, 0.3, 1.0)) * stage.length
-    moves.append(_when(late, "bulk_delete", "delete", _few(chance, 4), "weather", kind, seconds, 0.9))
+    moves.append(at_call(late, "bulk_delete", "delete", few(chance, 4), "weather", kind, seconds, 0.9))
     return [*moves, stage.run(1, late)]
 
 
 def two_drivers(chance: random.Random, stage: Stage) -> list[Move]:
     """A driver that was taken for lost goes on while another one is ahead of it."""
     at, dry = stage.start, chance.random() < 0.4
-    moves = [*_released(chance, at), stage.run(0, at, CLEAN, dry=dry)]
+    moves = [*released(chance, at), stage.run(0, at, CLEAN, dry=dry)]
     step = chance.choice(("list_candidates", "list_candidates", "check_limits"))
     call = chance.choice(("put_if_absent _try", "put_if_absent _try", "get", "stat"))
-    moves.append(_when(at, step, call, 1, "faint", chance.choice((900.0, 4000.0))))
+    moves.append(at_call(at, step, call, 1, "faint", chance.choice((900.0, 4000.0))))
     later = chance.choice(("check_limits", "bulk_delete", "bulk_delete"))
     for number in range(chance.choice((1, 1, 2))):
         call = chance.choice(("get", "get", "stat", "list"))
         moves.append(
-            _when(at, later, call, _few(chance, 25), "wake", f"{stage.name}run0 collect")
+            at_call(at, later, call, few(chance, 25), "wake", f"{stage.name}run0 collect")
             if not number
-            else _when(at, "bulk_delete", "get", _few(chance, 25), "faint", chance.choice((20.0, 100.0)))
+            else at_call(at, "bulk_delete", "get", few(chance, 25), "faint", chance.choice((20.0, 100.0)))
         )
     return moves
 
@@ -182,7 +135,7 @@ def two_drivers(chance: random.Random, stage: Stage) -> list[Move]:
 def asleep(chance: random.Random, stage: Stage) -> list[Move]:
     """All tries of a run sleep, and another run takes over meanwhile; or a run is done to its end much later."""
     at = stage.start
-    moves = [*_released(chance, at), stage.run(0, at, CLEAN)]
+    moves = [*released(chance, at), stage.run(0, at, CLEAN)]
     step = chance.choice(("list_candidates", "list_candidates", "check_limits", "bulk_delete"))
     if chance.random() < 0.5:
         seconds = chance.choice((2 * HOUR, 5 * HOUR))
@@ -190,25 +143,30 @@ def asleep(chance: random.Random, stage: Stage) -> list[Move]:
             Move(max(0.0, at - 1), "each", (step, chance.choice(("get", "stat")), 2, 4, "faint", seconds))
         )
         return [*moves, stage.run(1, at + 1.5 * HOUR, CLEAN)]
-    moves.append(_when(at, step, "get", _few(chance, 6), "weather", "store down", 3000.0, 1.0))
+    moves.append(at_call(at, step, "get", few(chance, 6), "weather", "store down", 3000.0, 1.0))
     name = f"{stage.name}run0"
     return [*moves, Move(at + chance.choice((5.0, 13.0, 13.0, 20.0)) * HOUR, "again", (name,))]
 
 
 def late_report(chance: random.Random, stage: Stage) -> list[Move]:
     """Whoever writes a report is taken for lost, and writes it after all."""
-    moves = [*_released(chance, stage.start), stage.run(0, stage.start)]
-    call = chance.choice(("get", "get", "put", "put_if_absent", "put_if_match", "stat"))
+    moves = [*released(chance, stage.start), stage.run(0, stage.start)]
     for _ in range(chance.choice((1, 2))):
+        call, most = chance.choice(
+            (
+                *((call, 60) for call in ("get", "put", "put_if_absent", "stat")),
+                *((f"{call} report.", 2) for call in ("put", "put_if_absent", "put_if_match")),
+            )
+        )
         seconds = chance.choice((400.0, 700.0, 2000.0))
-        moves.append(_when(stage.start, "save_report", call, _few(chance, 60), "faint", seconds))
+        moves.append(at_call(stage.start, "save_report", call, few(chance, most), "faint", seconds))
     return moves
 
 
 def resumed(chance: random.Random, stage: Stage) -> list[Move]:
     """A run is done again by somebody who is taken for lost right away, and who goes on when another has."""
     at = stage.start
-    moves = [*_released(chance, at), stage.run(0, at, CLEAN, most=1)]
+    moves = [*released(chance, at), stage.run(0, at, CLEAN, most=1)]
     for number in range(chance.choice((1, 2))):
         moves.append(Move(at + (1 + number) * HOUR, "again", (f"{stage.name}run0",)))
     call = chance.choice(("get plan.json", "stat plan.json", "put plan.json", "put_if_match plan.json"))
@@ -229,7 +187,7 @@ def shared_chunks(chance: random.Random, stage: Stage) -> list[Move]:
         after = at + HOUR + number * chance.choice((HOUR, 26 * HOUR))
         moves.append(Move(after, "commit", (branch, chance.choice((1, 2)), 0.0, True)))
         moves.append(Move(after + 60, "library expires", (0.0, True)))
-        moves.append(stage.expire(number, after + 90, "document", 0.0, False, False))
+        moves.append(stage.expire(number, after + 90, "document", 0.01, False, False))
     for number in range(1, chance.choice((4, 5))):
         moves.append(stage.run(number, at + number * 26 * HOUR, AUTO))
     return moves
@@ -251,9 +209,9 @@ def undone_expiration(chance: random.Random, stage: Stage) -> list[Move]:
 def flipped(chance: random.Random, stage: Stage) -> list[Move]:
     """A manifest names a chunk wrongly, for as long as a step takes, or until somebody mends it."""
     at, when = stage.start, stage.start
-    moves = [*_released(chance, at), Move(at - 3 * DAY, "commit", ("main", 3, 0.0, chance.random() < 0.5))]
+    moves = [*released(chance, at), Move(at - 3 * DAY, "commit", ("main", 3, 0.0, chance.random() < 0.5))]
     inventory = chance.random() < 0.4
-    more: More = (*CLEAN, *(_FROM_INVENTORY if inventory else ()))
+    more: More = (*CLEAN, *(FROM_INVENTORY if inventory else ()))
     if chance.random() < 0.6:
         moves.append(stage.run(0, at, CLEAN))
         moves.append(Move(at + HOUR, "commit", ("main", chance.choice((1, 3)), 0.0, chance.random() < 0.5)))
@@ -264,7 +222,7 @@ def flipped(chance: random.Random, stage: Stage) -> list[Move]:
     moves.append(stage.run(1, when, more))
     args = (chance.choice((0, 0, 0, 1, 2)), chance.choice((0.0, stage.length / 100, stage.length / 10)))
     if chance.random() < 0.5:
-        moves.append(_when(when, "mark", "get manifests", 1, "flip a manifest", *args))
+        moves.append(at_call(when, "mark", "get manifests", 1, "flip a manifest", *args))
     else:
         moves.append(Move(when - 5, "flip a manifest", args))
     if more == AUTO:
@@ -286,7 +244,7 @@ def wrong_snapshot(chance: random.Random, stage: Stage) -> list[Move]:
         Move(at - (6 - number) * DAY, "commit", ("main", 2, 0.0, chance.random() < 0.7))
         for number in range(3)
     ]
-    moves += [*_released(chance, at), stage.run(0, at, CLEAN)]
+    moves += [*released(chance, at), stage.run(0, at, CLEAN)]
     late = at + chance.choice((2.0, 26.0)) * HOUR
     seconds = chance.choice((0.0, stage.length, 30 * HOUR))
     moves.append(Move(late - 30, "wrong snapshot", (chance.randrange(6), seconds)))
@@ -296,12 +254,13 @@ def wrong_snapshot(chance: random.Random, stage: Stage) -> list[Move]:
 def stopped_sweep(chance: random.Random, stage: Stage) -> list[Move]:
     """A sweep stops between what names chunks and the chunks, and no later run lists them."""
     at = stage.start
-    moves = [*_released(chance, at), stage.run(0, at, CLEAN), *_released(chance, at + 20 * HOUR)]
+    moves = [*released(chance, at), stage.run(0, at, CLEAN), *released(chance, at + 20 * HOUR)]
     moves = [move for move in moves if move.at <= at or move.verb != "create branch"]
     late = at + 26 * HOUR
     moves.append(stage.run(1, late, AUTO))
     spell = ("store down", chance.choice((1000.0, 3000.0)), 1.0)
-    moves.append(_when(late, "bulk_delete", "delete", _few(chance, 6), "weather", *spell))
+    call, most = chance.choice((("delete", 6), ("delete chunks/", 3)))
+    moves.append(at_call(late, "bulk_delete", call, few(chance, most), "weather", *spell))
     return [*moves, stage.run(2, late + 26 * HOUR, AUTO)]
 
 
@@ -310,7 +269,7 @@ def kept_chunks(chance: random.Random, stage: Stage) -> list[Move]:
     at = stage.start
     late = at + 26 * HOUR
     return [
-        *_released(chance, at),
+        *released(chance, at),
         stage.run(0, at, CLEAN),
         Move(at + HOUR, "abandon", ("main", 2, 0.0)),
         stage.run(1, late + chance.choice((0.0, 25.0)) * HOUR, (*AUTO, ("keep_chunks", True))),
@@ -322,7 +281,7 @@ def taken_back(chance: random.Random, stage: Stage) -> list[Move]:
     """Deletions are taken back, between two runs or while one waits; and copies are made final."""
     at = stage.start
     undo = (("undo", chance.choice(("quarantine", "quarantine", "auto"))),)
-    moves = [*_released(chance, at), stage.run(0, at, undo), *_released(chance, at + 20 * HOUR)]
+    moves = [*released(chance, at), stage.run(0, at, undo), *released(chance, at + 20 * HOUR)]
     late = at + 26 * HOUR
     moves.append(stage.run(1, late, (*chance.choice((CLEAN, AUTO)), *undo)))
     back = Move(
@@ -334,7 +293,7 @@ def taken_back(chance: random.Random, stage: Stage) -> list[Move]:
         moves.append(stage.run(2, end, (*chance.choice((CLEAN, AUTO)), *undo)))
         if chance.random() < 0.7:
             moves.append(
-                _when(end, "bulk_delete", "get", _few(chance, 5), "weather", "store down", 3000.0, 1.0)
+                at_call(end, "bulk_delete", "get", few(chance, 5), "weather", "store down", 3000.0, 1.0)
             )
             moves.append(Move(end + 2 * HOUR, "restore", (chance.randrange(3), 9.0)))
             moves.append(Move(end + chance.choice((3.0, 8.0)) * HOUR, "again", (f"{stage.name}run2",)))
@@ -343,14 +302,11 @@ def taken_back(chance: random.Random, stage: Stage) -> list[Move]:
     return moves
 
 
-_FROM_INVENTORY: More = (("inventory", "memory://inventory/tables"),)
-
-
 def from_inventory(chance: random.Random, stage: Stage) -> list[Move]:
     """Runs read an inventory of the bucket, which something was written or deleted after."""
     at = stage.start
     moves = [
-        *_released(chance, at),
+        *released(chance, at),
         Move(at - 4 * DAY, "open session", ("one", "main", chance.choice((1, 3)))),
         Move(at - 5 * DAY, "commit", ("main", 3, 0.0, True)),
         Move(at - 4 * DAY, "commit", ("main", 1, 0.0, True)),
@@ -360,7 +316,7 @@ def from_inventory(chance: random.Random, stage: Stage) -> list[Move]:
     if chance.random() < 0.7:
         moves.append(Move(at - chance.choice((30.0, 2 * HOUR)), "write again", ("one",)))
         moves.append(Move(at + chance.choice((0.5, 20.0)) * HOUR, "close session", ("one",)))
-    return [*moves, stage.run(0, at, (*CLEAN, *_FROM_INVENTORY)), stage.run(1, at + 26 * HOUR, CLEAN)]
+    return [*moves, stage.run(0, at, (*CLEAN, *FROM_INVENTORY)), stage.run(1, at + 26 * HOUR, CLEAN)]
 
 
 def weeks(chance: random.Random, stage: Stage) -> list[Move]:
@@ -371,7 +327,7 @@ def weeks(chance: random.Random, stage: Stage) -> list[Move]:
         ("undo", chance.choice(("quarantine", "off"))),
         ("tuning.index_parts_max", chance.choice((0, 1, 3))),
     )
-    moves = [*_released(chance, at)]
+    moves = [*released(chance, at)]
     when = at
     for number in range(chance.choice((3, 4, 5))):
         when += chance.choice((1.0, 3.0, 7.5, 8.0)) * DAY if number else 0.0
@@ -380,7 +336,7 @@ def weeks(chance: random.Random, stage: Stage) -> list[Move]:
         moves.append(stage.run(number, when, (*(CLEAN if not number else AUTO), *more)))
         if number and chance.random() < 0.3:
             moves.append(
-                _when(when, "bulk_delete", "delete", _few(chance, 3), "weather", "store down", 3000.0, 1.0)
+                at_call(when, "bulk_delete", "delete", few(chance, 3), "weather", "store down", 3000.0, 1.0)
             )
         if chance.random() < 0.3:
             moves.append(
@@ -400,7 +356,7 @@ def two_expirations(chance: random.Random, stage: Stage) -> list[Move]:
         ("get snapshots", "get snapshots", "put snapshots", "put_if_match snapshots", "stat")
     )
     seconds = chance.choice((1.3 * HOUR, 5 * HOUR, 30 * HOUR))
-    moves.append(_when(at, "expire", call, _few(chance, 14), "faint", seconds))
+    moves.append(at_call(at, "expire", call, few(chance, 14), "faint", seconds))
     moves.append(
         stage.expire(
             1, at + chance.choice((1.1, 1.2, 3.0)) * HOUR, rule, chance.choice((0.0, 2.0)), False, False
@@ -419,8 +375,10 @@ def moved_ref(chance: random.Random, stage: Stage) -> list[Move]:
         Move(at - 6 * DAY, "commit", ("main", 1, 0.0, True)),
         stage.expire(0, at, chance.choice(("document", "spec_v1")), chance.choice((2.0, 5.0)), True, True),
     ]
-    call = chance.choice(("get", "get", "put_if_match", "list"))
-    moves.append(_when(at, "expire", call, _few(chance, 25), "commit", branch, 1, 0.0, False))
+    call = chance.choice(("get", "get snapshots", "put_if_match", "list")), few(chance, 12)
+    moves.append(at_call(at, "expire", *call, "commit", branch, 1, 0.0, False))
+    if chance.random() < 0.6:
+        moves.append(at_call(at, "expire", *call, "faint", chance.choice((3.0, 30.0, 200.0))))
     return moves
 
 
@@ -428,7 +386,7 @@ def within_the_grace(chance: random.Random, stage: Stage) -> list[Move]:
     """Runs less than a grace apart, which see the same snapshots released."""
     at = stage.start
     apart = chance.choice((11.0, 13.0, 13.0, 20.0, 23.0)) * HOUR
-    return [*_released(chance, at), stage.run(0, at), stage.run(1, at + apart), stage.run(2, at + 2 * apart)]
+    return [*released(chance, at), stage.run(0, at), stage.run(1, at + apart), stage.run(2, at + 2 * apart)]
 
 
 def foreign(chance: random.Random, stage: Stage) -> list[Move]:
@@ -436,7 +394,7 @@ def foreign(chance: random.Random, stage: Stage) -> list[Move]:
     folders = ("chunks", "manifests", "transactions")
     at = stage.start
     moves = [Move(at - 3 * DAY, "foreign file", (folder,)) for folder in chance.sample(folders, 2)]
-    return [*moves, *_released(chance, at), stage.run(0, at), stage.run(1, at + 26 * HOUR)]
+    return [*moves, *released(chance, at), stage.run(0, at), stage.run(1, at + 26 * HOUR)]
 
 
 SCENES: Mapping[str, Scene] = {
@@ -464,6 +422,8 @@ SCENES: Mapping[str, Scene] = {
         moved_ref,
         within_the_grace,
         foreign,
+        *believed.SCENES,
+        *fenced.SCENES,
     )
 }
 """By name."""

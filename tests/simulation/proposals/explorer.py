@@ -323,12 +323,17 @@ def run_alone(name: str, actor: Actor, world: World) -> tuple[list[Event], str]:
     return events, step
 
 
-def explore(scene: Scene) -> Explored:
-    """Look at every state that a scene can reach."""
+def explore(scene: Scene, until: str | None = None) -> Explored:
+    """Look at every state that a scene can reach.
+
+    Args:
+        scene: where to begin, and who moves.
+        until: a kind of trouble whose shortest schedule is all that is wanted; longer ones are not looked at then.
+    """
     play, explored = _Play(scene), Explored()
     layer = [play.first()]
     seen: set[Hashable] = set()
-    while layer:
+    while layer and until not in explored.found:
         following: dict[Hashable, _Node] = {}
         for node in sorted(layer, key=lambda node: node.path.switches):
             moves = play.moves(node)

@@ -78,21 +78,21 @@ def _summary(chapter: Chapter) -> list[str]:
 
 
 @cache
-def explored[T](make: Callable[[T], Scene], rules: T) -> Explored:
+def explored[T](make: Callable[[T], Scene], rules: T, until: str | None = None) -> Explored:
     """Explore a scene under some rules, once a process."""
-    return explore(make(rules))
+    return explore(make(rules), until)
 
 
 def weakened(rule: str) -> Found:
     """The loss without a rule of the offline protocol."""
     scene = claims_offline.WEAKENED[rule][0]
-    return explored(claims_offline.scene_named(scene)[0], claims_offline.without(rule)).found["loss"]
+    return explored(claims_offline.scene_named(scene)[0], claims_offline.without(rule), "loss").found["loss"]
 
 
 def weakened_online(rule: str) -> Found:
     """What goes wrong without a rule of the online design."""
     scene, kind, _ = claims_online.WEAKENED[rule]
-    return explored(claims_online.SCENES[scene][0], claims_online.without(rule)).found[kind]
+    return explored(claims_online.SCENES[scene][0], claims_online.without(rule), kind).found[kind]
 
 
 def passes[T](scenes: dict[str, tuple[Callable[[T], Scene], str]], rules: T) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dredge.graveler import messages
 from dredge.kv import PredicateFailedError
@@ -20,11 +20,13 @@ class Disasters:
         simulation: of the history.
         kv: past all doors.
         oracle: knows what was removed.
+        damaged: lives that lost a commit: whoever gets the record of one back finds it so.
     """
 
     simulation: Simulation
     kv: WatchedKV
     oracle: Oracle
+    damaged: set[bytes] = field(default_factory=set)
 
     def give_back(self, name: str) -> None:
         """Somebody gives a deleted repository its last record back, if the cleaner has taken nothing of it yet."""
@@ -52,4 +54,5 @@ class Disasters:
                     break
                 if not messages.CommitData.FromString(entry.value).parents:
                     self.kv.delete(partition, entry.key)
+                    self.damaged.add(partition)
                     self.simulation.states["first commit lost"] += 1

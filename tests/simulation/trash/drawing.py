@@ -14,7 +14,8 @@ from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.history import Move
 from tests.simulation.trash.cleaner import TASKS
 from tests.simulation.trash.moves import BRANCHES, NAMES, draw_move
-from tests.simulation.trash.scenes import FREEZES, SCENES, Stage
+from tests.simulation.trash.scenes import SCENES
+from tests.simulation.trash.stage import FREEZES, Stage
 from tests.simulation.weather import KINDS
 
 BY_PEOPLE = ("run", "again", "by hand", "restore", "unqueue")

@@ -58,6 +58,8 @@ DRAWS: dict[str, tuple[int, tuple[Draw, ...]]] = {
     "dump and restore": (2, (_NAME, _NAME)),
     "multipart": (1, (_NAME, _BRANCH, _PATH)),
     "hook run": (2, (_NAME, _one_of(0.0, 60.0, 3600.0))),
+    "begin hook run": (1, (_NAME,)),
+    "end hook run": (1, (_NAME,)),
     "skipped run": (1, (_NAME,)),
     "index ahead": (1, (_NAME, _BRANCH, _one_of(0.0), _one_of(30.0))),
     "own branch": (2, (_NAME, _BRANCH)),
@@ -84,12 +86,14 @@ class Users:
         kv: the servers' store, behind doors, for what the embedded server does not write itself.
         serve: has a server do something with its catalog; gives what it returns.
         pulls: ids of all pull requests so far.
+        hooks: hook runs that have not ended: their repository, id, and when they began.
     """
 
     scheduler: Scheduler
     kv: Store
     serve: Callable[[Callable[[Catalog], Any]], Any]
     pulls: list[str] = field(default_factory=list)
+    hooks: list[tuple[str, str, datetime]] = field(default_factory=list)
     created: int = 0
 
     def make(self, verb: str, args: tuple[Any, ...]) -> None:
@@ -184,15 +188,33 @@ class Users:
         )
 
     def _hook_run(self, name: str, seconds: float) -> None:
-        """A hook runs, as a real server notes it: what it did first, the run itself when it has ended."""
+        """A hook runs for a while."""
+        self._begin_hook_run(name)
+        begun = self.hooks[-1]
+        if self.scheduler.current is not None:
+            self.scheduler.wait(seconds)
+        self._end_one(begun)
+
+    def _begin_hook_run(self, name: str) -> None:
+        """A hook begins to run, as a real server notes it: what it did first, and the run itself when it has ended."""
         began = self._now()
         run = countdown_id(began)
+        self.hooks.append((name, run, began))
+        self.kv.set(ACTIONS, f"repos/{name}/tasks/{run}/0000_0000".encode(), b"")
+
+    def _end_hook_run(self, name: str) -> None:
+        """Hook runs of a repository end."""
+        for found in [found for found in self.hooks if found[0] == name]:
+            self._end_one(found)
+
+    def _end_one(self, found: tuple[str, str, datetime]) -> None:
+        if found not in self.hooks:
+            return
+        self.hooks.remove(found)
+        name, run, began = found
         base = f"repos/{name}"
         index = messages.encode(messages.SecondaryIndex(primary_key=f"{base}/runs/{run}".encode()))
         record = messages.RunResultData(run_id=run, start_time=to_timestamp(began))
-        self.kv.set(ACTIONS, f"{base}/tasks/{run}/0000_0000".encode(), b"")
-        if self.scheduler.current is not None:
-            self.scheduler.wait(seconds)
         self.kv.set(ACTIONS, f"{base}/runs/{run}".encode(), messages.encode(record))
         self.kv.set(ACTIONS, f"{base}/branches/main/{run}".encode(), index)
 

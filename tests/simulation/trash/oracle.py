@@ -141,6 +141,9 @@ class Oracle:
 
     def on_insert(self, row: Row) -> None:
         """The cleaner has put a row back."""
+        since = self.named_since.get(row.key) if row.partition == MARKERS else None
+        if since is not None and since < self.looked.get(self._process(), 0.0):
+            self.simulation.violate("queued", f"{show(row.key)} is queued again, and a branch names it")
         self.removed.pop((row.partition, row.key), None)
         self.simulation.states["put back"] += 1
 
@@ -152,7 +155,9 @@ class Oracle:
             return "nothing of that partition is trash"
         if partition == HANDED_OVER:
             owner = b"-".join(row.key.split(b"/")[1:])
-            left = next(iter(self.store.scan(owner)), None) is not None
+            looked = self.read.get((self._process(), owner), 0.0)
+            # What a creation that froze writes after the last look at them is for the next run, as any failed one's.
+            left = any(self.changed[owner, each.key] <= looked for each in self.store.scan(owner))
             return "its repository's rows are not gone" if left or owner in named.lives else ""
         if partition == MARKERS:
             looked = self.looked.get(self._process(), 0.0)

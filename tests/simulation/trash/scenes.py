@@ -7,80 +7,13 @@ first sees what the second may remove.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
 from tests.simulation.clock import DAY, HOUR
 from tests.simulation.history import Move
+from tests.simulation.trash import returning
 from tests.simulation.trash.moves import BRANCHES, NAMES
-
-FREEZES: dict[str, tuple[tuple[str, int], ...]] = {
-    "create": (("set", 1), ("set_if", 1), ("set_if", 2), ("set_if", 2), ("set_if", 3)),
-    "reset prefix": (("set", 1), ("set_if", 1), ("set_if", 1), ("set_if", 1)),
-    "delete": (("set", 1), ("delete", 1), ("delete", 2), ("delete", 4), ("delete_if", 1), ("set_if", 1)),
-    "upload": (("set", 1),),
-    "commit": (("set", 1), ("set_if", 1), ("set_if", 2)),
-    "delete branch": (("delete", 1), ("set", 1)),
-    "pull": (("set_if", 1),),
-}
-"""Before which operation of the store what may freeze."""
-FOR_EVER = 300 * HOUR
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What a scene plays around.
-
-    Attributes:
-        starts: when runs begin, in seconds.
-        work: about how many seconds a run takes.
-    """
-
-    starts: tuple[float, ...]
-    work: float
-
-    def pair(self, chance: random.Random) -> tuple[float, float]:
-        """A run, and one that may remove what it saw; the last run twice when none is as late."""
-        pairs = [
-            (early, late)
-            for early in self.starts
-            for late in self.starts
-            if 24 * HOUR <= late - early <= 31 * HOUR
-        ]
-        return chance.choice(pairs) if pairs else (self.starts[-1], self.starts[-1])
-
-
-type Scene = Callable[[random.Random, Stage], list[Move]]
-
-
-def _there(name: str, branch: str, at: float, *paths: str) -> list[Move]:
-    """A repository with a branch on which something is staged."""
-    moves = [Move(at, "create", (name, False)), Move(at + 5, "create branch", (name, branch, "main"))]
-    return moves + [
-        Move(at + 10 + 3 * number, "upload", (name, branch, path)) for number, path in enumerate(paths)
-    ]
-
-
-def _frozen(
-    at: float,
-    verb: str,
-    args: tuple[Any, ...],
-    freeze: tuple[str, int],
-    seconds: float,
-    ahead: float = 0.0,
-    moment: tuple[Any, ...] = (),
-) -> Move:
-    return Move(at, "frozen", (verb, args, *freeze, round(seconds, 3), ahead, moment))
-
-
-def _moment(chance: random.Random, about: str = "") -> tuple[Any, ...]:
-    """A call by which a clean tells how far it has come: it looks at the store, and deletes, a few times each."""
-    calls = [("get snapshot", 6), ("get snapshot", 6), ("scan partitions", 12), ("delete_if", 3)]
-    if about:
-        calls += [(f"scan b'{about}", 5), (f"scan b'{about}", 5)]
-    call, most = chance.choice(calls)
-    return "clean", call, 1 + chance.randrange(most)
+from tests.simulation.trash.stage import FOR_EVER, FREEZES, Scene, Stage, by_call, frozen, moment_of, set_up
 
 
 def ahead(chance: random.Random, stage: Stage) -> list[Move]:
@@ -90,9 +23,9 @@ def ahead(chance: random.Random, stage: Stage) -> list[Move]:
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES)
     at = early - 200 - chance.random() * 300
     if chance.random() < 0.4:
-        there = _there(name, branch, at - 60)
+        there = set_up(name, branch, at - 60)
         return [*there, Move(at, "index ahead", (name, branch, hours * HOUR, chance.choice((30.0, 2 * DAY))))]
-    return [_frozen(at, "create", (name, False), chance.choice(FREEZES["create"]), FOR_EVER, hours * HOUR)]
+    return [frozen(at, "create", (name, False), chance.choice(FREEZES["create"]), FOR_EVER, hours * HOUR)]
 
 
 def skipped(chance: random.Random, stage: Stage) -> list[Move]:
@@ -108,7 +41,7 @@ def life_without_record(chance: random.Random, stage: Stage) -> list[Move]:
     moves = [Move(at, "create", (name, False))]
     freeze = chance.choice((("set", 1), ("delete", 1), ("delete", 2), ("delete", 3), ("delete", 4)))
     seconds = chance.choice((300.0, 2 * HOUR, 26 * HOUR))
-    moves.append(_frozen(at + 60, "delete", (name,), freeze, seconds))
+    moves.append(frozen(at + 60, "delete", (name,), freeze, seconds))
     moves += [Move(at + 100, "delete", (name,)), Move(at + 140, "create", (name, False))]
     what = chance.choice(("nothing", "staged", "staged", "committed", "committed"))
     on = "main" if chance.random() < 0.6 else branch
@@ -132,17 +65,17 @@ def back_at_a_deletion(chance: random.Random, stage: Stage) -> list[Move]:
     verb = chance.choice(("create", "create", "reset prefix", "reset prefix", "commit"))
     began = early - 60 - chance.random() * 300
     moves = (
-        [] if verb == "create" else _there(name, branch, began - 60, *chance.choice((("x/1",), ("x/1", "y"))))
+        [] if verb == "create" else set_up(name, branch, began - 60, *chance.choice((("x/1",), ("x/1", "y"))))
     )
     args = (name, False) if verb == "create" else (name, branch)
     if chance.random() < 0.4:
         # Something else that goes, before it or with it.
-        moves.append(_frozen(began - 20, "create", ("spare", False), ("set_if", 1), FOR_EVER))
+        moves.append(frozen(began - 20, "create", ("spare", False), ("set_if", 1), FOR_EVER))
     freeze = chance.choice(FREEZES[verb][2:] if verb == "create" else FREEZES[verb])
     if chance.random() < 0.6:
-        moves.append(_frozen(began, verb, args, freeze, -float(chance.choice((1, 1, 1, 1, 2)))))
+        moves.append(frozen(began, verb, args, freeze, -float(chance.choice((1, 1, 1, 1, 2)))))
     else:
-        moves.append(_frozen(began, verb, args, freeze, late - 1 - began, moment=_moment(chance)))
+        moves.append(frozen(began, verb, args, freeze, late - 1 - began, moment=moment_of(chance)))
     return moves
 
 
@@ -152,17 +85,17 @@ def named_afterwards(chance: random.Random, stage: Stage) -> list[Move]:
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES)
     verb = chance.choice(("create", "reset prefix", "reset prefix"))
     began = early - 60 - chance.random() * 300
-    moves = [] if verb == "create" else _there(name, branch, began - 60, "x/1")
+    moves = [] if verb == "create" else set_up(name, branch, began - 60, "x/1")
     args = (name, False) if verb == "create" else (name, branch)
     wakes = late - began + stage.work + chance.choice((60.0, HOUR, 10 * HOUR))
     if chance.random() < 0.5:
-        wakes, moment = late - began - 1, _moment(chance)
+        wakes, moment = late - began - 1, moment_of(chance)
     else:
         moment = ()
     freeze = chance.choice((("set_if", 1), ("set_if", 2)) if verb == "create" else (("set_if", 1),))
     # Something else is left of that day, which goes after it.
     moves += [Move(began - 30, "hook run", (name, FOR_EVER)), Move(began - 29, "own branch", (name, "gone"))]
-    return [*moves, _frozen(began, verb, args, freeze, wakes, moment=moment)]
+    return [*moves, frozen(began, verb, args, freeze, wakes, moment=moment)]
 
 
 def handed_over(chance: random.Random, stage: Stage) -> list[Move]:
@@ -177,7 +110,7 @@ def handed_over(chance: random.Random, stage: Stage) -> list[Move]:
         Move(start + chance.choice((0.5 * stage.work, stage.work, 2 * HOUR)), "delete", (second,)),
     ]
     if chance.random() < 0.7:
-        moves.append(_by_call(chance, start, "give the record back", (first,)))
+        moves.append(by_call(chance, start, "give the record back", (first,)))
     return moves
 
 
@@ -187,15 +120,15 @@ def late_into_an_orphan(chance: random.Random, stage: Stage) -> list[Move]:
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES[1:])
     began = early - 100 - chance.random() * 300
     paths = chance.choice(((), ("x/1",), ("x/1", "x/1", "y")))
-    moves = _there(name, branch, began - 60, *paths)
+    moves = set_up(name, branch, began - 60, *paths)
     seconds, moment = (late - early) * chance.random() + early - began, ()
     if chance.random() < 0.6:
-        seconds, moment = late - began - 1, _moment(chance, f"{name}-{branch}:")
+        seconds, moment = late - began - 1, moment_of(chance, f"{name}-{branch}:")
     path = chance.choice(("x/1", "x/2"))
-    moves.append(_frozen(began, "upload", (name, branch, path), ("set", 1), seconds, moment=moment))
+    moves.append(frozen(began, "upload", (name, branch, path), ("set", 1), seconds, moment=moment))
     gone = chance.choice(("delete branch", "delete branch", "reset"))
     if chance.random() < 0.7:
-        moves.append(_frozen(began + 20, gone, (name, branch), ("set", 1), FOR_EVER))
+        moves.append(frozen(began + 20, gone, (name, branch), ("set", 1), FOR_EVER))
     else:
         moves.append(Move(began + 20, gone, (name, branch)))
     return moves
@@ -206,13 +139,13 @@ def named_while_looked_at(chance: random.Random, stage: Stage) -> list[Move]:
     early, late = stage.pair(chance)
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES)
     began = early - 60 - chance.random() * 300
-    moves = _there(name, branch, began - 60, "x/1", "y")
+    moves = set_up(name, branch, began - 60, "x/1", "y")
     call = chance.choice(("scan b'other-", "scan b'other-", "scan b'pond-", "scan"))
     number = 1 + chance.randrange(40 if call == "scan" else 3)
     moment = (chance.choice(("scan", "scan", "clean")), call, number)
     return [
         *moves,
-        _frozen(began, "reset prefix", (name, branch), ("set_if", 1), late - began - 1, moment=moment),
+        frozen(began, "reset prefix", (name, branch), ("set_if", 1), late - began - 1, moment=moment),
     ]
 
 
@@ -223,11 +156,7 @@ def record_comes_back(chance: random.Random, stage: Stage) -> list[Move]:
     at = chance.random() * max(1.0, early - 700)
     moves = [Move(at, "create", (name, False)), Move(at + 30, "hook run", (name, 5.0))]
     moves.append(Move(at + 200, "delete", (name,)))
-    return [*moves, _by_call(chance, late, "give the record back", (name,))]
-
-
-def _by_call(chance: random.Random, at: float, verb: str, args: tuple[Any, ...]) -> Move:
-    return Move(max(0.0, at - 1), "when", (*_moment(chance), verb, *args))
+    return [*moves, by_call(chance, late, "give the record back", (name,))]
 
 
 SCENES: Mapping[str, Scene] = {
@@ -242,6 +171,7 @@ SCENES: Mapping[str, Scene] = {
         late_into_an_orphan,
         named_while_looked_at,
         record_comes_back,
+        *returning.SCENES,
     )
 }
 """By name."""

@@ -5,6 +5,8 @@ Every number in a scene is drawn, so that the moves also come too early, too lat
 
 from __future__ import annotations
 
+from tests.simulation.gc.scenes.asking import asked_anew, asked_late, changed_while_asked, told_no
+from tests.simulation.gc.scenes.commits import marked_anew, old_versions, seen_elsewhere
 from tests.simulation.gc.scenes.earlier import (
     committed_since,
     kept_by_a_policy,
@@ -13,6 +15,16 @@ from tests.simulation.gc.scenes.earlier import (
     let_go,
     states_cross,
     young_and_named_no_more,
+)
+from tests.simulation.gc.scenes.gates import (
+    both_sleep,
+    claimed_late,
+    done_again,
+    given_up,
+    handed_over,
+    lost_meanwhile,
+    nobody_looks,
+    reported_twice,
 )
 from tests.simulation.gc.scenes.guards import (
     after_a_while,
@@ -53,6 +65,7 @@ from tests.simulation.gc.scenes.losses import (
     the_same_again,
     two_at_once,
 )
+from tests.simulation.gc.scenes.moments import carried_over, taken_from_behind
 from tests.simulation.gc.scenes.people import (
     answered_early,
     asked_first,
@@ -60,6 +73,7 @@ from tests.simulation.gc.scenes.people import (
     made_final,
     taken_back,
 )
+from tests.simulation.gc.scenes.retries import asleep_meanwhile, begun_anew, beside_its_retry, lease_runs_out
 from tests.simulation.gc.scenes.stage import Scene
 from tests.simulation.gc.scenes.staging import (
     carried_around,
@@ -80,6 +94,17 @@ from tests.simulation.gc.scenes.sweeping import (
     overtaken,
     parts_settle,
     some_stay,
+)
+from tests.simulation.gc.scenes.undoing import (
+    back_in_a_slice,
+    copies_fail,
+    copy_is_damaged,
+    deleted_late,
+    not_all_deleted,
+    pinned_between,
+    something_is_there,
+    weeks_later,
+    written_over,
 )
 
 SCENES: tuple[Scene, ...] = (
@@ -160,6 +185,37 @@ SCENES: tuple[Scene, ...] = (
     clocks_jump,
     no_answers,
     parts_settle,
+    beside_its_retry,
+    beside_its_retry,
+    lease_runs_out,
+    asked_anew,
+    asked_late,
+    changed_while_asked,
+    told_no,
+    both_sleep,
+    claimed_late,
+    done_again,
+    given_up,
+    handed_over,
+    lost_meanwhile,
+    nobody_looks,
+    reported_twice,
+    back_in_a_slice,
+    copies_fail,
+    copy_is_damaged,
+    deleted_late,
+    not_all_deleted,
+    pinned_between,
+    something_is_there,
+    weeks_later,
+    written_over,
+    begun_anew,
+    asleep_meanwhile,
+    marked_anew,
+    seen_elsewhere,
+    old_versions,
+    carried_over,
+    taken_from_behind,
 )
 """All scenes; one that stands twice is drawn twice as often."""
 BY_NAME = {scene.__name__: scene for scene in SCENES}

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from tests.simulation.clock import HOUR
-from tests.simulation.gc.scenes.stage import Moves, Stage, branches, content, garbage, moment, run_of
+from tests.simulation.gc.scenes.stage import Moves, Stage, branches, content, garbage, run_of
 from tests.simulation.history import Move
 from tests.simulation.writers import OLDEST
 
@@ -46,7 +46,7 @@ def let_go(chance: random.Random, stage: Stage) -> Moves:
 
 def kept_by_a_policy(chance: random.Random, stage: Stage) -> Moves:
     """Only a policy's rule about paths keeps what has expired; the next run has another policy."""
-    branch = chance.choice(("main", "one", "two"))
+    branch, begin = chance.choice(("main", "one", "two")), max(0.0, stage.at - 1)
     path = "a" if branch != "main" else chance.choice(("dir/c", "dir/d"))
     policy = 2 if branch == "main" else 3
     moves = [
@@ -61,15 +61,13 @@ def kept_by_a_policy(chance: random.Random, stage: Stage) -> Moves:
     mode = chance.choice(("clean", "optimized"))
     moves.append(run_of(at, f"policy{stage.run}", mode, policy=policy))
     if chance.random() < 0.5:  # a branch is new, and what its policy keeps is new with it
-        where = moment(
-            chance,
-            stage,
-            "create branch from commit",
-            "two",
-            OLDEST + 1,
-            among=(("subtract", "put"), ("check_limits", "put")),
-        )
-        moves += [Move(stage.past(16), "delete branch", ("two",)), where]
+        among = (("subtract", "put"), ("check_limits", "put"))
+        old = OLDEST + chance.choice((1, 2, 2))
+        when = *chance.choice(among), 1, "create branch from commit", "two", old
+        moves += [
+            Move(stage.past(16), "delete branch", ("two",)),
+            Move(chance.choice((begin, at - 1)), "when", when),
+        ]
     return moves
 
 
@@ -83,6 +81,9 @@ def young_and_named_no_more(chance: random.Random, stage: Stage) -> Moves:
         moves.append(
             Move(stage.at - (hours - 0.5) * HOUR, chance.choice(("reset path", "delete")), (branch, path))
         )
+    if chance.random() < 0.5:  # an address of long ago, uploaded to only now
+        late = stage.temper.branch(chance), stage.temper.path(chance), bytes(90), 100.0, 0.0, False
+        moves.append(Move(stage.at - 100 * HOUR - chance.choice((2.0, 10.0, 20.0)) * HOUR, "link", late))
     at = stage.at + stage.length + chance.choice((2 * HOUR, 26 * HOUR))
     windows: tuple[tuple[float, float] | None, ...] = (None, None, (900.0, 0.0), (100.0, 0.0))
     window = chance.choice(windows)
@@ -102,14 +103,16 @@ def committed_since(chance: random.Random, stage: Stage) -> Moves:
 def kept_by_the_sweep(chance: random.Random, stage: Stage) -> Moves:
     """What the sweep kept, because it was up again or could not be told from what is, is nobody's soon after."""
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
-    moves = [*branches(stage), *garbage(chance, stage, 1, 3)]
+    orphans = garbage(chance, stage, 1, 3)
+    moves = [*branches(stage), *orphans]
     among = (("check_limits", "put"), ("bulk_delete", "get"))
     begin = max(0.0, stage.at - 1)
     where: tuple[Any, ...] = (*chance.choice(among), 1, "stage", branch, path, -1)
     if chance.random() < 0.5:  # in a slice that later runs pass over
-        moves.append(Move(stage.past(3), "upload", (branch, path, bytes(chance.randrange(60, 90)))))
-        moves.append(Move(stage.past(2.9), "reset path", (branch, path)))
-        where = (*chance.choice(among), 1, "stage", branch, path, -1 - len(garbage(chance, stage, 0)))
+        days = chance.choice((3, 12))
+        moves.append(Move(stage.past(days), "upload", (branch, path, bytes(chance.randrange(60, 90)))))
+        moves.append(Move(stage.past(days - 0.1), "reset path", (branch, path)))
+        where = (*chance.choice(among), 1, "stage", branch, path, -1 - len(orphans))
     moves.append(Move(begin, "when", where))
     return [*moves, Move(stage.at + 1.5 * stage.length + 60, "reset path", (branch, path))]
 

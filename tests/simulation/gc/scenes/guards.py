@@ -123,7 +123,13 @@ def rows_are_lost(chance: random.Random, stage: Stage) -> Moves:
     moves = [Move(stage.past(20), "upload", ("main", path, b"x")) for path in PATHS[:4]]
     moves += [Move(stage.past(19), "commit", ("main", 0)), *branches(stage, 4)]
     staged = chance.choice(("main", "hidden", "hidden"))
-    moves.append(Move(stage.past(2.5), "upload", (staged, "e", bytes(chance.choice((70, 80))))))
+    since = stage.past(2.5)
+    if chance.random() < 0.3:  # what the run before saw staged is in a head by now
+        since = stage.at - 26.5 * HOUR
+        moves.append(Move(stage.past(2.5), "upload", (staged, "f", bytes(90))))
+        moves.append(Move(since - 600, "commit", (staged, 0)))
+    for n in range(chance.choice((1, 2, 4))):  # the last path of a branch is always looked at
+        moves.append(Move(since, "upload", (staged, f"e{n}", bytes(chance.choice((70, 80)) + n))))
     for branch in ("one", "two"):
         moves.append(Move(stage.past(2.4), "reset", (branch,)))
     seconds = chance.choice((0.05, 0.1, 0.2, 0.5, 1.0, 2.0))

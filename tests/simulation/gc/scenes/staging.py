@@ -38,7 +38,8 @@ def long_commit(chance: random.Random, stage: Stage) -> Moves:
             Move(stage.past(20), "upload", (other, "e", data)),
             Move(stage.past(19), "commit", (other, 0)),
         ]
-        moves.append(Move(stage.past(2.5), "orphan", (data,)))
+        found = chance.choice((stage.past(2.5), stage.at - 24.2 * HOUR))  # by this run, or by the next one
+        moves.append(Move(found, "orphan", (data,)))
     if not days and chance.random() < 0.35:
         return [*moves, *_marked_again(chance, stage, later[0])]
     if chance.random() < 0.25:
@@ -67,7 +68,9 @@ def pages_are_lost(chance: random.Random, stage: Stage) -> Moves:
     """What the server wrote of a scan is gone before anybody reads it."""
     moves = [*branches(stage), *garbage(chance, stage, 0, 1)]
     for n, branch in enumerate(("main", "one", "two")[: chance.choice((1, 3))]):
-        moves.append(Move(stage.past(3), "upload", (branch, stage.temper.path(chance), bytes(70 + n))))
+        for number in range(chance.choice((1, 3))):  # the last path of a branch is always looked at
+            write = branch, f"{number}{stage.temper.path(chance)}", bytes(70 + n + 3 * number)
+            moves.append(Move(stage.past(3), "upload", write))
     for step in ("mark_uncommitted", "bulk_delete"):
         times = chance.choice((2, 6))
         moves.append(Move(max(0.0, stage.at - 1), "each", (step, "list", 1, times, "lose page", -1)))

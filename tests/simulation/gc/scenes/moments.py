@@ -1,0 +1,91 @@
+"""What moves around a scan of staging while it is read: no scan is one moment."""
+
+from __future__ import annotations
+
+import random
+
+from tests.simulation.gc.scenes.stage import Moves, Stage, branches, garbage
+from tests.simulation.history import Move
+from tests.simulation.writers import OLDEST
+
+SCAN = "prepare_uncommitted"
+ORDER = ("hidden", "main", "one", "two")
+"""Branches as a scan comes to them."""
+AFTER_THE_MARK = (("subtract", "put"), ("check_limits", "put"))
+
+
+def _at(begin: float, role: str, call: str, number: int, verb: str, *args: object) -> Moves:
+    """A move of some requests while one call waits, however many they are; another server must serve them, for reads of
+    one record are one at a time in each."""
+    when = role, call, number
+    return [Move(begin, "when", (*when, "dawdle", 5.0)), Move(begin, "when", (*when, verb, *args))]
+
+
+def _others(stage: Stage, *names: str) -> Moves:
+    """What is staged on branches behind all else; the last path of a branch is always looked at."""
+    return [
+        Move(stage.past(3), "upload", (branch, f"z{n}", bytes(90 + n)))
+        for n, branch in enumerate(dict.fromkeys(names))
+    ]
+
+
+def carried_over(chance: random.Random, stage: Stage) -> Moves:
+    """What is staged is carried over to a branch that the scan has read, by a commit that is left behind: in the mark,
+    in the re-check, or in both."""
+    path, begin = stage.temper.path(chance), max(0.0, stage.at - 1)
+    first = chance.choice((2, 3, 3))
+    source, target, last = (ORDER[first - n] for n in range(3))
+    moves = [
+        Move(stage.past(44), "rules", (1, 0)),
+        *branches(stage),
+        Move(stage.past(20), "upload", ("main", "a", b"x")),
+        Move(stage.past(19), "commit", ("main", 0)),
+        Move(stage.past(3), "upload", (source, path, bytes(chance.randrange(70, 90)))),
+        *_others(stage, target, last),
+        *garbage(chance, stage, 0, 1),
+        Move(-58.0, "clients hurry"),
+    ]
+    if chance.random() < 0.5:  # nothing names it when the mark reads staging
+        moves.append(Move(stage.past(2), "reset path", (source, path)))
+        moves.append(Move(begin, "when", (*chance.choice(AFTER_THE_MARK), 1, "stage", source, path, 1)))
+        again = _at(
+            begin,
+            SCAN,
+            f"get branches/{source}",
+            chance.choice((2, 2, 3)),
+            "carry over",
+            source,
+            target,
+            path,
+            -1,
+        )
+        return [*moves, *again]
+    moves += _at(begin, SCAN, f"get branches/{source}", 1, "carry over", source, target, path, -1)
+    again = _at(
+        begin, SCAN, f"get branches/{target}", chance.choice((2, 2, 3)), "carry over", target, last, path, -1
+    )
+    return [*moves, *again]
+
+
+def taken_from_behind(chance: random.Random, stage: Stage) -> Moves:
+    """What an old commit has that only the rule of a branch keeps is staged elsewhere while staging is read, and that
+    branch is reset; or what its head has is staged on itself."""
+    path, begin = stage.temper.path(chance), max(0.0, stage.at - 1)
+    target = chance.choice(("hidden", "main", "one", "two"))
+    moves = [
+        Move(stage.past(44), "rules", (1, chance.choice((30, 30, 0)))),
+        *branches(stage),
+        Move(stage.past(20), "upload", ("two", path, bytes(chance.randrange(70, 90)))),
+        Move(stage.past(19), "commit", ("two", 0)),
+        Move(stage.past(18), "delete", ("two", path)),
+        Move(stage.past(17), "commit", ("two", 0)),
+        Move(stage.past(16), "hard reset", ("two", OLDEST)),
+        *_others(stage, target),
+        *garbage(chance, stage, 0, 1),
+        Move(-58.0, "clients hurry"),
+    ]
+    back = OLDEST + chance.choice((2, 2, 1))
+    moves.append(Move(begin, "when", (*chance.choice(AFTER_THE_MARK), 1, "hard reset", "two", back)))
+    role, call = chance.choice((("bulk_delete", "list_branches"), (SCAN, "get branches/two")))
+    number = chance.choice((2, 3, 3, 4)) if role == "bulk_delete" else 2
+    return [*moves, *_at(begin, role, call, number, "carry over", "two", target, path, OLDEST + 1)]

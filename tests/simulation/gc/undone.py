@@ -1,0 +1,163 @@
+"""Rules about what can be taken back: what comes back is what went, and what goes for good may go.
+
+restored    what a restore brought back is there with its bytes, in the place of nothing else, and stays for as long as
+            it was asked to
+purged      a purge takes no current version, nothing that is too young, nothing that was brought back, no version but
+            those that runs deleted, and no copy of what no run deleted; nothing comes back by it, and nobody else takes
+            a copy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from tests.simulation.buckets import Bucket, Stored
+from tests.simulation.clock import DAY
+from tests.simulation.history import Simulation
+from tests.simulation.scheduler import Process
+
+QUARANTINE = "/quarantine/"
+CLOCKS = 900.0
+"""Clocks may be off by so many seconds in all."""
+
+
+@dataclass
+class Undone:
+    """Watches restores and purges.
+
+    Attributes:
+        simulation: of the history.
+        bucket: that holds the namespace.
+        root: of the namespace in the bucket, with a trailing slash.
+        went: what runs deleted, by run and address.
+        versions: what runs deleted, by address: when, by the id of the version.
+        swept: addresses that runs deleted, by the end of the URI of their folders.
+        pinned: what was brought back, with the time until when it stays, and since when.
+        bringing: what somebody asked to have brought back, with the time until when it may stay.
+        purges: days and whether it only looks, of each purge.
+        restores: the run whose deletions a restore takes back, by its name.
+        put_back: what a restore has brought back, by its name.
+    """
+
+    simulation: Simulation
+    bucket: Bucket
+    root: str
+    went: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    versions: dict[str, dict[str, float]] = field(default_factory=dict)
+    swept: dict[str, set[str]] = field(default_factory=dict)
+    pinned: dict[str, tuple[float, float]] = field(default_factory=dict)
+    bringing: dict[str, float] = field(default_factory=dict)
+    purges: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    restores: dict[str, str] = field(default_factory=dict)
+    put_back: dict[str, set[str]] = field(default_factory=dict)
+
+    def on_delete(self, address: str, process: Process) -> None:
+        """Note what a run is about to delete."""
+        stored = self.bucket.objects[self.root + address]
+        until, since = self.pinned.get(address, (0.0, 0.0))
+        if self.simulation.scheduler.now < until and since < process.begun:
+            self.simulation.violate("restored", f"{process.name} deletes {address}, which was brought back")
+        self.went[_first(process), address] = stored.data
+        self.versions.setdefault(address, {})[stored.version] = self.simulation.scheduler.now
+
+    def swept_by(self, folder: str, address: str) -> int:
+        """Note in which folder the run lies that is about to delete; gives how many it has deleted."""
+        swept = self.swept.setdefault(folder, set())
+        swept.add(address)
+        return len(swept)
+
+    def on_put(self, address: str, data: bytes, first: bytes, process: Process) -> None:
+        """Look at what a restore puts."""
+        name = _first(process)
+        if not name.startswith("restore"):
+            return
+        if data != self.went.get((self.restores[name], address), first):
+            self.simulation.violate("restored", f"{name} puts other bytes under {address} than it had")
+        self.put_back.setdefault(name, set()).add(address)
+
+    def on_replace(self, key: str) -> None:
+        """Judge what is about to take the place of something else."""
+        current = self.simulation.scheduler.current
+        name = "" if current is None else _first(current.process)
+        if name.startswith("restore") and key.startswith(f"{self.root}data/"):
+            self.simulation.violate("restored", f"{name} replaces {key}")
+
+    def on_purge(self, key: str, version: Stored, process: Process) -> None:
+        """Judge what is about to go for good: a version that is not the current one, or the marker of a deletion."""
+        address, name = key.removeprefix(self.root), _first(process)
+        if name.startswith("restore"):
+            if not version.is_marker:
+                self.simulation.violate("purged", f"{name} takes a version of {address}")
+            self._judge_uncovered(key, version, name)
+            return
+        if not name.startswith("purge") or not key.startswith(f"{self.root}data/"):
+            self.simulation.violate("purged", f"{process.name} takes a version of {key}")
+        if self.bucket.objects.get(key) is version:
+            self.simulation.violate("purged", f"{name} takes the current version of {address}")
+        times = self.versions.get(address, {})
+        if not times or not (version.is_marker or version.version in times):
+            self.simulation.violate("purged", f"{name} takes a version of {address}, which no run deleted")
+        newest = self._uncovered(key, version)
+        if version.is_marker and newest is not None:
+            self.simulation.violate("purged", f"{name} brings back {address}")
+        deleted = max(times.values()) if version.is_marker else times[version.version]
+        self._judge_purge(name, address, self.simulation.scheduler.now - deleted, process)
+
+    def judge_copy(self, address: str, copy: Stored, process: Process) -> None:
+        """Look whether a copy of what a run deleted may go."""
+        name = _first(process)
+        if not name.startswith("purge"):
+            self.simulation.violate("purged", f"{name} takes {address}, a copy of what was deleted")
+        folder, _, original = address.partition(QUARANTINE)
+        swept = self.swept.get(folder.rpartition("/")[2], set())
+        if original not in swept and self.root + original in self.bucket.objects:
+            self.simulation.violate("purged", f"{name} takes {address}, a copy of what no run deleted")
+        age = (self.bucket.clock() - copy.modified).total_seconds()
+        self._judge_purge(name, original, age, process)
+
+    def brought_back(self, addresses: Collection[str], days: float, whole: bool) -> None:
+        """A restore says that it has brought back what a run deleted: all of it, or what it could."""
+        now = self.simulation.scheduler.now
+        for address in sorted(addresses):
+            stored = self.bucket.objects.get(self.root + address)
+            if stored is not None:
+                self.pinned[address] = now + days * DAY - CLOCKS, now
+            elif whole:
+                self.simulation.violate("restored", f"{address} was brought back, and is not there")
+
+    def judge_count(self, name: str, count: int) -> None:
+        """Look whether a restore has brought back as many objects as it says."""
+        if count > len(self.put_back.get(name, ())):
+            self.simulation.violate("figures", f"{name} says that it brought back {count}, and did not")
+
+    def _judge_uncovered(self, key: str, marker: Stored, name: str) -> None:
+        newest, address = self._uncovered(key, marker), key.removeprefix(self.root)
+        if newest is None:
+            return
+        if self.went.get((self.restores[name], address), newest.data) != newest.data:
+            self.simulation.violate("restored", f"{name} brings another object back as {address}")
+        self.put_back.setdefault(name, set()).add(address)
+
+    def _uncovered(self, key: str, marker: Stored) -> Stored | None:
+        """What comes back under a key when a marker goes; None for nothing."""
+        if key in self.bucket.objects:
+            return None
+        newest = next((each for each in self.bucket.versions(key) if each is not marker), None)
+        return None if newest is None or newest.is_marker else newest
+
+    def _judge_purge(self, name: str, address: str, age_seconds: float, process: Process) -> None:
+        days, dry_run = self.purges[name]
+        self.simulation.states["purged"] += 1
+        if dry_run:
+            self.simulation.violate("purged", f"{name} takes {address}, and was only to look")
+        if age_seconds < days * DAY - CLOCKS:
+            self.simulation.violate("purged", f"{name} takes {address}, deleted {age_seconds:.0f} s ago")
+        until, since = self.pinned.get(address, (0.0, 0.0))
+        if self.simulation.scheduler.now < until and since < process.begun:
+            self.simulation.violate("restored", f"{name} takes {address}, which was brought back")
+
+
+def _first(process: Process) -> str:
+    """The first word of a process's name: the run that it is of."""
+    return process.name.partition(" ")[0]
