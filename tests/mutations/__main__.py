@@ -15,8 +15,9 @@ from tests.mutations.breakages import BREAKAGES
 from tests.mutations.mutants.equivalent import EQUIVALENT, read_equivalents, stale_ones
 from tests.mutations.mutants.finding import find_edits
 from tests.mutations.mutants.judged import adopt_judged, save_judged
-from tests.mutations.mutants.judging import Judge
+from tests.mutations.mutants.judging import NO_SEEDS, Judge
 from tests.mutations.mutants.mutant import Mutant, mutants_of
+from tests.mutations.mutants.nearness import AROUND, OWN, REST, ROOM
 from tests.mutations.mutants.results import Results, figures, table
 from tests.mutations.mutants.touching import TestMap
 
@@ -27,7 +28,10 @@ DANGEROUS = (
     *(f"{GC}/{step}" for step in ("list_committed", "purge", "restore", "undo.py", "approve", "state")),
     *(f"{GC}/{step}" for step in ("metadata", "slice_listing")),
     "dredge/undo",
-    *(f"dredge/runs/{name}.py" for name in ("lease", "gate", "tries", "ledger", "sweep", "watch", "chain")),
+    *(
+        f"dredge/runs/{name}.py"
+        for name in ("lease", "gate", "tries", "ledger", "sweep", "watch", "chain", "limits")
+    ),
     "dredge/trash",
     "dredge/icechunk/collection",
     "operators",
@@ -35,8 +39,12 @@ DANGEROUS = (
 """What is broken when nothing is named, most dangerous first."""
 SAYING = frozenset(
     {"output.py", "codes.py", "words.py", "report.py", "rows.py", "examples.py", "question.py"}
+    | {"by_branch.py", "largest.py", "markdown.py", "cost.py", "estimate.py", "drift.py", "early_deletion.py"}
+    | {"pages.py", "pages_airflow.py", "settings_page.py", "links.py", "metrics.py"}
+    | {"lineage.py", "lineage_facets.py", "lineage_teller.py"}
 )
 """What only says something to people, or what a step hands on; it is broken when it is named."""
+REACHES = {"own": OWN, "room": ROOM, "around": AROUND, "all": REST}
 WORLDS = {"dredge/gc": "gc", "dredge/runs": "gc", "dredge/trash": "trash", "dredge/icechunk": "icechunk"}
 
 
@@ -44,10 +52,18 @@ WORLDS = {"dredge/gc": "gc", "dredge/runs": "gc", "dredge/trash": "trash", "dred
 @click.argument("paths", nargs=-1)
 @click.option("--limit", type=int, default=None, help="Break so many at most; the next call goes on.")
 @click.option("--survivors", is_flag=True, help="Only those that nobody noticed until now, again.")
+@click.option("--lines-only", is_flag=True, help="Not what the import computes, which costs an import each.")
 @click.option("--report", is_flag=True, help="Break nothing: figures, and who is left.")
 @click.option("--save", is_flag=True, help="As --report, and write it into tests/mutations, to be committed.")
 @click.option("--seconds", default=6.0, show_default=True, help="Of tests for each mutant, near ones first.")
 @click.option("--seeds", default=4, show_default=True, help="Of the simulator, where no test noticed.")
+@click.option(
+    "--reach",
+    type=click.Choice([*REACHES]),
+    default="all",
+    show_default=True,
+    help="Which tests are asked: the file's own, those of its folder too, of folders above, all.",
+)
 @click.option("--tests", default=("tests/unit",), multiple=True, show_default=True, help="Folders of tests.")
 @click.option(
     "--product", multiple=True, default=("dredge", "operators"), help="Folders whose lines are mapped."
@@ -58,10 +74,12 @@ def main(
     paths: Sequence[str],
     limit: int | None,
     survivors: bool,
+    lines_only: bool,
     report: bool,
     save: bool,
     seconds: float,
     seeds: int,
+    reach: str,
     tests: Sequence[str],
     product: Sequence[str],
     root: Path,
@@ -87,8 +105,10 @@ def main(
     else:
         todo = [mutant for mutant in wanted if known[mutant.key] is None]
 
-    # What the import runs costs an import of the product each: last.
-    todo.sort(key=lambda mutant: mutant.outer is None)
+    # What the import runs costs an import of the product each: last, or not now.
+    todo = sorted(
+        (mutant for mutant in todo if mutant.outer or not lines_only), key=lambda mutant: mutant.outer is None
+    )
 
     def work(judge: Judge) -> None:
         for breakage in BREAKAGES:
@@ -100,7 +120,9 @@ def main(
 
     if todo[:limit] and not (report or save):
         lines = TestMap(state / "lines.json", root)
-        judge = Judge(root, product, lines, work, _seeds(seeds), seconds, _say, results.found())
+        judge = Judge(
+            root, product, lines, work, _seeds(seeds), seconds, REACHES[reach], _say, results.found()
+        )
         if code := judge.run(tests, state / "scratch"):
             sys.exit(code)
     if save:
@@ -135,7 +157,7 @@ def _line(mutant: Mutant, by: str) -> str:
 def _seeds(count: int) -> Callable[[str], Iterator[tuple[str, Callable[[], bool]]]]:
     """Short histories of the simulator, for the files that have a world there."""
     if not count:
-        return lambda _: iter(())
+        return NO_SEEDS
     _is_wrong("gc", None)  # imports the simulator, before any mutant
 
     def seeds(file: str) -> Iterator[tuple[str, Callable[[], bool]]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -14,11 +16,13 @@ from textwrap import dedent
 import pytest
 
 from tests.mutations.__main__ import DANGEROUS
-from tests.mutations.mutants.children import in_child
+from tests.mutations.mutants.applying import Functions
+from tests.mutations.mutants.children import allow_cpu, in_child
 from tests.mutations.mutants.equivalent import read_equivalents, stale_ones
 from tests.mutations.mutants.finding import find_edits
 from tests.mutations.mutants.judged import adopt_judged, save_judged
 from tests.mutations.mutants.mutant import Key, mutants_of, mutated
+from tests.mutations.mutants.nearness import Nearness
 from tests.mutations.mutants.results import HEADS, Result, Results, figures, table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +49,7 @@ BODY = [
     ("x = f(dry_run=True)", {"True -> False"}),
     ("for a in b:\n    if c:\n        continue\n    d += 1", {"c -> True", "c -> False", "d += 1 -> pass"}),
     ("log.info('%s', a and b)", set()),
+    ("if len(a) < _EXAMPLES_MAX:\n    b = 1", set()),
     ("if a and b:\n    text = f'{a} came'\n    text += ' and went' if c and d else f'{d}'", set()),
     ("if a:\n    text = f'{a} came'\n    done()", {"a -> True", "a -> False", "done() -> pass"}),
     ("if a:\n    key = f'{b}/{c}'", {"a -> True", "a -> False"}),
@@ -81,11 +86,72 @@ def test_every_mutant_of_a_file_compiles_and_differs(tmp_path: Path) -> None:
 def test_a_child_that_hangs_or_dies_is_ended_and_told() -> None:
     assert in_child(lambda: [1], 10, 10).value == [1]
     assert in_child(lambda: time.sleep(100), 10, 0.1).cause == "time"
+    assert in_child(lambda: _work_for_seconds(0.3), 10, 0.1).value is None, "work is no waiting"
     assert in_child(lambda: os.abort(), 10, 10).cause.startswith("status")
+    ended_from_outside = in_child(lambda: os.kill(os.getpid(), signal.SIGTERM), 10, 10)
+    assert ended_from_outside.cause.startswith("error"), "no test noticed anything"
     began = time.monotonic()
     # What a child started and left behind keeps nobody waiting.
     assert in_child(lambda: subprocess.Popen(["sleep", "100"]).pid, 10, 10).cause == ""
     assert time.monotonic() - began < 50
+
+
+def _work_for_seconds(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+def test_a_test_that_takes_much_longer_than_once_is_ended() -> None:
+    def work() -> None:
+        allow_cpu(0)
+        _work_for_seconds(10)
+
+    ended = in_child(work, 20, 20)
+    assert ended.cause == "time"
+    assert ended.seconds < 5
+
+
+def test_near_tests_are_those_that_mirror_the_path_then_those_that_name_the_file(tmp_path: Path) -> None:
+    """Each test of a room may say anything about it; further away it is said by name, or not at all."""
+    texts = {
+        "unit/gc/subtract/test_holds.py": "",
+        "unit/gc/subtract/test_step.py": "",
+        "unit/gc/test_whole_run.py": "",
+        "unit/pages/test_pages.py": "from dredge.gc.subtract import (\n    classify,\n    holds,\n)",
+        "unit/runs/test_tasks.py": "monkeypatch.setattr('dredge.gc.subtract.holds.HOLDS', [])",
+        "unit/lakefs/test_client.py": "from dredge.gc.subtract import holdsome",
+    }
+    for name, text in texts.items():
+        path = tmp_path / "tests" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    rings = Nearness(tmp_path).rings("dredge/gc/subtract/holds.py", [f"tests/{name}" for name in texts])
+    assert rings == [
+        ["tests/unit/gc/subtract/test_holds.py"],
+        ["tests/unit/gc/subtract/test_step.py"],
+        [
+            "tests/unit/gc/test_whole_run.py",
+            "tests/unit/pages/test_pages.py",
+            "tests/unit/runs/test_tasks.py",
+        ],
+        ["tests/unit/lakefs/test_client.py"],
+    ]
+
+
+def test_a_function_imported_through_a_link_is_broken_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rooms").mkdir()
+    (tmp_path / "rooms/linked_room.py").write_text("def is_old(age):\n    return age > 3\n")
+    (tmp_path / "wheel").symlink_to(tmp_path / "rooms")
+    monkeypatch.syspath_prepend(str(tmp_path / "wheel"))
+    module = importlib.import_module("linked_room")
+    mutant = next(m for m in mutants_of(tmp_path, "rooms/linked_room.py", find_edits) if ">=" in m.key.new)
+    tree = mutated(tmp_path, mutant, find_edits)
+    assert not module.is_old(3)
+    assert Functions(tmp_path).replace("rooms/linked_room.py", tree) == 1
+    assert module.is_old(3)
 
 
 def test_a_result_counts_for_the_function_as_it_was_judged(tmp_path: Path) -> None:

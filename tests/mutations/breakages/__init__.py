@@ -5,6 +5,7 @@ approving  what people say (approving_icechunk: of Icechunk)   undo       what c
 records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
 trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
+verifying  the look after a sweep
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tests.mutations.breakages import (
     sweeping,
     trash,
     undo,
+    verifying,
 )
 from tests.mutations.breakages.breakage import Breakage
 
@@ -45,7 +47,7 @@ BREAKAGES = (
     *deleting.DELETING,
     *gcs.GCS,
     *sweeping.SWEEP,
-    *sweeping.VERIFY,
+    *verifying.VERIFY,
     *inventory.INVENTORY,
     *many.MANY,
     *metadata.METADATA,

@@ -7,9 +7,11 @@ defaults) is not reached so: those files are imported again, with everything tha
 from __future__ import annotations
 
 import ast
+import functools
 import gc
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 import types
 from collections import defaultdict
@@ -29,10 +31,15 @@ class Functions:
 
     def __init__(self, root: Path) -> None:
         self._root = f"{root}/"
+        self._real = functools.cache(os.path.realpath)
         self._functions: dict[Place, list[types.FunctionType]] = defaultdict(list)
         for thing in gc.get_objects():
             if type(thing) is types.FunctionType and thing.__code__.co_filename.startswith(self._root):
-                self._functions[_place(thing.__code__)].append(thing)
+                self._functions[self._place(thing.__code__)].append(thing)
+
+    def _place(self, code: types.CodeType) -> Place:
+        """Where the code is from, whichever link to its folder it was imported by."""
+        return self._real(code.co_filename), code.co_qualname, code.co_firstlineno
 
     def codes(self, folders: Sequence[str]) -> Iterator[tuple[types.CodeType, types.CodeType]]:
         """All code of the functions of some folders: each with the outermost that it is inside of, often itself."""
@@ -54,15 +61,11 @@ class Functions:
         """
         replaced = 0
         for code in _with_inner(compile(tree, self._root + file, "exec", dont_inherit=True)):
-            for function in self._functions.get(_place(code), ()):
+            for function in self._functions.get(self._place(code), ()):
                 if function.__code__ != code:
                     function.__code__ = code
                     replaced += 1
         return replaced
-
-
-def _place(code: types.CodeType) -> Place:
-    return code.co_filename, code.co_qualname, code.co_firstlineno
 
 
 def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -87,7 +90,7 @@ class _BrokenFinder(importlib.abc.MetaPathFinder):
     """Finds it in place of the file."""
 
     def __init__(self, path: str, tree: ast.Module) -> None:
-        self._path = path
+        self._path = os.path.realpath(path)
         self._tree = tree
 
     def find_spec(
@@ -97,9 +100,9 @@ class _BrokenFinder(importlib.abc.MetaPathFinder):
         target: types.ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        if spec is None or spec.origin != self._path:
+        if spec is None or os.path.realpath(spec.origin or "") != self._path:
             return None
-        spec.loader = _BrokenLoader(fullname, self._path, self._tree)
+        spec.loader = _BrokenLoader(fullname, str(spec.origin), self._tree)
         return spec
 
 

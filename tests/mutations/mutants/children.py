@@ -10,8 +10,14 @@ import select
 import signal
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
+
+LOOK_SECONDS = 1.0
+"""How often a child is looked at."""
+BUSY = "RDTt"
+"""States of processes that run, wait for a disk, or are halted by somebody."""
 
 
 class Ended(NamedTuple):
@@ -28,13 +34,15 @@ class Ended(NamedTuple):
     cause: str
 
 
-def in_child(work: Callable[[], Any], cpu_seconds_max: float, seconds_max: float) -> Ended:
+def in_child(work: Callable[[], Any], cpu_seconds_max: float, idle_seconds_max: float) -> Ended:
     """Do some work in a forked process.
+
+    Limits are of work, not of the clock: on a busy machine, or one that is halted meanwhile, nothing ends for that.
 
     Args:
         work: what is done; it returns something that can be pickled.
         cpu_seconds_max: after so much of the processor it is ended.
-        seconds_max: after so long it is ended, as one that waits for ever.
+        idle_seconds_max: after so long without any it is ended, as one that waits for ever.
     """
     reading, writing = os.pipe()
     pid = os.fork()
@@ -43,7 +51,7 @@ def in_child(work: Callable[[], Any], cpu_seconds_max: float, seconds_max: float
         _be_child(work, writing, cpu_seconds_max)
     os.close(writing)
     try:
-        data, too_long = _read(reading, seconds_max)
+        data, too_long = _read(reading, pid, idle_seconds_max)
     except BaseException:
         _end_group(pid)
         raise
@@ -62,6 +70,8 @@ def _ended(pid: int, data: bytes, too_long: bool) -> Ended:
     seconds = usage.ru_utime + usage.ru_stime
     if too_long or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
         return Ended(None, seconds, "time")
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in {signal.SIGTERM, signal.SIGKILL, signal.SIGINT}:
+        return Ended(None, seconds, "error: somebody else ended it")
     if not data:
         return Ended(None, seconds, f"status {status}")
     value, cause = pickle.loads(data)
@@ -92,17 +102,50 @@ def _done(work: Callable[[], Any]) -> tuple[Any, str]:
         return None, f"error: {traceback.format_exc()}"
 
 
-def _read(reading: int, seconds_max: float) -> tuple[bytes, bool]:
-    """Read to the end; whether that takes too long."""
-    data, until = b"", time.monotonic() + seconds_max
+def _read(reading: int, group: int, idle_seconds_max: float) -> tuple[bytes, bool]:
+    """Read to the end; whether that is given up, as nothing moves there."""
+    data, idle, before = b"", 0.0, None
+    seconds = min(LOOK_SECONDS, idle_seconds_max)
     while True:
-        ready, _, _ = select.select([reading], [], [], max(until - time.monotonic(), 0))
+        ready, _, _ = select.select([reading], [], [], seconds)
         if not ready:
-            return data, True
+            ticks = _ticks_of_sleepers(group)
+            idle = idle + seconds if ticks is not None and ticks == before else 0.0
+            before = ticks
+            if idle >= idle_seconds_max:
+                return data, True
+            continue
         some = os.read(reading, 1 << 20)
         if not some:
             return data, False
         data += some
+
+
+def _ticks_of_sleepers(group: int) -> int | None:
+    """What the processes of a group had of the processor until now; None where one wants it, or is halted."""
+    total = 0
+    for state, *fields in _stats():
+        if int(fields[1]) == group:
+            if state in BUSY:
+                return None
+            total += int(fields[10]) + int(fields[11])
+    return total
+
+
+def _stats() -> Iterator[list[str]]:
+    """What the kernel tells of each process, from its state on."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            yield path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it is gone
+
+
+def allow_cpu(seconds: float) -> None:
+    """Give this process so much more of the processor, within what it may have at most."""
+    used = time.process_time()
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (min(int(used + seconds) + 1, most), most))
 
 
 def _end_group(pid: int) -> None:

@@ -17,9 +17,12 @@ FOUND, EQUIVALENT, LEFT, NOT_TRIED = "fel-"
 HEAD = """\
 # Mutants
 
-`./run mutate` breaks the lines that deletion hangs on, one at a time, and runs the tests that touch them. *Found* is
+`./run mutate` breaks the lines that deletion hangs on, one at a time, and runs the tests that touch them, those that
+mirror the file first. Left out by rule: texts, log lines and figures for people, and the files that only make those
+(`SAYING` in [the program](__main__.py)). *Found* is
 a mutant that a test, a seed of the simulator, or the end of time notices; *equivalent* one that nobody can notice, for
-the reason in [equivalent.toml](equivalent.toml); *left* one that wants a test; *not tried* one of a function that was
+the reason in [equivalent.toml](equivalent.toml); *left* one that no test it was shown to noticed (the
+quick ones beside it, as a rule: `--survivors` shows it to more); *not tried* one of a function that was
 written or changed since it was last broken. `./run mutate --save` writes this page and
 [judged.tsv](judged.tsv), from which the next call goes on.
 """

@@ -130,6 +130,8 @@ class Place:
 
 def instead_of(node: ast.expr, place: Place) -> Iterator[ast.expr]:
     """Give what may stand in an expression's place."""
+    if _is_about_showing(node):
+        return
     if not place.in_function:
         yield from _of_import(node, place)
     elif isinstance(node, ast.Constant):
@@ -139,6 +141,12 @@ def instead_of(node: ast.expr, place: Place) -> Iterator[ast.expr]:
         yield from _operators(node, place.is_condition)
         if isinstance(node, ast.Call):
             yield from _calls(node)
+
+
+def _is_about_showing(node: ast.expr) -> bool:
+    """Whether it only decides how many examples people are shown."""
+    names = [name.id for name in ast.walk(node) if isinstance(name, ast.Name)]
+    return isinstance(node, ast.Compare) and any(SHOWN.search(name.upper()) for name in names)
 
 
 def _decided(place: Place) -> Iterator[ast.expr]:

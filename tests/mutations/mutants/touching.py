@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 import time
 import types
@@ -65,7 +66,7 @@ class Watcher:
         lines: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for code, line in self._seen:
             outer = self._outer[code]
-            file = code.co_filename.removeprefix(self._root)
+            file = os.path.realpath(code.co_filename).removeprefix(self._root)
             lines[file][outer.co_qualname.partition(".<locals>")[0]].append(line - outer.co_firstlineno)
         plain = {file: {name: sorted(at) for name, at in names.items()} for file, names in lines.items()}
         return Touched(time.process_time() - began, plain)

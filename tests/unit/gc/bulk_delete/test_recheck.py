@@ -133,6 +133,23 @@ def test_what_is_committed_while_staging_is_about_to_be_read_is_found_in_its_com
     assert (found["staged_rows"], found["new_commits"]) == (0, 2)
 
 
+def test_what_only_a_tag_names_when_staging_was_read_is_found_in_its_commit() -> None:
+    """Commits after staging: no head that was seen leads to this one."""
+    world, run, subtracted = marked()
+    catalog, repository = world.lake.catalog, world.lake.repository
+
+    def tag_and_leave() -> None:
+        catalog.branches.create_branch(repository, "side", "main")
+        world.upload("c", b"on the side", "side")
+        commit = world.lake.commit("side", branch="side")
+        catalog.tags.create_tag(repository, "v1", commit.id)
+        catalog.branches.delete_branch(repository, "side")
+
+    with world.during("prepare_uncommitted", tag_and_leave):
+        found = recheck(run, world.runner, subtracted, "recheck/0")
+    assert found["new_commits"] == 1
+
+
 def test_what_a_policy_keeps_of_a_new_branch_is_read_once() -> None:
     world, _, commits = superseded(policy=AUDITS)
     run = world.plan()

@@ -173,6 +173,18 @@ def test_sweep_keeps_what_may_have_come_in_parts_and_is_not_known_yet(
     assert world.data().isdisjoint({old, plain, other})
 
 
+def test_what_the_run_before_knew_goes_also_beside_what_did_not_come_in_parts(
+    swept: tuple[World, Run, list[str]],
+) -> None:
+    world, run, (old, plain, *_) = swept
+    rows = run.folder.read_part(candidates(run, old, plain, etag=f"{MD5}-12"))
+    etags = pa.array([f"{MD5}-12", MD5], rows.schema.field("etag").type)
+    mixed = rows.set_column(CANDIDATES.names.index("etag"), rows.schema.field("etag"), etags)
+    part = run.folder.write_table("subtract", 97, mixed)
+    assert sweep(run, part, known(run, (old, f"{MD5}-12")))
+    assert world.data().isdisjoint({old, plain})
+
+
 def test_an_object_that_took_the_place_of_a_known_one_is_not_known(
     swept: tuple[World, Run, list[str]],
 ) -> None:

@@ -3,15 +3,75 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from dredge.errors import OvertakenError, RefusedError
+from dredge.errors import LeaseHeldError, OvertakenError, RefusedError, UnavailableError
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.runs.tries import StepTry
-from tests.support.gc import World, busy_world, deleting, summary_of
+from tests.support.gc import Parallel, World, busy_world, deleting, make_world, stage_again, summary_of
+
+
+def test_a_dry_run_says_what_would_go_and_deletes_nothing() -> None:
+    world, kept, gone = busy_world(dry_run=True)
+    run = world.plan()
+    world.mark(run)
+    with deleting() as requests, world.during("prepare_uncommitted", _never):
+        summary = bulk_delete(run, world.runner)
+    assert requests.made == []
+    assert summary.status == "dry_run"
+    assert summary.counts["would_delete_objects"] == len(gone)
+    assert summary.counts["would_delete_bytes"] == 2 * len(gone)
+    assert world.data() == kept | gone
+
+
+def _never() -> None:
+    raise AssertionError("nothing is checked again where nothing is deleted")
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_broken_chain_is_told_before_anything_is_read(dry_run: bool) -> None:
+    """What a dry run would delete stands on the same chain as what is deleted."""
+    world, kept, gone = busy_world(dry_run=dry_run)
+    run = world.plan()
+    world.mark(run)
+    summary = summary_of(run, "list_committed")
+    run.folder.write_summary(replace(summary, details={**summary.details, "made": "again"}))
+    with (
+        world.during("prepare_uncommitted", _never),
+        pytest.raises(RefusedError, match="do not belong together"),
+    ):
+        bulk_delete(run, world.runner)
+    assert world.data() == kept | gone
+
+
+@pytest.mark.parametrize(("hours", "is_swept"), [(2.9, True), (3.1, False)])
+def test_an_old_mark_is_not_swept(hours: float, is_swept: bool) -> None:
+    """What was staged since is found by the re-check; how long that may be trusted has an end."""
+    world, kept, gone = busy_world(safety={"mark_age_hours_max": 3})
+    run = world.plan()
+    world.mark(run)
+    world.age(hours=hours)
+    if is_swept:
+        assert bulk_delete(run, world.runner).status == "success"
+    else:
+        with world.during("prepare_uncommitted", _never), pytest.raises(RefusedError, match="older than 3 h"):
+            bulk_delete(run, world.runner)
+    assert world.data() == (kept if is_swept else kept | gone)
+
+
+def test_without_candidates_nobody_looks_again() -> None:
+    world = make_world()
+    kept = {world.upload("a")}
+    world.age(days=2)
+    run = world.plan()
+    world.mark(run)
+    with deleting() as requests, world.during("prepare_uncommitted", _never):
+        assert bulk_delete(run, world.runner).status == "success"
+    assert requests.made == []
+    assert world.data() == kept
 
 
 @pytest.mark.parametrize("step", ["list_committed", "check_limits"])
@@ -98,3 +158,101 @@ def test_a_repository_that_comes_into_the_namespace_during_the_sweep_stops_it() 
     assert len(requests.made) == 1
     assert len(gone & world.data()) > len(gone) - 3
     assert kept <= world.data()
+
+
+OFTEN = {"heads_every_seconds": 0.01, "gate_every_seconds": 0.01}
+
+
+def name_the_rest(world: World, gone: set[str], keys: Sequence[str]) -> set[str]:
+    """A commit on the branch brings what is not deleted yet."""
+    named = (gone & world.data()).difference(keys)
+    for address in sorted(named):
+        stage_again(world, address, path=address)
+    world.lake.commit()
+    time.sleep(0.3)  # the watch looks meanwhile
+    return named
+
+
+@pytest.mark.parametrize("request_number", [1, 3])
+def test_a_branch_that_moves_during_the_sweep_has_everything_checked_again(request_number: int) -> None:
+    """What its new commit names is not deleted, though the mark and the re-check knew nothing of it."""
+    world, kept, gone = busy_world(safety=OFTEN)
+    world.runner = Parallel()  # one of three tasks is done before the third request
+    run = world.plan()
+    world.mark(run)
+    named: set[str] = set()
+
+    def come(number: int, keys: Sequence[str]) -> None:
+        if number == request_number:
+            named.update(name_the_rest(world, gone, keys))
+
+    with deleting(before=come):
+        summary = bulk_delete(run, world.runner)
+    assert named
+    assert kept | named <= world.data()
+    assert len(summary.details["rechecks"]) == 2
+
+
+def test_a_branch_that_moves_in_every_round_ends_the_sweep() -> None:
+    world, kept, gone = busy_world(safety={**OFTEN, "recheck_rounds_max": 1})
+    run = world.plan()
+    world.mark(run)
+    named: set[str] = set()
+
+    def come(_number: int, keys: Sequence[str]) -> None:
+        named.update(name_the_rest(world, gone, keys))
+
+    with deleting(before=come) as requests, pytest.raises(RefusedError, match="during each of 1 rounds"):
+        bulk_delete(run, world.runner)
+    assert len(requests.made) == 1
+    assert kept | named <= world.data()
+
+
+def test_a_server_that_goes_away_during_the_sweep_ends_it() -> None:
+    """Another round would ask a server that does not answer; what is left is for the next try."""
+    world, kept, gone = busy_world(safety=OFTEN)
+    run = world.plan()
+    world.mark(run)
+
+    def away(name: str, _arguments: object) -> None:
+        if name == "branches":
+            raise UnavailableError("503")
+
+    def come(_number: int, _keys: Sequence[str]) -> None:
+        world.client.before = away
+        time.sleep(0.3)
+
+    with (
+        deleting(before=come) as requests,
+        pytest.raises(UnavailableError, match="the sweep stopped because"),
+    ):
+        bulk_delete(run, world.runner)
+    assert len(requests.made) == 1
+    assert kept <= world.data()
+    assert len(gone & world.data()) >= len(gone) - 2
+
+
+@pytest.mark.parametrize("who", ["another", "another, done", "its own run, ended without it"])
+def test_a_sweep_whose_lease_was_taken_while_it_checked_again_asks_no_worker(who: str) -> None:
+    """Another run may have deleted, and moved the state on, also where it is done by now."""
+    world, kept, gone = busy_world()
+    run = world.plan()
+    world.mark(run)
+
+    def take() -> None:
+        if who.startswith("its own"):
+            run.lease.release(run.plan.lease)
+            return
+        world.age(hours=3)
+        grant = run.lease.acquire("another")
+        if who.endswith("done"):
+            run.lease.release(grant)
+
+    with (
+        world.during("prepare_uncommitted", take),
+        deleting() as requests,
+        pytest.raises(LeaseHeldError),
+    ):
+        bulk_delete(run, world.runner)
+    assert requests.made == []
+    assert world.data() == kept | gone

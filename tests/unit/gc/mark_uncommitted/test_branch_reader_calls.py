@@ -1,0 +1,208 @@
+"""What a branch shows is read to its end, remembered, and counted; an answer that proves nothing is none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dredge.errors import NotFoundError, UnavailableError
+from dredge.gc.mark_uncommitted import branch_reader
+from dredge.gc.mark_uncommitted.branch_reader import BranchReader, TooManyError, UnreadableError
+from dredge.hashing import hash64
+from dredge.lakefs import Change, ObjectStats
+
+NAMESPACE = "mem://lake/repo"
+
+
+class Server:
+    """A branch with changes and objects, and every question that it was asked."""
+
+    def __init__(self, changes: Sequence[tuple[str, str]] = (), objects: Sequence[str] = ()) -> None:
+        self.changed = sorted(changes)
+        self.paths = sorted(objects)
+        self.asked: list[tuple[Any, ...]] = []
+        self.before: Callable[[tuple[Any, ...]], None] = lambda question: None
+
+    def _ask(self, *question: Any) -> None:
+        self.asked.append(question)
+        self.before(question)
+
+    def changes(self, _repository: str, branch: str, amount: int, after: str) -> list[Change]:
+        self._ask("changes", branch, after)
+        return [Change(path, kind) for path, kind in self.changed if path > after][:amount]
+
+    def objects(self, _repository: str, branch: str, after: str, amount: int) -> list[ObjectStats]:
+        self._ask("objects", branch, after, amount)
+        return [entry(path) for path in self.paths if path > after][:amount]
+
+    def stat(self, _repository: str, branch: str, path: str) -> ObjectStats:
+        self._ask("stat", branch, path)
+        if path not in self.paths:
+            raise NotFoundError(path)
+        return entry(path)
+
+    def reader(self, scanned: Sequence[str] = ()) -> BranchReader:
+        plan = SimpleNamespace(repository="repo", namespace=NAMESPACE)
+        run: Any = SimpleNamespace(client=self, plan=plan)
+        return BranchReader(run, np.sort(hash64(pa.array([*scanned], pa.string()))))
+
+    def take_all(self, reader: BranchReader, after: str = "") -> set[str]:
+        with ThreadPoolExecutor(2) as pool:
+            reader.take_all(pool, "main", after)
+        return reader.addresses
+
+
+def entry(path: str) -> ObjectStats:
+    return ObjectStats(path, f"{NAMESPACE}/data/{path}", "c", 1)
+
+
+def pages(reader: BranchReader, after: str = "") -> list[list[str]]:
+    return [[change.path for change in page] for page in reader.changes("main", after)]
+
+
+def test_changes_are_read_page_by_page_and_their_end_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(branch_reader, "_PAGE", 2)
+    server = Server([("a", "added"), ("b", "removed"), ("c", "changed"), ("d", "removed"), ("e", "added")])
+    reader = server.reader()
+    assert pages(reader) == [["a"], ["c"], ["e"]]
+    assert server.asked[-1] == ("objects", "main", "e", 1), "a page may be empty for an error of the store"
+    assert reader.questions == len(server.asked) == 5
+    assert pages(server.reader(), "c") == [["e"]]
+
+
+def test_changes_that_end_by_an_error_of_the_store_are_no_proof() -> None:
+    server = Server([("a", "added")])
+
+    def fail(question: tuple[Any, ...]) -> None:
+        if question[0] == "objects":
+            raise UnavailableError("500")
+
+    server.before = fail
+    with pytest.raises(UnavailableError, match="branch main cannot be listed to its end"):
+        pages(server.reader())
+
+
+def test_a_page_that_does_not_move_on_is_no_proof() -> None:
+    server = Server()
+    answers = [[Change("a", "added")], [Change("a", "added")]]
+    server.changes = lambda *_: answers.pop(0)  # type: ignore[method-assign]
+    with pytest.raises(UnreadableError, match="cannot be read past 'a'"):
+        pages(server.reader())
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_branch_that_goes_has_no_more_changes(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(branch_reader, "_PAGE", 1)
+    server = Server([("a", "added"), ("b", "added")])
+
+    def gone(_question: tuple[Any, ...]) -> None:
+        if len(server.asked) == number:
+            raise NotFoundError("branch")
+
+    server.before = gone
+    assert pages(server.reader()) == [["a"]][: number - 1]
+
+
+def test_what_a_branch_serves_is_remembered_unless_the_scan_had_it() -> None:
+    reader = Server(objects=["a", "b"]).reader(scanned=["data/a"])
+    found = reader.stat("main", "a")
+    assert found is not None
+    assert reader.addresses == set()
+    assert reader.stat("main", "b") is not None
+    assert reader.stat("main", "nothing") is None
+    assert reader.addresses == {"data/b"}
+    assert reader.keys(entry("c")) == ("data/c",)
+    assert reader.addresses == {"data/b", "data/c"}
+    assert reader.were_scanned(["data/x", "data/a"])
+    assert not reader.were_scanned(["data/b"])
+
+
+def test_what_a_ref_has_is_not_what_a_branch_serves() -> None:
+    reader = Server(objects=["a"]).reader()
+    assert reader.stat_at("commit", "a") is not None
+    assert reader.addresses == set()
+    assert reader.questions == 1
+
+
+def test_so_many_questions_are_asked_as_may_be_and_no_more() -> None:
+    server = Server(objects=["a"])
+    reader = server.reader()
+    reader.bound(2)
+    reader.stat("main", "a")
+    reader.stat_at("main", "b")
+    for ask in (lambda: reader.stat("main", "a"), lambda: pages(reader), lambda: reader._shows("main", "a")):
+        with pytest.raises(TooManyError):
+            ask()
+    assert len(server.asked) == 2
+    reader.bound(None)
+    assert reader.stat("main", "a") is not None
+
+
+@pytest.mark.parametrize(
+    ("still", "proves"), [("added", False), ("removed", True), ("", True), ("branch gone", True)]
+)
+def test_a_change_under_which_nothing_is_found_must_have_gone_meanwhile(still: str, proves: bool) -> None:
+    server = Server([("a", "added"), ("b", "added")], objects=["b"])
+
+    def meanwhile(question: tuple[Any, ...]) -> None:
+        if question[0] == "stat":
+            server.changed = [(path, still) for path in ("a",) if still]
+        if question[0] == "changes" and still == "branch gone" and len(server.asked) > 1:
+            raise NotFoundError("branch")
+
+    server.before = meanwhile
+    if proves:
+        assert server.take_all(server.reader()) == {"data/b"}
+    else:
+        with pytest.raises(UnreadableError, match="shows 'a' as uncommitted"):
+            server.take_all(server.reader())
+
+
+def test_a_change_that_is_there_when_it_is_asked_for_again_is_taken() -> None:
+    server = Server([("a", "added")])
+
+    def come(question: tuple[Any, ...]) -> None:
+        if question[0] == "changes" and len(server.asked) > 1:
+            server.paths = ["a"]
+
+    server.before = come
+    assert server.take_all(server.reader()) == {"data/a"}
+
+
+def test_a_path_that_cannot_be_asked_for_is_taken_for_one_that_is_there() -> None:
+    server = Server([("a\ufffd", "added")])
+    with pytest.raises(UnreadableError):
+        server.take_all(server.reader())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_change_is_collected_however_dense_changes_lie(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """By listings where they are many, one by one else; what is gone since is asked for once more."""
+    monkeypatch.setattr(branch_reader, "_PAGE", 6)
+    monkeypatch.setattr(branch_reader, "_DENSE", 3)
+    chance = random.Random(seed)
+    paths = [f"{number:03d}" for number in range(60)]
+    share = chance.choice([0.1, 0.5, 0.9, 1.0])
+    changed = [path for path in paths if chance.random() < share]
+    gone = set(chance.sample(changed, len(changed) // 5))
+    server = Server([(path, "added") for path in changed], [path for path in paths if path not in gone])
+    pages_of_changes = server.changes
+
+    def changes(repository: str, branch: str, amount: int, after: str) -> list[Change]:
+        found = pages_of_changes(repository, branch, amount, after)
+        is_look_again = len(after) < 3 and after != ""
+        return [change for change in found if change.path not in gone] if is_look_again else found
+
+    server.changes = changes  # type: ignore[method-assign]
+    assert server.take_all(server.reader()) == {f"data/{path}" for path in set(changed) - gone}
+    if share == 1.0:
+        assert len(server.asked) < len(changed), "listings answer for many"

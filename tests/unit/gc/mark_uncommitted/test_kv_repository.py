@@ -1,0 +1,121 @@
+"""Records are read from the store of this repository alone, and each under its own name."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dredge.errors import FormatError, RefusedError
+from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords
+from dredge.graveler import messages
+from dredge.graveler.refs.records import Branch, Repository, Tag
+from tests.support.kv_world import World
+
+NAMESPACE = "s3://b/lake"
+SCHEMA = (b"kv-internal-metadata", b"kv/schema/version")
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.repository("lake")
+    return made
+
+
+def records(world: World, repository: str = "lake", namespace: str = NAMESPACE) -> RepositoryRecords:
+    plan: Any = SimpleNamespace(repository=repository, namespace=namespace)
+    with world.store.view() as view:
+        return RepositoryRecords(plan, view, "the store")
+
+
+def partition_of(world: World) -> bytes:
+    record = world.kv.get(b"graveler", b"repos/lake")
+    assert record is not None
+    return Repository.decode(record).partition
+
+
+def test_the_store_of_another_installation_or_schema_is_refused(world: World) -> None:
+    with pytest.raises(RefusedError, match="no repository other"):
+        records(world, "other")
+    with pytest.raises(RefusedError, match="on the server"):
+        records(world, namespace="s3://b/elsewhere")
+    assert records(world, namespace="s3a://b/lake/").heads == {}
+    world.kv.set(*SCHEMA, b"5")
+    with pytest.raises(RefusedError, match="schema version 5"):
+        records(world)
+    world.kv.delete(*SCHEMA)
+    assert records(world).heads == {}
+
+
+def test_a_repository_that_is_being_deleted_is_refused(world: World) -> None:
+    world.record(partition_of(world), messages.RepositoryState.IN_DELETION)
+    with pytest.raises(RefusedError, match="being deleted"):
+        records(world)
+
+
+def test_a_record_that_names_another_thing_than_its_key_is_damage(world: World) -> None:
+    partition = partition_of(world)
+    found = records(world)
+    (main,) = found.branches()
+    assert found.heads == {"main": main.commit_id}
+    commit = found.commits()[main.commit_id]
+    assert commit.id == main.commit_id
+    world.kv.set(partition, b"branches/other", main.encode())
+    with pytest.raises(FormatError, match="branches/other: the record names another branch"):
+        records(world).branches()
+    row = world.kv.get(partition, b"commits/" + main.commit_id.encode())
+    assert row is not None
+    world.kv.set(partition, b"commits/" + b"0" * 64, row)
+    with pytest.raises(FormatError, match=r"commits/0{64}: the record names another commit"):
+        records(world).commits()
+
+
+def test_refs_are_all_of_them_and_nothing_beside(world: World) -> None:
+    partition = partition_of(world)
+    (main,) = records(world).branches()
+    world.branch(partition, "side", main.commit_id, world.token("lake", "side"), sealed=["old"])
+    world.tag(partition, "v1", main.commit_id)
+    world.kv.set(partition, b"branchet", b"no branch")
+    world.kv.set(partition, b"tagt", b"no tag")
+    found = records(world)
+    assert [branch.name for branch in found.branches()] == ["main", "side"]
+    assert found.heads == dict.fromkeys(("main", "side"), main.commit_id)
+    assert [(tag.id, tag.commit_id) for tag in found.tags()] == [("v1", main.commit_id)]
+    assert found.consistent
+    assert found.unknown == []
+
+
+def test_tombstones_stage_nothing(world: World) -> None:
+    token = world.token("lake", "main")
+
+    def stage(path: str, identity: bytes) -> None:
+        entry = messages.Entry(address=f"data/{path}", address_type=1)
+        row = messages.StagedEntryData(key=path.encode(), identity=identity, data=messages.encode(entry))
+        world.kv.set(token.encode(), path.encode(), messages.encode(row))
+
+    stage("a", b"i")
+    stage("b", b"")
+    found = records(world)
+    assert list(found.staged(token)) == [("data/a",)]
+    assert list(found.copies()) == []
+    copy = messages.encode(messages.Entry(address="data/c", address_type=1))
+    world.kv.set(partition_of(world), b"copies/c", copy)
+    assert list(records(world).copies()) == [("data/c",)]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "read"),
+    [
+        (b"branches/new", Branch("new", "c" * 64, "t").encode(), "branches"),
+        (b"tags/new", Tag("new", "c" * 64).encode(), "tags"),
+    ],
+)
+def test_a_record_with_fields_of_a_newer_version_is_told_by_its_name(
+    world: World, key: bytes, value: bytes, read: str
+) -> None:
+    world.kv.set(partition_of(world), key, value + b"\xfa\x3f\x01x")  # field 1023
+    found = records(world)
+    getattr(found, read)()
+    assert found.unknown == [key.decode()]

@@ -1,0 +1,393 @@
+"""The steps of a removal one by one: each test says what is lost without the line it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from dredge.errors import LeaseHeldError, UnavailableError
+from dredge.kv.rows import Guard, GuardFailedError, Row
+from dredge.trash import apply as apply_module
+from dredge.trash.apply import Applier, NamedAgainError, Outcome, _groups
+from dredge.trash.finding import TrashFinding
+from dredge.trash.look import contents_of, value_digest
+from dredge.trash.names import MARKERS
+from dredge.trash.undo import UndoLog
+from tests.support.trash import Ground
+
+PATHS = [f"p/{number}" for number in range(8)]
+
+
+def partition_of(ground: Ground, partition: bytes) -> TrashFinding:
+    rows = list(ground.world.kv.scan(partition))
+    contents = contents_of(rows)
+    assert contents is not None
+    return TrashFinding(partition, None, "staging-orphan", "trash", "", len(rows), digest=contents.digest)
+
+
+def key_of(ground: Ground, partition: bytes, key: bytes) -> TrashFinding:
+    value = ground.world.kv.get(partition, key)
+    assert value is not None
+    return TrashFinding(partition, key, "import-expired", "trash", "", 1, digest=value_digest(value))
+
+
+def applier(ground: Ground, check_right: Callable[[], None] = lambda: None) -> Applier:
+    return Applier(ground.world.store, UndoLog(ground.state.writer, "undo"), check_right)
+
+
+def fates(outcomes: Sequence[Outcome]) -> list[tuple[str, int]]:
+    return [(outcome.fate, outcome.rows) for outcome in outcomes]
+
+
+@pytest.fixture
+def large(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> TrashFinding:
+    """An orphan of ten rows, which is more than a group may have."""
+    monkeypatch.setattr(apply_module, "GROUP_ROWS", 4)
+    ground.world.stage(ground.orphan.decode(), *PATHS)
+    return partition_of(ground, ground.orphan)
+
+
+def overtaken() -> None:
+    raise LeaseHeldError("a later try has taken over")
+
+
+def test_an_overtaken_try_deletes_nothing(ground: Ground) -> None:
+    orphan = partition_of(ground, ground.orphan)
+    with pytest.raises(LeaseHeldError):
+        applier(ground, overtaken).run([orphan])
+    assert ground.orphan_rows() == 2
+
+
+def test_a_try_that_is_overtaken_after_a_guard_failed_deletes_nothing(ground: Ground) -> None:
+    orphan, looks = partition_of(ground, ground.orphan), list[int]()
+
+    def overtaken_later() -> None:
+        looks.append(1)
+        if len(looks) > 1:
+            overtaken()
+
+    token = ground.world.token("lake", "main")
+    ground.world.store.before_delete.append(
+        lambda: ground.world.branch(ground.partition, "main", ground.head, token, sealed=[ground.main])
+    )
+    with pytest.raises(LeaseHeldError):
+        applier(ground, overtaken_later).run([orphan])
+    assert ground.orphan_rows() == 2
+
+
+def test_a_large_partition_is_not_touched_by_an_overtaken_try(ground: Ground, large: TrashFinding) -> None:
+    with pytest.raises(LeaseHeldError):
+        applier(ground, overtaken).run([large])
+    assert ground.orphan_rows() == 10
+
+
+def test_a_large_partition_that_is_named_stays(ground: Ground, large: TrashFinding) -> None:
+    ground.name_orphan()
+    assert fates(applier(ground).run([large])) == [("named", 0)]
+    assert ground.orphan_rows() == 10
+
+
+def test_a_large_partition_that_is_named_after_it_was_read_stays(ground: Ground, large: TrashFinding) -> None:
+    ground.before_view(2, ground.name_orphan)
+    assert fates(applier(ground).run([large])) == [("partly", 0)]
+    assert ground.orphan_rows() == 10
+
+
+def test_a_large_partition_with_one_other_byte_stays_whole(ground: Ground, large: TrashFinding) -> None:
+    ground.world.kv.set(ground.orphan, b"p/3", b"new")
+    assert fates(applier(ground).run([large])) == [("changed", 0)]
+    assert ground.orphan_rows() == 10
+
+
+def test_a_large_partition_that_is_gone_is_told_as_gone(ground: Ground, large: TrashFinding) -> None:
+    for entry in list(ground.world.kv.scan(ground.orphan)):
+        ground.world.kv.delete(ground.orphan, entry.key)
+    assert fates(applier(ground).run([large])) == [("gone", 0)]
+
+
+def test_a_large_partition_is_deleted_to_its_last_row(ground: Ground, large: TrashFinding) -> None:
+    assert fates(applier(ground).run([large])) == [("deleted", 10)]
+    assert ground.orphan_rows() == 0
+
+
+def test_each_piece_of_a_large_partition_is_in_the_undo_log_before_it_goes(
+    ground: Ground, large: TrashFinding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete_rows, applying, pieces = ground.world.store.delete_rows, applier(ground), list[int]()
+
+    def look_first(rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
+        assert set(rows) <= set(applying._undo.read())
+        pieces.append(len(rows))
+        return delete_rows(rows, guards)
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", look_first)
+    applying.run([large])
+    assert pieces == [4, 4, 2]
+
+
+def test_a_large_partition_whose_branch_never_rests_is_left_after_its_first_piece(
+    ground: Ground, large: TrashFinding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+
+    def restless(rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
+        tries.append(rows)
+        raise GuardFailedError("changed")
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", restless)
+    assert fates(applier(ground).run([large])) == [("partly", 0)]
+    assert len(tries) == apply_module.GUARD_TRIES
+
+
+def test_pieces_after_one_whose_branch_was_named_again_stay(
+    ground: Ground, large: TrashFinding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first piece is gone, so its partition's name brings it back and ends the run."""
+    delete_rows = ground.world.store.delete_rows
+
+    def name_after(rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
+        done = delete_rows(rows, guards)
+        ground.name_orphan()
+        return done
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", name_after)
+    applying = applier(ground)
+    with pytest.raises(NamedAgainError, match="4 rows were put back"):
+        applying.run([large])
+    assert applying.rows_deleted == 4
+    assert ground.orphan_rows() == 10
+
+
+def test_nothing_more_goes_after_a_large_partition_was_named_half_way(
+    ground: Ground, large: TrashFinding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan that was wrong about one partition may be wrong about the next."""
+    other = ground.world.stage("lake-zzz:1", "a", "b")
+    delete_rows = ground.world.store.delete_rows
+
+    def name_after(rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
+        done = delete_rows(rows, guards)
+        ground.name_orphan()
+        return done
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", name_after)
+    with pytest.raises(NamedAgainError):
+        applier(ground).run([large, partition_of(ground, other)])
+    assert len(list(ground.world.kv.scan(other))) == 2
+    assert ground.orphan_rows() == 10
+
+
+def test_nothing_more_goes_after_a_guard_failed_and_what_is_gone_is_named(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = ground.world.stage("lake-zzz:1", "a", "b")
+    findings = [partition_of(ground, ground.orphan), partition_of(ground, other)]
+    delete_rows, calls = ground.world.store.delete_rows, list[int]()
+
+    def fail_half_way(rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
+        calls.append(len(rows))
+        if len(calls) == 1:
+            done = delete_rows([row for row in rows if row.partition == ground.orphan])
+            raise GuardFailedError("changed", done)
+        if len(calls) == 2:
+            ground.name_orphan()
+            raise GuardFailedError("changed")
+        return delete_rows(rows, guards)
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", fail_half_way)
+    with pytest.raises(NamedAgainError):
+        applier(ground).run(findings)
+    assert calls == [4, 2]
+    assert len(list(ground.world.kv.scan(other))) == 2
+    assert ground.orphan_rows() == 2
+
+
+def test_what_went_in_part_before_its_branch_got_busy_is_told_so(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orphan, delete_rows, calls = (
+        partition_of(ground, ground.orphan),
+        ground.world.store.delete_rows,
+        list[int](),
+    )
+
+    def busy(rows: Sequence[Row], _guards: Sequence[Guard] = ()) -> list[bool]:
+        calls.append(len(rows))
+        raise GuardFailedError("changed", delete_rows(rows[:1]) if len(calls) == 1 else [])
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", busy)
+    assert fates(applier(ground).run([orphan])) == [("partly", 1)]
+    assert ground.orphan_rows() == 1
+
+
+def test_what_came_back_is_told_as_soon_as_the_next_group_looks(ground: Ground) -> None:
+    """Nothing more is deleted by a run whose plan was proved wrong."""
+    other = ground.world.stage(ground.world.token("lake", "z"))
+    findings = [partition_of(ground, ground.orphan), partition_of(ground, other)]
+    applying = applier(ground)
+    applying.run(findings[:1])
+    ground.name_orphan()
+    with pytest.raises(NamedAgainError):
+        applying.run(findings[1:])
+    assert ground.orphan_rows() == 2
+    assert len(list(ground.world.kv.scan(other))) == 2
+
+
+def test_a_repository_that_is_recorded_after_its_removal_comes_back(ground: Ground) -> None:
+    zombie, _ = ground.world.beginning("slow")
+    applying = Applier(
+        ground.world.store, UndoLog(ground.state.writer, "undo"), lambda: None, unrecorded=[zombie]
+    )
+    applying.run([partition_of(ground, zombie)])
+    assert not list(ground.world.kv.scan(zombie))
+    ground.world.record(zombie)
+    with pytest.raises(NamedAgainError, match="slow-"):
+        applying.verify_removed()
+    assert len(list(ground.world.kv.scan(zombie))) == 2
+
+
+def test_a_lost_answer_counts_as_removed(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows went, the answer did not come: whoever names them afterwards has to find them."""
+    delete_rows = ground.world.store.delete_rows
+
+    def lost(rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
+        delete_rows(rows, guards)
+        raise UnavailableError("the answer got lost")
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", lost)
+    applying = applier(ground)
+    with pytest.raises(UnavailableError):
+        applying.run([partition_of(ground, ground.orphan)])
+    assert applying.removed_partitions == [ground.orphan]
+
+
+def test_an_answer_that_is_lost_after_a_guard_failed_ends_the_run(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Exception] = [GuardFailedError("changed"), UnavailableError("the answer got lost")]
+
+    def failing(*_: Any) -> list[bool]:
+        raise answers.pop(0)
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", failing)
+    applying = applier(ground)
+    with pytest.raises(UnavailableError):
+        applying.run([partition_of(ground, ground.orphan)])
+    assert applying.removed_partitions == [ground.orphan]
+    assert applying.outcomes == []
+
+
+def test_the_last_look_comes_after_a_while(ground: Ground) -> None:
+    """An operation that was on its way has the time to say what it named."""
+    waited: list[float] = []
+
+    def name_meanwhile(seconds: float) -> None:
+        waited.append(seconds)
+        ground.name_orphan()
+
+    applying = Applier(
+        ground.world.store,
+        UndoLog(ground.state.writer, "undo"),
+        lambda: None,
+        linger=timedelta(seconds=20),
+        sleep=name_meanwhile,
+    )
+    with pytest.raises(NamedAgainError):
+        applying.run([partition_of(ground, ground.orphan)])
+    assert waited == [20]
+    assert ground.orphan_rows() == 2
+
+
+def test_without_a_while_nobody_waits(ground: Ground) -> None:
+    def never(seconds: float) -> None:
+        raise AssertionError(seconds)
+
+    applying = Applier(ground.world.store, UndoLog(ground.state.writer, "undo"), lambda: None, sleep=never)
+    assert fates(applying.run([partition_of(ground, ground.orphan)])) == [("deleted", 2)]
+
+
+@pytest.mark.parametrize(("most", "calls"), [(1, [1, 1, 1]), (2, [2, 1]), (3, [3])])
+def test_no_deletion_has_more_guards_than_the_store_checks_at_once(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, most: int, calls: list[int]
+) -> None:
+    """And each has all those of its own rows: a row that goes unguarded can be named meanwhile."""
+    tokens = [ground.world.stage(ground.world.token("lake", name)) for name in ("a", "b", "c")]
+    delete_rows, seen = ground.world.store.delete_rows, list[int]()
+
+    def noting(rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
+        seen.append(len(guards))
+        branches = {row.partition.split(b":")[0].split(b"-")[-1] for row in rows}
+        assert {guard.key for guard in guards} >= {b"branches/" + name for name in branches}
+        return delete_rows(rows, guards)
+
+    monkeypatch.setattr(ground.world.store.rows, "guards_max", most)
+    monkeypatch.setattr(ground.world.store, "delete_rows", noting)
+    applying = applier(ground)
+    assert fates(applying.run([partition_of(ground, token) for token in tokens])) == [("deleted", 2)] * 3
+    assert seen == calls
+    assert applying.rows_deleted == 6
+
+
+def test_each_finding_of_a_call_has_its_own_outcome(ground: Ground) -> None:
+    """One of three has another value by now; the others' rows are not taken for its."""
+    tokens = [ground.world.stage(ground.world.token("lake", name), name, name * 2) for name in "abc"]
+    findings = [partition_of(ground, token) for token in tokens]
+    ground.world.store.before_delete.append(lambda: ground.world.kv.set(tokens[1], b"b", b"new"))
+    assert fates(applier(ground).run(findings)) == [("deleted", 2), ("partly", 1), ("deleted", 2)]
+    assert [entry.key for entry in ground.world.kv.scan(tokens[1])] == [b"b"]
+
+
+def test_partitions_go_before_keys_and_markers_last(ground: Ground) -> None:
+    """A marker is what leads lakeFS to a partition: as long as that has a row, it stays."""
+    findings = [
+        TrashFinding(MARKERS, b"lake-a:1", "marker", "trash", "", 1),
+        TrashFinding(b"x", b"b", "import-expired", "trash", "", 1),
+        TrashFinding(b"x", b"a", "import-expired", "trash", "", 1),
+        TrashFinding(b"lake-b:1", None, "staging-orphan", "trash", "", 3),
+        TrashFinding(b"lake-a:1", None, "staging-orphan", "trash", "", 3),
+    ]
+    found = [[(finding.partition, finding.key) for finding in group] for group in _groups(findings)]
+    assert found == [
+        [(b"lake-a:1", None), (b"lake-b:1", None)],
+        [(b"x", b"a"), (b"x", b"b")],
+        [(MARKERS, b"lake-a:1")],
+    ]
+
+
+def test_a_group_holds_no_more_rows_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apply_module, "GROUP_ROWS", 10)
+    findings = [
+        TrashFinding(b"lake-%d:1" % number, None, "staging-orphan", "trash", "", rows)
+        for number, rows in enumerate((4, 6, 1, 10, 11, 3, 3, 3, 3))
+    ]
+    groups = list(_groups(findings))
+    assert [[finding.rows for finding in group] for group in groups] == [
+        [4, 6],
+        [1],
+        [10],
+        [11],
+        [3, 3, 3],
+        [3],
+    ]
+    # As few looks at the references as the limit allows.
+    assert all(sum(f.rows for f in one) + two[0].rows > 10 for one, two in pairwise(groups))
+
+
+def test_a_partition_of_exactly_one_group_is_held_in_memory(ground: Ground, large: TrashFinding) -> None:
+    """Only one beyond it goes in pieces."""
+    small = partition_of(ground, ground.world.stage(ground.world.token("lake", "z"), *PATHS[:4]))
+    assert fates(applier(ground).run([small])) == [("deleted", 4)]
+    assert not list(ground.world.kv.scan(small.partition))
+
+
+def test_keys_do_not_take_their_partition_along(ground: Ground) -> None:
+    key = b"p/0"
+    ground.world.stage(ground.orphan.decode(), "p/0")
+    applying = applier(ground)
+    assert fates(applying.run([key_of(ground, ground.orphan, key)])) == [("deleted", 1)]
+    assert applying.removed_partitions == []
+    assert ground.orphan_rows() == 2
