@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from unittest import mock
 
@@ -103,6 +104,19 @@ def wait_until(done: Callable[[], bool], seconds: float = 30) -> None:
     while not done():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.02)
+
+
+def connected(address: Path) -> Connection:
+    """A line to somebody who is about to listen: the socket is there a moment before anybody does."""
+    lines: list[Connection] = []
+
+    def is_answered() -> bool:
+        with suppress(FileNotFoundError, ConnectionRefusedError):
+            lines.append(Client(str(address), "AF_UNIX"))
+        return bool(lines)
+
+    wait_until(is_answered)
+    return lines[0]
 
 
 @contextmanager

@@ -107,20 +107,20 @@ def test_no_secret_is_told_to_somebody_elses_process(
     end_applications(RUN_URI)
     wait_until(lambda: not address.exists())
 
-    def listen() -> None:
-        with Listener(str(address), "AF_UNIX") as listener, listener.accept() as task:
+    def listen(listener: Listener) -> None:
+        with listener.accept() as task:
             task.send_bytes(b'{"free": true, "group": 1}')
             with suppress(EOFError):
                 heard.append(task.recv_bytes())
 
-    thread = threading.Thread(target=listen)
-    thread.start()
-    wait_until(address.exists)
-    with monkeypatch.context() as patch:
-        patch.setattr("dredge.runs.peers.user_of", lambda _: os.getuid() + 1)
-        with pytest.raises(ConfigError, match="another user's process"):
-            program.application().do("see", {"SECRET": "hunter2"})
-    thread.join()
+    with Listener(str(address), "AF_UNIX") as listener:
+        thread = threading.Thread(target=listen, args=(listener,))
+        thread.start()
+        with monkeypatch.context() as patch:
+            patch.setattr("dredge.runs.peers.user_of", lambda _: os.getuid() + 1)
+            with pytest.raises(ConfigError, match="another user's process"):
+                program.application().do("see", {"SECRET": "hunter2"})
+        thread.join()
     assert heard == []
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
-from multiprocessing.connection import Client
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from airflow_dredge.spark_jobs import application
 from airflow_dredge.spark_jobs.job import Job
 from dredge.errors import RefusedError
-from tests.support.spark_application import wait_until
+from tests.support.spark_application import connected
 
 STEP: Mapping[str, Any] = {"run": "file:///nowhere/run", "environment": {}}
 
@@ -52,8 +51,7 @@ def test_a_session_ends_with_its_run_and_its_channel_with_the_application(
     address = tmp_path / "s"
     served = threading.Thread(target=application.serve, args=(jobs, str(address), "sc://h"))
     served.start()
-    wait_until(address.exists)
-    with Client(str(address), "AF_UNIX") as line:
+    with connected(address) as line:
         assert json.loads(line.recv_bytes())["free"]
         line.send_bytes(json.dumps(asked).encode())
         if "step" in asked:
@@ -82,9 +80,8 @@ def test_who_watches_a_task_never_reads_what_the_next_one_asks(
     address = tmp_path / "s"
     served = threading.Thread(target=application.serve, args=(jobs, str(address), "sc://h"), daemon=True)
     served.start()
-    wait_until(address.exists)
     for step in ("quick", "quick", "quick", "last"):
-        with Client(str(address), "AF_UNIX") as line:
+        with connected(address) as line:
             assert json.loads(line.recv_bytes())["free"]
             if step == "last":
                 late.set()  # all who watched come to look
