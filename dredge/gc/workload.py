@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pyarrow.compute as pc
 
-from dredge.errors import NotFoundError
+from dredge.errors import DredgeError, NotFoundError
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput, choose_slices
-from dredge.gc.state.base import base_of
+from dredge.gc.state.base import base_of, open_base
 from dredge.gc.subtract import SubtractOutput
 
 
@@ -40,9 +42,12 @@ def rows_of(run: Run, step: str) -> int | None:
 
 
 def _to_list(run: Run) -> int | None:
-    """About as many objects as the slices of an optimized run have: slices are cut at a number of objects."""
+    """About as many objects as the slices of an optimized run have: slices are cut at a number of objects. A clean run
+    lists about as many as the one before it."""
+    if run.plan.mode == CLEAN:
+        return _counted_before(run)
     base = base_of(run)
-    if run.plan.mode == CLEAN or base is None:
+    if base is None:
         return None
     try:
         level = run.reader.list_level(DATA)
@@ -52,9 +57,18 @@ def _to_list(run: Run) -> int | None:
     return len(level.objects) + base.state.objects * chosen // max(1, len(level.folders) - chosen)
 
 
+def _counted_before(run: Run) -> int | None:
+    """The objects that the last clean run left; a clean run does without, where that cannot be read."""
+    if run.plan.state is None:
+        return None
+    with suppress(DredgeError, ValueError):
+        return open_base(run, run.plan.state).state.objects
+    return None
+
+
 def _to_read(run: Run) -> int | None:
-    """What an optimized run listed: about as much as was committed since, and only new ranges are read."""
-    if base_of(run) is None:
+    """What was listed: about as much as was committed since the run before, and only new ranges are read."""
+    if (_counted_before(run) if run.plan.mode == CLEAN else base_of(run)) is None:
         return None
     summary = run.folder.read_summary(SliceListingOutput.STEP)
     if summary is None:

@@ -46,3 +46,24 @@ def test_an_optimized_run_also_compares_what_earlier_runs_knew() -> None:
     list_committed(context, world.runner)
     # The staged address of then, and the five of the range that is not active any more.
     assert rows_of(context, "subtract") == listed + 1 + 5
+
+
+def test_a_clean_run_takes_the_lake_for_as_large_as_the_last_one_left_it() -> None:
+    world, kept, _ = busy_world()
+    world.collect(mode="clean")
+    context = world.plan(mode="clean")
+    assert rows_of(context, "slice_listing") == len(kept)
+    assert rows_of(context, "list_committed") is None  # nothing is listed yet
+    slice_listing(context, world.runner)
+    assert rows_of(context, "list_committed") == len(kept)
+
+
+def test_a_clean_run_does_without_a_state_that_cannot_be_read() -> None:
+    world, _, _ = busy_world()
+    world.collect(mode="clean")
+    context = world.plan(mode="clean")
+    assert context.plan.state is not None
+    context.state.put(context.plan.state.name, b"{}")
+    assert rows_of(context, "slice_listing") is None
+    slice_listing(context, world.runner)
+    assert rows_of(context, "list_committed") is None
