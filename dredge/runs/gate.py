@@ -24,7 +24,7 @@ from dredge.storage import ObjectWriter, store_clock
 log = logging.getLogger("dredge")
 
 
-def write_look(folder: RunFolder, key: str, is_open: bool, reason: str, seconds: float = 0.0) -> None:
+def write_look(folder: RunFolder, key: str, is_open: bool, reason: str, seconds: float) -> None:
     """Write down what the driver saw.
 
     Args:

@@ -101,10 +101,8 @@ class Classifier:
 
     def status_of(self, partition: bytes) -> Status | None:
         """What a repository's partition is; None when nothing is left of it."""
-        status = self.statuses.get(partition)
-        if status is None and partition in self.references.partitions:
-            return self.references.partitions[partition].state  # a bare repository has a record and no rows
-        return status
+        record = self.references.partitions.get(partition)  # a bare repository has a record and no rows
+        return self.statuses.get(partition) if record is None else record.state
 
     def _is_settled(self, sighting: Sighting) -> bool:
         return self.now - sighting.first_seen >= self.margins.grace

@@ -108,7 +108,7 @@ def _marker(classifier: Classifier, partition: bytes, key: bytes, value: bytes) 
         live = any(classifier.status_of(owner) == "active" for owner in naming)
         kind, verdict = ("marker-of-live-token", "report") if live else ("marker", "wait")
         return TrashFinding(partition, key, kind, verdict, "named by a branch", 1, row.size_bytes)  # type: ignore[arg-type]
-    if key in classifier.look.partitions or key in classifier.look.unsure:
+    if key in classifier.look.partitions:
         return TrashFinding(partition, key, "marker", "wait", "its partition goes first", 1, row.size_bytes)
     return classifier.settle(partition, key, "marker", "its partition is empty", row)
 

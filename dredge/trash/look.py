@@ -143,7 +143,7 @@ def look_through(view: RowView) -> Look:
         # Who is judged by another partition, or is queued although a branch names it, is reported with
         # its size.
         told = name in markers or not _all_active(references, name)
-        staging[name] = staging.get(name) or (contents_of(view.scan(name)) if told else None)
+        staging[name] = contents_of(view.scan(name)) if told else None
     for name in present & set(references.partitions):
         instances[name] = _of_record(_read_instance(view, name), name, references)
 
@@ -211,7 +211,7 @@ def contents_of(rows: Iterable[Entry | Row]) -> Contents | None:
 def dangling_commits(commits: Mapping[str, CommitLook], heads: Iterable[str]) -> tuple[str, ...]:
     """Name the commits that none of the heads leads to, by any parent, in order."""
     unreached = set(commits)
-    waiting = [head for head in heads if head in unreached]
+    waiting = list(heads)
     while waiting:
         commit = waiting.pop()
         if commit in unreached:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from textwrap import dedent
 
@@ -154,6 +155,31 @@ def test_a_function_imported_through_a_link_is_broken_too(
     assert module.is_old(3)
 
 
+def test_the_default_of_an_argument_is_broken_for_whoever_calls_the_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "default_room.py").write_text(DEFAULTS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("default_room")
+    functions, ran = Functions(tmp_path), {}
+    for mutant in mutants_of(tmp_path, "default_room.py", find_edits):
+        if mutant.key.old in {"1", "2"}:
+            tree = mutated(tmp_path, mutant, find_edits)
+
+            def work(tree: ast.Module = tree) -> tuple[object, ...]:
+                replaced = functions.replace("default_room.py", tree)
+                return replaced, *module.Clock().read(), module.Clock().is_marked()
+
+            ran[mutant.key.new, mutant.line, mutant.last_line] = in_child(work, 10, 10).value
+    day = timedelta(days=1)
+    assert ran == {
+        ("2", 9, 13): (1, 2 * day, 2 * day, True),
+        ("0", 9, 13): (1, 0 * day, 2 * day, True),
+        ("4", 11, 13): (1, day, 4 * day, True),
+        ("1", 11, 13): (1, day, day, True),
+    }, "a test that runs any line of the function is asked; what else has a default keeps it"
+
+
 def test_a_result_counts_for_the_function_as_it_was_judged(tmp_path: Path) -> None:
     source = tmp_path / "guard.py"
     source.write_text(GUARD)
@@ -230,6 +256,24 @@ def test_what_is_broken_when_nothing_is_named_is_there() -> None:
     assert [path for path in DANGEROUS if not (ROOT / path).exists()] == []
 
 
+DEFAULTS = """\
+from datetime import timedelta
+
+MARK = object()
+
+class Clock:
+    def read(
+        self,
+        mark=object(),
+        after=timedelta(days=1),
+        *,
+        before=timedelta(days=2),
+    ):
+        return after, before
+
+    def is_marked(self, mark=MARK):
+        return mark is MARK
+"""
 GUARD = """\
 from datetime import timedelta
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+
+import pytest
 
 from dredge.trash.finding import TrashFinding
 from dredge.trash.look import read_look
@@ -88,6 +91,27 @@ class Ground:
             return view()
 
         store.view = watched  # type: ignore[method-assign]
+
+    def killed(self, monkeypatch: pytest.MonkeyPatch, deletes: bool = True) -> str:
+        """Have a run die right after its first deletion, or right before it; gives the run."""
+        delete_rows = self.world.store.delete_rows
+
+        def dying(*asked: Any) -> list[bool]:
+            if deletes:
+                delete_rows(*asked)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(self.world.store, "delete_rows", dying)
+            with pytest.raises(KeyboardInterrupt):
+                self.clean()
+        run = self.state.open_run()
+        assert run is not None
+        return run
+
+    def report(self) -> Any:
+        """The report of the newest run."""
+        return json.loads(self.state.writer.get(f"runs/{self.state.runs()[0]}/report.json"))
 
 
 def fates(report: CleanReport) -> list[str]:

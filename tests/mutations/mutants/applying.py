@@ -1,7 +1,7 @@
-"""Breaks what is imported already: functions get the code of the broken file.
+"""Breaks what is imported already: functions get the code, and the defaults of arguments, of the broken file.
 
-A mutant then costs its tests only, not a new interpreter. What the import itself computes (constants, tables,
-defaults) is not reached so: those files are imported again, with everything that took something from them.
+A mutant then costs its tests only, not a new interpreter. What else the import computes (constants, tables, fields of
+classes) is not reached so: those files are imported again, with everything that took something from them.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Functions:
                     yield from ((code, function.__code__) for code in _with_inner(function.__code__))
 
     def replace(self, file: str, tree: ast.Module) -> int:
-        """Give functions of a file the code of another version of it.
+        """Give functions of a file the code and the defaults of another version of it.
 
         Args:
             file: from the root.
             tree: the other version.
 
         Returns:
-            How many functions have other code now.
+            How many functions have other ones now.
         """
         replaced = 0
         for code in _with_inner(compile(tree, self._root + file, "exec", dont_inherit=True)):
@@ -65,7 +65,50 @@ class Functions:
                 if function.__code__ != code:
                     function.__code__ = code
                     replaced += 1
+        whole = dict(_heads(ast.parse(Path(self._root, file).read_text())))
+        for head, arguments in _heads(tree):
+            for function in self._functions.get((self._real(self._root + file), *head), ()):
+                replaced += _replace_defaults(function, whole[head], arguments)
         return replaced
+
+
+def _heads(
+    node: ast.Module | ast.ClassDef, around: str = ""
+) -> Iterator[tuple[tuple[str, int], ast.arguments]]:
+    """Arguments of a file's functions, by qualified name and first line; those inside of others are these' code."""
+    for inner in node.body:
+        if isinstance(inner, ast.ClassDef):
+            yield from _heads(inner, f"{around}{inner.name}.")
+        elif isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([inner.lineno, *(decorator.lineno for decorator in inner.decorator_list)])
+            yield (around + inner.name, first), inner.args
+
+
+def _replace_defaults(function: types.FunctionType, old: ast.arguments, new: ast.arguments) -> bool:
+    """Compute anew the defaults that are written in another way; the others stay what they are, as marks must."""
+    texts = [(ast.unparse(before), ast.unparse(after)) for before, after in _defaults(old, new)]
+    if all(before == after for before, after in texts):
+        return False
+    positional = function.__defaults__ or ()
+    named = [arg.arg for arg, default in zip(new.kwonlyargs, new.kw_defaults, strict=True) if default]
+    by_name = function.__kwdefaults__ or {}
+    values = [
+        value if before == after else eval(after, function.__globals__)
+        for value, (before, after) in zip(
+            [*positional, *(by_name[name] for name in named)], texts, strict=True
+        )
+    ]
+    function.__defaults__ = tuple(values[: len(positional)])
+    function.__kwdefaults__ = dict(zip(named, values[len(positional) :], strict=True))
+    return True
+
+
+def _defaults(old: ast.arguments, new: ast.arguments) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each default as it was, and as it is."""
+    yield from zip(old.defaults, new.defaults, strict=True)
+    for before, after in zip(old.kw_defaults, new.kw_defaults, strict=True):
+        if before is not None and after is not None:
+            yield before, after
 
 
 def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -30,12 +30,14 @@ class _Walk:
         outer: qualified name and first line of the outermost function around; without one the import runs the place.
         is_condition: the place decides an `if`, whose both outcomes are tried anyway.
         returns: what the function around says that it gives.
+        until: for the defaults of a function, where it ends: whoever runs any of its lines has them; 0 elsewhere.
     """
 
     names: tuple[str, ...]
     outer: tuple[str, int] | None = None
     is_condition: bool = False
     returns: str = ""
+    until: int = 0
 
     def block(self, body: list[ast.stmt], parent: ast.AST | None) -> Iterator[Edit]:
         """Statements that follow each other."""
@@ -72,8 +74,10 @@ class _Walk:
             return
         if isinstance(node, ast.Call) and is_silent(ast.Expr(node)):
             return
-        inner = self._within(node)
+        within = self._within(node)
         for name, value in ast.iter_fields(node):
+            is_head = isinstance(node, FUNCTIONS) and name == "args"
+            inner = replace(within, until=node.end_lineno or 0) if is_head else within
             if name in {"annotation", "returns", "decorator_list", "type_params", "bases", "keywords"} and (
                 not isinstance(node, ast.Call)
             ):
@@ -147,7 +151,7 @@ class _Walk:
         texts: tuple[str, str],
         apply: Callable[[], None],
     ) -> Edit:
-        end = last.end_lineno or last.lineno
+        end = self.until or last.end_lineno or last.lineno
         if isinstance(last, ast.If | ast.For | ast.While | ast.With | ast.Try):
             end = last.lineno
         return Edit(".".join(self.names), self.outer, first.lineno, end, *texts, apply)

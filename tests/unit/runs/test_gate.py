@@ -39,7 +39,7 @@ def gate(writer: ObjectWriter, lease: Lease) -> Gate:
 
 def look(gate_folder: ObjectWriter, is_open: bool) -> None:
     """Write down what the driver saw."""
-    write_look(RunFolder(gate_folder, "r"), WATCH, is_open, "" if is_open else "main moved")
+    write_look(RunFolder(gate_folder, "r"), WATCH, is_open, "" if is_open else "main moved", 0.0)
 
 
 def test_a_gate_is_open_when_the_driver_said_so(gate: Gate, writer: ObjectWriter) -> None:

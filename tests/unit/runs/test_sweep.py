@@ -166,7 +166,7 @@ class Sweep:
             progress="bulk_delete/_progress/x",
         )
         self.run = WorkerRun.open(stores, "00000")
-        write_look(self.folder, WATCH, True, "")
+        write_look(self.folder, WATCH, True, "", 0.0)
 
     def part(self, *addresses: str) -> PartInfo:
         return self.folder.write_table("listing", 0, rows(*addresses), "chunks-0000")
@@ -231,7 +231,7 @@ def test_no_group_is_sent_once_the_gate_is_closed(sweep: Sweep) -> None:
 
     def groups() -> Iterator[pa.Table]:
         yield rows("d/a")
-        write_look(sweep.folder, WATCH, False, "a branch moved")
+        write_look(sweep.folder, WATCH, False, "a branch moved", 0.0)
         yield rows("d/b")
 
     task = sweep.task(deleter)
@@ -249,9 +249,9 @@ def test_a_gate_that_shut_within_a_group_ends_the_task_though_it_opened_again(sw
             self, keys: Sequence[str], may_send: Callable[[], bool] = lambda: True
         ) -> list[DeleteOutcome]:
             self.keys += keys
-            write_look(sweep.folder, WATCH, False, "a branch moved")
+            write_look(sweep.folder, WATCH, False, "a branch moved", 0.0)
             assert not may_send()
-            write_look(sweep.folder, WATCH, True, "")
+            write_look(sweep.folder, WATCH, True, "", 0.0)
             return [DeleteOutcome(key, "failed", NOT_SENT) for key in keys]
 
     part, deleter = sweep.part("d/a", "d/b"), HeldBack()

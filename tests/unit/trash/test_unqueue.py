@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from dredge.kv.rows import Row
+from dredge.errors import ConfigError, PartialError, RefusedError
+from dredge.kv.rows import Guard, GuardFailedError, Row
 from dredge.storage import open_writer
 from dredge.trash.state import TrashState
 from dredge.trash.steps import restore
@@ -77,3 +79,79 @@ def test_a_branch_that_lets_go_of_the_token_meanwhile_keeps_the_marker(state: Tr
     done = unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
     assert [line["fate"] for line in done] == ["changed"]
     assert Row(b"cleanup-tokens", token.encode(), b"stub-value") in world.store.all_rows()
+
+
+def test_only_branches_that_name_the_token_are_told_and_guard_it(state: TrashState) -> None:
+    world = World()
+    partition, token = world.repository("lake")
+    world.branch(partition, "side", "head", world.token("lake", "side"), sealed=[token])
+    world.branch(partition, "other", "head", world.token("lake", "other"))
+    lost, _ = world.beginning("pond")
+    world.branch(lost, "theirs", "head", token)
+    world.queue(token)
+    world.store.before_delete.append(
+        lambda: world.branch(partition, "other", "head", world.token("lake", "other"))
+    )
+    (done,) = unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
+    assert done == {"token": token, "branches": ["main", "side"], "fate": "removed"}
+
+
+def test_a_marker_is_in_the_undo_log_before_the_last_look_at_the_right(
+    state: TrashState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    _, token = world.repository("lake")
+    world.queue(token)
+    logged: list[list[Row]] = []
+    check_right = TrashState.check_right
+
+    def look(held: TrashState) -> None:
+        logged.extend(list(held.undo(run).read()) for run in held.runs())
+        check_right(held)
+
+    monkeypatch.setattr(TrashState, "check_right", look)
+    unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
+    assert logged == [[Row(b"cleanup-tokens", token.encode(), b"stub-value")]]
+
+
+def test_a_marker_that_changed_meanwhile_stays(state: TrashState) -> None:
+    world = World()
+    _, token = world.repository("lake")
+    world.queue(token)
+    world.store.before_delete.append(lambda: world.kv.set(b"cleanup-tokens", token.encode(), b"new"))
+    (done,) = unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
+    assert done["fate"] == "changed"
+    assert world.kv.get(b"cleanup-tokens", token.encode()) == b"new"
+
+
+def test_markers_of_another_store_than_the_folders_stay(state: TrashState) -> None:
+    world = World()
+    _, token = world.repository("lake")
+    world.queue(token)
+    unqueue(world.store, state, clock=world.store.machine_clock)
+    world.kv.set(b"auth", b"installation_id", b"two")
+    with pytest.raises(RefusedError, match="set up anew"):
+        unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
+    assert len(list(world.kv.scan(b"cleanup-tokens"))) == 1
+
+
+def test_what_was_taken_off_before_the_store_refused_is_told_and_nothing_else(
+    state: TrashState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    tokens = [world.repository(name)[1] for name in ("aa1", "bb1", "cc1")]
+    for token in tokens:
+        world.queue(token)
+    delete_rows, calls = world.store.delete_rows, list[int]()
+
+    def denied(rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
+        calls.append(1)
+        if len(calls) == 1:
+            raise GuardFailedError("changed")
+        if len(calls) == 3:
+            raise ConfigError("permission denied")
+        return delete_rows(rows, guards)
+
+    monkeypatch.setattr(world.store, "delete_rows", denied)
+    with pytest.raises(PartialError, match=f"The markers of {tokens[1]} were removed"):
+        unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)

@@ -48,7 +48,7 @@ def candidates(run: Run, *addresses: str, hold: str | None = None, etag: str | N
 def sweep(run: Run, part: PartInfo, settling: Settling | None = None, **more: Any) -> bool:
     """Sweep one part as a worker does whose gate is open; gives whether the gate stayed open."""
     attempt = StepTry.claim(run.folder.writer, "bulk_delete")
-    write_look(run.folder, WATCH, True, "")
+    write_look(run.folder, WATCH, True, "", 0.0)
     config = SweepConfig(
         gate=GateConfig(lease=run.plan.lease, watch=WATCH, trusted_seconds=0, silence_seconds_max=60),
         turn=0,

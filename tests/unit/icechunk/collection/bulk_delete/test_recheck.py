@@ -170,9 +170,9 @@ def test_gate_is_closed_before_the_driver_has_looked(repo: Repo) -> None:
     with run.folder.writing(StepTry.newest(run.folder.writer, "bulk_delete")):
         found = gate.Gate(run.folder, run.state, config)
     assert not found.is_open()
-    gate.write_look(run.folder, watched, True, "")
+    gate.write_look(run.folder, watched, True, "", 0.0)
     assert found.is_open()
-    gate.write_look(run.folder, watched, False, "something is in use again")
+    gate.write_look(run.folder, watched, False, "something is in use again", 0.0)
     assert not found.is_open()
 
 

@@ -1,0 +1,222 @@
+"""What a run says about itself at its end, and what the next one makes of a run that had none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError, DredgeError, UnavailableError
+from dredge.graveler import xid
+from dredge.kv.rows import Row
+from dredge.trash.apply import Outcome
+from dredge.trash.deleted import DeletedOutcome
+from dredge.trash.finding import TrashFinding
+from dredge.trash.plan import TrashPlan
+from dredge.trash.results import CleanReport, ScanReport
+from dredge.trash.state import TrashState
+from tests.support.kv_world import DAY, START
+from tests.support.trash import MARGINS, Ground, fates
+
+SKEW = MARGINS.clock_skew
+
+
+# Runs that did not end
+
+
+def test_what_a_killed_run_did_not_reach_is_not_remembered_as_removed(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its undo file names the rows; they are there, and may be named again at any time."""
+    ground.scan()
+    ground.world.store.now += DAY
+    ground.killed(monkeypatch, deletes=False)
+    ground.name_orphan()
+    ground.world.branch(ground.partition, "main", ground.head, ground.main)
+    ground.clean(kinds=["marker"])
+    assert ground.state.removed() == {}
+    assert ground.state.open_run() is None
+
+
+def test_what_a_killed_run_removed_is_remembered_by_the_stores_time(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground.scan()
+    ground.world.store.now += DAY
+    ground.killed(monkeypatch)
+    ground.clean(clock=lambda: ground.world.now - SKEW, kinds=["marker"])
+    (entry,) = json.loads(ground.state.writer.get("removed.json")).values()
+    assert entry["at"] == ground.world.now.isoformat()
+
+
+def test_without_a_clock_of_the_store_it_is_remembered_by_the_machines(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground.scan()
+    ground.world.store.now += DAY
+    ground.killed(monkeypatch)
+    monkeypatch.setattr(ground.world.store, "clock", lambda: None)
+    ground.clean(kinds=["marker"])
+    (entry,) = json.loads(ground.state.writer.get("removed.json")).values()
+    assert entry["at"] == ground.world.now.isoformat()
+
+
+def test_a_run_is_open_until_what_it_removed_is_remembered(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground.scan()
+    ground.world.store.now += DAY
+    run = ground.killed(monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(TrashState, "note_removed", away)
+        with pytest.raises(UnavailableError):
+            ground.clean()
+    assert ground.state.open_run() == run
+    ground.clean()
+    assert ground.state.open_run() is None
+    assert set(ground.state.removed()) == {ground.orphan}
+
+
+def away(*_: Any) -> None:
+    raise UnavailableError("gone")
+
+
+# The end
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_what_was_removed_is_remembered_though_the_report_cannot_be_written(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """And the run stays open, to be verified."""
+    ground.scan()
+    delete_rows = ground.world.store.delete_rows
+
+    def then_named(*asked: Any) -> list[bool]:
+        done = delete_rows(*asked)
+        if named:
+            ground.name_orphan()
+        return done
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", then_named)
+    monkeypatch.setattr(TrashState, "save_report", away)
+    with pytest.raises(UnavailableError):
+        ground.clean(DAY)
+    assert ground.state.open_run() is not None
+    assert set(ground.state.removed()) == {ground.orphan}
+
+
+def test_a_run_of_which_some_stayed_is_told_as_partial(ground: Ground) -> None:
+    world = ground.world
+    other = world.stage(world.token("lake", "z"))
+    ground.scan()
+    world.store.before_delete.append(lambda: world.kv.set(other, b"a/1", b"new"))
+    report = ground.clean(DAY)
+    assert (fates(report), report.status, report.rows_removed) == (["deleted", "partly"], "partial", 3)
+    assert ground.report()["status"] == "partial"
+    assert ground.state.open_run() is None
+
+
+@pytest.fixture
+def handed_over(ground: Ground) -> dict[str, bytes]:
+    """Three repositories that wait for the cleaner."""
+    partitions = {}
+    for name in ("aaa", "bbb", "ccc"):
+        partition, _ = ground.world.beginning(name)
+        ground.world.kv.set(b"graveler_deleted", f"repo/{name}/{partition[-20:].decode()}".encode(), b"")
+        partitions[name] = partition
+    return partitions
+
+
+def test_what_is_handed_over_and_what_two_looks_saw_go_in_one_run(
+    ground: Ground, handed_over: dict[str, bytes]
+) -> None:
+    ground.scan()
+    report = ground.clean(DAY)
+    assert report.status == "done"
+    assert [outcome.fate for outcome in report.deleted] == ["cleaned"] * 3
+    assert [outcome.finding.partition for outcome in report.outcomes] == [ground.orphan]
+    assert report.rows_removed == 2 + 3 * 3
+    assert set(ground.state.removed()) == {ground.orphan, *handed_over.values()}
+
+
+def test_a_handed_over_repository_that_stays_makes_a_run_partial(
+    ground: Ground, handed_over: dict[str, bytes]
+) -> None:
+    partition = handed_over["bbb"]
+    ground.scan()
+    ground.world.store.before_delete.append(lambda: ground.world.record(partition))
+    report = ground.clean(DAY)
+    assert [outcome.fate for outcome in report.deleted] == ["cleaned", "skipped", "cleaned"]
+    assert report.status == "partial"
+    assert partition not in ground.state.removed()
+    assert fates(report) == ["deleted"]
+
+
+def test_of_several_errors_one_that_passes_by_itself_decides(
+    ground: Ground, handed_over: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors: dict[bytes, DredgeError] = {
+        handed_over["aaa"]: ConfigError("denied"),
+        handed_over["bbb"]: UnavailableError("throttled"),
+    }
+    delete_rows = ground.world.store.delete_rows
+
+    def failing(rows: list[Row], guards: Any = ()) -> list[bool]:
+        if rows[0].partition in errors:
+            raise errors[rows[0].partition]
+        return delete_rows(rows, guards)
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", failing)
+    ground.scan()
+    with pytest.raises(UnavailableError, match=r"2 repositories .* repo/aaa/.*denied\. 5 rows were removed"):
+        ground.clean(DAY)
+    assert ground.report()["status"] == "partial"
+    assert ground.state.open_run() is not None
+    assert ground.orphan_rows() == 0
+
+
+def test_what_was_handed_over_counts_among_what_went_before_an_error(
+    ground: Ground, handed_over: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground.scan()
+    delete_rows = ground.world.store.delete_rows
+
+    def failing(rows: list[Row], guards: Any = ()) -> list[bool]:
+        if rows[0].partition == ground.orphan:
+            raise ConfigError("denied")
+        return delete_rows(rows, guards)
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", failing)
+    with pytest.raises(DredgeError, match="9 rows were removed"):
+        ground.clean(DAY)
+    assert ground.report()["status"] == "failed"
+
+
+def test_a_report_adds_up_what_went_of_either_kind() -> None:
+    finding = TrashFinding(b"p", None, "staging-orphan", "trash", "why", 2, 10, "d", None, START)
+    plan = TrashPlan("run", "memory://", START + DAY, (finding,), 4)
+    entry = "repo/lake/" + xid.new_xid(START)
+    scanned = ScanReport(plan, (finding,), 1)
+    report = CleanReport(
+        scanned,
+        "partial",
+        (Outcome(finding, "deleted", 2),),
+        (DeletedOutcome(entry, "cleaned", 3), DeletedOutcome(entry, "skipped", 5)),
+        "words",
+    )
+    assert report.rows_removed == 2 + 4 + 5
+    told = report.to_json()
+    assert told == scanned.to_json() | {
+        "status": "partial",
+        "message": "words",
+        "rows_removed": 11,
+        "outcomes": [finding.to_json() | {"fate": "deleted", "rows_deleted": 2}],
+        "deleted_repositories": [outcome.to_json() for outcome in report.deleted],
+    }
+    whole = report.to_report()
+    assert whole.items() >= told.items()
+    assert whole["findings"] == [finding.to_json() | {"age_seconds": DAY.total_seconds()}]
+    assert whole["summary"]
+    assert scanned.to_json()["trash_rows"] == 2

@@ -1,0 +1,156 @@
+"""Which rows must stay as they are while something is deleted, and what a record names by now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from dredge.graveler import messages, xid
+from dredge.kv.rows import Guard
+from dredge.trash.finding import TrashFinding
+from dredge.trash.guards import guards_of, named_now
+from dredge.trash.key_rules import OF_MISSING_REPOSITORY, OF_MISSING_RUN
+from dredge.trash.names import ACTIONS, MARKERS, OWNERS, PULLS, REPOSITORIES
+from dredge.trash.references import References, read_references
+from tests.support.kv_world import DAY, START, World
+
+
+def references_of(world: World, unrecorded: Sequence[bytes] = ()) -> References:
+    with world.store.view() as view:
+        return read_references(view, unrecorded)
+
+
+def guards(
+    world: World,
+    partition: bytes,
+    key: bytes | None = None,
+    kind: str = "",
+    value: bytes | None = None,
+    unrecorded: Sequence[bytes] = (),
+) -> list[Guard]:
+    finding = TrashFinding(partition, key, kind, "trash", "")
+    return guards_of(finding, value, references_of(world, unrecorded))
+
+
+def is_named(world: World, partition: bytes, key: bytes | None = None, kind: str = "") -> bool:
+    return named_now(TrashFinding(partition, key, kind, "trash", ""), references_of(world))
+
+
+def record_of(world: World, name: str) -> Guard:
+    key = b"repos/" + name.encode()
+    return Guard(REPOSITORIES, key, world.kv.get(REPOSITORIES, key))
+
+
+def branch_of(world: World, partition: bytes, name: str) -> Guard:
+    key = b"branches/" + name.encode()
+    return Guard(partition, key, world.kv.get(partition, key))
+
+
+@pytest.fixture
+def lake(world: World) -> bytes:
+    return world.repository("lake")[0]
+
+
+def test_an_instance_goes_only_while_the_record_of_its_name_stays_as_it_is(world: World, lake: bytes) -> None:
+    old = b"lake-" + xid.new_xid(START - 9 * DAY).encode()
+    assert guards(world, old) == [record_of(world, "lake")]
+    assert record_of(world, "lake").value
+    assert guards(world, b"pond-" + lake[-20:]) == [Guard(REPOSITORIES, b"repos/pond", None)]
+
+
+def test_a_token_goes_only_while_no_branch_that_could_name_it_changes(world: World, lake: bytes) -> None:
+    """`lake-a` with branch `b` and `lake` with branch `a-b` have the same token text."""
+    inner, _ = world.repository("lake-a")
+    unrecorded, _ = world.beginning("lake", branch="a-b", uid=xid.new_xid(START - 9 * DAY))
+    world.branch(inner, "b", "head", world.token("lake-a", "b"))
+    token = world.token("lake", "a-b").encode()
+    expected = {
+        Guard(lake, b"branches/a-b", None),
+        branch_of(world, unrecorded, "a-b"),
+        branch_of(world, inner, "b"),
+    }
+    assert sum(guard.value is not None for guard in expected) == 2
+    assert set(guards(world, token, unrecorded=[unrecorded])) == expected
+    assert set(guards(world, MARKERS, token, "marker", b"stub", [unrecorded])) == expected
+
+
+def test_a_partition_that_no_branch_can_name_needs_no_guard(world: World, lake: bytes) -> None:
+    assert guards(world, world.token("pond", "main").encode()) == []
+    assert guards(world, b"lake:1") == []
+    assert guards(world, b"\xff-a:1") == []
+
+
+def test_the_index_of_a_pull_goes_only_while_its_pull_is_absent(world: World, lake: bytes) -> None:
+    key = world.pull_index(lake, "a", "b")
+    value = world.kv.get(PULLS, key)
+    assert value is not None
+    pull = messages.SecondaryIndex.FromString(value).primary_key
+    assert guards(world, PULLS, key, "pull-index-dangling", value) == [
+        record_of(world, "lake"),
+        Guard(lake, b"pulls/" + pull, None),
+    ]
+    assert guards(world, PULLS, b"repos/lake/a/b", "pull-index-dangling", value) == []
+    assert guards(world, PULLS, b"repos/short", "pull-index-dangling", value) == []
+
+
+def test_hook_results_go_only_while_the_record_of_their_name_stays_and_their_run_is_absent(
+    world: World, lake: bytes
+) -> None:
+    task = b"repos/lake/tasks/r1/0000"
+    assert guards(world, ACTIONS, task, OF_MISSING_REPOSITORY) == [record_of(world, "lake")]
+    assert guards(world, ACTIONS, task, OF_MISSING_RUN) == [
+        record_of(world, "lake"),
+        Guard(ACTIONS, b"repos/lake/runs/r1", None),
+    ]
+    assert guards(world, ACTIONS, b"repos/gone/tasks/r1/0000", OF_MISSING_REPOSITORY) == [
+        Guard(REPOSITORIES, b"repos/gone", None)
+    ]
+    assert guards(world, ACTIONS, b"repos/lake/novel/r1", OF_MISSING_REPOSITORY) == []
+
+
+def test_an_ownership_hint_goes_only_while_its_branch_is_absent(world: World, lake: bytes) -> None:
+    key = world.owner("lake", "side", START)
+    assert guards(world, OWNERS, key, "branch-owner-stale") == [
+        record_of(world, "lake"),
+        Guard(lake, b"branches/side", None),
+    ]
+    key = world.owner("gone", "side", START)
+    assert guards(world, OWNERS, key, "branch-owner-stale") == [Guard(REPOSITORIES, b"repos/gone", None)]
+    assert guards(world, OWNERS, b"something/else", "branch-owner-stale") == []
+
+
+def test_a_key_of_a_living_repository_needs_no_guard_but_its_own_value(world: World, lake: bytes) -> None:
+    assert guards(world, lake, b"imports/x", "import-expired", b"v") == []
+
+
+def test_what_a_record_names_is_named(world: World, lake: bytes) -> None:
+    token = world.token("lake", "next").encode()
+    hint = world.owner("lake", "side", START)
+    marker = (MARKERS, token, "marker")
+    assert not is_named(world, token)
+    assert not is_named(world, *marker)
+    assert not is_named(world, OWNERS, hint, "branch-owner-stale")
+    world.branch(lake, "side", "head", token.decode())
+    assert is_named(world, token)
+    assert is_named(world, *marker)
+    assert is_named(world, OWNERS, hint, "branch-owner-stale")
+    assert is_named(world, lake)
+    assert not is_named(world, b"pond-" + lake[-20:])
+
+
+def test_hook_results_are_named_by_the_record_of_their_repository(world: World, lake: bytes) -> None:
+    assert is_named(world, ACTIONS, b"repos/lake/tasks/r1/0000", OF_MISSING_REPOSITORY)
+    assert not is_named(world, ACTIONS, b"repos/gone/tasks/r1/0000", OF_MISSING_REPOSITORY)
+    # It is there, and they are another life's, or parts of a run that is not.
+    assert not is_named(world, ACTIONS, b"repos/lake/tasks/r1/0000", "actions-of-previous-instance")
+    assert not is_named(world, ACTIONS, b"repos/lake/tasks/r1/0000", OF_MISSING_RUN)
+
+
+def test_a_hint_about_no_repository_and_one_that_cannot_be_read_are_named_by_nobody(
+    world: World, lake: bytes
+) -> None:
+    assert not is_named(world, OWNERS, world.owner("gone", "main", START), "branch-owner-stale")
+    assert not is_named(world, OWNERS, b"something/else", "branch-owner-stale")
+    # A key of a repository is judged by its own time, though a record names its partition.
+    assert not is_named(world, lake, b"imports/x", "import-expired")

@@ -1,0 +1,274 @@
+"""Single keys: what their names say, whom they wait for, and the bounds of their age themselves."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from dredge.graveler import messages, xid
+from dredge.graveler.messages import to_timestamp
+from dredge.trash.finding import TrashFinding
+from dredge.trash.key_rules import branch_of_owner, pull_of_index, repository_of_action, run_of_action
+from tests.support.kv_world import DAY, START, World
+from tests.support.trash import Watcher
+
+SECOND = timedelta(seconds=1)
+INDEX = messages.encode(messages.SecondaryIndex(primary_key=b"p1"))
+
+
+def size(key: bytes, value: bytes) -> int:
+    return len(key) + len(value)
+
+
+def told(finding: TrashFinding) -> tuple[str, str, int, int]:
+    return finding.kind, finding.verdict, finding.rows, finding.size_bytes
+
+
+@pytest.mark.parametrize("key", [b"repos/x/a/b", b"repos/x/a/b/c"])
+def test_the_index_of_a_pull_names_partition_and_pull(key: bytes) -> None:
+    assert pull_of_index(key, INDEX) == (b"x", "p1")
+
+
+@pytest.mark.parametrize("key", [b"repos/x/a", b"repo/x/a/b", b"other"])
+def test_another_key_is_no_index_of_a_pull(key: bytes) -> None:
+    assert pull_of_index(key, INDEX) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "run"),
+    [
+        (b"repos/x/runs/r", b"repos/x/runs/r"),
+        (b"repos/x/tasks/r/0000_0000", b"repos/x/runs/r"),
+        (b"repos/x/branches/main/r", b"repos/x/runs/r"),
+        (b"repos/x/branches/a/b/r", b"repos/x/runs/r"),
+        (b"repos/x/commits/c/r", b"repos/x/runs/r"),
+    ],
+)
+def test_the_key_of_a_hooks_result_names_repository_and_run(key: bytes, run: bytes) -> None:
+    assert repository_of_action(key) == "x"
+    assert run_of_action(key) == run
+
+
+@pytest.mark.parametrize("key", [b"repos/x/runs", b"repo/x/runs/r", b"repos/x/novel/r", b"other"])
+def test_another_key_is_no_hooks_result(key: bytes) -> None:
+    assert repository_of_action(key) is None
+
+
+def test_the_key_of_a_hint_names_repository_and_branch_by_length() -> None:
+    prefix = b"run-refs/approximate-branch-owner/"
+    assert branch_of_owner(prefix + b"4:lake/main") == ("lake", "main")
+    assert branch_of_owner(prefix + b"4:lake/a/b") == ("lake", "a/b")
+    for rest in (b"4:lakes/main", b"5:lake/main", b"4:lake/", b"4:lake", b"4lake/main", b"x:lake/main", b""):
+        assert branch_of_owner(prefix + rest) is None, rest
+    assert branch_of_owner(b"4:lake/main") is None
+    assert branch_of_owner(b"run-refs/other/4:lake/main") is None
+
+
+@pytest.mark.parametrize(
+    ("partition", "key"),
+    [
+        (b"pulls", b"repos/x/a"),
+        (b"actions", b"repos/x/novel/r"),
+        (b"actions", b"repos/x/runs/no-id"),
+        (b"mc-ownership", b"something/else"),
+        (b"catalog", b"something/else"),
+        (b"graveler_deleted", b"something/else"),
+    ],
+)
+def test_a_key_of_another_shape_is_reported_and_never_touched(
+    world: World, watcher: Watcher, partition: bytes, key: bytes
+) -> None:
+    world.kv.set(partition, key, INDEX)
+    watcher.look(99 * DAY)
+    found = watcher.look(99 * DAY)[partition, key]
+    assert told(found) == ("unknown", "report", 1, size(key, INDEX))
+
+
+def test_the_index_of_a_pull_whose_id_carries_no_time_is_left_alone(world: World, watcher: Watcher) -> None:
+    partition, _ = world.repository("lake")
+    key = b"repos/" + partition + b"/a/b"
+    world.kv.set(b"pulls", key, INDEX)
+    watcher.look(99 * DAY)
+    found = watcher.look(99 * DAY)[b"pulls", key]
+    assert told(found) == ("unknown", "report", 1, size(key, INDEX))
+    assert "carries no time" in found.why
+
+
+def test_the_marker_of_a_dying_repositorys_token_waits_unless_a_live_one_names_it_too(
+    world: World, watcher: Watcher
+) -> None:
+    dying, token = world.repository("dying")
+    world.record(dying, state=1)
+    world.queue(token)
+    marker, rows = (b"cleanup-tokens", token.encode()), size(token.encode(), b"stub-value")
+    watcher.look(9 * DAY)
+    assert told(watcher.look(9 * DAY)[marker]) == ("marker", "wait", 1, rows)
+    live, _ = world.repository("lake")
+    world.branch(live, "side", "head", token)
+    assert told(watcher.look()[marker]) == ("marker-of-live-token", "report", 1, rows)
+
+
+def test_the_index_of_a_pull_waits_for_whoever_decides_about_its_repository(
+    world: World, watcher: Watcher
+) -> None:
+    dying, _ = world.repository("dying")
+    made, _ = world.repository("made")
+    world.record(dying, state=1)
+    world.record(made, state=2)
+    bare = b"bare-" + xid.new_xid(START).encode()
+    world.record(bare, state=1)
+    lost, token = world.beginning("lost")
+    world.stage(token)
+    unclear = b"gulf-" + xid.new_xid(START).encode()
+    world.kv.set(unclear, b"novelties/1", b"?")
+    keys = [world.pull_index(partition, "a", "b") for partition in (dying, made, bare, lost, unclear)]
+    watcher.look(9 * DAY)
+    found = watcher.look(9 * DAY)
+    for key in keys:
+        value = world.kv.get(b"pulls", key)
+        assert value is not None
+        assert told(found[b"pulls", key]) == ("pull-index", "wait", 1, size(key, value))
+
+
+def test_the_index_of_a_pull_goes_with_its_repository_or_without_its_pull(
+    world: World, watcher: Watcher
+) -> None:
+    live, _ = world.repository("lake")
+    bare = b"bare-" + xid.new_xid(START).encode()
+    world.record(bare)
+    world.kv.set(live, b"pulls/another", b"")
+    zombie, _ = world.beginning("slow")
+    gone = b"gone-" + xid.new_xid(START).encode()
+    dangling = [world.pull_index(partition, "a", "b") for partition in (live, bare)]
+    missing = [world.pull_index(partition, "a", "b") for partition in (zombie, gone)]
+    watcher.look(DAY)
+    found = watcher.look(DAY)
+    assert {(found[b"pulls", key].kind, found[b"pulls", key].verdict) for key in dangling} == {
+        ("pull-index-dangling", "trash")
+    }
+    assert {(found[b"pulls", key].kind, found[b"pulls", key].verdict) for key in missing} == {
+        ("pull-index-of-missing-repository", "trash")
+    }
+    assert {found[b"pulls", key].since for key in dangling + missing} == {START}
+
+
+def test_hook_results_are_as_young_as_their_run_says_not_only_its_id(world: World, watcher: Watcher) -> None:
+    run = world.run("gone", START)
+    key = f"repos/gone/runs/{run}".encode()
+    later = messages.RunResultData(run_id=run, start_time=to_timestamp(START + 5 * DAY))
+    world.kv.set(b"actions", key, messages.encode(later))
+    watcher.look(2 * DAY)
+    found = watcher.look(2 * DAY)[b"actions", key]
+    assert (found.verdict, found.since) == ("wait", START + 5 * DAY)
+    assert "young" in found.why
+    earlier = messages.RunResultData(run_id=run, start_time=to_timestamp(START - 5 * DAY))
+    world.kv.set(b"actions", key, messages.encode(earlier))
+    assert watcher.look()[b"actions", key].since == START
+
+
+def test_hook_results_from_the_margin_before_a_creation_on_are_of_this_life(
+    world: World, watcher: Watcher
+) -> None:
+    world.repository("lake")
+    world.run("lake", START - 60 * SECOND)
+    watcher.look(9 * DAY)
+    assert watcher.look(9 * DAY) == {}
+
+
+@pytest.mark.parametrize(("name", "kept"), [("pond", True), ("lake", False), ("pond-x", False)])
+def test_a_lost_life_keeps_what_belongs_to_its_name_and_to_no_other(
+    world: World, watcher: Watcher, name: str, kept: bool
+) -> None:
+    """A person may bring its record back. One of a name that only begins so, or is as long, keeps nothing."""
+    lost, token = world.beginning(name, uid=xid.new_xid(START - 9 * DAY))
+    world.stage(token)
+    world.beginning("slow")
+    run, hint = world.run("pond", START), world.owner("pond", "main", START)
+    watcher.look(9 * DAY)
+    found = watcher.look(9 * DAY)
+    assert found[lost, None].verdict == "report"
+    results = {f.kind: f.verdict for f in found.values() if run in (f.key or b"").decode()}
+    assert results == ({} if kept else {"actions-of-missing-repository": "trash"})
+    assert ((b"mc-ownership", hint) in found) == (not kept)
+
+    # So it is with results of an earlier life while another one is in use.
+    world.store.now = START + 2 * DAY
+    world.repository("pond")
+    world.store.now = START + 18 * DAY
+    watcher.look()
+    found = watcher.look(9 * DAY)
+    results = {f.kind: f.verdict for f in found.values() if run in (f.key or b"").decode()}
+    assert results == ({} if kept else {"actions-of-previous-instance": "trash"})
+
+
+def test_what_a_finished_life_left_keeps_no_hook_results(world: World, watcher: Watcher) -> None:
+    zombie, _ = world.beginning("pond", uid=xid.new_xid(START - 9 * DAY))
+    run = world.run("pond", START)
+    watcher.look(9 * DAY)
+    found = watcher.look(9 * DAY)
+    assert found[zombie, None].verdict == "trash"
+    assert {f.verdict for f in found.values() if run in (f.key or b"").decode()} == {"trash"}
+
+
+@pytest.mark.parametrize(("after", "why"), [(DAY - SECOND, "expired less than a day ago"), (DAY, "first")])
+def test_an_ownership_hint_waits_a_day_from_its_expiry(
+    world: World, watcher: Watcher, after: timedelta, why: str
+) -> None:
+    world.repository("lake")
+    key = world.owner("lake", "gone", START)
+    found = watcher.look(after)[b"mc-ownership", key]
+    assert found.verdict == "wait"
+    assert why in found.why
+    assert found.since == START
+
+
+@pytest.mark.parametrize("state", [1, 2])
+def test_an_ownership_hint_of_a_repository_that_is_not_in_use_waits_with_it(
+    world: World, watcher: Watcher, state: int
+) -> None:
+    partition, _ = world.repository("lake")
+    world.record(partition, state)
+    key = world.owner("lake", "gone", START)
+    watcher.look(9 * DAY)
+    assert (b"mc-ownership", key) not in watcher.look(9 * DAY)
+
+
+def heartbeat(when: datetime) -> bytes:
+    return messages.encode(messages.InstanceHeartbeat(updated_at=to_timestamp(when)))
+
+
+def test_a_heartbeat_is_trash_two_days_after_the_last_and_not_before(world: World, watcher: Watcher) -> None:
+    key, value = b"instances/x", heartbeat(START)
+    world.kv.set(b"catalog", key, value)
+    assert watcher.look(2 * DAY - SECOND) == {}
+    found = watcher.look(SECOND)[b"catalog", key]
+    assert told(found) == ("heartbeat", "trash", 1, size(key, value))
+    assert found.since == START
+
+
+def test_an_open_upload_is_reported_from_the_seventh_day_on(world: World, watcher: Watcher) -> None:
+    value = messages.encode(messages.UploadData(upload_id="u", creation_date=to_timestamp(START)))
+    world.kv.set(b"multiparts", b"u", value)
+    place = (b"multiparts", b"u")
+    assert told(watcher.look(7 * DAY - SECOND)[place]) == ("multipart", "wait", 1, size(b"u", value))
+    found = watcher.look(SECOND)[place]
+    assert told(found) == ("multipart", "report", 1, size(b"u", value))
+    assert found.since == START
+
+
+def test_the_entry_of_a_deleted_repository_waits_for_its_partition(world: World, watcher: Watcher) -> None:
+    live, _ = world.repository("lake")
+    rows, _ = world.beginning("pond")
+    entries = {name: f"repo/{name}/{xid.new_xid(START)}".encode() for name in ("lake", "pond", "gone")}
+    entries["lake"] = b"repo/lake/" + live[-20:]
+    entries["pond"] = b"repo/pond/" + rows[-20:]
+    for key in entries.values():
+        world.kv.set(b"graveler_deleted", key, b"v")
+    found = {name: watcher.look()[b"graveler_deleted", key] for name, key in entries.items()}
+    sizes = {name: size(key, b"v") for name, key in entries.items()}
+    assert told(found["lake"]) == ("deleted-entry", "wait", 1, sizes["lake"])
+    assert "record still names" in found["lake"].why
+    assert told(found["pond"]) == ("deleted-entry", "wait", 1, sizes["pond"])
+    assert "partition goes first" in found["pond"].why
+    assert told(found["gone"]) == ("deleted-repository", "trash", 1, sizes["gone"])

@@ -1,0 +1,170 @@
+"""Whose time counts, what a dry run leaves alone, and what bounds a run."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from dredge.errors import RefusedError
+from dredge.trash.apply import NamedAgainError
+from dredge.trash.margins import TrashLimits
+from dredge.trash.sightings import Sightings
+from dredge.trash.steps import clean, scan, trusted_now
+from tests.support.kv_world import DAY, START, World
+from tests.support.trash import MARGINS, Ground, fates
+
+INSTANT = timedelta(microseconds=1)
+SKEW = MARGINS.clock_skew
+
+
+# The time
+
+
+class Clocked:
+    """A store of which only the clock is asked."""
+
+    def __init__(self, now: datetime | None) -> None:
+        self.now = now
+
+    def clock(self) -> datetime | None:
+        return self.now
+
+
+def now_of(store: datetime | None, machine: datetime, looked: datetime | None = None) -> datetime:
+    return trusted_now(Clocked(store), machine, Sightings([], looked), MARGINS)  # type: ignore[arg-type]
+
+
+def test_the_stores_time_counts_and_the_machines_only_where_it_has_none() -> None:
+    assert now_of(START + SKEW, START) == START + SKEW
+    assert now_of(START - SKEW, START) == START - SKEW
+    assert now_of(None, START) == START
+    for skew in (SKEW + INSTANT, -SKEW - INSTANT):
+        with pytest.raises(RefusedError, match="this machine's clock"):
+            now_of(START + skew, START)
+
+
+def test_time_may_go_back_by_the_skew_since_the_last_look_and_no_more() -> None:
+    assert now_of(START, START, START + SKEW) == START
+    assert now_of(START, START, START - DAY) == START
+    with pytest.raises(RefusedError, match="earlier than the last look"):
+        now_of(START, START, START + SKEW + INSTANT)
+
+
+def test_a_wrong_clock_is_told_before_anything_is_read(ground: Ground) -> None:
+    views = []
+    ground.before_view(2, lambda: views.append("a look"))
+    with pytest.raises(RefusedError, match="clock"):
+        ground.clean(clock=lambda: START + DAY)
+    assert views == []
+
+
+# Scans
+
+
+def test_a_look_without_a_folder_stands_alone(world: World) -> None:
+    token = world.stage(world.token("keeper", "main"))
+    options: dict[str, Any] = {"clock": world.store.machine_clock, "margins": MARGINS}
+    for _ in range(2):
+        world.store.now += 9 * DAY
+        report = scan(world.store, None, **options)
+        assert [(f.partition, f.verdict) for f in report.findings] == [(token, "wait")]
+        assert (report.plan.attempt, report.plan.sightings, report.plan.findings) == (0, "", ())
+
+
+def test_a_scan_keeps_its_report_plan_and_sightings_under_its_name(ground: Ground) -> None:
+    ground.scan(holder="the task")
+    plan = ground.scan(DAY).plan
+    assert plan.attempt == 2
+    assert plan.sightings == ground.state.sightings().digest
+    assert ground.state.plan(plan.run_id) == plan
+    assert (ground.orphan, None) in ground.state.sightings()
+    told = ground.report()
+    assert (told["status"], told["run_id"], told["holder"]) == ("scan", plan.run_id, f"scan {plan.run_id}")
+    assert told["findings"][0]["partition"] == ground.orphan.decode()
+    first = json.loads(ground.state.writer.get(f"runs/{ground.state.runs()[1]}/report.json"))
+    assert first["holder"] == "the task"
+
+
+# Dry runs
+
+
+def test_a_dry_run_neither_verifies_nor_puts_back(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    ground.scan()
+    ground.world.store.now += DAY
+    run = ground.killed(monkeypatch)
+    ground.name_orphan()
+    assert ground.clean(dry_run=True).status == "dry_run"
+    assert ground.state.open_run() == run
+    assert ground.state.removed() == {}
+    with pytest.raises(NamedAgainError):
+        ground.clean()
+    assert (ground.orphan_rows(), ground.state.open_run()) == (2, None)
+
+    for entry in list(ground.world.kv.scan(ground.orphan)):
+        ground.world.kv.delete(ground.orphan, entry.key)
+    with ground.state.held("another") as held:
+        held.note_removed([ground.orphan], run, ground.world.now)
+    told = ground.clean(dry_run=True)
+    assert [f.kind for f in told.scan.findings] == ["named-after-removal"]
+    assert ground.orphan_rows() == 0
+
+
+def test_a_clean_is_a_dry_run_unless_it_is_told_otherwise(ground: Ground) -> None:
+    ground.scan()
+    ground.world.store.now += DAY
+    plan = clean(
+        ground.world.store,
+        ground.state,
+        clock=ground.world.store.machine_clock,
+        margins=MARGINS,
+        limits=TrashLimits(),
+        holder="the task",
+    ).scan.plan
+    assert [f.partition for f in plan.findings] == [ground.orphan]
+    told = ground.report()
+    assert (told["status"], told["rows_removed"], told["holder"]) == ("dry_run", 0, "the task")
+    assert ground.orphan_rows() == 2
+
+
+def test_a_plan_beyond_a_limit_is_refused_in_a_dry_run_too(ground: Ground) -> None:
+    ground.scan()
+    ground.world.kv.delete(b"graveler", b"repos/lake")
+    with pytest.raises(RefusedError, match="were the records lost"):
+        ground.clean(DAY, dry_run=True)
+
+
+# What bounds a run
+
+
+def test_a_plan_under_another_runs_name_bounds_nothing(ground: Ground) -> None:
+    ground.scan()
+    plans = [ground.scan(DAY).plan, ground.scan().plan]
+    copied = ground.state.writer.get(f"runs/{plans[0].run_id}/plan.json")
+    ground.state.writer.put(f"runs/{plans[1].run_id}/plan.json", copied)
+    for digest in (None, plans[0].digest):
+        with pytest.raises(RefusedError, match="is not the plan"):
+            ground.clean(planned=plans[1].run_id, planned_digest=digest)
+    assert ground.orphan_rows() == 2
+    assert fates(ground.clean(planned=plans[0].run_id)) == ["deleted"]
+
+
+def test_a_token_that_the_branch_of_a_lost_repository_takes_up_stays(ground: Ground) -> None:
+    """It has no record, and a person may bring that back."""
+    lost, token = ground.world.beginning("pond")
+    ground.world.stage(token)
+    ground.scan()
+    ground.before_view(
+        4, lambda: ground.world.branch(lost, "main", "head", token, sealed=[ground.orphan.decode()])
+    )
+    assert fates(ground.clean(DAY)) == ["named"]
+    assert ground.orphan_rows() == 2
+
+
+def test_a_path_that_looks_like_a_branchs_key_is_a_path(ground: Ground) -> None:
+    ground.world.stage(ground.orphan.decode(), "branches/main", "repos/lake")
+    ground.scan()
+    assert fates(ground.clean(DAY)) == ["deleted"]
+    assert ground.orphan_rows() == 0

@@ -1,0 +1,45 @@
+"""Margins and limits: what is refused, up to the bound itself."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError
+from dredge.trash.margins import TrashLimits, TrashMargins
+
+DAY = timedelta(hours=24)
+INSTANT = timedelta(microseconds=1)
+SAFE = ("grace", "id_age", "expiry", "ownership_expiry")
+TIMES = (*SAFE, "multipart_report", "instance_margin")
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_a_negative_margin_is_refused_even_where_short_ones_are_asked_for(name: str) -> None:
+    with pytest.raises(ConfigError, match="negative"):
+        TrashMargins(**{name: -INSTANT}, unsafe_short_grace=True)
+    assert getattr(TrashMargins(**{name: timedelta(0)}, unsafe_short_grace=True), name) == timedelta(0)
+
+
+@pytest.mark.parametrize("name", SAFE)
+def test_a_margin_below_a_day_is_refused_without_the_option_that_calls_it_unsafe(name: str) -> None:
+    asked: dict[str, Any] = {name: DAY - INSTANT}
+    with pytest.raises(ConfigError, match="unsafe"):
+        TrashMargins(**asked)
+    assert getattr(TrashMargins(**asked, unsafe_short_grace=True), name) == DAY - INSTANT
+    assert getattr(TrashMargins(**{name: DAY}), name) == DAY
+
+
+def test_a_long_grace_leaves_the_age_of_ids_as_it_is() -> None:
+    assert TrashMargins.with_grace(9 * DAY) == TrashMargins(grace=9 * DAY)
+    short = TrashMargins.with_grace(DAY / 2, unsafe_short_grace=True)
+    assert short == TrashMargins(grace=DAY / 2, id_age=DAY / 2, unsafe_short_grace=True)
+
+
+@pytest.mark.parametrize("name", ["partitions", "rows", "size_bytes", "partition_percent"])
+def test_a_negative_limit_is_refused_and_none_at_all_is_one(name: str) -> None:
+    with pytest.raises(ConfigError, match="negative"):
+        TrashLimits(**{name: -1})
+    assert getattr(TrashLimits(**{name: 0}), name) == 0

@@ -1,0 +1,89 @@
+"""What records name, and which records end the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from dredge.errors import FormatError
+from dredge.graveler import xid
+from dredge.trash.references import References, read_references
+from tests.support.kv_world import START, World
+
+
+def references_of(world: World, others: Sequence[bytes] = ()) -> References:
+    with world.store.view() as view:
+        return read_references(view, others)
+
+
+def test_branches_of_recorded_and_of_further_partitions_name_tokens(world: World) -> None:
+    lake, current = world.repository("lake")
+    sealed = [world.token("lake", "main") for _ in range(2)]
+    world.branch(lake, "main", "c1", current, sealed=sealed)
+    world.branch(lake, "side", "c2", sealed[0])
+    other, unrecorded = world.beginning("lake", uid=xid.new_xid(START))
+    world.branch(other, "more", "c3", current)
+
+    found = references_of(world)
+    assert set(found.partitions) == {record.partition for record in found.repositories.values()}
+    assert set(found.repositories) == {"keeper", "lake"}
+    assert found.tokens[current.encode()] == {lake}
+    assert {token.encode() for token in sealed} < set(found.tokens)
+    assert unrecorded.encode() not in found.tokens
+    assert found.lives["lake"] == [lake]
+
+    found = references_of(world, [other])
+    assert found.tokens[current.encode()] == {lake, other}
+    assert found.tokens[unrecorded.encode()] == {other}
+    assert set(found.lives["lake"]) == {lake, other}
+    assert {name: record.commit for name, record in found.branches[lake].items()} == {
+        "main": "c1",
+        "side": "c2",
+    }
+    assert found.branches[lake]["side"].value == world.kv.get(lake, b"branches/side")
+    assert found.repositories["lake"].value == world.kv.get(b"graveler", b"repos/lake")
+
+
+def test_other_keys_beside_the_records_are_not_read_as_such(world: World) -> None:
+    lake, _ = world.repository("lake")
+    for partition, key in ((b"graveler", b"a"), (b"graveler", b"repos0"), (lake, b"a"), (lake, b"branches0")):
+        world.kv.set(partition, key, b"\xff\xff")
+    found = references_of(world)
+    assert set(found.repositories) == {"keeper", "lake"}
+    assert set(found.branches[lake]) == {"main"}
+
+
+def test_a_record_under_another_name_and_one_of_no_instance_end_the_run(world: World) -> None:
+    world.kv.set(b"graveler", b"repos/pond", world.record_value("lake", xid.new_xid(START)))
+    with pytest.raises(FormatError, match="repos/pond"):
+        references_of(world)
+    world.kv.set(b"graveler", b"repos/pond", world.record_value("pond", "no-xid"))
+    with pytest.raises(FormatError, match="no instance"):
+        references_of(world)
+
+
+def test_a_branch_record_under_another_name_ends_the_run(world: World) -> None:
+    """Its tokens would be guarded under a name that nobody writes."""
+    lake, _ = world.repository("lake")
+    record = world.kv.get(lake, b"branches/main")
+    assert record is not None
+    world.kv.set(lake, b"branches/side", record)
+    with pytest.raises(FormatError, match="another branch"):
+        references_of(world)
+
+
+def test_a_branch_record_that_cannot_be_read_is_named(world: World) -> None:
+    lake, _ = world.repository("lake")
+    world.kv.set(lake, b"branches/side", b"\xff\xff")
+    with pytest.raises(FormatError, match="branches/side"):
+        references_of(world)
+
+
+def test_a_recorded_repository_of_an_unusual_name_counts(world: World) -> None:
+    partition = f"x-{xid.new_xid(START)}".encode()
+    world.record(partition)
+    world.branch(partition, "main", "c", "x-main:1")
+    found = references_of(world)
+    assert found.tokens[b"x-main:1"] == {partition}
+    assert partition in found.partitions

@@ -1,0 +1,213 @@
+"""The folder of the cleaner: what tries share is replaced only by who read it, and only as it was read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dredge.errors import (
+    ConflictError,
+    FormatError,
+    LeaseHeldError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
+)
+from dredge.trash.plan import TrashPlan
+from dredge.trash.sightings import Sighting, Sightings
+from dredge.trash.state import REMEMBERED, TrashState
+from tests.support.kv_world import DAY, START, World, memory_store
+
+SEEN = Sightings([Sighting(b"p", None, "d", START)], START)
+
+
+@pytest.fixture
+def held(state: TrashState) -> Iterator[TrashState]:
+    with state.held("a run") as mine:
+        yield mine
+
+
+def read(state: TrashState, key: str) -> Any:
+    return json.loads(state.writer.get(key))
+
+
+def plan(run_id: str) -> TrashPlan:
+    return TrashPlan(run_id, "memory://", START, (), 0)
+
+
+def test_an_empty_folder_remembers_nothing(state: TrashState) -> None:
+    assert len(state.sightings()) == 0
+    assert state.sightings().looked is None
+    assert state.open_run() is None
+    assert state.removed() == {}
+    assert state.runs() == []
+    assert state.attempt == 0
+    with pytest.raises(NotFoundError):
+        state.plan("r")
+
+
+def test_who_does_not_hold_the_folder_writes_nothing_that_tries_share(state: TrashState) -> None:
+    with pytest.raises(LeaseHeldError, match="not held"):
+        state.check_right()
+    with pytest.raises(LeaseHeldError, match="not held"):
+        state.save_sightings(SEEN)
+    with pytest.raises(LeaseHeldError, match="not held"):
+        state.set_open_run("r")
+    assert len(state.sightings()) == 0
+    assert state.open_run() is None
+
+
+def test_what_is_written_says_which_try_wrote_it(state: TrashState) -> None:
+    for number in (1, 2):
+        with state.held(f"run {number}") as held:
+            held.save_sightings(SEEN)
+            held.set_open_run(f"r{number}")
+            assert held.attempt == number
+        assert read(state, "sightings.json")["try"] == number
+        assert read(state, "open.json") == {"run_id": f"r{number}", "try": number}
+    assert state.sightings().to_json() == SEEN.to_json()
+    assert state.open_run() == "r2"
+    with state.held("run 3") as held:
+        held.set_open_run(None)
+    assert state.open_run() is None
+
+
+def test_what_somebody_wrote_since_it_was_read_is_not_replaced(held: TrashState) -> None:
+    held.sightings()
+    held.writer.put("sightings.json", json.dumps(SEEN.to_json()).encode())
+    with pytest.raises(LeaseHeldError, match="changed by another run"):
+        held.save_sightings(Sightings())
+    assert len(held.sightings()) == 1
+
+
+def test_what_somebody_wrote_since_it_was_written_here_is_not_replaced(held: TrashState) -> None:
+    """Also without reading it in between."""
+    held.save_sightings(Sightings())
+    held.save_sightings(Sightings([], START))
+    held.writer.put("sightings.json", json.dumps(SEEN.to_json()).encode())
+    with pytest.raises(LeaseHeldError, match="changed by another run"):
+        held.save_sightings(Sightings())
+    assert len(held.sightings()) == 1
+
+
+def test_what_was_removed_is_remembered_for_a_week_by_the_run_that_did_it(held: TrashState) -> None:
+    held.note_removed([b"p\xff", b"q"], "first", START)
+    held.note_removed([b"q", b"r"], "second", START + DAY)
+    assert held.removed() == {b"p\xff": "first", b"q": "second", b"r": "second"}
+    held.forget_removed([b"r", b"never"])
+    assert held.removed() == {b"p\xff": "first", b"q": "second"}
+    held.note_removed([], "third", START + REMEMBERED - timedelta(microseconds=1))
+    assert held.removed() == {b"p\xff": "first", b"q": "second"}
+    held.note_removed([], "third", START + REMEMBERED)
+    assert held.removed() == {b"q": "second"}
+    assert REMEMBERED == 7 * DAY
+
+
+def test_removals_of_two_at_once_are_both_remembered(
+    held: TrashState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Overtaken or not: what is not remembered is not put back when somebody names it."""
+    put_if_absent = held.writer.put_if_absent
+
+    def another_first(key: str, data: bytes) -> str | None:
+        monkeypatch.undo()
+        TrashState(held.writer).note_removed([b"theirs"], "other", START)
+        return put_if_absent(key, data)
+
+    monkeypatch.setattr(held.writer, "put_if_absent", another_first)
+    held.note_removed([b"ours"], "run", START)
+    assert held.removed() == {b"theirs": "other", b"ours": "run"}
+
+
+def test_a_removal_that_cannot_be_remembered_is_an_error(
+    held: TrashState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+
+    def busy(key: str, _data: bytes) -> str | None:
+        tries.append(key)
+        raise ConflictError("changed")
+
+    monkeypatch.setattr(held.writer, "put_if_absent", busy)
+    with pytest.raises(UnavailableError, match="changes all the time"):
+        held.note_removed([b"ours"], "run", START)
+    assert tries == ["removed.json"] * 10
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b"null", b"\xff"])
+@pytest.mark.parametrize("key", ["sightings.json", "open.json", "removed.json", "store.json"])
+def test_a_damaged_file_stops_whoever_reads_it(held: TrashState, key: str, data: bytes) -> None:
+    held.writer.put(key, data)
+    reads = {
+        "sightings.json": held.sightings,
+        "open.json": held.open_run,
+        "removed.json": held.removed,
+        "store.json": lambda: held.claim(memory_store()),
+    }
+    with pytest.raises(FormatError, match=key):
+        reads[key]()
+    assert held.writer.get(key) == data
+
+
+def test_a_folder_is_about_the_first_store_it_was_used_for(held: TrashState) -> None:
+    world = World()
+    held.claim(world.store)
+    held.claim(world.store)
+    assert read(held, "store.json")["location"] == world.store.location
+    world.kv.set(b"auth", b"installation_id", b"two")
+    with pytest.raises(RefusedError, match="set up anew"):
+        held.claim(world.store)
+
+
+def test_a_store_without_an_installation_id_has_none(held: TrashState) -> None:
+    world = World()
+    world.kv.delete(b"auth", b"installation_id")
+    world.kv.set(b"auth", b"installation_id_of_something_else", b"x")
+    held.claim(world.store)
+    assert read(held, "store.json")["installation"] == ""
+
+
+def test_a_plan_is_read_as_it_was_written(held: TrashState) -> None:
+    held.save_plan(plan("r"))
+    assert held.plan("r") == plan("r")
+    with pytest.raises(LeaseHeldError, match="has a plan already"):
+        held.save_plan(plan("r"))
+
+
+def test_a_report_says_who_made_it_where_somebody_did(
+    state: TrashState, held: TrashState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dredge.trash.state.render", lambda report: f"<p>{report['status']}</p>")
+    held.save_report("r", {"status": "done"})
+    assert read(state, "runs/r/report.json") == {"status": "done", "holder": "a run"}
+    assert state.writer.get("runs/r/report.html") == b"<p>done</p>"
+    state.save_report("r", {"status": "scan"})
+    assert read(state, "runs/r/report.json") == {"status": "scan"}
+
+
+def test_runs_are_listed_newest_first(held: TrashState) -> None:
+    for name in ("b", "a"):
+        held.save_plan(plan(name))
+    assert held.runs() == ["a", "b"]
+
+
+def test_plans_and_what_tries_share_are_flushed(held: TrashState, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut after a deletion must not take with it what was removed, or by which plan."""
+    flushed: list[str] = []
+    monkeypatch.setattr("dredge.trash.state.flush_local", lambda uri, key: flushed.append(key))
+    held.save_plan(plan("r"))
+    held.set_open_run("r")
+    held.note_removed([b"p"], "r", START)
+    assert flushed == ["runs/r/plan.json", "open.json", "removed.json"]
+
+
+def test_the_folder_is_free_after_a_run_that_failed(state: TrashState) -> None:
+    with pytest.raises(ValueError, match="anything"), state.held("first"):
+        raise ValueError("anything")
+    with state.held("second") as held:
+        held.check_right()
+        assert held.attempt == 2

@@ -1,0 +1,85 @@
+"""Undo files: all of it is there before anything goes, and nothing else comes back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dredge.errors import ConflictError, FormatError
+from dredge.kv.rows import Row
+from dredge.storage import ObjectWriter, open_writer
+from dredge.trash.undo import UndoLog, decode_rows, encode_rows, flush_local, put_back
+from tests.support.kv_world import memory_store
+
+ROWS = [Row(b"p\xff", b"k\n", b"v\x00"), Row(b"p", b"k2", b""), Row(b"q", b"k", b"v")]
+
+
+@pytest.fixture
+def writer() -> ObjectWriter:
+    return open_writer("memory://trash-undo")
+
+
+def test_rows_come_back_in_their_order_file_after_file(writer: ObjectWriter) -> None:
+    log = UndoLog(writer, "runs/a/undo")
+    log.write(ROWS[:2])
+    log.write(ROWS[2:])
+    assert list(log.read()) == ROWS
+    assert list(log.read(lambda row: row.partition == b"q")) == ROWS[2:]
+    assert (log.files, log.rows) == (2, 3)
+
+
+def test_a_log_that_is_opened_again_goes_on_behind_its_files(writer: ObjectWriter) -> None:
+    log = UndoLog(writer, "runs/b/undo")
+    log.write(ROWS[:1])
+    writer.put("runs/b/undo/notes.txt", b"not rows")
+    again = UndoLog(writer, "runs/b/undo")
+    again.write(ROWS[1:])
+    assert list(again.read()) == ROWS
+    assert again.files == 2
+    with pytest.raises(ConflictError):
+        log.write(ROWS[:1])  # a file of the other one is never replaced
+
+
+@pytest.mark.parametrize("damage", [b"{", b"[]", b'{"partition": "cA==", "key": "aw=="}', b"null"])
+def test_a_damaged_line_is_told_with_its_number(damage: bytes) -> None:
+    data = encode_rows(ROWS[:1]) + damage + b"\n"
+    with pytest.raises(FormatError, match="name, line 2"):
+        list(decode_rows(data, "name"))
+
+
+def test_a_row_whose_bytes_were_damaged_does_not_come_back_as_another() -> None:
+    data = encode_rows(ROWS[2:]).replace(b'"dg=="', b'"d*g=="')
+    with pytest.raises(FormatError, match="line 1"):
+        list(decode_rows(data, "name"))
+
+
+def test_what_exists_is_counted_and_stays() -> None:
+    store = memory_store()
+    assert store.insert_row(ROWS[0]._replace(value=b"newer"))
+    assert put_back(store, ROWS) == (2, 1)
+    assert store.all_rows() == {ROWS[0]._replace(value=b"newer"), *ROWS[1:]}
+
+
+def test_a_file_of_a_local_folder_and_its_name_are_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    fsync = os.fsync
+
+    def noting(handle: int) -> None:
+        flushed.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    before = len(os.listdir("/proc/self/fd"))
+    folder = tmp_path.resolve()
+    log = UndoLog(open_writer(f"file://{folder}"), "undo")
+    flushed.clear()
+    log.write(ROWS)
+    assert flushed[-2:] == [f"{folder}/undo/00001.jsonl", f"{folder}/undo"]
+    assert len(os.listdir("/proc/self/fd")) == before
+    flushed.clear()
+    flush_local("memory://anything", "key")
+    assert flushed == []
