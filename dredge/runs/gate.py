@@ -3,8 +3,10 @@
 While workers delete, the driver looks every few seconds at what must not have changed, and writes down after
 each look whether the gate is open. Workers read this before each request. What was seen too long ago is
 closed as well, so a driver that died or hangs stops its workers by its silence, and so does a machine that was
-suspended in the middle of a look, the driver's or the worker's. A driver that lives on although
-its step is being tried again is an orphan: its workers stop because theirs is not the newest try.
+suspended in the middle of a look, the driver's or the worker's. One clock says how long ago that was: the store's,
+which the driver asked before it looked, and the worker asks after it has read what the driver saw. What lies between,
+a pause of either machine or an answer that came late, makes the look older and never younger. A driver that lives on
+although its step is being tried again is an orphan: its workers stop because theirs is not the newest try.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from dredge.storage import ObjectWriter, store_clock
 log = logging.getLogger("dredge")
 
 
-def write_look(folder: RunFolder, key: str, is_open: bool, reason: str, seconds: float) -> None:
+def write_look(folder: RunFolder, key: str, is_open: bool, reason: str, at: datetime | None) -> None:
     """Write down what the driver saw.
 
     Args:
@@ -32,9 +34,18 @@ def write_look(folder: RunFolder, key: str, is_open: bool, reason: str, seconds:
         key: where, relative to the folder.
         is_open: whether workers may delete.
         reason: why they may not.
-        seconds: that the look took: by so much what it saw is older than what is written.
+        at: the store's time when the look began; None where it could not be asked.
     """
-    folder.write_json(key, {"open": is_open, "reason": reason, "seconds": seconds})
+    seen = {"open": is_open, "reason": reason, "at": None if at is None else at.isoformat()}
+    if not is_open:
+        folder.write_json(_shut(key), seen)
+    folder.write_json(key, seen)
+
+
+def _shut(key: str) -> str:
+    """Where it is written besides that a gate was closed. An earlier look may arrive at the store after the last one,
+    when its request was taken for lost and sent again; here nothing replaces anything."""
+    return f"{key}.shut"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +110,14 @@ class Gate:
         now = running_seconds()
         if self._looked is not None and now - self._looked < self._config.trusted_seconds:
             return True
+        seen = self._seen_at()
+        asked = running_seconds()
         store_now = store_clock(self._state, "")
         check_lease(self._state, LEASE, self._config.lease, store_now)
         self.attempt.check()
-        if not self._is_watched(store_now, now):
+        # This machine may have slept since it asked for the time.
+        store_now += timedelta(seconds=running_seconds() - asked)
+        if seen is None or store_now - seen >= self._silence:
             return False
         self._looked = now
         return True
@@ -120,12 +135,18 @@ class Gate:
                 self.has_shut = True
             return not self.has_shut
 
-    def _is_watched(self, store_now: datetime, began: float) -> bool:
+    def _seen_at(self) -> datetime | None:
+        """When the driver began its last look, by the store's clock; None where it found the gate closed, or has not
+        looked yet."""
         try:
-            written = self._folder.writer.stat(self._config.watch).last_modified
             seen = self._folder.read_json(self._config.watch)
         except NotFoundError:
+            return None
+        return datetime.fromisoformat(seen["at"]) if seen["open"] and not self._was_shut() else None
+
+    def _was_shut(self) -> bool:
+        try:
+            self._folder.writer.stat(_shut(self._config.watch))
+        except NotFoundError:
             return False
-        # This machine may have slept since it asked for the time, and the driver's while it looked.
-        slept = running_seconds() - began + float(seen.get("seconds", 0.0))
-        return bool(seen["open"]) and store_now - written + timedelta(seconds=slept) < self._silence
+        return True

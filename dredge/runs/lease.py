@@ -118,13 +118,15 @@ class Lease:
             )
         return grant
 
-    def renew(self, grant: LeaseGrant, take_back: bool = True) -> LeaseGrant:
+    def renew(self, grant: LeaseGrant, take_back: bool = True, shorten: bool = False) -> LeaseGrant:
         """Prolong a right, also an expired one, as long as nobody took it since.
 
         Args:
             grant: the right.
             take_back: also one that was given back. Right for a step that begins, because its run goes on; wrong
                 for one that is at work, because its run ended without it.
+            shorten: also one that lives longer. Right for who ends the wait that it was prolonged for; wrong for
+                all others, because they may be an earlier try of a step and know nothing of that wait.
 
         Raises:
             LeaseHeldError: it has gone to somebody else, or was given back.
@@ -138,7 +140,8 @@ class Lease:
             held = self._read()
             if held is None or held.fencing != grant.fencing or held.holder not in holders:
                 raise _lost(self._writer, self._key, grant, held)
-            renewed = self._written(grant.holder, grant.fencing, self._clock(), held)
+            least = held.expires_at if held.holder and not shorten else None
+            renewed = self._written(grant.holder, grant.fencing, self._clock(), held, least)
             if renewed is not None:
                 return renewed
         raise self._busy()
@@ -223,9 +226,11 @@ class Lease:
     def _read(self) -> _Held | None:
         return _read(self._writer, self._key)
 
-    def _written(self, holder: str, fencing: int, now: datetime, old: _Held | None) -> LeaseGrant | None:
-        """Replace what was read; None when somebody has changed it since."""
-        expires = now + self._ttl
+    def _written(
+        self, holder: str, fencing: int, now: datetime, old: _Held | None, least: datetime | None = None
+    ) -> LeaseGrant | None:
+        """Replace what was read, such that it lives until `least` at least; None when somebody has changed it since."""
+        expires = now + self._ttl if least is None else max(now + self._ttl, least)
         data = json.dumps(
             {
                 "holder": holder,

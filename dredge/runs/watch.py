@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dredge.errors import DredgeError
-from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import write_look
+from dredge.storage import ObjectWriter, store_clock
 
 log = logging.getLogger("dredge")
 
@@ -25,22 +25,30 @@ type Look = Callable[[], str | None]
 class Watch:
     """What the driver saw.
 
+    Args:
+        folder: the run folder.
+        state: the folder of the lease, whose clock the workers ask as well.
+        key: where the looks are written down, relative to the run folder.
+        look: looks once.
+
     Attributes:
         found: why the sweep must stop; None while it may go on.
         error: why the driver could not look, or could not write down that it did.
     """
 
-    def __init__(self, folder: RunFolder, key: str, look: Look) -> None:
+    def __init__(self, folder: RunFolder, state: ObjectWriter, key: str, look: Look) -> None:
         self.found: str | None = None
         self.error: Exception | None = None
         self._folder = folder
+        self._state = state
         self._key = key
         self._look = look
 
     def look(self) -> bool:
         """Look, and write down whether the gate is open."""
-        began = running_seconds()
+        at = None
         try:
+            at = store_clock(self._state, "")  # before the look: what is written late was still seen then
             self.found = self._look()
         except Exception as error:
             # Whatever it is: nobody looks now, so nobody may delete.
@@ -49,7 +57,7 @@ class Watch:
         if not is_open:
             log.warning("the sweep stops: %s", self.reason)
         try:
-            write_look(self._folder, self._key, is_open, self.reason, running_seconds() - began)
+            write_look(self._folder, self._key, is_open, self.reason, at)
         except DredgeError as error:
             self.error = self.error or error  # workers will stop at the silence
             return False
@@ -64,16 +72,19 @@ class Watch:
 
 
 @contextmanager
-def watching(folder: RunFolder, key: str, look: Look, every_seconds: float) -> Iterator[Watch]:
+def watching(
+    folder: RunFolder, state: ObjectWriter, key: str, look: Look, every_seconds: float
+) -> Iterator[Watch]:
     """Look while workers delete: at once, and then every few seconds.
 
     Args:
         folder: the run folder.
-        key: where the looks are written down, relative to the folder; no two drivers may share it.
+        state: the folder of the lease.
+        key: where the looks are written down, relative to the run folder; no two drivers may share it.
         look: looks once.
         every_seconds: between two looks.
     """
-    watch, done = Watch(folder, key, look), threading.Event()
+    watch, done = Watch(folder, state, key, look), threading.Event()
 
     def keep_looking() -> None:
         while not done.wait(every_seconds) and watch.look():

@@ -101,7 +101,7 @@ def work_through[C, T](
         What became of the objects.
     """
     watched = f"{output.STEP}/_watch/{record.attempt.number:03d}.json"
-    with watching(run.folder, watched, lambda: None, LOOK_SECONDS):
+    with watching(run.folder, run.state, watched, lambda: None, LOOK_SECONDS):
         results = run.spread(runner, output.STEP, fn, config(run.gate(watched)), tasks, unit, total)
     tally = Tally()
     for result in results:

@@ -28,7 +28,7 @@ def watching_heads(
     def look() -> str | None:
         return veto() or look_at_heads(run, commits) or look_at_namespaces(run)
 
-    return watching(run.folder, key, look, every_seconds)
+    return watching(run.folder, run.state, key, look, every_seconds)
 
 
 def check_sharing(run: Run) -> None:

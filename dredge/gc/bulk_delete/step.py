@@ -173,7 +173,7 @@ def _delete(
     check_sharing(run)
     veto = approval_of(run, record, ApproveOutput)
     record.attempt.check()
-    run.lease.renew(run.plan.lease, take_back=False)
+    run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # whoever was asked has answered
     with watching_heads(run, subtracted.commits, watched, veto) as watch:
         results = run.spread(runner, _STEP, sweep_parts, config, tasks, "objects", rows)
     return watch if any(result.stopped for result in results) else None

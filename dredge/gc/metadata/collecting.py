@@ -259,7 +259,7 @@ class _Collection:
     def _gate(self, record: StepRecord) -> Iterator[MaySend]:
         """What each request that deletes must pass."""
         watched = f"{MetadataOutput.STEP}/_watch/{record.attempt.number:03d}.json"
-        with watching(self.run.folder, watched, lambda: None, LOOK_SECONDS):
+        with watching(self.run.folder, self.run.state, watched, lambda: None, LOOK_SECONDS):
             gate = Gate(self.run.folder, self.run.state, self.run.gate(watched))
             gate.is_open()  # raises what is wrong
             yield gate.lets_through

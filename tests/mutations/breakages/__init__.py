@@ -5,7 +5,7 @@ approving  what people say (approving_icechunk: of Icechunk)   undo       what c
 records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
 trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
-verifying  the look after a sweep
+verifying  the look after a sweep     gates      between a driver that looks and workers that delete
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tests.mutations.breakages import (
     approving_icechunk,
     azure,
     deleting,
+    gates,
     gcs,
     guarding,
     icechunk,
@@ -47,6 +48,7 @@ BREAKAGES = (
     *deleting.DELETING,
     *gcs.GCS,
     *sweeping.SWEEP,
+    *gates.GATES,
     *verifying.VERIFY,
     *inventory.INVENTORY,
     *many.MANY,

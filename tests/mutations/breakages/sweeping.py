@@ -1,4 +1,4 @@
-"""Guards of the sweep, and of everything that runs have in common: gate, watch, tries, chain, lease."""
+"""Guards of the sweep, and of everything that runs have in common: tries, chain, lease; `gates` has gate and watch."""
 
 from __future__ import annotations
 
@@ -172,34 +172,6 @@ SWEEP = (
         ("test_trap_25_a_head_that_moves_while_deleting_stops_the_sweep_until_it_is_checked",),
     ),
     Breakage(
-        "the loss of the lease is ignored",
-        "dredge/runs/gate.py",
-        "check_lease(self._state, LEASE, self._config.lease, store_now)",
-        "pass",
-        ("test_a_lease_that_is_lost_while_deleting_stops_before_the_next_request",),
-    ),
-    Breakage(
-        "a driver that says nothing is believed",
-        "dredge/runs/gate.py",
-        "store_now - written + timedelta(seconds=slept) < self._silence",
-        "True",
-        ("test_when_nobody_looks_at_branches_any_more_workers_stop_by_themselves",),
-    ),
-    Breakage(
-        "an overtaken try goes on",
-        "dredge/runs/gate.py",
-        "self.attempt.check()",
-        "pass",
-        ("test_an_orphaned_sweep_makes_no_request_once_its_retry_has_begun",),
-    ),
-    Breakage(
-        "a sweep in a Spark application that lives on goes on",
-        "dredge/runs/gate.py",
-        "        self.attempt.check()\n        if not",
-        "        if not",
-        ("test_a_try_that_was_given_up_deletes_no_more_though_its_application_lives",),
-    ),
-    Breakage(
         "a Spark application goes on with the step of a task that is gone",
         "spark_jobs/application.py",
         "    if not done.is_set():",
@@ -296,69 +268,6 @@ SWEEP = (
         'raise UnavailableError(f"branch heads could not be looked at: {error}") from error',
         "return None",
         ("test_a_look_that_fails_for_any_reason_stops_the_sweep",),
-    ),
-    Breakage(
-        "a watch that cannot look leaves the gate open",
-        "dredge/runs/watch.py",
-        "            self.error = error\n        is_open",
-        "            pass\n        is_open",
-        ("test_a_look_that_fails_closes_the_gate_also_without_a_word",),
-    ),
-    Breakage(
-        "a watch that found something leaves the gate open",
-        "dredge/runs/watch.py",
-        "is_open = self.found is None and self.error is None",
-        "is_open = self.error is None",
-        ("test_a_reason_to_stop_closes_the_gate",),
-    ),
-    Breakage(
-        "a gate is not watched",
-        "dredge/runs/gate.py",
-        "if not self._is_watched(store_now, now):",
-        "if False:",
-        ("test_no_group_is_sent_once_the_gate_is_closed",),
-    ),
-    Breakage(
-        "a gate that the driver closed is open",
-        "dredge/runs/gate.py",
-        'bool(seen["open"])',
-        "True",
-        ("test_no_group_is_sent_once_the_gate_is_closed",),
-    ),
-    Breakage(
-        "a gate that nobody has opened yet is open",
-        "dredge/runs/gate.py",
-        "        except NotFoundError:\n            return False",
-        "        except NotFoundError:\n            return True",
-        ("test_gate_is_closed_before_the_driver_has_looked",),
-    ),
-    Breakage(
-        "a worker that slept while it looked believes what it saw before",
-        "dredge/runs/gate.py",
-        "slept = running_seconds() - began + float(",
-        "slept = float(",
-        ("test_a_gate_is_closed_to_a_worker_that_slept_while_it_looked",),
-    ),
-    Breakage(
-        "a driver that slept while it looked is believed",
-        "dredge/runs/gate.py",
-        'float(seen.get("seconds", 0.0))',
-        "0.0",
-        ("test_a_gate_is_closed_when_the_driver_slept_while_it_looked",),
-    ),
-    Breakage(
-        "a gate that could not look lets through",
-        "dredge/runs/gate.py",
-        '                log.warning("no further request is sent: %s", error)\n                self.has_shut = True',
-        '                log.warning("no further request is sent: %s", error)',
-        ("test_a_lease_that_is_lost_while_deleting_stops_before_the_next_request",),
-    ),
-    Breakage(
-        "a gate that shut opens again",
-        "dredge/runs/gate.py",
-        "self.has_shut = self.has_shut or not self.is_open()",
-        "self.has_shut = not self.is_open()",
-        ("test_a_gate_that_held_a_request_back_lets_no_later_one_through",),
     ),
     Breakage(
         "the oldest mark may be older",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from dredge.runs.gate import Gate, GateConfig, write_look
 from dredge.runs.lease import Lease
 from dredge.runs.tries import StepTry
 from dredge.runs.watch import Watch
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+from dredge.storage import ObjectWriter, forget_memory_store, open_writer, store_clock
 
 STEP, WATCH = "bulk_delete", "bulk_delete/_watch/1.json"
 
@@ -39,7 +41,8 @@ def gate(writer: ObjectWriter, lease: Lease) -> Gate:
 
 def look(gate_folder: ObjectWriter, is_open: bool) -> None:
     """Write down what the driver saw."""
-    write_look(RunFolder(gate_folder, "r"), WATCH, is_open, "" if is_open else "main moved", 0.0)
+    now = store_clock(gate_folder, "")
+    write_look(RunFolder(gate_folder, "r"), WATCH, is_open, "" if is_open else "main moved", now)
 
 
 def test_a_gate_is_open_when_the_driver_said_so(gate: Gate, writer: ObjectWriter) -> None:
@@ -55,7 +58,7 @@ def test_a_gate_that_held_a_request_back_lets_no_later_one_through(gate: Gate, w
     """Some keys of the group were not deleted, so the worker has to begin anew, and not go on as if nothing was."""
     look(writer, True)
     assert gate.lets_through()
-    look(writer, False)
+    write_look(RunFolder(writer, "r"), WATCH, True, "", store_clock(writer, "") - timedelta(minutes=2))
     assert not gate.lets_through()
     look(writer, True)
     assert not gate.lets_through()
@@ -94,7 +97,7 @@ def test_a_gate_is_closed_when_the_driver_was_silent_for_as_long_as_it_may_be(
     gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look(writer, True)
-    looked = writer.stat(WATCH).last_modified
+    looked = datetime.fromisoformat(json.loads(writer.get(WATCH))["at"])
     for seconds, is_open in ((59, True), (60, False), (61, False)):
         now = looked + timedelta(seconds=seconds)
         monkeypatch.setattr("dredge.runs.gate.store_clock", lambda *_, now=now: now)
@@ -118,26 +121,84 @@ def test_a_look_through_the_gate_is_trusted_for_some_seconds_and_no_longer(
     assert not gate.is_open(), "a look that found it closed is none to be trusted"
 
 
-def test_a_gate_is_closed_to_a_worker_that_slept_while_it_looked(
-    gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its machine was suspended after it had asked for the time: by then the driver's look was fresh."""
-    for seconds, is_open in ((50.0, True), (70.0, False)):
-        look(writer, True)
-        times = iter((100.0, 100.0 + seconds))
-        monkeypatch.setattr("dredge.runs.gate.running_seconds", lambda times=times: next(times))
-        assert gate.is_open() is is_open, seconds
-
-
 @pytest.mark.parametrize(("seconds", "is_open"), [(50.0, True), (70.0, False)])
-def test_a_gate_is_closed_when_the_driver_slept_while_it_looked(
+def test_a_gate_is_closed_to_a_worker_that_slept_while_it_looked(
     gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch, seconds: float, is_open: bool
 ) -> None:
-    """It saw the heads, slept, and wrote down then that all was well."""
-    times = iter((100.0, 100.0 + seconds))
-    monkeypatch.setattr("dredge.runs.watch.running_seconds", lambda: next(times))
-    Watch(RunFolder(writer, "r"), WATCH, lambda: None).look()
+    """Its machine was suspended after it had asked for the time: by then the driver's look was fresh."""
+    look(writer, True)
+    times = iter((100.0, 100.0, 100.0 + seconds))
+    monkeypatch.setattr("dredge.runs.gate.running_seconds", lambda: next(times))
     assert gate.is_open() is is_open
+
+
+def test_a_worker_asks_for_the_time_after_it_has_read_what_the_driver_saw(
+    gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that is halted from outside does not know it: only the store's clock goes on."""
+    look(writer, True)
+    halted = timedelta()
+    read = RunFolder.read_json
+
+    def slowly(folder: RunFolder, name: str) -> Any:
+        nonlocal halted
+        found, halted = read(folder, name), timedelta(seconds=70)
+        return found
+
+    monkeypatch.setattr(RunFolder, "read_json", slowly)
+    monkeypatch.setattr("dredge.runs.gate.store_clock", lambda *asked: store_clock(*asked) + halted)
+    assert not gate.is_open()
+
+
+class Slow:
+    """A store in which what is written as the driver's look arrives later, when other things have happened."""
+
+    def __init__(self, writer: ObjectWriter, meanwhile: Callable[[], None]) -> None:
+        self._writer = writer
+        self._meanwhile = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def put(self, key: str, data: bytes) -> str | None:
+        self._meanwhile()
+        return self._writer.put(key, data)
+
+
+@pytest.mark.parametrize(("seconds", "is_open"), [(50, True), (70, False)])
+@pytest.mark.parametrize("when", ["while it looked", "while it wrote"])
+def test_a_look_is_as_old_as_its_beginning(
+    gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch, seconds: int, is_open: bool, when: str
+) -> None:
+    """The driver saw the heads, slept, or sent its look again and again, and all was well only by then."""
+    late = timedelta()
+
+    def sleep() -> None:
+        nonlocal late
+        late = timedelta(seconds=seconds)
+
+    def seen() -> None:
+        return sleep() if when == "while it looked" else None
+
+    def clock(*asked: Any) -> datetime:
+        return store_clock(*asked) + late
+
+    monkeypatch.setattr("dredge.runs.gate.store_clock", clock)
+    monkeypatch.setattr("dredge.runs.watch.store_clock", clock)
+    slow: Any = Slow(writer, sleep if when == "while it wrote" else lambda: None)
+    Watch(RunFolder(slow, "r"), writer, WATCH, seen).look()
+    assert gate.is_open() is is_open
+
+
+def test_a_look_that_arrives_after_the_one_that_closed_the_gate_opens_nothing(
+    gate: Gate, writer: ObjectWriter
+) -> None:
+    """Its request was taken for lost, and sent again: the store got it twice, the first one last."""
+    look(writer, True)
+    first = writer.get(WATCH)
+    look(writer, False)
+    writer.put(WATCH, first)
+    assert not gate.is_open()
 
 
 def test_nothing_is_deleted_outside_a_try(writer: ObjectWriter, lease: Lease) -> None:

@@ -66,6 +66,32 @@ def test_a_renewed_lease_lives_longer(lease: Lease, clock: ManualClock) -> None:
         lease.acquire("two")
 
 
+def test_a_renewal_shortens_no_right_that_lives_longer_unless_it_is_to(
+    lease: Lease, clock: ManualClock
+) -> None:
+    """A run that waits for an answer holds it for as long; an earlier try of a step may wake meanwhile."""
+    grant = lease.acquire("one")
+    waits = Lease(lease._writer, timedelta(hours=12), clock)
+    until = waits.renew(grant).expires_at
+    clock.advance(minutes=30)
+    assert lease.renew(grant).expires_at == until
+    with pytest.raises(LeaseHeldError):
+        lease.acquire("two")
+    assert lease.renew(grant, shorten=True).expires_at == clock() + TTL
+    clock.advance(hours=1)
+    lease.acquire("two")
+
+
+def test_a_right_that_was_given_back_lives_no_longer_for_what_it_was_held_for_before(
+    lease: Lease, clock: ManualClock
+) -> None:
+    grant = lease.acquire("one")
+    waits = Lease(lease._writer, timedelta(hours=12), clock)
+    waits.renew(grant)
+    waits.release(grant)
+    assert lease.renew(grant).expires_at == clock() + TTL
+
+
 def test_an_expired_lease_that_nobody_took_can_be_renewed_but_does_not_stand_before(
     lease: Lease, clock: ManualClock
 ) -> None:

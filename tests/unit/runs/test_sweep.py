@@ -26,7 +26,14 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.sweep import DeletingTask, Protected, refuse_old_mark, sweep_then_settle, what_was_deleted
 from dredge.runs.tries import StepTry
-from dredge.storage import NOT_SENT, DeleteOutcome, ObjectWriter, forget_memory_store, open_writer
+from dredge.storage import (
+    NOT_SENT,
+    DeleteOutcome,
+    ObjectWriter,
+    forget_memory_store,
+    open_writer,
+    store_clock,
+)
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -166,7 +173,7 @@ class Sweep:
             progress="bulk_delete/_progress/x",
         )
         self.run = WorkerRun.open(stores, "00000")
-        write_look(self.folder, WATCH, True, "", 0.0)
+        write_look(self.folder, WATCH, True, "", store_clock(writer, ""))
 
     def part(self, *addresses: str) -> PartInfo:
         return self.folder.write_table("listing", 0, rows(*addresses), "chunks-0000")
@@ -231,7 +238,7 @@ def test_no_group_is_sent_once_the_gate_is_closed(sweep: Sweep) -> None:
 
     def groups() -> Iterator[pa.Table]:
         yield rows("d/a")
-        write_look(sweep.folder, WATCH, False, "a branch moved", 0.0)
+        write_look(sweep.folder, WATCH, False, "a branch moved", None)
         yield rows("d/b")
 
     task = sweep.task(deleter)
@@ -249,9 +256,10 @@ def test_a_gate_that_shut_within_a_group_ends_the_task_though_it_opened_again(sw
             self, keys: Sequence[str], may_send: Callable[[], bool] = lambda: True
         ) -> list[DeleteOutcome]:
             self.keys += keys
-            write_look(sweep.folder, WATCH, False, "a branch moved", 0.0)
+            now = store_clock(sweep.folder.writer, "")
+            write_look(sweep.folder, WATCH, True, "", now - timedelta(minutes=2))
             assert not may_send()
-            write_look(sweep.folder, WATCH, True, "", 0.0)
+            write_look(sweep.folder, WATCH, True, "", now)
             return [DeleteOutcome(key, "failed", NOT_SENT) for key in keys]
 
     part, deleter = sweep.part("d/a", "d/b"), HeldBack()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from dredge.errors import ConfigError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.watch import Watch, watching
-from dredge.storage import memory_store, open_writer
+from dredge.storage import memory_store, open_writer, store_clock
 
 KEY = "s/_watch/1.json"
+MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
@@ -22,20 +24,20 @@ def folder() -> RunFolder:
 
 
 def _written(folder: RunFolder) -> dict[str, Any]:
-    """What is written, but for the seconds that the look took."""
+    """What is written, but for the time when the look began."""
     found = folder.read_json(KEY)
-    assert 0 <= found.pop("seconds") < 60
+    assert timedelta() <= store_clock(folder.writer, "") - datetime.fromisoformat(found.pop("at")) < MINUTE
     return found
 
 
 def test_an_open_gate_is_written_down(folder: RunFolder) -> None:
-    watch = Watch(folder, KEY, lambda: None)
+    watch = Watch(folder, folder.writer, KEY, lambda: None)
     assert watch.look()
     assert _written(folder) == {"open": True, "reason": ""}
 
 
 def test_a_reason_to_stop_closes_the_gate(folder: RunFolder) -> None:
-    watch = Watch(folder, KEY, lambda: "main moved")
+    watch = Watch(folder, folder.writer, KEY, lambda: "main moved")
     assert not watch.look()
     assert _written(folder) == {"open": False, "reason": "main moved"}
 
@@ -50,19 +52,30 @@ def test_a_look_that_fails_closes_the_gate_also_without_a_word(
     def look() -> str | None:
         raise error
 
-    watch = Watch(folder, KEY, look)
+    watch = Watch(folder, folder.writer, KEY, look)
     assert not watch.look()
     assert watch.error is error
     assert _written(folder) == {"open": False, "reason": reason}
 
 
+def test_a_driver_that_cannot_ask_for_the_time_closes_the_gate(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_clock(*_: object) -> datetime:
+        raise UnavailableError("503")
+
+    monkeypatch.setattr("dredge.runs.watch.store_clock", no_clock)
+    assert not Watch(folder, folder.writer, KEY, lambda: None).look()
+    assert folder.read_json(KEY) == {"open": False, "reason": "503", "at": None}
+
+
 def test_a_reason_without_words_closes_the_gate(folder: RunFolder) -> None:
-    assert not Watch(folder, KEY, lambda: "").look()
+    assert not Watch(folder, folder.writer, KEY, lambda: "").look()
     assert folder.read_json(KEY)["open"] is False
 
 
 def test_workers_find_a_look_that_was_made_before_they_began(folder: RunFolder) -> None:
-    with watching(folder, KEY, lambda: None, 3600) as watch:
+    with watching(folder, folder.writer, KEY, lambda: None, 3600) as watch:
         assert folder.read_json(KEY)["open"] is True
     assert watch.error is None
 
@@ -84,7 +97,7 @@ def test_a_look_that_cannot_be_written_down_stops_the_driver_too(
         return None
 
     full: Any = Full()
-    watch = Watch(RunFolder(full, "run"), KEY, look)
+    watch = Watch(RunFolder(full, "run"), folder.writer, KEY, look)
     assert not watch.look()
     assert str(watch.error) == ("the disk is full" if looks is None else "heads: 503")
 
@@ -97,7 +110,7 @@ def test_the_driver_looks_again_and_again_until_it_finds_a_reason_to_stop(folder
         looks += 1
         return "main moved" if looks == 3 else None
 
-    with watching(folder, KEY, look, 0.001) as watch:
+    with watching(folder, folder.writer, KEY, look, 0.001) as watch:
         for _ in range(1000):
             if watch.found:
                 break
@@ -108,13 +121,13 @@ def test_the_driver_looks_again_and_again_until_it_finds_a_reason_to_stop(folder
 
 def test_a_driver_that_finds_a_reason_at_once_does_not_look_again(folder: RunFolder) -> None:
     reasons = ["main moved"]
-    with watching(folder, KEY, lambda: reasons.pop() if reasons else None, 0.001):
+    with watching(folder, folder.writer, KEY, lambda: reasons.pop() if reasons else None, 0.001):
         threading.Event().wait(0.02)
     assert folder.read_json(KEY)["open"] is False
 
 
 def test_nobody_looks_when_the_deleting_is_over(folder: RunFolder) -> None:
-    with watching(folder, KEY, lambda: None, 3600):
+    with watching(folder, folder.writer, KEY, lambda: None, 3600):
         watcher = next(thread for thread in threading.enumerate() if thread.name == "watch")
         assert watcher.is_alive()
     assert not watcher.is_alive()

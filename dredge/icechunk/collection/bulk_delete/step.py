@@ -120,10 +120,12 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     _check_chain(run, record)
     veto = approval_of(run, record, ApproveOutput)
     record.attempt.check()
+    run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # whoever was asked has answered
     chunks = record.input(ListCandidatesOutput).candidates("chunks")
     note_pending(run.state, run.plan.run_id, run.plan.run_uri, run.plan.lease.fencing, chunks)
     with watching(
         run.folder,
+        run.state,
         config.gate.watch,
         lambda: veto() or find_use(run, marked | changes.new, candidates),
         run.plan.config.safety.gate_every_seconds,

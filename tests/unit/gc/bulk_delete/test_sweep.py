@@ -22,6 +22,7 @@ from dredge.runs.partition import Stores
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
+from dredge.storage import store_clock
 from dredge.undo.protecting import GROUP_KEYS
 from tests.support.gc import busy_world, summary_of
 
@@ -48,7 +49,7 @@ def candidates(run: Run, *addresses: str, hold: str | None = None, etag: str | N
 def sweep(run: Run, part: PartInfo, settling: Settling | None = None, **more: Any) -> bool:
     """Sweep one part as a worker does whose gate is open; gives whether the gate stayed open."""
     attempt = StepTry.claim(run.folder.writer, "bulk_delete")
-    write_look(run.folder, WATCH, True, "", 0.0)
+    write_look(run.folder, WATCH, True, "", store_clock(run.state, ""))
     config = SweepConfig(
         gate=GateConfig(lease=run.plan.lease, watch=WATCH, trusted_seconds=0, silence_seconds_max=60),
         turn=0,

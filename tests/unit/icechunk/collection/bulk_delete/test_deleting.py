@@ -18,7 +18,7 @@ from dredge.runs.gate import GateConfig, write_look
 from dredge.runs.partition import Stores, WorkerRun
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
-from dredge.storage import LISTING_SCHEMA
+from dredge.storage import LISTING_SCHEMA, store_clock
 from tests.support.icechunk_repo import Repo
 
 
@@ -59,7 +59,7 @@ def test_candidate_that_is_no_id_is_never_swept(v1: Repo, name: str) -> None:
     columns = dict(zip(LISTING_SCHEMA.names, ([one] for one in row), strict=True))
     (part,) = write_candidates(run.folder, "chunks", 9999, [pa.table(columns, schema=LISTING_SCHEMA)], 10)
     alive = sets.write_ids(run.folder, "bulk_delete/_alive/none.ids", sets.NONE)
-    write_look(run.folder, "bulk_delete/_watch/001.json", True, "", 0.0)
+    write_look(run.folder, "bulk_delete/_watch/001.json", True, "", store_clock(run.state, ""))
     task = DeleteTask(kind="chunks", parts=[part])
     delete_parts.body(in_a_worker(run), config(run, {"chunks": alive}), task)
     rows = ledger.best(ledger.read_raw(run.folder, ledger.stem_of(part)))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import json
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from dredge.icechunk.repository import read_history
 from dredge.runs import gate
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
-from dredge.storage import DeleteOutcome, open_deleter, open_reader
+from dredge.storage import DeleteOutcome, open_deleter, open_reader, store_clock
 from tests.support.icechunk import contents, counts_of, local_storage, objects, quiet
 from tests.support.icechunk_repo import Repo, change_number
 
@@ -124,8 +125,9 @@ def test_when_nobody_looks_at_refs_any_more_workers_stop_by_themselves(
 
     def minutes_pass() -> None:
         for path in Path(run.folder.uri.removeprefix("file://"), "bulk_delete/_watch").iterdir():
-            before = path.stat().st_mtime - 61
-            os.utime(path, (before, before))
+            seen = json.loads(path.read_text())
+            seen["at"] = (datetime.fromisoformat(seen["at"]) - timedelta(seconds=61)).isoformat()
+            path.write_text(json.dumps(seen))
 
     workers: list[Dies] = []
     monkeypatch.setattr(
@@ -170,9 +172,9 @@ def test_gate_is_closed_before_the_driver_has_looked(repo: Repo) -> None:
     with run.folder.writing(StepTry.newest(run.folder.writer, "bulk_delete")):
         found = gate.Gate(run.folder, run.state, config)
     assert not found.is_open()
-    gate.write_look(run.folder, watched, True, "", 0.0)
+    gate.write_look(run.folder, watched, True, "", store_clock(run.state, ""))
     assert found.is_open()
-    gate.write_look(run.folder, watched, False, "something is in use again", 0.0)
+    gate.write_look(run.folder, watched, False, "something is in use again", None)
     assert not found.is_open()
 
 
