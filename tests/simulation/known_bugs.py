@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.mutations.breakages import approving, guarding, reading, sweeping, undo
+from tests.mutations.breakages import approving, gates, guarding, reading, sweeping, undo
 from tests.mutations.breakages.breakage import Breakage
 from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.gc import focused
@@ -49,6 +49,7 @@ OF_THE_LIST = (
     *guarding.HOLDS,
     *reading.OPTIMIZED,
     *sweeping.SWEEP,
+    *gates.GATES,
     *approving.APPROVED,
     *undo.UNDO,
 )

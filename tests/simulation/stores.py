@@ -39,6 +39,8 @@ from dredge.storage.uploads import Completed, Uploads
 from tests.simulation.buckets import Bucket, Stored
 from tests.simulation.clock import Clock
 from tests.simulation.doors import Doors, answer_lost, not_done
+from tests.simulation.noise import mix, stable_hash, unit
+from tests.simulation.scheduler import Process
 
 type Infos = list[ObjectInfo]
 
@@ -92,11 +94,28 @@ def _repeated(deed: Callable[[], Any]) -> Any:
     raise ConflictError("PreconditionFailed")
 
 
+WIRE = "wire"
+"""Role of the process in whose name a request arrives that its client has taken for lost."""
+LATEST = 60.0
+"""Seconds after which a request arrives at most that was taken for lost."""
+
+
+def _again(deed: Callable[[], Any]) -> Any:
+    """The client took its first request for lost and sent it again; the store gets that one last."""
+    scheduler = _current[-1].doors.scheduler
+    assert scheduler.current is not None, "weather strikes actors"
+    process, wire = scheduler.current.process, Process(WIRE, scheduler)
+    seconds = LATEST * unit(mix(process.hash, process.calls, stable_hash("put arrives again")))
+    scheduler.spawn(WIRE, deed, wire, scheduler.now + seconds)
+    return deed()
+
+
 FAULTS: dict[str, Any] = {
     "store down": not_done("store"),
     "disk full": not_done("the disk is full"),
     "store answer lost": answer_lost("store"),
     "store repeated a put": _repeated,
+    "put arrives again": _again,
     "unreadable object": _denied,
 }
 

@@ -46,6 +46,7 @@ KINDS = (
     Kind("store down", "store"),
     Kind("store answer lost", "store", PUTS | {"delete"}),
     Kind("store repeated a put", "store", CONDITIONAL),
+    Kind("put arrives again", "store", frozenset({"put"})),
     Kind("disk full", "store", PUTS),
     Kind("some keys fail", "store", frozenset({"delete"})),
     Kind("some keys fail after all", "store", frozenset({"delete"})),

@@ -268,6 +268,10 @@ FOCUS: Mapping[str, Focus] = {
     "a driver that slept while it looked is believed": _on(
         "both_sleep", delete_keys=(1,), at_once=(1,), pace=(0.02, 0.2)
     ),
+    "an earlier look that arrives last opens the gate again": _on(
+        "heads_move", delete_keys=(1,), at_once=(1,), pace=(2.0,)
+    ),
+    "an earlier try shortens the right of a run that waits": _on("woken_while_asked"),
     "a gate that shut opens again": _on("copies_fail"),
     "a result may be made from another result": _on("begun_anew", **_FEW),
     "a dry run may count for other results than it guarded": _on("begun_anew", dry=(YES,)),

@@ -327,6 +327,8 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
 }
 """What must be broken as well, where more than one guard catches a fault."""
 WHY_NOT: Mapping[str, str] = {
+    "a worker asks for the time before it reads what the driver saw": "every machine here knows that it slept;"
+    " `test_a_worker_asks_for_the_time_after_it_has_read_what_the_driver_saw` does",
     "objects without a time pass": "every store here gives times",
     "an object outside data/ may be a candidate": "no listing leaves data/",
     "the sweep deletes wherever candidates lie": "no listing leaves data/",

@@ -5,7 +5,13 @@ Every number in a scene is drawn, so that the moves also come too early, too lat
 
 from __future__ import annotations
 
-from tests.simulation.gc.scenes.asking import asked_anew, asked_late, changed_while_asked, told_no
+from tests.simulation.gc.scenes.asking import (
+    asked_anew,
+    asked_late,
+    changed_while_asked,
+    told_no,
+    woken_while_asked,
+)
 from tests.simulation.gc.scenes.commits import marked_anew, old_versions, seen_elsewhere
 from tests.simulation.gc.scenes.earlier import (
     committed_since,
@@ -191,6 +197,7 @@ SCENES: tuple[Scene, ...] = (
     asked_anew,
     asked_late,
     changed_while_asked,
+    woken_while_asked,
     told_no,
     both_sleep,
     claimed_late,

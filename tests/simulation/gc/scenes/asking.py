@@ -77,6 +77,23 @@ def changed_while_asked(chance: random.Random, stage: Stage) -> Moves:
     ]
 
 
+def woken_while_asked(chance: random.Random, stage: Stage) -> Moves:
+    """A run waits for an answer, and an earlier try of its plan, which was taken for lost, wakes and goes on with the
+    right that both have; another run would like to have it."""
+    name, hours = f"woken{stage.run}", chance.choice((1.0, 3.0, 12.0))
+    at = stage.at + stage.length + HOUR
+    asked = at + 2 * stage.length + 900
+    call = chance.choice(("list_level", "get", "open_read lease.json", "stat"))
+    return [
+        *garbage(chance, stage, 3, 6),
+        run_of(at, name, approval=("always", hours)),
+        Move(at - 1, "when", ("plan", call, chance.choice((1, 1, 2)), "suspend", 14 * HOUR)),
+        Move(asked, "wake", (f"{name} plan",)),
+        run_of(asked + chance.choice((0.1, 0.3, 0.6)) * hours * HOUR, f"other{stage.run}"),
+        Move(asked + chance.choice((0.5, 0.9)) * hours * HOUR, "answer", (name, *draw_answer(chance))),
+    ]
+
+
 def told_no(chance: random.Random, stage: Stage) -> Moves:
     """A run was told yes, and somebody says no right before the question is closed, or while it deletes for long."""
     name, at = f"told{stage.run}", stage.at + 1

@@ -29,7 +29,8 @@ def heads_move(chance: random.Random, stage: Stage) -> Moves:
     moves = [*branches(stage), *_plenty(chance, stage), *expired(chance, stage), *expired(chance, stage)]
     first = chance.choice((1, 2, 3))
     if chance.random() < 0.5:
-        kind = chance.choice(("proxy page", "throttled", "request lost", "store down"))
+        kinds = ("proxy page", "throttled", "request lost", "store down", "put arrives again")
+        kind = chance.choice(kinds)
         call = chance.choice(
             ("list_branches", "list_branches", "put bulk_delete/_watch", "list_repositories")
         )
