@@ -51,8 +51,8 @@ class BranchReader:
         self._left: int | None = None
         self._lock = threading.Lock()
 
-    def bound(self, questions: int | None) -> None:
-        """Let so many more questions be asked before TooManyError; None is without a bound."""
+    def bound(self, questions: int) -> None:
+        """Let so many more questions be asked before TooManyError; without this there is no bound."""
         self._left = questions
 
     def changes(self, branch: str, after: str = "") -> Iterator[list[Change]]:

@@ -141,8 +141,6 @@ def test_so_many_questions_are_asked_as_may_be_and_no_more() -> None:
         with pytest.raises(TooManyError):
             ask()
     assert len(server.asked) == 2
-    reader.bound(None)
-    assert reader.stat("main", "a") is not None
 
 
 @pytest.mark.parametrize(
