@@ -104,7 +104,7 @@ class BranchReader:
     def keys(self, stats: ObjectStats | None) -> tuple[str, ...]:
         """The keys that an object's address may mean; remembered when the scan did not have it."""
         keys = tuple(key for key in self.readings(stats) if _is_text(key))
-        if keys and not self.were_scanned(keys):
+        if not self.were_scanned(keys):
             with self._lock:
                 self.addresses.update(keys)
         return keys
