@@ -307,6 +307,7 @@ def test_the_counters_of_all_months_count_and_those_of_others_do_not() -> None:
         b"usage/monthly/a/202601": b"7",
         b"usage/monthly/a/b/202601": b"x",
         b"usage/monthly/ab/202601": b"11",
+        b"usage/monthly/b/202601": b"13",
     }.items():
         kv.set(PARTITION, key, value)
     with MemoryRows(kv).view() as view:

@@ -106,19 +106,19 @@ def test_an_old_object_at_the_end_that_was_not_scanned_has_every_branch_asked_fo
 
 def test_every_branch_is_asked_for_everything_where_that_is_wanted(looks: Looks) -> None:
     """Whatever pages may have covered, and whatever the ends of branches say."""
-    behind = Extent("many", "path/3", "many", True)
+    behind = Extent("many", "path/30", "many", True)
     found = looks.prove(("many", "path/1"), extents=[behind], everything=True)
     assert (found.lost, found.asked_for_all) == (None, 2)
     assert found.addresses == {looks.staged["many", "path/1"]}
 
 
-@pytest.mark.parametrize("begins", [(2, 4), (4, 2)])
+@pytest.mark.parametrize("begins", [(20, 40), (40, 20)])
 def test_a_branch_is_asked_from_where_the_first_of_the_pages_began_that_may_have_lost_rows_of_it(
     looks: Looks, monkeypatch: pytest.MonkeyPatch, begins: tuple[int, int]
 ) -> None:
     at_end_only(monkeypatch)
     extents = [Extent("many", f"path/{number}", "many", True) for number in begins]
-    lost = [("many", f"path/{number}") for number in (2, 3, 4)]
+    lost = [("many", f"path/{number}") for number in (3, 4)]
     found = looks.prove(*lost, extents=extents)
     assert (found.lost, found.asked_for_all) == (None, 1)
     assert found.addresses == {looks.staged[place] for place in lost}

@@ -129,7 +129,7 @@ def test_what_only_branches_showed_is_written_and_counted_once() -> None:
     with Storm(world, ["mm"]):
         found = scan_staging(run, "scan")
     assert addresses(run, found) == living
-    assert (found.rows, len(found.scanned)) == (5, 0)
+    assert (found.rows, len(found.scanned), found.empty_pages) == (5, 0, 1)
     assert found.proof is not None
     assert found.proof.addresses == living
 
