@@ -23,8 +23,7 @@ from dredge.runs.tries import StepTry
 from dredge.sets.live import in_any
 from tests.support.approvals import said, take
 from tests.support.gc import World, make_world, summary_of
-from tests.support.kv_views import Snapshots, open_as
-from tests.unit.gc.mark_uncommitted.test_kv_standing import copy_of
+from tests.support.kv_views import Snapshots, copy_of, open_as
 
 pytestmark = pytest.mark.usefixtures("without_canaries")
 
@@ -203,3 +202,12 @@ def test_after_a_mark_that_held_nothing_for_its_size_all_sizes_of_heads_stay() -
         found = ask_again(run, world.runner, again, asked, nothing_new, "recheck/x")
         (held,) = in_any(found.sizes, [np.array([len(CONTENT)], np.uint64)])
         assert held.tolist() == [stays]
+
+
+@pytest.mark.parametrize(("hours", "asked"), [(0, False), (6, True)])
+def test_the_report_says_what_was_asked_again(hours: float, asked: bool) -> None:
+    world, run, _ = marked()
+    world.age(hours=hours)
+    bulk_delete(run, world.runner)
+    (found,) = summary_of(run, "bulk_delete").details["rechecks"]
+    assert (found["questions"] > 0) is asked
