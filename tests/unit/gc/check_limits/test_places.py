@@ -13,7 +13,7 @@ from dredge.gc.check_limits import codes, places
 from dredge.gc.check_limits.places import SCHEMA, _Found
 from dredge.sets.hashes import NONE
 from dredge.storage import open_deleter
-from tests.support.gc import make_world
+from tests.support.gc import make_world, summary_of
 from tests.support.identical import held, many
 
 pytestmark = pytest.mark.usefixtures("without_canaries")
@@ -107,3 +107,18 @@ def test_entries_are_found_again_by_their_range() -> None:
     assert found.paths.to_pylist() == [b"a0", b"a1", b"b0", b"c0", b"c1", b"c2"]
     assert found.sizes.tolist() == [1, 2, 3, 1, 1, 9]
     assert collected([], 100).places().ranges == {}
+
+
+def test_only_ranges_of_branch_heads_are_searched_and_what_they_have_is_written_down() -> None:
+    """A branch reads what its own head names; another commit's entry hides nothing."""
+    world = make_world()
+    for content in (b"1234", b"5678", b"abcd"):
+        world.upload("a", content)
+        world.lake.commit()
+    world.orphan("data/slice/orphan", b"else")
+    world.age(days=2)
+    context = world.plan()
+    world.mark(context)
+    parts = summary_of(context, "check_limits").parts_below("check_limits/paths-")
+    rows = pa.concat_tables(context.folder.read_parts(parts))
+    assert (rows["path"].to_pylist(), rows["size"].to_pylist()) == ([b"a"], [4])
