@@ -90,6 +90,8 @@ def test_the_most_frequent_sizes_are_given_up_until_half_of_the_room_is_free() -
     assert found.skipped.tolist() == [1, 2], "4 of 8 stay at most, and 2 with 3, 4 and 5 were 5"
     found.add(rows("c", 3, 1, 2))
     assert found.places().sizes.tolist() == [3, 4, 5, 3]
+    found.add(rows("d", 3, 3))
+    assert found.places().sizes.tolist() == [3, 4, 5, 3, 3, 3], "of that room two places are left"
     # As many as half of the room stay.
     assert collected([rows("a", 1, 1, 1, 1, 2, 3), rows("b", 4)], 6).skipped.tolist() == [1]
 

@@ -20,7 +20,10 @@ pytestmark = pytest.mark.usefixtures("without_canaries")
 
 
 def before_guards(**settings: Any) -> tuple[World, Run]:
+    """A run about whose candidates branches have to be asked, too: one is as long as committed objects."""
     world, _kept, _gone = busy_world(**settings)
+    world.orphan("data/slice0/same-size", b"9")
+    world.age(days=2)
     run = world.plan()
     for made in (slice_listing, mark_uncommitted, list_committed, subtract):
         made(run, world.runner)
@@ -74,10 +77,10 @@ def test_a_run_within_its_limits_has_nothing_to_say() -> None:
 
 def test_what_the_sweep_reads_is_written_down() -> None:
     """Every code has a figure, also where it holds nothing, and each file that the step wrote is told."""
-    world, run = before_guards()
-    world.orphan("data/slice/not-seen")
+    _world, run = before_guards()
     check_limits(run)
     summary = summary_of(run, "check_limits")
+    assert summary.counts["cleared_objects"] == 1
     assert {f"{code}_objects" for code in codes.WHY} <= summary.counts.keys()
     written = {key for batch in run.folder.writer.list("check_limits/") for key in batch["key"].to_pylist()}
     told = {part.key for part in summary.parts}
