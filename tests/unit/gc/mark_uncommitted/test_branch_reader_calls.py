@@ -249,7 +249,7 @@ def test_what_a_listing_does_not_show_is_asked_for(monkeypatch: pytest.MonkeyPat
     def objects(*arguments: Any) -> list[ObjectStats]:
         return [found for found in listing(*arguments) if found.path < hidden or found.path > hidden]
 
-    server.objects = objects  # type: ignore[method-assign]
+    server.objects = objects  # type: ignore[method-assign, assignment]
     assert server.take_all(server.reader()) == {f"data/{number}" for number in range(6)}
 
 

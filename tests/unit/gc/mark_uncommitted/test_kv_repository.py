@@ -111,7 +111,7 @@ def test_tombstones_stage_nothing(world: World) -> None:
         (b"branches/new", Branch("new", "c" * 64, "t").encode(), "branches"),
         (b"tags/new", Tag("new", "c" * 64).encode(), "tags"),
         (b"commits/new", messages.encode(messages.CommitData(id="new")), "commits"),
-        (b"copies/new", messages.encode(messages.Entry(address="data/c", address_type=1)), "copies"),
+        (b"copies/new", messages.encode(messages.Entry(address="data/c")), "copies"),
     ],
 )
 def test_a_record_with_fields_of_a_newer_version_is_told_by_its_name(

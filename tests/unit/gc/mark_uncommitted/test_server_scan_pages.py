@@ -39,7 +39,7 @@ class Server:
     def __init__(self) -> None:
         self.world = make_world()
         self.run = self.world.plan()
-        self.world.client.prepare_uncommitted = self._answer  # type: ignore[method-assign]
+        self.world.client.prepare_uncommitted = self._answer  # type: ignore[method-assign, assignment]
         self.answers: list[UncommittedPage | Exception] = []
         self.asked: list[str | None] = []
         self.files: dict[str, bytes] = {}

@@ -101,7 +101,7 @@ def test_branches_that_come_and_go_while_a_scan_is_compared_are_not_taken_for_su
     run = world.plan()
     for number in range(2):
         world.lake.catalog.branches.create_branch(world.lake.repository, f"b{number}", "main")
-    with world.during("prepare_uncommitted", lambda: world.lake.upload("a", b"1", "b0")):
+    with world.during("prepare_uncommitted", lambda: world.upload("a", b"1", "b0") and None):
         assert len(scan_staging(run, "scan").server_runs) == 1
     with world.during("changes", lambda: world.lake.catalog.branches.delete_branch("lake", "b1")):
         assert len(scan_staging(run, "again").server_runs) == 1
