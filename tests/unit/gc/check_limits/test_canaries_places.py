@@ -127,3 +127,10 @@ def test_of_many_changes_some_are_chosen_and_none_that_was_removed() -> None:
     found, _ = changed(answers, [], each=8)
     assert Counter(branch for branch, _ in found) == {"one": 8, "two": 8, "gone": 8}
     assert {path for _, path in found} <= set(names[30:])
+
+
+def test_an_address_is_a_canary_once_by_each_key_that_a_store_can_list() -> None:
+    """A reading with bytes that are not UTF-8 names no object."""
+    stats = [ObjectStats("a", f"mem://lake/{name}", "c", 1) for name in ("data/b", "data/caf%E9", "data/b")]
+    found = [*canaries._canaries([("main", item) for item in stats], "mem://lake")]
+    assert [canary.address for canary in found] == ["data/b", "data/caf%E9"]
