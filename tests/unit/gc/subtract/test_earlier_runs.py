@@ -163,3 +163,37 @@ def test_what_an_inventory_names_twice_and_an_earlier_run_too_is_one_object() ->
     )
     assert (counts["earlier_objects"], counts["candidates_objects"]) == (2, 2)
     assert not {staged, orphan} & world.data()
+
+
+def test_what_a_listing_gave_is_not_searched_again() -> None:
+    world = make_world()
+    world.upload("a", b"committed")
+    world.lake.commit()
+    world.orphan("data/slice/orphan", b"orphan")
+    world.age(days=3)
+    context = world.plan()
+    world.mark(context)
+    counts = summary_of(context, "subtract").counts
+    assert (counts["listed_objects"], counts["live_objects"], counts["live_bytes"]) == (
+        2,
+        1,
+        len(b"committed"),
+    )
+    assert (counts["earlier_objects"], counts["candidates_objects"]) == (0, 1)
+
+
+def test_what_only_a_range_of_an_expired_commit_named_is_found_though_its_slice_is_not_listed_again() -> None:
+    world = make_world()
+    world.rules(1)
+    old = world.upload("a", b"old")
+    world.lake.commit()
+    world.age(days=10)
+    world.collect()
+    world.upload("a", b"new")
+    world.lake.commit()
+    world.age(days=3)
+    context = world.plan(mode="optimized")
+    world.run(context)
+    assert context.plan.mode == "optimized"
+    assert summary_of(context, "subtract").counts["earlier_objects"] == 1
+    assert old not in world.data()
