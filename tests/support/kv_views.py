@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -62,6 +63,14 @@ class Snapshots:
         kv = self.kv or self.world.lake.kv
         assert isinstance(kv, MemoryKV)
         return contextlib.closing(MemoryRows(kv))
+
+
+def copy_of(world: World) -> MemoryKV:
+    """A copy of the world's store, as of now."""
+    kv = MemoryKV()
+    assert isinstance(world.lake.kv, MemoryKV)
+    kv._partitions = copy.deepcopy(world.lake.kv._partitions)
+    return kv
 
 
 def store_of(world: World, monkeypatch: pytest.MonkeyPatch) -> WithoutSnapshots:

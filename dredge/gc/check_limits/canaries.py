@@ -235,10 +235,7 @@ def _canaries(found: Iterable[tuple[str, ObjectStats]], namespace: str) -> Itera
 def _spread[T, R](ask: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """Ask about some items at once; the first error ends it without beginning the rest."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="canaries") as pool:
-        try:
-            return list(pool.map(ask, items))
-        finally:
-            pool.shutdown(cancel_futures=True)
+        return list(pool.map(ask, items))  # which takes back what was not begun
 
 
 def among(run: Run, canaries: list[Canary], hash_parts: list[PartInfo]) -> list[Canary]:

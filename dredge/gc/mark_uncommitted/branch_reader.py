@@ -51,8 +51,8 @@ class BranchReader:
         self._left: int | None = None
         self._lock = threading.Lock()
 
-    def bound(self, questions: int | None) -> None:
-        """Let so many more questions be asked before TooManyError; None is without a bound."""
+    def bound(self, questions: int) -> None:
+        """Let so many more questions be asked before TooManyError; without this there is no bound."""
         self._left = questions
 
     def changes(self, branch: str, after: str = "") -> Iterator[list[Change]]:
@@ -104,7 +104,7 @@ class BranchReader:
     def keys(self, stats: ObjectStats | None) -> tuple[str, ...]:
         """The keys that an object's address may mean; remembered when the scan did not have it."""
         keys = tuple(key for key in self.readings(stats) if _is_text(key))
-        if keys and not self.were_scanned(keys):
+        if not self.were_scanned(keys):
             with self._lock:
                 self.addresses.update(keys)
         return keys

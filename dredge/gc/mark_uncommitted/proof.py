@@ -203,12 +203,11 @@ class _Prover:
         contrary; elsewhere than at the end only the contrary matters."""
         stats = self._reader.stat(branch, change.path)
         keys = [key for key in self._reader.keys(stats) if key.startswith(DATA)]
-        if not keys:
-            return False  # gone since, or an object that no run deletes
         scanned = self._reader.were_scanned(keys)
         lost = None if scanned else next((key for key in keys if self._is_old(key)), None)
         if not scanned and lost is None:
-            return False  # written since, as far as anybody can tell
+            # Gone or written since, as far as anybody can tell, or an object that no run deletes.
+            return False
         if scanned and not at_end:
             return True
         if change.type == "changed" and self._is_in_head(branch, change.path, keys):
@@ -241,16 +240,10 @@ class _Prover:
                 proof.too_many = changes
             except UnreadableError as error:
                 proof.missing = str(error)
-            finally:
-                pool.shutdown(cancel_futures=True)
-                self._reader.bound(None)
         proof.asked_for_all = len(wanted)
 
 
 def _spread[T, R](ask: Callable[[T], R], items: list[T], at_once: int) -> list[R]:
     """Do something for each of some items in threads; the first error ends it without beginning the rest."""
     with ThreadPoolExecutor(at_once, thread_name_prefix="branches") as pool:
-        try:
-            return list(pool.map(ask, items))
-        finally:
-            pool.shutdown(cancel_futures=True)
+        return list(pool.map(ask, items))  # which takes back what was not begun

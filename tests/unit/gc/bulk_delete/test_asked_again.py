@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 from dredge.errors import AwaitingApprovalError
 from dredge.gc.approve.step import approve
-from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.bulk_delete import BulkDeleteOutput, step
 from dredge.gc.bulk_delete.asked_again import Asked, ask_again
 from dredge.gc.bulk_delete.recheck import Subtracted
 from dredge.gc.bulk_delete.step import bulk_delete
@@ -23,8 +24,7 @@ from dredge.runs.tries import StepTry
 from dredge.sets.live import in_any
 from tests.support.approvals import said, take
 from tests.support.gc import World, make_world, summary_of
-from tests.support.kv_views import Snapshots, open_as
-from tests.unit.gc.mark_uncommitted.test_kv_standing import copy_of
+from tests.support.kv_views import Snapshots, copy_of, open_as
 
 pytestmark = pytest.mark.usefixtures("without_canaries")
 
@@ -203,3 +203,24 @@ def test_after_a_mark_that_held_nothing_for_its_size_all_sizes_of_heads_stay() -
         found = ask_again(run, world.runner, again, asked, nothing_new, "recheck/x")
         (held,) = in_any(found.sizes, [np.array([len(CONTENT)], np.uint64)])
         assert held.tolist() == [stays]
+
+
+@pytest.mark.parametrize(("hours", "asked"), [(0, False), (6, True)])
+def test_the_report_says_what_was_asked_again(hours: float, asked: bool) -> None:
+    world, run, _ = marked()
+    world.age(hours=hours)
+    bulk_delete(run, world.runner)
+    (found,) = summary_of(run, "bulk_delete").details["rechecks"]
+    assert (found["questions"] > 0) is asked
+
+
+def test_a_round_that_did_not_ask_again_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, run, _ = marked()
+    world.age(hours=6)
+    rounds = [SimpleNamespace(error=None, reason="a branch moved"), None]
+    monkeypatch.setattr(step, "_delete", lambda *_: rounds.pop(0))
+    monkeypatch.setattr(step, "settle", lambda *_: None)
+    bulk_delete(run, world.runner)
+    first, second = summary_of(run, "bulk_delete").details["rechecks"]
+    assert first["questions"] > 0
+    assert second["questions"] == 0

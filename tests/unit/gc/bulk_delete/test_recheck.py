@@ -5,6 +5,7 @@ The mark is over when the branch is made here, so no earlier step can have seen 
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,9 @@ from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
-from tests.support.gc import World, make_world, summary_of
+from dredge.graveler.committed.ranges import is_table_id
+from dredge.storage import memory_store
+from tests.support.gc import World, make_world, stage_again, summary_of
 
 PATHS = ("audit/a", "x")
 AUDITS = RetentionPolicy((PolicyRule("audits", ("rel-*",), None, ("audit/**",)),))
@@ -55,9 +58,12 @@ def test_sweep_keeps_what_a_branch_that_was_made_after_the_mark_reads_and_what_a
     world.assert_readable("rel-1")
 
 
-def marked(**settings: Any) -> tuple[World, Run, Subtracted]:
+def marked() -> tuple[World, Run, Subtracted]:
     """A run that has its candidates, on a branch with something committed and something staged."""
-    world = make_world(**settings)
+    return marked_in(make_world())
+
+
+def marked_in(world: World) -> tuple[World, Run, Subtracted]:
     world.upload("a", b"committed")
     world.lake.commit()
     world.upload("b", b"staged")
@@ -163,3 +169,26 @@ def test_what_a_policy_keeps_of_a_new_branch_is_read_once() -> None:
     assert sets[0] > 1
     assert sets[1] == sets[0] + 1, "the re-check's own, and nothing of the policy again"
     assert subtracted.by_path
+
+
+@pytest.mark.parametrize("rules", [False, True])
+def test_a_range_that_nobody_names_counts_however_old_it_looks_where_nothing_ever_expires(
+    rules: bool,
+) -> None:
+    """Its file may have been brought back since the mark, with the time that it had before."""
+    other = make_world()
+    orphan = other.orphan("data/slice/orphan")
+    stage_again(other, orphan)
+    other.lake.commit()
+    world = make_world()
+    world.orphan(orphan)
+    if rules:
+        world.rules(30)
+    _, run, _ = marked_in(world)
+    bucket, _, prefix = world.lake.namespace.removeprefix("memory://").partition("/")
+    for key in other.lake.keys("_lakefs/"):
+        if is_table_id(key.removeprefix("_lakefs/")):
+            data = other.lake.objects.get(key)
+            memory_store(bucket).write(f"{prefix}/{key}", data, run.plan.cutoff - timedelta(days=1))
+    bulk_delete(run, world.runner)
+    assert (orphan in world.data()) is not rules

@@ -256,3 +256,19 @@ def test_sweep_keeps_a_second_upload_that_a_server_on_a_local_folder_serves(
     assert again in world.data()
     assert orphan not in world.data()
     world.assert_readable()
+
+
+@pytest.mark.parametrize(("content", "objects_max"), [(b"longer", 100), (b"else", 0)])
+def test_where_nothing_may_be_asked_about_no_range_is_searched(content: bytes, objects_max: int) -> None:
+    world = make_world(safety={"identical_suspects_max": objects_max})
+    world.upload("a", b"same")
+    world.lake.commit()
+    world.orphan("data/slice/orphan", content)
+    world.age(days=2)
+    context = world.plan()
+    world.mark(context)
+    written = [
+        key for batch in context.folder.writer.list("check_limits/") for key in batch["key"].to_pylist()
+    ]
+    assert written
+    assert not [key for key in written if "sizes.u64" in key or "paths-" in key]

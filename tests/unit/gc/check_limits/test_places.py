@@ -13,7 +13,7 @@ from dredge.gc.check_limits import codes, places
 from dredge.gc.check_limits.places import SCHEMA, _Found
 from dredge.sets.hashes import NONE
 from dredge.storage import open_deleter
-from tests.support.gc import make_world
+from tests.support.gc import make_world, summary_of
 from tests.support.identical import held, many
 
 pytestmark = pytest.mark.usefixtures("without_canaries")
@@ -90,6 +90,8 @@ def test_the_most_frequent_sizes_are_given_up_until_half_of_the_room_is_free() -
     assert found.skipped.tolist() == [1, 2], "4 of 8 stay at most, and 2 with 3, 4 and 5 were 5"
     found.add(rows("c", 3, 1, 2))
     assert found.places().sizes.tolist() == [3, 4, 5, 3]
+    found.add(rows("d", 3, 3))
+    assert found.places().sizes.tolist() == [3, 4, 5, 3, 3, 3], "of that room two places are left"
     # As many as half of the room stay.
     assert collected([rows("a", 1, 1, 1, 1, 2, 3), rows("b", 4)], 6).skipped.tolist() == [1]
 
@@ -107,3 +109,18 @@ def test_entries_are_found_again_by_their_range() -> None:
     assert found.paths.to_pylist() == [b"a0", b"a1", b"b0", b"c0", b"c1", b"c2"]
     assert found.sizes.tolist() == [1, 2, 3, 1, 1, 9]
     assert collected([], 100).places().ranges == {}
+
+
+def test_only_ranges_of_branch_heads_are_searched_and_what_they_have_is_written_down() -> None:
+    """A branch reads what its own head names; another commit's entry hides nothing."""
+    world = make_world()
+    for content in (b"1234", b"5678", b"abcd"):
+        world.upload("a", content)
+        world.lake.commit()
+    world.orphan("data/slice/orphan", b"else")
+    world.age(days=2)
+    context = world.plan()
+    world.mark(context)
+    parts = summary_of(context, "check_limits").parts_below("check_limits/paths-")
+    rows = pa.concat_tables(context.folder.read_parts(parts))
+    assert (rows["path"].to_pylist(), rows["size"].to_pylist()) == ([b"a"], [4])

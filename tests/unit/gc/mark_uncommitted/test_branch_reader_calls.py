@@ -141,8 +141,6 @@ def test_so_many_questions_are_asked_as_may_be_and_no_more() -> None:
         with pytest.raises(TooManyError):
             ask()
     assert len(server.asked) == 2
-    reader.bound(None)
-    assert reader.stat("main", "a") is not None
 
 
 @pytest.mark.parametrize(
@@ -206,3 +204,75 @@ def test_every_change_is_collected_however_dense_changes_lie(
     assert server.take_all(server.reader()) == {f"data/{path}" for path in set(changed) - gone}
     if share == 1.0:
         assert len(server.asked) < len(changed), "listings answer for many"
+
+
+@pytest.mark.parametrize(
+    ("changed", "asked"),
+    [
+        ([0, 1], ["stat 0", "stat 1"]),
+        ([0, 1, 2], ["objects 0", "stat 0"]),
+        ([0, 7, 8, 9], ["objects 0", "stat 0", "stat 7", "stat 8", "stat 9"]),
+        ([0, 1, 6, 7, 8, 9], ["objects 0", "objects 7", "stat 0", "stat 7"]),
+        ([0, 1, 6, 7, 8], ["objects 0", "stat 0", "stat 7", "stat 8"]),
+        ([0, 1, 7, 8, 9], ["objects 0", "stat 0", "stat 7", "stat 8", "stat 9"]),
+    ],
+)
+def test_a_listing_is_asked_for_where_it_answers_for_several_paths(
+    monkeypatch: pytest.MonkeyPatch, changed: list[int], asked: list[str]
+) -> None:
+    """Of six entries, where two of them or more are wanted; it begins behind a path, which is asked for itself."""
+    monkeypatch.setattr(branch_reader, "_PAGE", 6)
+    monkeypatch.setattr(branch_reader, "_DENSE", 2)
+    server = Server([(f"{number}", "added") for number in changed], [f"{number}" for number in range(10)])
+    assert server.take_all(server.reader()) == {f"data/{number}" for number in changed}
+    questions = [f"{name} {place}" for name, _, place, *more in server.asked if more != [1]]
+    assert [question for question in sorted(questions) if not question.startswith("changes")] == asked
+
+
+def test_listings_are_not_asked_for_behind_a_path_that_cannot_be_spelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(branch_reader, "_DENSE", 2)
+    paths = ["a\ufffd", "b", "c", "d", "e"]
+    server = Server([(path, "added") for path in paths], paths)
+    assert server.take_all(server.reader()) == {f"data/{path}" for path in paths}
+    assert [more for name, *more in server.asked if name == "objects"] == [["main", "e", 1]]
+
+
+@pytest.mark.parametrize("hidden", ["2", "5"])
+def test_what_a_listing_does_not_show_is_asked_for(monkeypatch: pytest.MonkeyPatch, hidden: str) -> None:
+    """It may have been written again since; also where a listing has nothing at all."""
+    monkeypatch.setattr(branch_reader, "_DENSE", 2)
+    server = Server([(f"{number}", "added") for number in range(6)], [f"{number}" for number in range(6)])
+    listing = server.objects
+
+    def objects(*arguments: Any) -> list[ObjectStats]:
+        return [found for found in listing(*arguments) if found.path < hidden or found.path > hidden]
+
+    server.objects = objects  # type: ignore[method-assign, assignment]
+    assert server.take_all(server.reader()) == {f"data/{number}" for number in range(6)}
+
+
+def test_a_branch_that_goes_between_its_changes_and_their_listing_shows_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(branch_reader, "_DENSE", 2)
+    server = Server([(f"{number}", "added") for number in range(6)])
+
+    def gone(question: tuple[Any, ...]) -> None:
+        if question[0] != "changes" or len(server.asked) > 1:
+            raise NotFoundError("branch")
+
+    server.before = gone
+    assert server.take_all(server.reader()) == set()
+
+
+def test_a_reading_under_which_no_store_can_list_an_object_is_no_key() -> None:
+    """One that is written with bytes that are not UTF-8; the others count."""
+    reader = Server().reader()
+    stats = ObjectStats("a", f"{NAMESPACE}/data/caf%E9", "c", 1)
+    assert any(not key.isascii() for key in reader.readings(stats))
+    assert reader.keys(stats) == ("data/caf%E9",)
+    assert reader.addresses == {"data/caf%E9"}
+    assert reader.keys(None) == ()
+    assert reader.addresses == {"data/caf%E9"}

@@ -23,6 +23,7 @@ def token(branch: str, path: str = "") -> str:
         (None, token("m", "p"), {"a": "", "m": "", "z": None}),
         (token("m"), None, {"a": None, "m": "", "z": ""}),
         (token("m", "path/7"), token("z"), {"a": None, "m": "path/", "z": None}),
+        (token("m", "path/7"), None, {"a": None, "m": "path/", "z": ""}),
         ("not a token", "nor this", {"a": "", "m": "", "z": ""}),
         (token("m", "\ufffd7"), None, {"a": None, "m": "", "z": ""}),
         (token("é"), None, {"z": None, "é": "", "😀": ""}),
@@ -51,7 +52,9 @@ def test_a_token_that_cannot_spell_its_path_may_have_skipped_the_rest_of_its_bra
     assert [skipped.after(name) for name in ("a", branch, "z")] == [None, "", None]
 
 
-@pytest.mark.parametrize("odd", ["bm90IGpzb24=", "e30=", "WzFd", "m", "bnVsbA==", token("m")[:-2] + "*="])
+@pytest.mark.parametrize(
+    "odd", ["bm90IGpzb24=", "e30=", "WzFd", "m", "bnVsbA==", token("m")[:-2] + "*=", "*" + token("m")]
+)
 def test_a_page_whose_token_is_not_understood_may_have_covered_everything(odd: str) -> None:
     extent = Extent.between(odd, odd)
     assert [extent.after(name) for name in ("a", "m", "z")] == ["", "", ""]

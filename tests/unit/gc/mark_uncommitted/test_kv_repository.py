@@ -110,6 +110,8 @@ def test_tombstones_stage_nothing(world: World) -> None:
     [
         (b"branches/new", Branch("new", "c" * 64, "t").encode(), "branches"),
         (b"tags/new", Tag("new", "c" * 64).encode(), "tags"),
+        (b"commits/new", messages.encode(messages.CommitData(id="new")), "commits"),
+        (b"copies/new", messages.encode(messages.Entry(address="data/c")), "copies"),
     ],
 )
 def test_a_record_with_fields_of_a_newer_version_is_told_by_its_name(
@@ -117,5 +119,29 @@ def test_a_record_with_fields_of_a_newer_version_is_told_by_its_name(
 ) -> None:
     world.kv.set(partition_of(world), key, value + b"\xfa\x3f\x01x")  # field 1023
     found = records(world)
-    getattr(found, read)()
+    list(getattr(found, read)())
     assert found.unknown == [key.decode()]
+
+
+def test_a_repository_of_a_newer_version_is_told_too(world: World) -> None:
+    row = world.kv.get(b"graveler", b"repos/lake")
+    assert row is not None
+    world.kv.set(b"graveler", b"repos/lake", row + b"\xfa\x3f\x01x")
+    assert records(world).unknown == ["repos/lake"]
+
+
+def test_of_many_records_of_a_newer_version_a_few_are_named(world: World) -> None:
+    for number in range(5):
+        value = Tag(f"{number}", "c" * 64).encode()
+        world.kv.set(partition_of(world), b"tags/%d" % number, value + b"\xfa\x3f\x01x")
+    found = records(world)
+    assert len(found.tags()) == 5
+    assert found.unknown == ["tags/0", "tags/1", "tags/2"]
+
+
+def test_the_record_that_follows_is_not_taken_for_one_that_is_missing(world: World) -> None:
+    with pytest.raises(RefusedError, match="no repository lak:"):
+        records(world, "lak")
+    world.kv.delete(*SCHEMA)
+    world.kv.set(SCHEMA[0], SCHEMA[1] + b"-of-something-else", b"5")
+    assert records(world).heads == {}

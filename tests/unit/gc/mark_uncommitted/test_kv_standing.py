@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -19,7 +18,7 @@ from dredge.lakefs import Usage
 from dredge.server.usage import PARTITION
 from dredge.server.usage import Usage as Counter
 from tests.support.gc import World, make_world, summary_of
-from tests.support.kv_views import HEAVY, Snapshots, WithoutSnapshots, never_asked, open_as, store_of
+from tests.support.kv_views import HEAVY, Snapshots, WithoutSnapshots, copy_of, never_asked, open_as, store_of
 from tests.support.lossy_scans import stormy_world
 from tests.support.storms import Storm, old_version, recovery
 
@@ -29,13 +28,6 @@ def unsampled(monkeypatch: pytest.MonkeyPatch, **settings: object) -> World:
     monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
     monkeypatch.setattr("dredge.gc.verify.living.sample", lambda *_: [])
     return make_world(read_kv=True, safety={"identical_suspects_max": 0}, **settings)
-
-
-def copy_of(world: World) -> MemoryKV:
-    kv = MemoryKV()
-    assert isinstance(world.lake.kv, MemoryKV)
-    kv._partitions = copy.deepcopy(world.lake.kv._partitions)
-    return kv
 
 
 def staged_since_the_copy(world: World) -> tuple[MemoryKV, str, str]:
@@ -315,6 +307,7 @@ def test_the_counters_of_all_months_count_and_those_of_others_do_not() -> None:
         b"usage/monthly/a/202601": b"7",
         b"usage/monthly/a/b/202601": b"x",
         b"usage/monthly/ab/202601": b"11",
+        b"usage/monthly/b/202601": b"13",
     }.items():
         kv.set(PARTITION, key, value)
     with MemoryRows(kv).view() as view:

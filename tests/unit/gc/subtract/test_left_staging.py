@@ -297,3 +297,40 @@ def test_what_a_commit_under_way_is_about_to_bring_stays_though_its_path_was_del
     commit = commit_while(world, monkeypatch, delete_and_collect)
     assert world.lake.read(PATH, commit) == b"first"
     assert address in world.data()
+
+
+@pytest.mark.parametrize(("microseconds", "goes"), [(0, True), (-1, False)])
+def test_a_mark_that_did_not_show_it_counts_when_the_longest_commit_has_passed_since(
+    world: World, microseconds: int, goes: bool
+) -> None:
+    """Another machine's clock may have told when that mark was done."""
+    safety = {"commit_hours_max": 20, "clock_skew_seconds_max": 60}
+    address = reset_world(world)
+    world.collect(dry_run=True, safety=safety)
+    world.age(hours=20, seconds=60, microseconds=microseconds)
+    context = world.plan(safety=safety)
+    world.run(context)
+    assert (address not in world.data()) is goes
+    assert held(context) == ({} if goes else {LEFT_STAGING: 1})
+
+
+def test_a_mark_of_which_nobody_can_tell_whose_it_is_does_not_say_what_left_staging(world: World) -> None:
+    """It may be another repository's: that it did not show an object means nothing."""
+    address = reset_world(world)
+    another = world.plan(dry_run=True)
+    world.run(another)
+    another.folder.writer.put("plan.json", b"{")
+    world.age(hours=21)
+    world.collect()
+    assert address in world.data()
+
+
+def test_a_run_that_came_to_no_mark_is_passed_over(world: World) -> None:
+    address = reset_world(world)
+    release_lease(world.plan())
+    world.age(hours=19)
+    context = world.plan()
+    world.run(context)
+    assert held(context) == {LEFT_STAGING: 1}
+    assert address in world.data()
+    assert len(list(earlier_marks(context))) == 1

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
-from dredge.gc.subtract.step import _chunks
-from tests.support.gc import Parallel, busy_world
+from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
+from dredge.gc.subtract.step import _chunks, subtract
+from tests.support.gc import Parallel, busy_world, make_world, summary_of
+from tests.support.kv_views import store_of
 
 
 class Forgetful(Parallel):
@@ -76,3 +78,28 @@ def test_where_everything_is_live_nothing_is_a_candidate() -> None:
     run: Any = SimpleNamespace(progress=SimpleNamespace(add=lambda _rows: None))
     parts: Any = [SimpleNamespace(rows=2)]
     assert list(_chunks(run, parts, [np.array([True, True])], 5)) == []
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_what_may_be_staged_unseen_is_held_unless_every_staging_record_was_read(
+    monkeypatch: pytest.MonkeyPatch, exact: bool
+) -> None:
+    """An object as long as one of a head, and one that an earlier run saw staged."""
+    world = make_world()
+    world.upload("a", b"same")
+    world.lake.commit()
+    world.orphan("data/slice/orphan", b"else")
+    world.upload("b", b"another length")
+    world.age(days=2)
+    world.collect(dry_run=True)
+    world.lake.catalog.branches.reset_branch(world.lake.repository, "main")
+    world.age(hours=1)
+    store_of(world, monkeypatch)
+    run = world.plan(read_kv=exact)
+    for step in (slice_listing, mark_uncommitted, list_committed, subtract):
+        step(run, world.runner)
+    counts = summary_of(run, "subtract").counts
+    held = {name: counts.get(name, 0) for name in ("same_size_objects", "left_staging_objects")}
+    assert held == dict.fromkeys(held, 0 if exact else 1)
+    assert counts["held_objects"] == (0 if exact else 2)
+    assert counts["candidates_objects"] == 2

@@ -162,3 +162,22 @@ def test_an_upload_is_given_up_to_the_moment(more: int, goes_on: bool, tmp_path:
     (folder / XID).parent.mkdir(parents=True)
     uploads = Uploads(uri=f"file://{folder}", since=NOW - timedelta(hours=48))
     assert (XID in going_on(uploads, rows({PIECES[1]: age}), 2).to_pylist()) is goes_on
+
+
+@pytest.mark.parametrize(("microseconds", "is_new"), [(0, True), (1, False)])
+def test_a_part_that_was_written_at_the_last_moment_needs_no_look_at_the_store(
+    microseconds: int, is_new: bool
+) -> None:
+    uploads = Uploads(uri="memory://nowhere/lake", since=NOW - timedelta(days=7))
+    found = going_on(uploads, rows({PIECES[1]: timedelta(days=7, microseconds=microseconds)}), 1)
+    assert found.to_pylist() == ([XID] if is_new else [])
+
+
+def test_elsewhere_objects_that_are_called_like_parts_are_objects_like_any() -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    for name in PIECES:
+        world.orphan(name)
+    world.age(days=2)
+    world.collect()
+    assert world.data().isdisjoint(PIECES)

@@ -1,0 +1,279 @@
+"""What the ends of branches, and some paths by chance, say of a scan; whatever a test says was scanned, was."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dredge.gc.mark_uncommitted import proof
+from dredge.gc.mark_uncommitted.extents import Extent
+from dredge.gc.mark_uncommitted.proof import Proof, prove
+from dredge.gc.run import Run
+from dredge.hashing import hash64
+from dredge.sets.hashes import unite
+from dredge.storage import memory_store
+from tests.support.gc import make_world, stage_again
+
+
+class Looks:
+    """Branches with old staged objects, and the proof of a scan.
+
+    Attributes:
+        world: with the branches `main`, without changes, `one` with a single one, and `many` with six.
+        run: of it.
+        staged: every staged address, by branch and path.
+        asked: questions about single paths, by ref and path.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.world = make_world(**settings)
+        self.staged: dict[tuple[str, str], str] = {}
+        for branch, count in (("one", 1), ("many", 6)):
+            self.world.lake.catalog.branches.create_branch(self.world.lake.repository, branch, "main")
+            for number in range(count):
+                self.put(branch, f"path/{number}")
+        self.world.age(days=2)
+        self.asked: Counter[tuple[str, str]] = Counter()
+
+    def put(self, branch: str, path: str) -> str:
+        """Stage an object."""
+        address = self.world.upload(path, f"{branch} {path}".encode(), branch)
+        self.staged[branch, path] = address
+        return address
+
+    def prove(
+        self,
+        *lost: tuple[str, str],
+        extents: Iterable[Extent] = (),
+        everything: bool = False,
+        give_up_at: int | None = None,
+    ) -> Proof:
+        """Prove a scan that gave every staged object, but for those under some paths."""
+        scanned = [address for place, address in self.staged.items() if place not in lost]
+        hashes = unite([hash64(pa.array(scanned, pa.string()))])
+
+        def note(name: str, arguments: tuple[Any, ...]) -> None:
+            if name == "stat":
+                self.asked[arguments[1:]] += 1
+
+        self.world.client.before = note
+        return prove(self.run, self.heads(), hashes, list(extents), everything, give_up_at)
+
+    @property
+    def run(self) -> Run:
+        if not hasattr(self, "_run"):
+            self._run = self.world.plan()
+        return self._run
+
+    def heads(self) -> dict[str, str]:
+        found = self.world.client.branches(self.world.lake.repository)
+        return {branch.id: branch.commit_id for branch in found}
+
+
+@pytest.fixture
+def looks() -> Looks:
+    return Looks()
+
+
+def at_end_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at no path by chance."""
+    monkeypatch.setattr(proof, "_BY_CHANCE", 0)
+
+
+def test_a_scan_that_lost_nothing_is_proved_by_the_last_path_of_each_branch(looks: Looks) -> None:
+    """For each branch its changes and their end, and where it has any a last page and the last path."""
+    found = looks.prove()
+    assert found == Proof(branches=3, changed_branches=2, changes=7, questions=2 + 4 + 4)
+    assert looks.asked == Counter({("one", "path/0"): 1, ("many", "path/5"): 1})
+
+
+def test_an_old_object_at_the_end_that_was_not_scanned_has_every_branch_asked_for_everything(
+    looks: Looks,
+) -> None:
+    found = looks.prove(("many", "path/5"), ("many", "path/1"), ("one", "path/0"), extents=[])
+    assert found.lost in {(*place, looks.staged[place]) for place in [("many", "path/5"), ("one", "path/0")]}
+    assert found.asked_for_all == 2, "a branch without changes has nothing to be asked for"
+    assert found.addresses == {
+        looks.staged[place] for place in [("many", "path/5"), ("many", "path/1"), ("one", "path/0")]
+    }
+    assert (found.missing, found.too_many) == ("", None)
+
+
+def test_every_branch_is_asked_for_everything_where_that_is_wanted(looks: Looks) -> None:
+    """Whatever pages may have covered, and whatever the ends of branches say."""
+    behind = Extent("many", "path/30", "many", True)
+    found = looks.prove(("many", "path/1"), extents=[behind], everything=True)
+    assert (found.lost, found.asked_for_all) == (None, 2)
+    assert found.addresses == {looks.staged["many", "path/1"]}
+
+
+@pytest.mark.parametrize("begins", [(20, 40), (40, 20)])
+def test_a_branch_is_asked_from_where_the_first_of_the_pages_began_that_may_have_lost_rows_of_it(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch, begins: tuple[int, int]
+) -> None:
+    at_end_only(monkeypatch)
+    extents = [Extent("many", f"path/{number}", "many", True) for number in begins]
+    lost = [("many", f"path/{number}") for number in (3, 4)]
+    found = looks.prove(*lost, extents=extents)
+    assert (found.lost, found.asked_for_all) == (None, 1)
+    assert found.addresses == {looks.staged[place] for place in lost}
+
+
+def test_what_was_written_since_the_scan_tells_nothing_and_what_lies_before_it_does(looks: Looks) -> None:
+    young = {looks.put("many", f"path/{number}") for number in (6, 7)}
+    found = looks.prove(("many", "path/6"), ("many", "path/7"))
+    assert (found.lost, found.asked_for_all, found.missing) == (None, 0, "")
+    assert found.addresses == young, "live all the same"
+
+
+def test_where_none_of_the_last_paths_tells_anything_the_branch_is_asked_for_everything(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "_TAIL", 2)
+    at_end_only(monkeypatch)
+    young = [("many", f"path/{number}") for number in (6, 7)]
+    for place in young:
+        looks.put(*place)
+    found = looks.prove(*young, ("many", "path/0"))
+    assert (found.lost, found.asked_for_all) == (None, 1)
+    assert found.addresses == {looks.staged[place] for place in [*young, ("many", "path/0")]}
+
+
+@pytest.mark.parametrize(("microseconds", "is_lost"), [(0, False), (1, True)])
+def test_an_object_that_is_just_too_young_to_be_deleted_is_no_loss(
+    looks: Looks, microseconds: int, is_lost: bool
+) -> None:
+    """The bound is that of the listing: only what may be a candidate must have been scanned."""
+    bucket, _, prefix = looks.world.lake.namespace.removeprefix("memory://").partition("/")
+    modified = looks.run.plan.cutoff - timedelta(microseconds=microseconds)
+    memory_store(bucket).write(f"{prefix}/data/at-the-bound", b"x", modified)
+    stage_again(looks.world, "data/at-the-bound", "z", branch="many")
+    found = looks.prove()
+    assert (found.lost is not None) is is_lost
+    assert "data/at-the-bound" in found.addresses
+
+
+def test_an_entry_whose_object_is_not_in_the_store_is_no_loss(looks: Looks) -> None:
+    stage_again(looks.world, "data/not-there", "z", branch="many")
+    found = looks.prove()
+    assert (found.lost, found.asked_for_all) == (None, 0)
+
+
+def test_an_object_that_no_run_deletes_is_no_loss(looks: Looks) -> None:
+    """The scan need not have it: what is not below data/ is never a candidate."""
+    looks.world.orphan("imported/object")
+    looks.world.age(days=2)
+    stage_again(looks.world, "imported/object", "z", branch="many")
+    found = looks.prove()
+    assert (found.lost, found.asked_for_all) == (None, 0)
+    assert looks.asked["many", "path/5"] == 1, "it tells nothing either"
+
+
+def new_metadata(looks: Looks) -> None:
+    catalog, name = looks.world.lake.catalog, looks.world.lake.repository
+    catalog.objects.update_user_metadata(name, "many", "path/5", {"a": "b"})
+
+
+def new_object(looks: Looks) -> None:
+    looks.world.upload("path/5", b"another", "many")
+
+
+@pytest.mark.parametrize(("change", "asked"), [(new_metadata, 1), (new_object, 0)])
+def test_new_metadata_of_what_the_head_has_prove_nothing_and_a_new_object_does(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[Looks], None], asked: int
+) -> None:
+    at_end_only(monkeypatch)
+    looks = Looks()
+    looks.world.lake.commit(branch="many")
+    change(looks)
+    looks.staged["many", "path/5"] = looks.world.served("many")["path/5"]
+    looks.world.age(days=2)
+    found = looks.prove()
+    assert (found.lost, found.asked_for_all) == (None, asked)
+    assert looks.asked[looks.heads()["many"], "path/5"] == 1, "what the head has there"
+
+
+def test_an_object_that_the_head_has_with_new_metadata_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its metadata may be newer than the scan; the head names it, so nobody deletes it."""
+    looks = Looks()
+    looks.world.lake.commit(branch="many")
+    new_metadata(looks)
+    looks.world.age(days=2)
+    assert looks.prove(("many", "path/5")).lost is None
+
+
+def test_only_paths_that_the_head_may_have_are_looked_for_there(looks: Looks) -> None:
+    looks.prove(("one", "path/0"))
+    assert {ref for ref, _ in looks.asked} == {"one", "many"}
+
+
+@pytest.mark.parametrize("by_chance", [0, 1, 3])
+def test_some_paths_are_looked_at_by_chance_and_each_once(
+    monkeypatch: pytest.MonkeyPatch, by_chance: int
+) -> None:
+    """Chosen evenly from all changes, not from the first ones."""
+    monkeypatch.setattr(proof, "_BY_CHANCE", by_chance)
+    monkeypatch.setattr(proof, "_TAIL", 1)
+    looks = Looks()
+    catalog, name = looks.world.lake.catalog, looks.world.lake.repository
+    catalog.branches.delete_branch(name, "one")
+    for number in range(12):
+        catalog.branches.create_branch(name, f"b{number}", "main")
+        for path in range(8):
+            looks.put(f"b{number}", f"{path}")
+    looks.world.age(days=2)
+    looks.prove()
+    places: set[str] = set()
+    for branch in (f"b{number}" for number in range(12)):
+        paths = {path: count for (ref, path), count in looks.asked.items() if ref == branch}
+        assert set(paths.values()) == {1}
+        assert 1 + max(0, by_chance - 1) <= len(paths) <= 1 + by_chance
+        assert "7" in paths
+        places.update(paths)
+    assert (len(places) > 4) is (by_chance > 0)
+
+
+def test_a_row_that_is_lost_in_the_middle_is_found_where_chance_looks(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "_BY_CHANCE", 6)
+    monkeypatch.setattr(proof, "_TAIL", 1)
+    found = looks.prove(("many", "path/2"))
+    assert found.lost == ("many", "path/2", looks.staged["many", "path/2"])
+    assert looks.asked["many", "path/5"] == 2, "at the end, and when all are asked for"
+
+
+def test_new_metadata_elsewhere_than_at_the_end_cost_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "_TAIL", 1)
+    looks = Looks()
+    looks.world.lake.commit(branch="many")
+    catalog, name = looks.world.lake.catalog, looks.world.lake.repository
+    catalog.objects.update_user_metadata(name, "many", "path/2", {"a": "b"})
+    looks.put("many", "z")
+    looks.world.age(days=2)
+    looks.prove()
+    assert looks.asked == Counter({("one", "path/0"): 1, ("many", "path/2"): 1, ("many", "z"): 1})
+
+
+@pytest.mark.parametrize(("give_up_at", "asked", "too_many"), [(8, 2, None), (7, 0, 7), (6, 0, 6)])
+def test_what_was_too_much_before_is_not_asked_for_again(
+    looks: Looks, give_up_at: int, asked: int, too_many: int | None
+) -> None:
+    found = looks.prove(("many", "path/1"), everything=True, give_up_at=give_up_at)
+    assert (found.asked_for_all, found.too_many) == (asked, too_many)
+    assert bool(found.addresses) is bool(asked)
+    assert ("uncommitted changes, too many" in found.missing) is (too_many is not None)
+
+
+@pytest.mark.parametrize(("questions", "is_proved"), [(13, True), (12, False)])
+def test_branches_are_asked_no_more_than_may_be(questions: int, is_proved: bool) -> None:
+    """For each branch its changes, their end, a last page, and each path."""
+    looks = Looks(safety={"staged_questions_max": questions})
+    found = looks.prove(everything=True)
+    assert (found.missing == "") is is_proved
+    assert found.too_many == (None if is_proved else 7)

@@ -1,0 +1,195 @@
+"""A scan of the server, page by page: every file counts, and an answer that cannot be right ends it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.gc.mark_uncommitted import server_scan
+from dredge.gc.mark_uncommitted.extents import Extent
+from dredge.gc.mark_uncommitted.output import StagedFiles
+from dredge.gc.mark_uncommitted.server_scan import SCANS, ServerScan, canonical_staged, scan_server
+from dredge.hashing import hash64
+from dredge.lakefs import UncommittedPage
+from tests.support.gc import make_world
+
+DEFAULT = f"{SCANS}/r1/uncommitted/"
+
+
+def token(branch: str, path: str = "") -> str:
+    return base64.b64encode(json.dumps({"branch": branch, "path": path}).encode()).decode()
+
+
+class Server:
+    """Answers with pages, in their order, and whatever it is told to raise before.
+
+    Attributes:
+        asked: tokens that it was asked with.
+        files: what was written, by key.
+    """
+
+    def __init__(self) -> None:
+        self.world = make_world()
+        self.run = self.world.plan()
+        self.world.client.prepare_uncommitted = self._answer  # type: ignore[method-assign, assignment]
+        self.answers: list[UncommittedPage | Exception] = []
+        self.asked: list[str | None] = []
+        self.files: dict[str, bytes] = {}
+
+    def _answer(self, _repository: str, token: str | None) -> UncommittedPage:
+        self.asked.append(token)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def put(self, key: str, *addresses: str | None, column: str = "physical_address") -> None:
+        """Write a file, as the server does."""
+        sink = io.BytesIO()
+        pq.write_table(pa.table({column: pa.array(addresses, pa.string())}), sink)
+        self.files[key] = sink.getvalue()
+        self.world.lake.objects.put(key, self.files[key])
+
+    def page(self, location: str = "", following: str | None = None, run_id: str = "r1") -> None:
+        """Have a page answered; its location relative to the namespace, "" for none."""
+        where = f"{self.world.lake.namespace}/{location}" if location else ""
+        self.answers.append(UncommittedPage(run_id, where, following))
+
+    def scan(self, deadline: float = float("inf")) -> ServerScan:
+        return scan_server(self.run, StagedFiles(self.run.folder, "scan"), deadline)
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+def hashes_of(addresses: Sequence[str]) -> list[int]:
+    return sorted(hash64(pa.array(addresses, pa.string())).tolist())
+
+
+def test_the_files_of_every_folder_that_a_page_named_count_and_those_of_the_usual_one(server: Server) -> None:
+    """The last page names none, and the server may write elsewhere than it does by default."""
+    server.put(f"{DEFAULT}one", "data/a", "data/b")
+    server.put("elsewhere/two", "data/b", "data/c")
+    server.put("elsewhere-else/three", "data/x")
+    server.page("elsewhere", token("m"))
+    server.page()
+    scan = server.scan()
+    assert (scan.server_run, scan.pages, scan.empty_pages, scan.rows) == ("r1", 2, 1, 4)
+    assert server.asked == [None, token("m")]
+    assert scan.locations == {"elsewhere/"}
+    assert scan.hashes.tolist() == hashes_of(["data/a", "data/b", "data/c"])
+    assert scan.files == [
+        {"key": key, "rows": 2, "size_bytes": len(server.files[key])}
+        for key in (f"{DEFAULT}one", "elsewhere/two")
+    ]
+
+
+def test_what_a_page_may_have_lost_is_told_with_where_it_began(server: Server) -> None:
+    server.put(f"{DEFAULT}one", "data/a")
+    server.put(f"{DEFAULT}two", "data/b")
+    server.page(DEFAULT, token("m"))
+    server.page("", token("n", "caf\ufffd"))
+    server.page(DEFAULT, None)
+    scan = server.scan()
+    assert scan.unsafe == [Extent("m", "", "n", True), Extent("n", "caf\ufffd", "n", True)]
+
+
+def test_pages_of_two_scans_are_not_one(server: Server) -> None:
+    server.page("", token("m"))
+    server.page("", None, run_id="r2")
+    with pytest.raises(RefusedError, match="changed its run id from r1 to r2"):
+        server.scan()
+
+
+@pytest.mark.parametrize("pages", [2, 3])
+def test_each_page_that_names_a_folder_wrote_a_file(server: Server, pages: int) -> None:
+    server.put(f"{DEFAULT}one", "data/a")
+    server.put(f"{DEFAULT}two", "data/b")
+    for number in range(pages):
+        server.page(DEFAULT, token(f"{number}"))
+    server.page()
+    if pages == 2:
+        assert server.scan().rows == 2
+    else:
+        with pytest.raises(RefusedError, match="3 pages of scan r1 wrote a file each, but 2 files"):
+            server.scan()
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_page_that_fails_with_a_branch_that_goes_is_asked_for_again_twice(
+    server: Server, times: int
+) -> None:
+    server.answers = [NotFoundError("branch not found")] * times
+    server.page()
+    if times < 3:
+        assert server.scan().pages == 1
+    else:
+        with pytest.raises(RefusedError, match="does not mean that nothing is staged"):
+            server.scan()
+    assert len(server.asked) == min(times + 1, 3)
+
+
+def test_a_server_that_finds_something_else_not_is_not_asked_again(server: Server) -> None:
+    server.answers = [NotFoundError("commit not found")]
+    server.page()
+    with pytest.raises(RefusedError, match="commit not found"):
+        server.scan()
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(("now", "is_late"), [(100.0, False), (100.5, True)])
+def test_a_scan_that_goes_on_has_a_deadline(
+    server: Server, monkeypatch: pytest.MonkeyPatch, now: float, is_late: bool
+) -> None:
+    monkeypatch.setattr(server_scan, "running_seconds", lambda: now)
+    server.page("", token("m"))
+    server.page()
+    if is_late:
+        with pytest.raises(RefusedError, match=r"did not end within .* scan_deadline_seconds"):
+            server.scan(100.0)
+    else:
+        assert server.scan(100.0).pages == 2
+
+
+def test_the_last_page_may_come_late(server: Server) -> None:
+    """Nothing more is asked for."""
+    server.page()
+    assert server.scan(0.0).pages == 1
+
+
+def test_a_file_without_addresses_is_not_one_of_nothing(server: Server) -> None:
+    server.put(f"{DEFAULT}one", "data/a", column="address")
+    server.page(DEFAULT)
+    with pytest.raises(FormatError, match="has no column physical_address"):
+        server.scan()
+
+
+def test_a_row_without_an_address_is_not_passed_over(server: Server) -> None:
+    server.put(f"{DEFAULT}one", "data/a", None)
+    server.page(DEFAULT)
+    with pytest.raises(FormatError, match="a staged row without an address"):
+        server.scan()
+
+
+def test_full_addresses_count_in_both_forms() -> None:
+    """They are relative by contract; who writes one in full may mean either."""
+    addresses = pa.chunked_array([["data/a", "s3://b/lake/data/b"], ["s3://b/elsewhere/data/c"]])
+    found = canonical_staged(addresses, "s3://b/lake")
+    assert sorted(found.to_pylist()) == [
+        "data/a",
+        "data/b",
+        "s3://b/elsewhere/data/c",
+        "s3://b/lake/data/b",
+    ]
+    assert canonical_staged(pa.chunked_array([], pa.string()), "s3://b/lake").to_pylist() == []
+    assert np.array_equal(canonical_staged(pa.chunked_array([["data/a"]]), "s3://b/lake"), ["data/a"])
