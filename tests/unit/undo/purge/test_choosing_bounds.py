@@ -21,9 +21,9 @@ OLD = CUTOFF - timedelta(microseconds=1)
 KEY = "data/a"
 
 
-def version(name: str, at: datetime = OLD, *, is_latest: bool = False, etag: str = "tag") -> ObjectVersion:
+def version(name: str, *, size: int = 7, is_latest: bool = False, etag: str = "tag") -> ObjectVersion:
     return ObjectVersion(
-        version_id=name, is_latest=is_latest, is_marker=False, size=7, etag=etag, last_modified=at
+        version_id=name, is_latest=is_latest, is_marker=False, size=size, etag=etag, last_modified=OLD
     )
 
 
@@ -150,8 +150,8 @@ def test_only_where_the_ledger_knows_no_id_several_versions_that_are_alike_stay(
     alike = [marker("m", is_latest=True), version("v"), version("w")]
     assert looked(alike, row(None)).outcome == OTHER
     assert looked(alike, row()).outcome == WOULD_GO
-    other = [*alike[:2], version("w", etag="another")]
-    assert looked(other, row(None)).outcome == WOULD_GO
+    for other in (version("w", etag="another"), version("w", size=8)):
+        assert looked([*alike[:2], other], row(None)).outcome == WOULD_GO
     assert looked([*alike[:2], marker("n"), alike[2]], row(None)).outcome == OTHER
 
 

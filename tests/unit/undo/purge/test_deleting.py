@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,28 @@ def test_a_marker_that_could_not_go_is_told_of_and_nothing_is_asked_for_nothing(
     assert made.asked == [[("data/a", "a-m")], [("data/a", "a-v")]]
     assert outcomes(lake, [versions("a", PINNED)]) == [(PINNED, "")]
     assert len(made.asked) == 2
+
+
+def test_no_deleter_is_opened_that_nothing_is_asked_of(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has no copies may not be allowed to delete below the run's folder, or no versions."""
+    opened = []
+    for name in ("open_deleter", "open_old_version_deleter"):
+        honest = getattr(deleting, name)
+
+        def opening(*of: Any, honest: Any = honest, name: str = name) -> Any:
+            opened.append(name)
+            return honest(*of)
+
+        monkeypatch.setattr(deleting, name, opening)
+    for chosen, names in (
+        (copy("a"), ["open_deleter"]),
+        (versions("a"), ["open_old_version_deleter"]),
+        (copy("a", YOUNG), []),
+        (versions("a", YOUNG), []),
+    ):
+        opened.clear()
+        outcomes(lake, [chosen])
+        assert opened == names
 
 
 def test_copies_and_versions_of_one_page_each_get_their_own_answer(

@@ -1,0 +1,153 @@
+"""A purge looks only into runs that began before its cutoff, and there only at what their ledgers call gone."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dredge.errors import ConfigError, FormatError
+from dredge.graveler.xid import new_descending_xid
+from dredge.hashing import hash64
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
+from dredge.runs.gate import GateConfig
+from dredge.sets.files import write_hashes
+from dredge.sets.live import LocatedSet
+from dredge.sets.sharded import ShardedSet
+from dredge.storage import forget_memory_store, open_writer
+from dredge.undo.deleted import Collected
+from dredge.undo.purge import step
+from dredge.undo.purge.choosing import Choosing, Leftover
+from dredge.undo.purge.config import PurgeConfig
+from dredge.undo.purge.output import OTHER, PINNED, WOULD_GO
+from dredge.undo.purge.step import PurgingConfig, SweptPart
+from dredge.undo.side_run import SideRun
+from dredge.undo.ways import OFF, QUARANTINE, VERSIONS
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def root() -> Iterator[str]:
+    name = f"purge-{uuid.uuid4().hex[:8]}"
+    yield f"memory://{name}"
+    forget_memory_store(name)
+
+
+def swept(root: str, way: str) -> SweptPart:
+    """Of each outcome an object whose marker is known, `<outcome>-m`, and one without; `nothing` has no row."""
+    folder = RunFolder(open_writer(f"{root}/run"), "run")
+    told = [(f"data/{name}{mark}", name) for name in ledger.OUTCOMES for mark in ("", "-m")]
+    addresses = pa.array([*(address for address, _ in told), "data/nothing"], pa.string())
+    count = len(addresses)
+    columns = {
+        "address": addresses,
+        "size": pa.array([7] * count, pa.int64()),
+        "last_modified": pa.array([NOW] * count, pa.timestamp("us", tz="UTC")),
+        "etag": pa.array(["tag"] * count),
+        "hash": pa.array(hash64(addresses)),
+        "reason": ["expired"] * count,
+    }
+    part = folder.write_table("subtract", 0, pa.table(columns), "candidates")
+    rows = pa.table(
+        {"address": addresses[:-1], "size": [7] * (count - 1), "reason": ["expired"] * (count - 1)}
+    )
+    ids = ["m" if address.endswith("-m") else None for address, _ in told]
+    written = ledger.rows_of(rows, [outcome for _, outcome in told], 1, 1, version_id=ids)
+    ledger.write_raw(folder, ledger.stem_of(part), 1, 0, 0, written)
+    return SweptPart(run_uri=folder.uri, way=way, below=["data/"], part=part)
+
+
+@pytest.mark.parametrize(
+    ("way", "looked_at"),
+    [
+        (QUARANTINE, ["deleted", "deleted-m", "missing", "missing-m"]),
+        (VERSIONS, ["deleted", "deleted-m", "missing-m"]),
+        (OFF, ["deleted-m", "missing-m"]),
+    ],
+)
+def test_only_what_the_ledger_calls_gone_and_what_its_way_can_have_left_is_looked_at(
+    way: str, looked_at: list[str], root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = swept(root, way)
+    for page_rows in (1000, 3, 1):
+        monkeypatch.setattr(step, "_PAGE_ROWS", page_rows)
+        pages = [page["address"].to_pylist() for page in step._pages(part)]
+        assert [key for page in pages for key in page] == [f"data/{name}" for name in looked_at]
+        assert max(map(len, pages)) <= page_rows
+
+
+def test_what_is_pinned_is_told_of_and_not_looked_at(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = swept(root, QUARANTINE)
+    (page,) = step._pages(part)
+    folder = RunFolder(open_writer(f"{root}/pin"), "pin")
+    hashes = np.sort(hash64(pa.array(["data/deleted", "data/missing-m"])))
+    pin = LocatedSet(folder.uri, ShardedSet(0, {0: write_hashes(folder, "hashes-0.u64", hashes)}))
+    looked = []
+
+    def look(_: object, row: dict[str, Any]) -> list[Leftover]:
+        looked.append(row["address"])
+        return [Leftover(row, WOULD_GO, QUARANTINE), Leftover(row, OTHER, VERSIONS)]
+
+    monkeypatch.setattr(Choosing, "look", look)
+    config = PurgingConfig(cutoff=NOW, dry_run=True, pinned=(pin,), gate=cast("GateConfig", None))
+    found = step._look(f"{root}/lake", part, page, config)
+    assert sorted(looked) == ["data/deleted-m", "data/missing"]
+    assert [(item.row["address"], item.outcome) for item in found] == [
+        ("data/deleted", PINNED),
+        ("data/missing-m", PINNED),
+        ("data/deleted-m", WOULD_GO),
+        ("data/deleted-m", OTHER),
+        ("data/missing", WOULD_GO),
+        ("data/missing", OTHER),
+    ]
+
+
+def opened(root: str, **asked: Any) -> list[str]:
+    """URIs of the runs that a purge with a cutoff of now opens; runs that end with 8 or 9 cannot be opened."""
+    uris = []
+
+    def open_run(uri: str) -> Any:
+        uris.append(uri)
+        if uri.endswith("9"):
+            raise FormatError("damaged")
+        if uri.endswith("8"):
+            raise ConfigError("deleted nothing")
+        return uri
+
+    collected = Collected(
+        repository="lake",
+        uri=f"{root}/lake",
+        state=open_writer(f"{root}/state"),
+        runs_uri=f"{root}/runs",
+        open_run=open_run,
+    )
+    run = cast("SideRun", SimpleNamespace(options=None, plan=SimpleNamespace(run_id="purge")))
+    given: list[Any] = list(step._runs(collected, run, PurgeConfig(repository="lake", **asked), NOW))
+    assert given == [uri for uri in uris if uri[-1] not in "89"]
+    return uris
+
+
+def test_only_runs_that_began_before_the_cutoff_are_opened_and_what_cannot_be_is_passed_over(
+    root: str,
+) -> None:
+    names = {at: new_descending_xid(NOW + timedelta(seconds=at)) for at in (-2, -1, 0, 1)}
+    for folder in ("runs", "elsewhere"):
+        for name in (*names.values(), "no-run"):
+            open_writer(f"{root}/{folder}/{name}").put("plan.json", b"{}")
+    assert sorted(opened(root)) == sorted(f"{root}/runs/{names[at]}" for at in (-1, -2))
+    assert sorted(opened(root, run_root=f"{root}/elsewhere/")) == sorted(
+        f"{root}/elsewhere/{names[at]}" for at in (-1, -2)
+    )
+    assert opened(root, run=names[1]) == [f"{root}/runs/{names[1]}"], (
+        "asked for by its name; what it left is looked at"
+    )
+    with pytest.raises(FormatError):
+        opened(root, run="run-9")
