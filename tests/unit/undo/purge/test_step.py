@@ -12,26 +12,28 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dredge.errors import ConfigError, FormatError
+from dredge.errors import ConfigError, FormatError, LeaseHeldError
 from dredge.graveler.xid import new_descending_xid
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.gate import GateConfig
+from dredge.runs.gate import Gate, GateConfig
+from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.tasks import LocalRunner
 from dredge.sets.files import write_hashes
 from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import ShardedSet
-from dredge.storage import forget_memory_store, open_writer
-from dredge.undo.deleted import Collected
+from dredge.storage import ObjectWriter, forget_memory_store, memory_store, open_writer
+from dredge.undo.deleted import Collected, SweptRun
 from dredge.undo.purge import step
 from dredge.undo.purge.choosing import Choosing, Leftover
 from dredge.undo.purge.config import PurgeConfig
-from dredge.undo.purge.output import OTHER, PINNED, WOULD_GO
+from dredge.undo.purge.output import OTHER, PINNED, WOULD_GO, PurgeOutput
 from dredge.undo.purge.step import PurgingConfig, SweptPart
 from dredge.undo.side_run import SideRun
-from dredge.undo.ways import OFF, QUARANTINE, VERSIONS
+from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
 
-NOW = datetime(2026, 3, 1, tzinfo=UTC)
+NOW, DAY = datetime(2026, 3, 1, tzinfo=UTC), timedelta(days=1)
 
 
 @pytest.fixture
@@ -151,3 +153,94 @@ def test_only_runs_that_began_before_the_cutoff_are_opened_and_what_cannot_be_is
     )
     with pytest.raises(FormatError):
         opened(root, run="run-9")
+
+
+RUN = new_descending_xid(NOW - 40 * DAY)
+
+
+def purged(root: str, **asked: Any) -> StepSummary:
+    """Purge what one run left that began 40 days ago."""
+
+    def open_run(uri: str) -> SweptRun:
+        assert uri == f"{root}/runs/{RUN}"
+        return SweptRun(QUARANTINE, RunFolder(open_writer(f"{root}/run"), "run"), [PARTS[root]], ("data/",))
+
+    collected = Collected(
+        repository="lake",
+        uri=f"{root}/lake",
+        state=open_writer(f"{root}/state"),
+        runs_uri=f"{root}/runs",
+        open_run=open_run,
+    )
+    config = PurgeConfig(repository="lake", **asked)
+    return step.purge(collected, config, LocalRunner(), clock=lambda: NOW)
+
+
+PARTS: dict[str, PartInfo] = {}
+"""Of the candidates of that run, by store."""
+
+
+@pytest.fixture
+def copies(root: str) -> ObjectWriter:
+    """Of what the run deleted: one 40 days old, and one younger than the cutoff by a moment."""
+    found, store = open_writer(quarantine_uri(f"{root}/run")), memory_store(root.removeprefix("memory://"))
+    store.clock = lambda: NOW - 40 * DAY
+    found.put("data/deleted", b"garbage")
+    PARTS[root] = swept(root, QUARANTINE).part
+    open_writer(f"{root}/runs/{RUN}").put("plan.json", b"{}")
+    store.clock = lambda: NOW - 30 * DAY
+    found.put("data/missing", b"garbage")
+    store.clock = lambda: NOW
+    return found
+
+
+def left(copies: ObjectWriter) -> list[str]:
+    return [item.key for item in copies.list_level("data/").objects]
+
+
+def test_a_dry_run_tells_what_would_go_and_a_purge_takes_what_is_older_than_was_asked(
+    root: str, copies: ObjectWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dry = purged(root)
+    assert (dry.status, dry.counts["runs"], dry.counts["would_go_bytes"]) == ("dry_run", 1, 7)
+    assert (dry.counts["would_go_objects"], dry.counts["young_objects"]) == (1, 1)
+    assert "purged_bytes" not in dry.counts
+    assert left(copies) == ["data/deleted", "data/missing"]
+    done = purged(root, dry_run=False)
+    assert (done.status, done.counts["runs"], done.counts["purged_bytes"]) == ("success", 1, 7)
+    assert (done.counts["purged_objects"], done.counts["young_objects"]) == (1, 1)
+    assert "would_go_bytes" not in done.counts
+    assert left(copies) == ["data/missing"]
+
+
+def test_what_became_of_each_leftover_is_in_the_ledger(root: str, copies: ObjectWriter) -> None:
+    done = purged(root, dry_run=False)
+    (folder,) = open_writer(f"{root}/state/purges").list_level("").folders
+    (part,) = PurgeOutput.of(done).ledger
+    rows = RunFolder(open_writer(f"{root}/state/purges/{folder.rstrip('/')}"), "x").read_part(part)
+    assert rows.schema == step.SCHEMA
+    assert [(row["run_id"], row["address"], row["size"], row["outcome"]) for row in rows.to_pylist()] == [
+        ("run", "data/deleted", 7, "purged"),
+        ("run", "data/missing", 7, "young"),
+    ]
+    assert {row["version_id"] for row in rows.to_pylist()} == {None}
+
+
+def test_behind_a_closed_gate_nothing_is_asked_of_the_store(
+    root: str, copies: ObjectWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(_: Gate) -> None:
+        raise LeaseHeldError("taken over")
+
+    monkeypatch.setattr(Gate, "is_open", closed)
+    monkeypatch.setattr(step, "delete_leftovers", lambda *_: pytest.fail("asked"))
+    with pytest.raises(LeaseHeldError):
+        purged(root, dry_run=False)
+    assert purged(root).counts["would_go_objects"] == 1, "who only looks needs no gate"
+    assert len(left(copies)) == 2
+
+
+def test_less_than_a_day_is_refused() -> None:
+    assert PurgeConfig(repository="lake", older_than_days=1).dry_run
+    with pytest.raises(ConfigError, match="a day to say so"):
+        PurgeConfig(repository="lake", older_than_days=0.9)
