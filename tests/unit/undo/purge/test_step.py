@@ -23,7 +23,14 @@ from dredge.runs.tasks import LocalRunner
 from dredge.sets.files import write_hashes
 from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import ShardedSet
-from dredge.storage import ObjectWriter, forget_memory_store, memory_store, open_writer
+from dredge.storage import (
+    ObjectVersion,
+    ObjectWriter,
+    forget_memory_store,
+    memory_store,
+    open_deleter,
+    open_writer,
+)
 from dredge.undo.deleted import Collected, SweptRun
 from dredge.undo.purge import step
 from dredge.undo.purge.choosing import Choosing, Leftover
@@ -224,6 +231,23 @@ def test_what_became_of_each_leftover_is_in_the_ledger(root: str, copies: Object
         ("run", "data/missing", 7, "young"),
     ]
     assert {row["version_id"] for row in rows.to_pylist()} == {None}
+
+
+def test_where_nothing_is_left_nothing_is_in_the_ledger(root: str, copies: ObjectWriter) -> None:
+    open_deleter(copies.uri).delete(left(copies))
+    done = purged(root, dry_run=False)
+    assert PurgeOutput.of(done).ledger == []
+    assert done.counts["purged_objects"] == 0
+
+
+def test_the_ledger_names_the_version_that_went(root: str) -> None:
+    version = ObjectVersion(
+        version_id="v", is_latest=False, is_marker=False, size=7, etag="tag", last_modified=NOW
+    )
+    row = {"address": "data/a", "size": 7}
+    found = [Leftover(row, WOULD_GO, VERSIONS, version), Leftover(row, OTHER, VERSIONS, message="words")]
+    rows = step._ledger(swept(root, VERSIONS), found).to_pylist()
+    assert [(item["version_id"], item["message"]) for item in rows] == [("v", ""), (None, "words")]
 
 
 def test_behind_a_closed_gate_nothing_is_asked_of_the_store(

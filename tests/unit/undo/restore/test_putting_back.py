@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from dredge.storage import (
 from dredge.storage.memory import MemoryVersions
 from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.model import ObjectInfo, ObjectWriter
+from dredge.storage.streamed_copy import StreamedCopier
 from dredge.storage.undo import MarkerRemover
 from dredge.undo.restore import putting_back
 from dredge.undo.restore.output import FAILED, GONE, RESTORED, TAKEN, THERE
@@ -222,6 +224,47 @@ def test_what_is_put_under_the_key_while_markers_go_is_looked_at(
     monkeypatch.setattr(MarkerRemover, "remove", late)
     assert outcome(lake, row, VERSIONS) == (TAKEN, "")
     assert open_writer(lake).get(KEY) == OTHERS
+
+
+def test_what_is_put_under_the_key_between_look_and_copy_stays(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, honest = deleted(lake), StreamedCopier.copy
+    copies_of(lake).put(KEY, GARBAGE)
+
+    def late(self: StreamedCopier, key: str, **more: Any) -> ObjectInfo:
+        open_writer(lake).put(key, OTHERS)
+        return honest(self, key, **more)
+
+    monkeypatch.setattr(StreamedCopier, "copy", late)
+    assert outcome(lake, row, QUARANTINE) == (TAKEN, "")
+    assert open_writer(lake).get(KEY) == OTHERS
+
+
+def told(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[list[ObjectVersion]], list[ObjectVersion]]
+) -> None:
+    """Let a store tell of versions in its own way."""
+    honest = MemoryVersions.versions
+    monkeypatch.setattr(MemoryVersions, "versions", lambda self, key: change(honest(self, key)))
+
+
+def test_of_a_marker_and_a_version_of_the_same_time_the_marker_goes(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stores sort them in their own way."""
+    row = deleted(lake)
+    told(monkeypatch, lambda found: sorted(found, key=lambda item: item.is_marker))
+    assert outcome(lake, row, VERSIONS) == (RESTORED, VERSIONS)
+
+
+def test_where_no_version_is_the_current_one_none_is_taken_away(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = deleted(lake)
+    told(monkeypatch, lambda found: [replace(item, is_latest=False) for item in found])
+    assert outcome(lake, row, VERSIONS) == (FAILED, VERSIONS)
+    assert [item.is_marker for item in open_versions(lake).versions(KEY)] == [True, False]
 
 
 class Copier:
