@@ -174,6 +174,7 @@ def test_another_object_that_was_deleted_since_is_left_below_its_marker(content:
 
 def test_where_the_run_knew_no_tag_the_length_decides(lake: str) -> None:
     row = deleted(lake) | {"etag": None}
+    assert outcome(lake, row | {"size": 6}, VERSIONS) == (GONE, "")
     assert outcome(lake, row, VERSIONS) == (RESTORED, VERSIONS)
     assert open_writer(lake).get(KEY) == GARBAGE
 
