@@ -107,3 +107,8 @@ def test_a_marker_without_a_version_below_it_is_no_way(lake: str) -> None:
     older.mark(f"lake/{KEY}", memory_store(lake.split("/")[2]).clock())
     assert [item.is_marker for item in open_versions(lake).versions(KEY)] == [True]
     assert way_back(lake, f"{lake}/run", KEY, "m") == ""
+
+
+def test_copies_that_the_store_cannot_make_are_refused_before_anything_is_planned(lake: str) -> None:
+    with pytest.raises(ConfigError, match="nothing can be copied"):
+        choose_way(QUARANTINE, lake, "s3://elsewhere/run")
