@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import LeaseHeldError, UnavailableError
+from dredge.errors import ConfigError, LeaseHeldError, UnavailableError
 from dredge.gc.metadata import collecting
+from dredge.gc.metadata.config import MetadataConfig
 from dredge.gc.metadata.files import GARBAGE_METARANGES
 from dredge.gc.metadata.named import NamesReader
 from dredge.gc.metadata.output import MetadataOutput
@@ -332,3 +333,12 @@ def test_a_note_has_metaranges_first_and_every_version_of_each_file() -> None:
     assert [row["kind"] for row in found] == [GARBAGE_METARANGES, "garbage_ranges"]
     assert [row["name"] for row in found] == [*names_left()]
     assert [len(row["versions"]) for row in found] == [2, 2]
+
+
+def test_a_report_that_deletes_nothing_is_the_default_and_copies_are_looked_for_a_week_at_least() -> None:
+    usual = MetadataConfig(repository="lake")
+    assert (usual.metadata, usual.dry_run, usual.keep_copies_days) == ("report", True, 90)
+    assert MetadataConfig(repository="lake", keep_copies_days=7).keep_copies_days == 7
+    for wrong in ({"keep_copies_days": 6.9}, {"min_age_hours": 24}, {"metadata": "purge"}):
+        with pytest.raises(ConfigError):
+            MetadataConfig.from_params({"repository": "lake", **wrong})

@@ -124,6 +124,9 @@ def test_an_empty_namespace_is_listed_as_such() -> None:
     addresses, summary = listed(world)
     assert addresses == []
     assert summary.counts["slices"] == 0
+    sizes = [f"{age}_{what}" for age in ("old", "young", "root") for what in ("objects", "bytes")]
+    others = ("elsewhere_objects", "foreign_metadata", "unnamed_objects")
+    assert [summary.counts[name] for name in (*sizes, *others)] == [0] * 9
 
 
 @pytest.mark.parametrize("rounds_max", [1, 2, 5])
