@@ -306,6 +306,17 @@ def test_a_head_of_the_scan_keeps_what_it_would_keep_as_a_branch(records: dict[s
     assert found.graph == GRAPH, "what refs lead to is what it was"
 
 
+def test_what_is_active_already_keeps_the_metarange_that_was_listed() -> None:
+    found = active(metaranges={"b": "as listed", "d": "m-d", "t": "m-t"})
+    take_in_heads(run_of(Server()), found, [("main", "b")])
+    assert found.metaranges == {"b": "as listed", "c": "m-c", "d": "m-d", "t": "m-t"}
+
+
+def test_what_the_records_have_is_not_asked_of_the_server() -> None:
+    run = run_of(Server({}))
+    assert taken_in(active(records=GRAPH | EXTRA), run, ("gone", "y")) == {"x", "y"}
+
+
 def test_where_every_commit_counts_the_whole_history_of_a_head_does() -> None:
     server = Server(GRAPH | EXTRA)
     everything = {"a", "b", "x", "y"}

@@ -68,6 +68,24 @@ def test_each_commit_is_read_once_and_a_log_no_further_than_what_is_known() -> N
     assert server.shown == ["d", "c", "b", "a", "e"]
 
 
+def test_a_log_may_show_a_commit_before_its_children() -> None:
+    server = Server({"main": ["d", "b", "c", "a"]})
+    assert loaded(server, Ref("main", "d")) == LINE
+    assert server.asked == ["main"], "nothing is missing"
+
+
+def test_a_history_of_many_merges_is_walked_once() -> None:
+    """By every way that leads to a commit, it would take as long as the world lasts."""
+    commits = {"m0": commit("m0")}
+    for number in range(1, 60):
+        side = commit(f"s{number}", f"m{number - 1}")
+        commits |= {side.id: side, f"m{number}": commit(f"m{number}", f"m{number - 1}", side.id)}
+    assert close_graph(commits, [Ref("main", "m59")], "lake") == commits
+    server = Server({}, commits)
+    assert loaded(server, Ref("main", "m59")) == commits
+    assert len(server.asked) == len(commits) + 1
+
+
 def test_a_graph_that_is_given_grows_and_is_given_back() -> None:
     graph = {"a": LINE["a"], "b": LINE["b"]}
     server = Server({"main": ["d", "c", "b", "a"]})
