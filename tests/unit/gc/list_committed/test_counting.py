@@ -128,3 +128,25 @@ def test_every_head_that_was_seen_is_noted_with_its_content() -> None:
     assert first in {row["commit_id"] for row in rows}
     assert len({row["commit_id"] for row in rows}) == 2
     assert len({row["metarange_id"] for row in rows}) == 1
+
+
+def test_commits_and_refs_are_noted_for_who_asks_afterwards() -> None:
+    world = make_world()
+    world.rules(1)
+    addresses = history(world, 3)
+    ids = [item.id for item in world.client.log("lake", "main")]
+    world.lake.catalog.tags.create_tag("lake", "v1", ids[1])
+    run, found = whole(world, keep_tags=False)
+    commits = run.folder.read_part(found.commits).to_pylist()
+    assert {row["commit_id"]: row["head"] for row in commits} == {ids[0]: True}
+    refs = run.folder.read_part(found.refs).to_pylist()
+    assert [(row["kind"], row["name"], row["commit_id"]) for row in refs] == [
+        ("branch", "main", ids[0]),
+        ("tag", "v1", ids[1]),
+    ]
+    rows = run.folder.read_part(found.history)
+    assert rows.schema.field("created_at").type.tz == "UTC"
+    assert {row["commit_id"]: row["created_at"] for row in rows.to_pylist()} == {
+        item.id: item.created_at for item in world.client.log("lake", "main")
+    }
+    assert len(addresses) == len(ids) - 1
