@@ -94,5 +94,5 @@ def swept_rows(folder: RunFolder, part: PartInfo, below: Sequence[str]) -> pa.Ta
     for name in ("outcome", "version_id"):
         rows = rows.append_column(name, found[name].take(places))
     rows = rows.append_column("done_by", pa.array([done_by] * rows.num_rows, pa.timestamp("us", tz="UTC")))
-    stayed = pc.fill_null(pc.is_in(rows["outcome"], pa.array(_STAYED)), False)
+    stayed = pc.is_in(rows["outcome"], pa.array(_STAYED))
     return rows.filter(pc.invert(stayed)).combine_chunks()

@@ -128,7 +128,7 @@ def find_active(run: Run) -> ActiveCommits:
 
 def _by_own_walk(run: Run, found: Found) -> list[KeptSet]:
     """What the server's own walk leaves out; where the records were walked over, nothing is."""
-    if found.all_commits or found.rules is None or SERVER not in found.listed:
+    if found.rules is None or SERVER not in found.listed:
         return []
     own = active_by_rules(found.graph, found.branches, found.rules, run.plan.created_at)
     if lost := own - found.listed[SERVER].keys():

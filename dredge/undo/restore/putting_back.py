@@ -100,7 +100,7 @@ class PuttingBack:
         that comes back keeps its tag where it is no copy; a copy need not."""
         if row["etag"] is None or found.etag == row["etag"] or not found.size:
             return False
-        tags = (found.etag or "", row["etag"] or "")
+        tags = (found.etag or "", row["etag"])
         return self._keeps_tags or all(_PLAIN.fullmatch(tag) for tag in tags)
 
     def _copied_back(self, row: Mapping[str, Any]) -> Restored:

@@ -10,6 +10,7 @@ from dredge.gc.steps import slice_listing
 from dredge.graveler.xid import new_descending_xid
 from dredge.hashing import hash64
 from dredge.runs.summary import StepSummary
+from dredge.storage import memory
 from tests.support.gc import Parallel, World, make_world
 
 
@@ -49,8 +50,6 @@ def test_every_layout_is_listed_exactly_once(rows_max: int, part_rows: int) -> N
 
 
 def test_a_long_folder_is_cut_by_key_range() -> None:
-    from dredge.storage import memory
-
     world = make_world()
     made = {world.orphan(f"data/flat/{number:05d}") for number in range(300)}
     world.age(days=2)
@@ -125,3 +124,60 @@ def test_an_empty_namespace_is_listed_as_such() -> None:
     addresses, summary = listed(world)
     assert addresses == []
     assert summary.counts["slices"] == 0
+    sizes = [f"{age}_{what}" for age in ("old", "young", "root") for what in ("objects", "bytes")]
+    others = ("elsewhere_objects", "foreign_metadata", "unnamed_objects")
+    assert [summary.counts[name] for name in (*sizes, *others)] == [0] * 9
+
+
+@pytest.mark.parametrize("rounds_max", [1, 2, 5])
+def test_the_last_round_lists_all_that_is_left(rounds_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "BATCH_ROWS", 1)
+    world = make_world()
+    made = {world.orphan(f"data/flat/{number:03d}") for number in range(40)}
+    world.age(days=2)
+    addresses, summary = listed(
+        world, tuning={"listing_rows_max": 1, "listing_rounds_max": rounds_max}, mode="clean"
+    )
+    assert sorted(addresses) == sorted(made)
+    assert summary.details["rounds"] == rounds_max + 1
+
+
+def test_what_is_left_alone_is_told_and_only_clean_runs_look_for_it() -> None:
+    world = make_world(mode="auto")
+    for key in ("root-1", "root-2", "exports/x"):
+        world.orphan(key)
+    world.orphan("data/plain")
+    world.age(days=2)
+    context = world.plan()
+    summary = slice_listing(context, Parallel())
+    assert context.plan.mode == "clean"
+    assert [summary.counts[name] for name in ("root_objects", "elsewhere_objects", "old_objects")] == [
+        2,
+        1,
+        1,
+    ]
+    assert any("2 objects lie directly in the namespace root" in text for text in summary.warnings)
+    world.run(context)
+    world.age(days=2)
+    later = world.plan()
+    assert later.plan.mode == "optimized"
+    summary = slice_listing(later, Parallel())
+    assert [summary.counts[name] for name in ("root_objects", "elsewhere_objects")] == [0, 0]
+    assert summary.warnings == ()
+
+
+def test_without_objects_directly_below_data_nothing_is_listed_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world()
+    world.orphan("data/slice/a")
+    world.age(days=2)
+    asked = []
+    honest = memory.MemoryReader.list_level
+
+    def level(self: memory.MemoryReader, prefix: str = "") -> object:
+        asked.append(prefix)
+        return honest(self, prefix)
+
+    context = world.plan()
+    monkeypatch.setattr(memory.MemoryReader, "list_level", level)
+    slice_listing(context, Parallel())
+    assert asked == ["data/"], "to see what there is"

@@ -1,0 +1,124 @@
+"""What expired commits name says why an object is garbage: the newest first, as many as may be read, and no error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from dredge.errors import FormatError
+from dredge.gc.index.metaranges import Metaranges
+from dredge.gc.index.ranges import RangeFacts
+from dredge.gc.list_committed import expired
+from dredge.gc.list_committed.expired import Expired, find_expired
+from dredge.gc.run import Run
+from dredge.lakefs import Commit
+
+FACTS = RangeFacts(1, b"a", b"z")
+FILES = {"m3": ["r1", "r3"], "m2": ["r2", "r3"], "m1": ["r2", "r4"], "m0": ["r5"]}
+"""Ranges of metaranges; `r1` and, where it is said, others are active."""
+
+
+def metaranges(names: Iterable[str]) -> Metaranges:
+    found = Metaranges()
+    for name in names:
+        for item in FILES[name]:
+            found.ranges[item] = FACTS
+        place = {item: row for row, item in enumerate(found.ranges)}
+        found.named[name] = np.array([place[item] for item in FILES[name]], np.int32)
+    return found
+
+
+class Store:
+    """Reads metaranges; some are damaged."""
+
+    def __init__(self, damaged: Iterable[str]) -> None:
+        self.damaged = set(damaged)
+        self.read: list[list[str]] = []
+
+    def __call__(self, _run: Run, _runner: object, _where: str, names: Iterable[str]) -> Metaranges:
+        self.read.append(list(names))
+        if self.damaged.intersection(self.read[-1]):
+            raise FormatError("damaged")
+        return metaranges(self.read[-1])
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def find(
+        wanted: Iterable[str] = FILES,
+        *,
+        most: int = 100,
+        known: Iterable[str] = (),
+        active: Iterable[str] = ("r1",),
+        damaged: Iterable[str] = (),
+    ) -> tuple[Expired, Store]:
+        store = Store(damaged)
+        monkeypatch.setattr(expired, "read_metaranges", store)
+        tuning = SimpleNamespace(explain_ranges_max=most)
+        run = cast("Run", SimpleNamespace(plan=SimpleNamespace(config=SimpleNamespace(tuning=tuning))))
+        now = datetime(2026, 3, 1, tzinfo=UTC)
+        commits = [Commit(f"c{at}", (), now, name) for at, name in enumerate(wanted)]
+        return find_expired(run, commits, metaranges(known), set(active)), store
+
+    return find
+
+
+@pytest.mark.parametrize("known", [(), ("m2",), ("m3", "m2", "m1", "m0")])
+def test_all_that_expired_commits_name_and_active_ones_do_not(known: tuple[str, ...], found: Any) -> None:
+    answer, store = found(known=known)
+    assert list(answer.ranges) == ["r3", "r2", "r4", "r5"], "the newest first"
+    assert set(answer.ranges.values()) == {FACTS}
+    assert set(answer.named) == {"r2", "r3", "r4", "r5"}
+    assert answer.complete
+    assert store.read == [[name for name in FILES if name not in known]]
+
+
+def test_commits_with_the_same_content_and_without_any_are_read_once_or_not(found: Any) -> None:
+    answer, store = found(["m3", "", "m3", "m2"])
+    assert store.read == [["m3", "m2"]]
+    assert list(answer.ranges) == ["r3", "r2"]
+    assert answer.complete
+
+
+@pytest.mark.parametrize(
+    ("most", "ranges", "complete"),
+    [(4, ["r3", "r2", "r4", "r5"], True), (3, ["r3", "r2", "r4"], False), (1, ["r3"], False), (0, [], False)],
+)
+def test_no_more_ranges_than_may_be_read_are_given(
+    most: int, ranges: list[str], complete: bool, found: Any
+) -> None:
+    answer, store = found(most=most)
+    assert (list(answer.ranges), answer.complete) == (ranges, complete)
+    assert store.read == [list(FILES) if most else []]
+
+
+def test_what_was_read_before_counts_as_named_by_history_beyond_the_limit(found: Any) -> None:
+    """A range that is dropped says why its objects are garbage, however old its commit is."""
+    answer, _ = found(most=1, known=["m3", "m1"], active=["r1"])
+    assert list(answer.ranges) == ["r3"]
+    assert {"r2", "r4"} <= set(answer.named)
+    assert "r5" not in answer.named
+    answer, _ = found(most=0, known=["m0"])
+    assert (answer.ranges, set(answer.named), answer.complete) == ({}, {"r5"}, False)
+
+
+def test_no_more_commits_are_looked_into_than_may_be(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expired, "_COMMITS_MAX", 2)
+    answer, store = found()
+    assert store.read == [["m3", "m2"]]
+    assert (list(answer.ranges), answer.complete) == (["r3", "r2"], False)
+    answer, _ = found(["m3", "m2"])
+    assert answer.complete
+
+
+def test_a_file_that_cannot_be_read_is_left_out_alone(found: Any) -> None:
+    answer, store = found(damaged=["m2"])
+    assert store.read == [list(FILES), ["m3"], ["m2"], ["m1"], ["m0"]]
+    assert list(answer.ranges) == ["r3", "r2", "r4", "r5"]
+    answer, _ = found(["m3", "m2"], damaged=["m2"])
+    assert list(answer.ranges) == ["r3"]

@@ -1,0 +1,191 @@
+"""History is read whole and each commit once, whatever the server's logs show; what disagrees is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.gc.list_committed.graph import (
+    active_by_rules,
+    check_against_graph,
+    close_graph,
+    load_graph,
+    read_commits_csv,
+)
+from dredge.lakefs import Commit, LakeFS, Ref, Rules
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def commit(name: str, *parents: str, days: float = 0, version: int = 1) -> Commit:
+    return Commit(name, parents, NOW - timedelta(days=days), f"m-{name}", version)
+
+
+LINE = {item.id: item for item in (commit("a"), commit("b", "a"), commit("c", "b"), commit("d", "c", "b"))}
+"""a <- b <- c <- d, which is a merge with b."""
+
+
+class Server:
+    """Has commits by id, and shows a log for each ref; notes what it is asked."""
+
+    def __init__(self, logs: dict[str, list[str]], commits: dict[str, Commit] = LINE) -> None:
+        self.logs = logs
+        self.commits = commits
+        self.asked: list[str] = []
+        self.shown: list[str] = []
+
+    def log(self, _repository: str, ref: str) -> Iterator[Commit]:
+        self.asked.append(ref)
+        if ref not in self.logs:
+            raise NotFoundError("no such ref")
+        for name in self.logs[ref]:
+            self.shown.append(name)
+            yield self.commits[name]
+
+    def commit(self, _repository: str, commit_id: str) -> Commit:
+        self.asked.append(commit_id)
+        if commit_id not in self.commits:
+            raise NotFoundError("no such commit")
+        return self.commits[commit_id]
+
+
+def loaded(server: Server, *refs: Ref, graph: dict[str, Commit] | None = None) -> dict[str, Commit]:
+    return load_graph(cast("LakeFS", server), "lake", refs, graph)
+
+
+def test_each_commit_is_read_once_and_a_log_no_further_than_what_is_known() -> None:
+    server = Server(
+        {"main": ["d", "c", "b", "a"], "topic": ["e", "d", "c", "b", "a"]}, LINE | {"e": commit("e", "d")}
+    )
+    found = loaded(server, Ref("main", "d"), Ref("old", "b"), Ref("topic", "e"))
+    assert found == LINE | {"e": commit("e", "d")}
+    assert server.asked == ["main", "topic"], "what a ref leads to that is known is not asked for"
+    assert server.shown == ["d", "c", "b", "a", "e"]
+
+
+def test_a_log_may_show_a_commit_before_its_children() -> None:
+    server = Server({"main": ["d", "b", "c", "a"]})
+    assert loaded(server, Ref("main", "d")) == LINE
+    assert server.asked == ["main"], "nothing is missing"
+
+
+def test_a_history_of_many_merges_is_walked_once() -> None:
+    """By every way that leads to a commit, it would take as long as the world lasts."""
+    commits = {"m0": commit("m0")}
+    for number in range(1, 60):
+        side = commit(f"s{number}", f"m{number - 1}")
+        commits |= {side.id: side, f"m{number}": commit(f"m{number}", f"m{number - 1}", side.id)}
+    assert close_graph(commits, [Ref("main", "m59")], "lake") == commits
+    server = Server({}, commits)
+    assert loaded(server, Ref("main", "m59")) == commits
+    assert len(server.asked) == len(commits) + 1
+
+
+def test_a_graph_that_is_given_grows_and_is_given_back() -> None:
+    graph = {"a": LINE["a"], "b": LINE["b"]}
+    server = Server({"main": ["d", "c", "b", "a"]})
+    assert loaded(server, Ref("main", "d"), graph=graph) is graph
+    assert graph == LINE
+    assert server.shown == ["d", "c"]
+
+
+def test_a_log_without_an_ancestor_is_not_taken_but_followed_by_ids() -> None:
+    """Taken as it is, it would look as if history ended there, and what is behind would be garbage."""
+    server = Server({"main": ["d", "c"]})
+    assert loaded(server, Ref("main", "d")) == LINE
+    assert sorted(server.asked) == ["a", "b", "c", "d", "main"]
+
+
+def test_of_a_ref_that_has_moved_both_histories_count_and_no_commit_is_asked_for_twice() -> None:
+    server = Server({"main": ["c", "b", "a"]})
+    assert loaded(server, Ref("main", "d")) == LINE
+    assert server.asked == ["main", "d"], "the log shows all but the commit itself"
+    moved = LINE | {"x": commit("x"), "y": commit("y", "x")}
+    server = Server({"main": ["b", "a"]}, moved)
+    assert loaded(server, Ref("main", "y")) == {name: moved[name] for name in ("a", "b", "x", "y")}
+    assert server.asked == ["main", "y", "x"]
+
+
+def test_a_ref_that_is_gone_is_followed_by_ids_each_once() -> None:
+    server = Server({})
+    assert loaded(server, Ref("main", "d"), graph={"a": LINE["a"]}) == LINE
+    assert sorted(server.asked) == ["b", "c", "d", "main"]
+
+
+@pytest.mark.parametrize("lost", ["a", "c", "d"])
+def test_history_that_cannot_be_read_to_its_root_is_refused(lost: str) -> None:
+    server = Server({}, {name: item for name, item in LINE.items() if name != lost})
+    graph: dict[str, Commit] = {}
+    with pytest.raises(RefusedError, match=f"leads to commit {lost}, which does not exist"):
+        loaded(server, Ref("main", "d"), graph=graph)
+    assert graph == {}, "half a history is none"
+    with pytest.raises(
+        RefusedError, match=f"leads to commit {lost}, of which the key-value store has no record"
+    ):
+        close_graph(server.commits, [Ref("main", "d")], "lake")
+
+
+def test_the_history_of_refs_is_taken_from_records_whole_and_without_others() -> None:
+    every = LINE | {"x": commit("x", "a")}
+    assert close_graph(every, [Ref("main", "c")], "lake") == {name: LINE[name] for name in "abc"}
+    assert close_graph(every, [Ref("main", "d"), Ref("v1", "b"), Ref("v2", "x")], "lake") == every
+    assert close_graph(every, [], "lake") == {}
+
+
+def test_in_doubt_a_commit_is_young_by_five_minutes() -> None:
+    """Times from the API are whole seconds, and clocks differ."""
+    graph = {"a": commit("a", days=20), "b": commit("b", "a", days=10), "c": commit("c", "b")}
+    branches, rules = [Ref("main", "c")], Rules(10)
+    for minutes, kept in ((0, {"a", "b", "c"}), (4.9, {"a", "b", "c"}), (5.1, {"b", "c"})):
+        found = active_by_rules(graph, branches, rules, NOW + timedelta(minutes=minutes))
+        assert found == kept, minutes
+
+
+def test_a_rule_of_a_branch_counts_for_that_branch() -> None:
+    graph = {"a": commit("a", days=40), "b": commit("b", "a", days=30), "c": commit("c", "b", days=20)}
+    rules = Rules(1, {"long": 35})
+    assert active_by_rules(graph, [Ref("main", "c")], rules, NOW) == {"c"}
+    assert active_by_rules(graph, [Ref("long", "c")], rules, NOW) == {"a", "b", "c"}
+
+
+def test_a_parent_without_a_record_is_refused() -> None:
+    with pytest.raises(RefusedError, match="a parent of which there is no record"):
+        active_by_rules({"b": commit("b", "a")}, [Ref("main", "b")], Rules(10), NOW)
+
+
+HEADER = b"commit_id,expired,metarange_id\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"commit_id,metarange_id,expired\na,m,false\n", "the columns are"),
+        (b"", "the columns are"),
+        (HEADER + b",false,m\n", "line 2 is damaged"),
+        (HEADER + b"a,false\n", "line 2 is damaged"),
+        (HEADER + b"a,false,m,more\n", "line 2 is damaged"),
+        (HEADER + b"a,true,m\n", "commit a is marked 'true'"),
+        (HEADER + b'a,false,"m\n', "not a list of commits"),
+        (HEADER + b"\xff,false,m\n", "not a list of commits"),
+    ],
+)
+def test_what_is_no_list_of_active_commits_is_told_word_for_word(data: bytes, message: str) -> None:
+    with pytest.raises(FormatError, match=f"commits.csv: .*{message}.* Nothing was deleted"):
+        read_commits_csv(data, "commits.csv")
+
+
+def test_a_list_of_active_commits_is_read_whole() -> None:
+    assert read_commits_csv(HEADER + b"a,false,m\nb,false,\n", "commits.csv") == {"a": "m", "b": ""}
+    assert read_commits_csv(HEADER, "commits.csv") == {}
+
+
+def test_a_list_that_differs_from_the_log_is_refused_and_dangling_commits_are_not_in_the_log() -> None:
+    check_against_graph({"a": "m-a", "dangling": "m"}, LINE, "commits.csv")
+    changed: Any = LINE | {"a": replace(LINE["a"], metarange_id="another")}
+    with pytest.raises(FormatError, match="commit a has metarange 'm-a' there and 'another' in its log"):
+        check_against_graph({"a": "m-a", "b": "m-b"}, changed, "commits.csv")

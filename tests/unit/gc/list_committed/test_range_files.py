@@ -1,0 +1,129 @@
+"""Range files that no active commit names: without rules all of them count, with rules the young ones."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dredge.gc.index.ranges import RangeFacts
+from dredge.gc.list_committed import step
+from dredge.gc.list_committed.roles import Roles
+from dredge.gc.run import Run
+from dredge.gc.state.model import RunState
+from dredge.gc.state.store import StateStore
+from dredge.gc.subtract import SubtractOutput
+from tests.support.gc import World, make_world, summary_of
+
+
+def run(world: World, **settings: Any) -> tuple[Run, dict[str, int]]:
+    """A whole run, and the figures of this step."""
+    made = world.plan(**settings)
+    world.run(made)
+    return made, dict(summary_of(made, "list_committed").counts)
+
+
+def state_after(made: Run) -> RunState:
+    state = StateStore(made.state).current("lake", made.plan.namespace).state
+    assert state is not None
+    assert state.run_id == made.plan.run_id
+    return state
+
+
+def test_without_rules_every_range_file_counts_in_each_run_and_is_looked_at_once() -> None:
+    world = make_world(mode="auto")
+    world.upload("a", b"1")
+    world.lake.commit("first")
+    catalog = world.lake.catalog
+    catalog.branches.create_branch("lake", "side", "main")
+    address = world.upload("b", b"dangling", "side")
+    world.age(days=9)
+    world.lake.commit("side", "side")
+    catalog.branches.delete_branch("lake", "side")
+    world.age(days=2)
+    made, counts = run(world)
+    assert counts["range_files_looked_at"] > 0
+    looked_at = made.folder.read_part(state_after(made).looked_at)["name"].to_pylist()
+    assert looked_at
+    ranges = made.folder.read_part(state_after(made).ranges)["range_id"].to_pylist()
+    assert len(ranges) == 2
+    assert not {*ranges} & {*looked_at}, "else they would count no more once no commit names them"
+    for _ in range(2):
+        world.age(days=2)
+        orphan = world.orphan("data/other/orphan")
+        world.age(days=2)
+        made, counts = run(world)
+        assert made.plan.mode == "optimized"
+        assert counts["range_files_looked_at"] == 0
+        assert orphan not in world.data()
+        assert address in world.data()
+
+
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+def test_a_young_range_file_counts_whatever_date_its_commit_claims(mode: str) -> None:
+    """A commit takes its entries out of staging, and may be in no branch by the time branches are read."""
+    world = make_world(mode="auto")
+    world.rules(1)
+    world.upload("a", b"1")
+    world.lake.commit("first")
+    catalog = world.lake.catalog
+    catalog.branches.create_branch("lake", "side", "main")
+    address = world.upload("b", b"dangling", "side")
+    world.age(days=9)
+    if mode == "optimized":
+        run(world)
+        world.age(days=2)
+    world.lake.commit("side", "side", date=world.lake.clock() - timedelta(days=90))
+    catalog.branches.delete_branch("lake", "side")
+    world.age(hours=1)
+    made, counts = run(world)
+    assert (made.plan.mode, counts["young_range_files"]) == (mode, 1)
+    assert address in world.data()
+    world.age(days=4)
+    made, counts = run(world, mode="clean")
+    assert counts["young_range_files"] == 0
+    assert address not in world.data()
+
+
+FACTS = RangeFacts(1, b"a", b"z")
+
+
+def test_counted_afresh_everything_active_is_new_and_what_history_names_still_explains() -> None:
+    now = {"kept": FACTS, "new": FACTS}
+    roles = Roles.since({"kept": FACTS, "gone": FACTS, "expired": FACTS}, now)
+    roles.expired = {"older": FACTS}
+    roles.dropped_expired = {"expired"}
+    found = step._afresh(roles, now)
+    assert found == Roles(now, {"older": FACTS, "expired": FACTS})
+
+
+def test_what_history_names_of_dropped_ranges_explains_and_the_rest_does_not() -> None:
+    """An object of a commit that nothing leads to any more is garbage whose history is gone."""
+    world = make_world(mode="auto", tuning={"explain_ranges_max": 100})
+    world.rules(5)
+    catalog = world.lake.catalog
+    world.upload("a", b"1")
+    world.lake.commit("first")
+    catalog.branches.create_branch("lake", "side", "main")
+    dangling = world.upload("b", b"dangling", "side")
+    world.lake.commit("side", "side")
+    expired = world.upload("c", b"expired")
+    world.lake.commit("second")
+    catalog.objects.delete_object("lake", "main", "c")
+    world.age(days=2)
+    world.lake.commit("third")
+    run(world)
+    catalog.branches.delete_branch("lake", "side")
+    world.age(days=9)
+    world.upload("tick", b"tick")
+    world.lake.commit("fourth")
+    world.age(days=9)
+    made, counts = run(world)
+    assert made.plan.mode == "optimized"
+    assert counts["dropped_ranges"] == 2
+    assert not {dangling, expired} & world.data()
+    parts = SubtractOutput.of(summary_of(made, "subtract")).candidates
+    rows = [row for part in parts for row in made.folder.read_part(part).to_pylist()]
+    reasons = {row["address"]: row["reason"] for row in rows}
+    assert reasons == {expired: "expired", dangling: "unreferenced"}

@@ -1,0 +1,344 @@
+"""What a collection of metadata leaves alone, puts back, purges and tells: each condition and bound by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError, LeaseHeldError, UnavailableError
+from dredge.gc.metadata import collecting
+from dredge.gc.metadata.config import MetadataConfig
+from dredge.gc.metadata.files import GARBAGE_METARANGES
+from dredge.gc.metadata.named import NamesReader
+from dredge.gc.metadata.output import MetadataOutput
+from dredge.gc.metadata.taking import DELETED, FAILED, KEPT, PURGED, File, Taken
+from dredge.gc.plan import METADATA_RUNS
+from dredge.graveler import messages
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import StepSummary
+from dredge.storage import DeleteOutcome, open_deleter, open_writer
+from dredge.storage.memory import MemoryVersionDeleter
+from tests.support.gc import World
+from tests.support.undo import store_of
+from tests.unit.gc.metadata.test_collecting import (
+    collect,
+    is_readable,
+    left_metarange,
+    name,
+    noted,
+    there,
+    versioned,
+)
+from tests.unit.gc.metadata.test_report import left_behind
+
+RUNS = f"{METADATA_RUNS}/"
+
+
+def folder_of_newest(world: World) -> RunFolder:
+    """The folder of the run that began last."""
+    newest = min(key.removeprefix(RUNS).partition("/")[0] for key in world.lake.keys(RUNS))
+    return RunFolder(open_writer(f"{world.lake.namespace}/{RUNS}{newest}"), newest)
+
+
+def rows(world: World, kind: str) -> list[tuple[str, str]]:
+    """Names and outcomes in the newest run's files of a kind."""
+    folder = folder_of_newest(world)
+    step = MetadataOutput.STEP
+    summary = folder.last_summary(step) or folder.read_incomplete(step)
+    assert summary is not None
+    parts = [part for part in summary.parts if f"/{kind}-" in part.name]
+    return [(row["name"], row["outcome"]) for part in parts for row in folder.read_part(part).to_pylist()]
+
+
+def counted(summary: StepSummary, *outcomes: str) -> list[int]:
+    return [summary.counts[f"{outcome}_files"] for outcome in outcomes]
+
+
+def names_left() -> tuple[str, str]:
+    """The metarange and the range that were left."""
+    world = versioned()
+    metarange = left_metarange()
+    (info,) = [info for info in left_behind(world.lake.objects) if info != metarange]
+    return metarange, info
+
+
+def test_what_went_is_in_the_ledger_with_its_size_and_nothing_is_warned_of() -> None:
+    world = noted()
+    sizes = {
+        info.key.removeprefix("_lakefs/"): info.size
+        for info in world.lake.objects.list_level("_lakefs/").objects
+    }
+    summary = collect(world)
+    metarange, only = names_left()
+    assert rows(world, "ledger") == [(metarange, DELETED), (only, DELETED)], "metaranges first"
+    assert counted(summary, DELETED, KEPT, FAILED, "not_sent") == [2, 0, 0, 0]
+    assert (
+        summary.counts["deleted_bytes"] == sizes[metarange] + sizes[only] == summary.counts["garbage_bytes"]
+    )
+    assert summary.counts["chosen_bytes"] == summary.counts["deleted_bytes"]
+    assert (summary.status, summary.warnings, summary.details["why_not"]) == ("success", (), "")
+    assert "put_back_files" not in summary.counts
+
+
+def test_a_dry_run_says_what_would_go() -> None:
+    world = noted()
+    summary = collect(world, dry_run=True)
+    assert (summary.status, summary.counts["chosen_files"]) == ("dry_run", 2)
+    assert collect(world, dry_run=True, metadata="report").status == "dry_run"
+    assert collect(world, metadata="report").status == "success"
+
+
+def test_a_file_that_could_not_be_copied_stays_and_the_rest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, (metarange, only) = noted(), names_left()
+    honest = collecting.copy_aside
+
+    def fails(namespace: str, uri: str, files: Sequence[File], options: Any) -> list[Taken | None]:
+        found = honest(namespace, uri, files, options)
+        return [
+            Taken(file, FAILED, "no") if file.name == only else item
+            for file, item in zip(files, found, strict=True)
+        ]
+
+    monkeypatch.setattr(collecting, "copy_aside", fails)
+    with pytest.raises(UnavailableError, match=rf"1 files of _lakefs/ .* such as {only} \(no\)"):
+        collect(world)
+    assert rows(world, "ledger") == [(only, FAILED), (metarange, DELETED)]
+    assert only in there(world)
+    assert metarange not in there(world)
+
+
+def test_a_file_that_could_not_be_deleted_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = noted()
+    before, denied = there(world), DeleteOutcome("x", "failed", "AccessDenied")
+    monkeypatch.setattr(MemoryVersionDeleter, "_delete", lambda *_: denied)
+    with pytest.raises(UnavailableError, match=r"2 files of _lakefs/ .*AccessDenied"):
+        collect(world)
+    assert there(world) == before
+    assert {outcome for _, outcome in rows(world, "ledger")} == {FAILED}
+
+
+def after_copies(monkeypatch: pytest.MonkeyPatch, action: Any) -> None:
+    """Do something between the copies and the second look at what commits name."""
+    honest = collecting.copy_aside
+
+    def copy(*arguments: Any) -> Any:
+        found = honest(*arguments)
+        action()
+        return found
+
+    monkeypatch.setattr(collecting, "copy_aside", copy)
+
+
+def test_what_a_commit_names_since_the_first_look_stays_and_the_rest_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = versioned()
+    other = left_behind(world.lake.objects, "other")
+    world.age(days=2)
+    noted(world)
+    after_copies(monkeypatch, lambda: name(world, left_metarange()))
+    summary = collect(world)
+    assert counted(summary, DELETED, KEPT) == [2, 2]
+    assert {key for key, outcome in rows(world, "ledger") if outcome == KEPT} == {*names_left()}
+    assert is_readable(world, left_metarange())
+    assert other.isdisjoint(there(world))
+
+
+def test_where_nothing_may_go_any_more_everything_is_kept_and_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = noted()
+    before = there(world)
+
+    def suspend() -> None:
+        older = store_of(world).older
+        assert older is not None
+        older.suspended = True
+
+    after_copies(monkeypatch, suspend)
+    summary = collect(world)
+    assert counted(summary, DELETED, KEPT) == [0, 2]
+    assert there(world) == before
+    assert "versioning is suspended" in summary.warnings[0]
+
+
+def test_a_collection_whose_lease_went_to_somebody_else_deletes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = noted()
+    before, look, looks = there(world), NamesReader.read, [0]
+
+    def late(self: NamesReader) -> Any:
+        looks[0] += 1
+        if looks[0] == 2:
+            world.age(hours=2)
+            world.plan()  # which takes the lease
+        return look(self)
+
+    monkeypatch.setattr(NamesReader, "read", late)
+    with pytest.raises(LeaseHeldError):
+        collect(world)
+    assert there(world) == before
+
+
+@pytest.mark.parametrize("older", [0, 1])
+def test_a_metarange_as_young_as_may_be_keeps_the_ranges_it_names(older: int) -> None:
+    """One that a commit has just written, and that names ranges which are older."""
+    world, (metarange, only) = noted(), names_left()
+    content = world.lake.objects.get(f"_lakefs/{metarange}")
+    world.lake.objects.put(f"_lakefs/{metarange}", content)
+    world.age(hours=25)
+    world.age(microseconds=older)
+    summary = collect(world)
+    assert summary.counts["garbage_files"] == 2 * older
+    assert summary.counts["chosen_files"] == 0, (
+        "the metarange is another version, so what it names stays with it"
+    )
+    assert {metarange, only} <= there(world)
+
+
+def test_a_note_counts_when_it_is_as_old_as_a_file_must_be() -> None:
+    for microseconds, chosen in ((-1, 0), (0, 2)):
+        world = versioned()
+        world.age(days=9)
+        collect(world, metadata="report")
+        world.age(hours=25, microseconds=microseconds)
+        assert collect(world).counts["chosen_files"] == chosen
+
+
+def test_a_file_without_versions_to_go_is_not_chosen_though_two_notes_have_it() -> None:
+    """It has a delete marker: somebody deletes and writes it."""
+    world, (metarange, only) = versioned(), names_left()
+    content = world.lake.objects.get(f"_lakefs/{only}")
+    open_deleter(world.lake.namespace).delete([f"_lakefs/{only}"])
+    world.lake.objects.put(f"_lakefs/{only}", content)
+    world.age(days=2)
+    noted(world)
+    summary = collect(world)
+    assert (summary.counts["garbage_files"], summary.counts["chosen_files"]) == (2, 1)
+    assert only in there(world)
+    assert metarange not in there(world)
+
+
+def test_of_several_notes_the_newest_that_is_old_enough_counts() -> None:
+    world = versioned()
+    collect(world, metadata="report")
+    world.age(hours=1)
+    left_behind(world.lake.objects)
+    world.age(hours=26)
+    collect(world, metadata="report")
+    world.age(hours=2)
+    assert collect(world).counts["chosen_files"] == 0, (
+        "the last one is too young, and the first saw other versions"
+    )
+    world.age(hours=24)
+    assert collect(world).counts["chosen_files"] == 2
+
+
+def went(world: World) -> None:
+    collect(world)
+    assert left_metarange() not in there(world)
+
+
+def copies(world: World) -> set[str]:
+    return {key.rpartition("/")[2] for key in world.lake.keys(RUNS) if "/quarantine/" in key}
+
+
+def test_old_copies_go_for_good_and_only_by_runs_that_delete() -> None:
+    world = noted()
+    size = collect(world).counts["deleted_bytes"]
+    assert copies(world) == {*names_left()}
+    world.age(days=90)
+    assert "old_copies" not in collect(world).counts
+    world.age(days=1)
+    assert "old_copies" not in collect(world, metadata="report").counts
+    dry = collect(world, dry_run=True)
+    assert (dry.counts["old_copies"], dry.counts["kept_copies"]) == (2, 0)
+    assert dry.counts["old_copies_bytes"] == size
+    assert "purged_copies" not in dry.counts
+    assert copies(world) == {*names_left()}
+    world.age(seconds=1)
+    done = collect(world)
+    assert done.counts["purged_copies"] == 2
+    assert [outcome for _, outcome in rows(world, "copies")] == [PURGED] * 2
+    assert copies(world) == set()
+    world.age(seconds=1)
+    again = collect(world)
+    assert "purged_copies" not in again.counts
+    assert rows(world, "copies") == []
+
+
+def test_old_copies_of_what_a_commit_names_stay_and_so_do_all_while_nothing_may_go() -> None:
+    world = noted()
+    went(world)
+    world.age(days=91)
+    partition = world.lake.catalog.refs.repositories.get("lake").partition
+    world.lake.kv.set(partition, b"imports/i", messages.encode(messages.ImportStatusData(id="i")))
+    assert "old_copies" not in collect(world).counts
+    world.lake.kv.delete(partition, b"imports/i")
+    name(world, names_left()[0])
+    summary = collect(world)
+    assert "metarange" in summary.details["why_not"]
+    assert copies(world) == {*names_left()}
+
+
+def test_a_copy_that_could_not_be_purged_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = noted()
+    went(world)
+    world.age(days=91)
+    denied = DeleteOutcome("x", "failed", "AccessDenied")
+    monkeypatch.setattr(MemoryVersionDeleter, "_delete", lambda *_: denied)
+    with pytest.raises(UnavailableError, match=r"copies of them could not be deleted"):
+        collect(world)
+    assert copies(world) == {*names_left()}
+    assert [outcome for _, outcome in rows(world, "copies")] == [FAILED] * 2
+
+
+def test_what_came_back_is_not_put_back_again_and_is_warned_of_once() -> None:
+    world = noted()
+    went(world)
+    name(world, left_metarange())
+    summary = collect(world, metadata="report")
+    assert summary.counts["put_back_files"] == 2
+    assert len(summary.warnings) == 2, "the metarange, then the range that it names"
+    later = collect(world)
+    assert "put_back_files" not in later.counts
+    assert (later.warnings, later.details["why_not"]) == ((), "")
+    assert is_readable(world, left_metarange())
+
+
+def test_what_is_put_back_is_neither_garbage_nor_missing_for_the_rest_of_the_run() -> None:
+    world = noted()
+    other = left_behind(world.lake.objects, "other")
+    world.age(days=2)
+    went(world)
+    world.age(days=2)
+    name(world, left_metarange())
+    summary = collect(world)
+    assert summary.details["why_not"] == ""
+    assert summary.counts["put_back_files"] == 2
+    assert summary.counts["deleted_files"] == 2
+    assert other.isdisjoint(there(world))
+    assert is_readable(world, left_metarange())
+
+
+def test_a_note_has_metaranges_first_and_every_version_of_each_file() -> None:
+    world = versioned()
+    left_behind(world.lake.objects)
+    world.age(days=2)
+    summary = collect(world, metadata="report")
+    found = folder_of_newest(world).read_part(MetadataOutput.of(summary).garbage).to_pylist()
+    assert [row["kind"] for row in found] == [GARBAGE_METARANGES, "garbage_ranges"]
+    assert [row["name"] for row in found] == [*names_left()]
+    assert [len(row["versions"]) for row in found] == [2, 2]
+
+
+def test_a_report_that_deletes_nothing_is_the_default_and_copies_are_looked_for_a_week_at_least() -> None:
+    usual = MetadataConfig(repository="lake")
+    assert (usual.metadata, usual.dry_run, usual.keep_copies_days) == ("report", True, 90)
+    assert MetadataConfig(repository="lake", keep_copies_days=7).keep_copies_days == 7
+    for wrong in ({"keep_copies_days": 6.9}, {"min_age_hours": 24}, {"metadata": "purge"}):
+        with pytest.raises(ConfigError):
+            MetadataConfig.from_params({"repository": "lake", **wrong})

@@ -1,0 +1,184 @@
+"""What commits, imports and young metaranges name is found whole, and every other file is told for what it is."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from dredge.errors import FormatError
+from dredge.gc.mark_uncommitted import RepositoryRecords
+from dredge.gc.metadata import files as sorting
+from dredge.gc.metadata.files import Named, find_named, sort_files
+from dredge.gc.metadata.history import read_work
+from dredge.gc.metadata.named import Asking, NamesReader
+from dredge.graveler import messages
+from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+from tests.unit.gc.metadata.test_report import is_metarange, left_behind
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def lake() -> Iterator[ObjectWriter]:
+    name = f"named-{uuid.uuid4().hex[:8]}"
+    yield open_writer(f"memory://{name}")
+    forget_memory_store(name)
+
+
+def table(lake: ObjectWriter, path: str) -> tuple[str, str]:
+    """A metarange and its range."""
+    metarange, only = sorted(left_behind(lake, path), key=lambda name: not is_metarange(lake, name))
+    return metarange, only
+
+
+def reader_of(lake: ObjectWriter) -> NamesReader:
+    return NamesReader(cast("Asking", None), lake)
+
+
+MISSING = "f" * 64
+
+
+def test_metaranges_and_their_ranges_are_named_and_each_is_read_once(lake: ObjectWriter) -> None:
+    one, other = table(lake, "one"), table(lake, "other")
+    names, read, honest = reader_of(lake), list[str](), lake.get
+
+    class Counting:
+        def get(self, key: str) -> bytes:
+            read.append(key)
+            return honest(key)
+
+    names.reader = cast("Any", Counting())
+    assert names.closure([one[0], "", one[0]]) == ({*one}, [])
+    assert names.closure([other[0], one[0]]) == ({*one, *other}, [])
+    assert names.closure([one[0]]) == ({*one}, []), "of what is asked for alone"
+    assert read == [f"_lakefs/{one[0]}", f"_lakefs/{other[0]}"]
+
+
+def test_a_metarange_that_is_not_there_is_missing_and_looked_for_again(lake: ObjectWriter) -> None:
+    one, names = table(lake, "one"), reader_of(lake)
+    assert names.closure([MISSING, one[0]]) == ({*one, MISSING}, [MISSING])
+    assert names.closure([MISSING]) == ({MISSING}, [MISSING])
+    later = table(lake, "later")
+    content = lake.get(f"_lakefs/{later[0]}")
+    lake.put(f"_lakefs/{MISSING}", content)
+    with pytest.raises(FormatError):
+        names.closure([MISSING])  # another one's content under that name
+
+
+def test_young_metaranges_name_ranges_and_other_files_nothing(lake: ObjectWriter) -> None:
+    one, other = table(lake, "one"), table(lake, "other")
+    lake.put("_lakefs/dummy", b"x")
+    names = reader_of(lake)
+    assert names.of_tables([one[1], one[0], "dummy"]) == {one[1]}
+    assert names.of_tables([one[1], one[0], other[0]]) == {one[1], other[1]}
+    assert names.of_tables([]) == set()
+
+
+def test_files_of_commits_that_matter_are_not_among_those_of_others(lake: ObjectWriter) -> None:
+    one, other = table(lake, "one"), table(lake, "other")
+    found = find_named(lake, [one[0], "", MISSING], [other[0], one[0], "e" * 64])
+    assert found == Named({*one, MISSING}, {*other, "e" * 64}, ["e" * 64, MISSING])
+    lake.put(f"_lakefs/{other[0]}", lake.get(f"_lakefs/{one[0]}"))
+    with pytest.raises(FormatError):
+        find_named(lake, [], [other[0]])
+
+
+class Shared:
+    """A store with two metaranges that name one range."""
+
+    def __init__(self, ranges: dict[str, list[str]]) -> None:
+        self.ranges = ranges
+
+    def get(self, key: str) -> bytes:
+        return key.encode()
+
+
+def test_a_range_that_both_name_is_of_those_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Shared({"one": ["r", "a"], "other": ["r", "b"]})
+
+    class Metarange:
+        def __init__(self, name: str) -> None:
+            self.ranges = [type("Info", (), {"id": item}) for item in store.ranges[name]]
+
+    monkeypatch.setattr(sorting, "read_metarange", lambda _data, _key, expected_id: Metarange(expected_id))
+    found = find_named(cast("Any", store), ["one"], ["other"])
+    assert found == Named({"one", "r", "a"}, {"other", "b"}, [])
+
+
+def test_each_file_is_told_for_what_it_is(lake: ObjectWriter) -> None:
+    kept, unreachable, old, young = (table(lake, name) for name in ("kept", "unreachable", "old", "young"))
+    lake.put("_lakefs/dummy", b"x")
+    lake.put(f"_lakefs/{MISSING}", b"no table")
+    listed = lake.list_level("_lakefs/").objects
+    times = {f"_lakefs/{name}": NOW for name in (*young, "dummy", *kept, *unreachable)}
+    before = NOW - timedelta(microseconds=1)
+    found = sort_files(
+        lake,
+        [replace(info, last_modified=times.get(info.key, before)) for info in listed],
+        Named({*kept}, {*unreachable}, []),
+        NOW,
+    )
+    assert {kind: set(names) for kind, names in found.examples.items()} == {
+        sorting.KEPT: {*kept},
+        sorting.UNREACHABLE: {*unreachable},
+        sorting.YOUNG: {*young},
+        sorting.GARBAGE_METARANGES: {old[0]},
+        sorting.GARBAGE_RANGES: {old[1]},
+        sorting.DAMAGED: {MISSING},
+        sorting.OTHER: {"dummy"},
+    }
+    assert found.garbage == {sorting.GARBAGE_METARANGES: [old[0]], sorting.GARBAGE_RANGES: [old[1]]}
+    sizes = {info.key.removeprefix("_lakefs/"): info.size for info in listed}
+    for kind, names in found.examples.items():
+        amount = found.amounts[kind]
+        assert (amount.objects, amount.size_bytes) == (len(names), sum(sizes[name] for name in names)), kind
+
+
+def test_all_garbage_is_noted_and_a_few_names_are_shown(lake: ObjectWriter) -> None:
+    tables = [table(lake, f"{number:02d}") for number in range(12)]
+    files = [replace(info, last_modified=NOW) for info in lake.list_level("_lakefs/").objects]
+    found = sort_files(lake, files, Named(set(), set(), []), NOW + timedelta(days=1))
+    assert {name for names in found.garbage.values() for name in names} == {
+        name for pair in tables for name in pair
+    }
+    assert {len(names) for names in found.examples.values()} == {10}
+
+
+class Work:
+    """Rows of imports and tasks."""
+
+    def __init__(self, imports: dict[str, Any], tasks: dict[str, Any]) -> None:
+        self.found = {
+            b"imports/": [(name.encode(), messages.encode(item)) for name, item in imports.items()],
+            b"tasks/": [(name.encode(), messages.encode(item)) for name, item in tasks.items()],
+        }
+
+    def rows(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        return self.found[prefix]
+
+
+def task(done: bool = False, operation: str = "restore_refs") -> Any:
+    return messages.RepositoryRestoreStatus(task=messages.Task(id="t", operation=operation, done=done))
+
+
+def test_imports_and_tasks_are_at_work_until_they_are_done_or_have_failed() -> None:
+    status = messages.ImportStatusData
+    work = Work(
+        {
+            "1": status(id="running"),
+            "2": status(id="done", completed=True, metarange_id="m-done"),
+            "3": status(id="failed", error="x", metarange_id="m-failed"),
+            "4": status(id="both", completed=True, error="x"),
+            "5": status(id="committing", metarange_id="m-young"),
+        },
+        {"DRa": task(), "DRb": task(True), "GCPCc": task(), "GCPCd": task(True), "DRe": task(operation="")},
+    )
+    named, at_work = read_work(cast("RepositoryRecords", work))
+    assert named == {"m-done", "m-failed", "m-young"}
+    assert at_work == ["import running", "import committing", "restore_refs t", "task t"]
+    assert read_work(cast("RepositoryRecords", Work({}, {}))) == (set(), [])

@@ -1,0 +1,274 @@
+"""Rows of a listing: what is old, what is young and told of, and how a long listing is stopped, written and counted."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from dredge.errors import RefusedError
+from dredge.gc.slice_listing import items
+from dredge.gc.slice_listing.items import (
+    ListConfig,
+    Listed,
+    ListResult,
+    ListTask,
+    PartSink,
+    check_times,
+    list_items,
+    note_foreign,
+    sort_by_age,
+)
+from dredge.gc.slice_listing.output import LISTED
+from dredge.gc.slice_listing.slices import OUTSIDE, Item
+from dredge.graveler.xid import new_descending_xid
+from dredge.hashing import hash64
+from dredge.runs.partition import Stores, WorkerRun
+from dredge.storage import forget_memory_store, memory, memory_store, open_writer
+from dredge.storage.model import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS
+
+CUTOFF = datetime(2026, 3, 1, tzinfo=UTC)
+OLD = CUTOFF - timedelta(microseconds=1)
+CONFIG = ListConfig(cutoff=CUTOFF, covers_until=CUTOFF, rows_max=1000, part_rows=1000, threads=2)
+
+
+def batch(*rows: tuple[str, int, datetime | None], with_class: str | None = None) -> pa.RecordBatch:
+    keys, sizes, times = zip(*rows, strict=True) if rows else ((), (), ())
+    fields = [
+        field.with_nullable(True) for field in (LISTING_SCHEMA_WITH_CLASS if with_class else LISTING_SCHEMA)
+    ]
+    columns = [keys, sizes, times, ["tag"] * len(keys), *([[with_class] * len(keys)] if with_class else [])]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def addresses(tables: list[pa.Table]) -> list[list[str]]:
+    return [table["address"].to_pylist() for table in tables]
+
+
+MIXED = (
+    ("data/a", 1, OLD),
+    ("data/b", 2, CUTOFF),
+    ("data/c", 4, OLD),
+    ("data/d", 8, CUTOFF + timedelta(days=1)),
+)
+
+
+@pytest.mark.parametrize("covered", [True, False])
+def test_only_what_is_older_than_the_cutoff_is_old_and_young_rows_are_kept_of_slices_not_listed_again(
+    covered: bool,
+) -> None:
+    listed = Listed()
+    sort_by_age(batch(*MIXED), CUTOFF, listed, covered)
+    assert addresses(listed.old) == [["data/a", "data/c"]]
+    assert addresses(listed.young) == ([["data/b", "data/d"]] if covered else [])
+    assert dict(listed.counts) == {"old_objects": 2, "old_bytes": 5, "young_objects": 2, "young_bytes": 10}
+    sort_by_age(batch(MIXED[0]), CUTOFF, listed, covered)
+    sort_by_age(batch(MIXED[1]), CUTOFF, listed, covered)
+    assert addresses(listed.old) == [["data/a", "data/c"], ["data/a"]], "no tables without rows"
+    assert addresses(listed.young) == ([["data/b", "data/d"], ["data/b"]] if covered else [])
+    assert dict(listed.counts) == {"old_objects": 3, "old_bytes": 6, "young_objects": 3, "young_bytes": 12}
+
+
+@pytest.mark.parametrize("storage_class", ["GLACIER", None])
+def test_rows_have_the_hash_of_their_address_and_the_class_where_the_store_tells_it(
+    storage_class: str | None,
+) -> None:
+    listed = Listed()
+    sort_by_age(batch(*MIXED, with_class=storage_class), CUTOFF, listed, True)
+    (rows,) = listed.old
+    assert rows.schema == LISTED
+    assert rows["hash"].to_pylist() == hash64(pa.array(["data/a", "data/c"])).tolist()
+    assert rows["storage_class"].to_pylist() == [storage_class] * 2
+    assert (rows["size"].to_pylist(), rows["etag"].to_pylist()) == ([1, 4], ["tag"] * 2)
+    assert rows["last_modified"].to_pylist() == [OLD] * 2
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("time", [None, EPOCH, EPOCH - timedelta(days=1)])
+def test_one_object_without_a_time_stops_the_listing(time: datetime | None) -> None:
+    with pytest.raises(RefusedError, match="no time for 'data/odd'"):
+        check_times(batch(MIXED[0], ("data/odd", 1, time), MIXED[1]))
+    check_times(batch(*MIXED, ("data/early", 1, EPOCH + timedelta(microseconds=1))))
+
+
+def test_metadata_of_another_repository_is_noted_by_its_first_key() -> None:
+    listed = Listed()
+    note_foreign(batch(*MIXED, ("data/_lakefs", 1, OLD), ("_lakefs/x", 1, OLD)), listed)
+    assert (listed.foreign, dict(listed.counts)) == ("", {})
+    note_foreign(batch(MIXED[0], ("data/x/_lakefs/a", 1, OLD), ("data/y/_lakefs/b", 1, OLD)), listed)
+    note_foreign(batch(("data/z/_lakefs/c", 1, OLD)), listed)
+    assert (listed.foreign, dict(listed.counts)) == ("data/x/_lakefs/a", {"foreign_metadata": 3})
+
+
+@pytest.fixture
+def run() -> Iterator[WorkerRun]:
+    """A run on a store whose objects are old."""
+    name = f"items-{uuid.uuid4().hex[:8]}"
+    memory_store(name).clock = lambda: OLD
+    root = f"memory://{name}"
+    stores = Stores(
+        run_uri=f"{root}/run",
+        run_id="run",
+        attempt=None,
+        store_uri=f"{root}/lake",
+        state_uri=f"{root}/state",
+        progress="progress",
+    )
+    yield WorkerRun.open(stores, "t")
+    forget_memory_store(name)
+
+
+def put(run: WorkerRun, *keys: str, at: datetime = OLD) -> None:
+    memory_store(run.stores.store_uri.split("/")[2]).clock = lambda: at
+    for key in keys:
+        open_writer(run.stores.store_uri).put(key, b"x")
+
+
+def listed(run: WorkerRun, found: list[Item], **changes: Any) -> ListResult:
+    return list_items.body(run, replace(CONFIG, **changes), ListTask(name="t", items=found))
+
+
+def rows(run: WorkerRun, result: ListResult) -> list[tuple[str, list[str]]]:
+    """Kind and addresses of each file."""
+    return [
+        (part.name.rpartition("/")[2].partition("-")[0], run.folder.read_part(part)["address"].to_pylist())
+        for part in result.parts
+    ]
+
+
+def test_rows_come_in_the_order_of_the_items_however_many_are_listed_at_once(run: WorkerRun) -> None:
+    names = [f"data/{number:02d}/a" for number in range(9)]
+    put(run, *names)
+    wanted = [Item(f"data/{number:02d}/") for number in (*range(8, -1, -1), 99)]
+    for threads in (1, 2, 5, 20):
+        result = listed(run, wanted, threads=threads)
+        assert rows(run, result) == [("part", names[::-1])], threads
+        assert result.counts["old_objects"] == 9
+    assert rows(run, listed(run, [])) == []
+
+
+def test_no_more_items_wait_than_are_listed_at_once_and_one(
+    run: WorkerRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+
+    def count(_reader: object, item: Item, _config: ListConfig) -> Listed:
+        begun.append(item)
+        return Listed()
+
+    monkeypatch.setattr(items, "_list_item", count)
+    found = items._in_order(run.open_store(), [Item("data/")] * 20, replace(CONFIG, threads=2))
+    next(found)
+    assert len(begun) <= 3
+    assert len(list(found)) == 19
+
+
+def test_young_rows_are_kept_of_slices_that_were_opened_before_the_covered_time(run: WorkerRun) -> None:
+    early, late = (new_descending_xid(CUTOFF + timedelta(seconds=at)) for at in (-1, 0))
+    for name in (early, late, "plain"):
+        put(run, f"data/{name}/young", at=CUTOFF)
+    result = listed(run, [Item(f"data/{name}/") for name in (early, late, "plain")])
+    assert rows(run, result) == [("young", [f"data/{early}/young"])]
+    assert result.counts["young_objects"] == 3
+
+
+def test_a_folder_is_cut_when_it_is_as_long_as_may_be(
+    run: WorkerRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "BATCH_ROWS", 2)
+    keys = [f"data/x/{number}" for number in range(6)]
+    put(run, *keys)
+    whole = Item("data/x/")
+    for rows_max, seen in ((1, 2), (2, 2), (3, 4), (4, 4), (5, 6), (7, 6)):
+        result = listed(run, [whole], rows_max=rows_max)
+        assert rows(run, result) == [("part", keys[:seen])], rows_max
+        assert bool(result.rest) == (rows_max < 7)
+        if result.rest:
+            assert result.rest[0].start_after == keys[seen - 1]
+            later = listed(run, result.rest)
+            assert [key for _, found in rows(run, later) for key in found] == keys[seen:]
+    assert rows(run, listed(run, [replace(whole, capped=False)], rows_max=1)) == [("part", keys)]
+
+
+def test_the_first_key_of_a_cut_item_is_that_of_its_first_batch(
+    run: WorkerRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first and the last key follows where names differ, and so how many pieces the rest has."""
+    monkeypatch.setattr(memory, "BATCH_ROWS", 2)
+    put(run, *(f"data/x/{number}a" for number in range(4)))
+    asked = []
+
+    def cut(item: Item, first: str, last: str) -> list[Item]:
+        asked.append((first, last))
+        return [item]
+
+    monkeypatch.setattr(items, "cut_rest", cut)
+    listed(run, [Item("data/x/")], rows_max=4)
+    assert asked == [("data/x/0a", "data/x/3a")]
+
+
+def test_what_lies_directly_below_data_is_one_level_and_never_cut(run: WorkerRun) -> None:
+    put(run, "data/a", "data/b", "data/slice/c")
+    put(run, "data/young", at=CUTOFF)
+    result = listed(run, [Item("data/", kind="level")], rows_max=1)
+    assert rows(run, result) == [("part", ["data/a", "data/b"])]
+    assert (result.counts["old_objects"], result.counts["young_objects"], result.rest) == (2, 1, [])
+    assert rows(run, listed(run, [Item("data/none/", kind="level")])) == []
+
+
+def test_names_that_no_key_expresses_are_counted(run: WorkerRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Reader:
+        def list(self, _prefix: str, _after: str, _before: str, on_skipped: Any) -> Iterator[pa.RecordBatch]:
+            on_skipped("data/../x")
+            on_skipped("data//x")
+            yield batch(*MIXED)
+
+    found = items._list_item(cast("Any", Reader()), Item("data/"), CONFIG)
+    assert found.counts["unnamed_objects"] == 2
+    assert found.counts["old_objects"] == 2
+
+
+def test_the_first_foreign_key_of_several_items_is_told(run: WorkerRun) -> None:
+    put(run, "data/a/x", "data/b/_lakefs/1", "data/c/_lakefs/2")
+    result = listed(run, [Item(f"data/{name}/") for name in "abc"])
+    assert (result.foreign, result.counts["foreign_metadata"]) == ("data/b/_lakefs/1", 2)
+
+
+def test_what_lies_outside_is_only_counted(run: WorkerRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(run, "dummy", "old-a", "old-b", "exports/x", "exports/y/z", "data/a", "_lakefs/a")
+    result = listed(run, [*OUTSIDE])
+    assert result.parts == []
+    assert result.counts["root_objects"] == 2
+    assert (result.counts["root_bytes"], result.counts["elsewhere_objects"]) == (2, 2)
+    assert "old_objects" not in {name for name, count in result.counts.items() if count}
+    monkeypatch.setattr(memory, "BATCH_ROWS", 1)
+    monkeypatch.setattr(items, "_OUTSIDE_MAX", 2)
+    last = listed(run, [OUTSIDE[-1]])
+    assert last.counts["elsewhere_objects"] + last.counts["root_objects"] <= 2, "it is no more than a figure"
+
+
+def test_parts_are_written_when_they_are_long_enough_and_in_order(run: WorkerRun) -> None:
+    table = Listed()
+    sort_by_age(batch(*MIXED), CUTOFF, table, False)
+    (two,) = table.old
+    for part_rows, expected in ((1, [2, 2, 2]), (2, [2, 2, 2]), (3, [4, 2]), (4, [4, 2]), (5, [6]), (9, [6])):
+        sink = PartSink(run.folder, "part-x", part_rows)
+        sink.add([two, two])
+        sink.add([])
+        sink.add([two])
+        parts = sink.finish()
+        assert [part.rows for part in parts] == expected, part_rows
+        assert [part.name for part in parts] == [
+            f"slice_listing/part-x-{number:05d}.parquet" for number in range(len(expected))
+        ]
+        found = [key for part in parts for key in run.folder.read_part(part)["address"].to_pylist()]
+        assert found == ["data/a", "data/c"] * 3
+    assert PartSink(run.folder, "part-x", 1).finish() == []

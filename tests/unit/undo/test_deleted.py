@@ -1,0 +1,102 @@
+"""What a run deleted, as its candidates and its raw ledger tell, word for word."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dredge.errors import FormatError
+from dredge.hashing import hash64
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import PartInfo
+from dredge.storage import forget_memory_store, memory_store, open_writer
+from dredge.undo.deleted import Collected, swept_rows
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+ADDRESSES = ["data/a", "data/b", "data/c", "data/d", "data/e", "data/f"]
+
+
+@pytest.fixture
+def folder() -> Iterator[RunFolder]:
+    """Of a run, in a store whose clock stands still."""
+    name = f"deleted-{uuid.uuid4().hex[:8]}"
+    memory_store(name).clock = lambda: NOW
+    yield RunFolder(open_writer(f"memory://{name}/run"), "run")
+    forget_memory_store(name)
+
+
+def candidates(folder: RunFolder, addresses: list[str]) -> PartInfo:
+    count = len(addresses)
+    columns = {
+        "address": pa.array(addresses, pa.string()),
+        "size": list(range(count)),
+        "last_modified": pa.array([NOW] * count, pa.timestamp("us", tz="UTC")),
+        "etag": pa.array([None] * count, pa.string()),
+        "hash": pa.array(hash64(pa.array(addresses, pa.string()))),
+        "reason": ["expired"] * count,
+    }
+    return folder.write_table("subtract", 0, pa.table(columns), "candidates")
+
+
+def tell(folder: RunFolder, part: PartInfo, outcomes: Mapping[str, str], attempt: int = 1) -> None:
+    """Write what became of some objects."""
+    count = len(outcomes)
+    rows = pa.table({"address": list(outcomes), "size": [0] * count, "reason": ["expired"] * count})
+    versions = [f"{address}-{attempt}" for address in outcomes]
+    told = ledger.rows_of(rows, [*outcomes.values()], attempt, 1, version_id=versions)
+    ledger.write_raw(folder, ledger.stem_of(part), attempt, 0, 0, told)
+
+
+def test_only_what_is_known_to_have_stayed_is_left_out(folder: RunFolder) -> None:
+    """What has no row may have been deleted right before a kill, and what failed may have gone all the same."""
+    part = candidates(folder, ADDRESSES)
+    told = dict(zip(ADDRESSES, ledger.OUTCOMES, strict=False))
+    tell(folder, part, told)
+    rows = swept_rows(folder, part, ["data/"])
+    found = {row["address"]: row for row in rows.to_pylist()}
+    assert {address: row["outcome"] for address, row in found.items()} == {
+        "data/a": ledger.DELETED,
+        "data/b": ledger.MISSING,
+        "data/e": ledger.FAILED,
+        "data/f": None,
+    }
+    assert [found[address]["version_id"] for address in ("data/a", "data/f")] == ["data/a-1", None]
+    assert {row["done_by"] for row in found.values()} == {NOW}
+
+
+def test_the_best_of_several_tries_counts_and_the_time_is_that_of_the_last_one(folder: RunFolder) -> None:
+    part = candidates(folder, ADDRESSES[:2])
+    tell(folder, part, {"data/a": ledger.DELETED, "data/b": ledger.KEPT})
+    later = NOW + timedelta(days=3)
+    memory_store(folder.uri.split("/")[2]).clock = lambda: later
+    tell(folder, part, {"data/a": ledger.KEPT}, attempt=2)
+    (row,) = swept_rows(folder, part, ["data/"]).to_pylist()
+    assert (row["address"], row["outcome"], row["version_id"]) == ("data/a", ledger.DELETED, "data/a-1")
+    assert row["done_by"] == later
+
+
+def test_without_a_ledger_every_candidate_may_have_gone(folder: RunFolder) -> None:
+    part = candidates(folder, ADDRESSES)
+    rows = swept_rows(folder, part, ["data/"]).to_pylist()
+    assert [row["address"] for row in rows] == ADDRESSES
+    assert {(row["outcome"], row["version_id"], row["done_by"]) for row in rows} == {(None, None, None)}
+
+
+def test_an_address_where_no_run_deletes_is_refused(folder: RunFolder) -> None:
+    part = candidates(folder, ["data/a", "_lakefs/b"])
+    with pytest.raises(FormatError, match="Nothing was done"):
+        swept_rows(folder, part, ["data/"])
+    assert swept_rows(folder, part, ["data/", "_lakefs/"]).num_rows == 2
+
+
+def test_a_run_is_named_by_its_id_or_by_the_uri_of_its_folder(folder: RunFolder) -> None:
+    asked: dict[str, Any] = {"repository": "lake", "uri": "memory://x/lake", "state": folder.writer}
+    collected = Collected(**asked, runs_uri="memory://x/runs", open_run=lambda _: pytest.fail("opened"))
+    assert collected.run_uri_of("one") == "memory://x/runs/one"
+    assert collected.run_uri_of("s3://elsewhere/two/") == "s3://elsewhere/two"

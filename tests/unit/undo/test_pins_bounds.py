@@ -1,0 +1,156 @@
+"""A pin holds what it holds until its very end, is written and read whole, and is changed by one at a time."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dredge.errors import ConfigError, ConflictError, FormatError
+from dredge.graveler.xid import new_descending_xid
+from dredge.runs.coverage import Coverage
+from dredge.sets.files import write_hashes
+from dredge.sets.live import LocatedSet
+from dredge.sets.sharded import ShardedSet
+from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+from dredge.undo import pins
+from dredge.undo.came_back import is_seen, slices_of, slices_to_list
+from dredge.undo.pins import (
+    EVERY_SLICE,
+    Pin,
+    active_pins,
+    end_pin,
+    finish_pin,
+    pin_folder,
+    read_pins,
+    sets_of,
+    write_pin,
+)
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+TICK, DAY = timedelta(microseconds=1), timedelta(days=1)
+
+
+@pytest.fixture
+def state() -> Iterator[ObjectWriter]:
+    name = f"pins-{uuid.uuid4().hex[:8]}"
+    yield open_writer(f"memory://{name}")
+    forget_memory_store(name)
+
+
+def pin(state: ObjectWriter, name: str = "one", until: datetime = NOW, **more: Any) -> Pin:
+    """In force, and holds the hashes 1 and 5."""
+    folder = pin_folder(state.uri, name)
+    part = write_hashes(folder, "hashes-0.u64", np.array([1, 5], np.uint64))
+    made = Pin(
+        pin_id=name,
+        run_id="run",
+        reason="an audit",
+        created_at=NOW - DAY,
+        until=until,
+        objects=2,
+        size_bytes=7,
+        sets=(LocatedSet(folder.uri, ShardedSet(0, {0: part})),),
+        slices=Coverage(((NOW - 9 * DAY, NOW - 8 * DAY),)),
+        **more,
+    )
+    write_pin(state, made)
+    return made
+
+
+@pytest.mark.parametrize("finished_at", [None, NOW - TICK])
+def test_a_pin_is_read_as_it_was_written(finished_at: datetime | None, state: ObjectWriter) -> None:
+    made = pin(state, finished_at=finished_at)
+    (found,) = read_pins(state)
+    assert found == made
+    assert [found.has(hashed) for hashed in (1, 2, 5)] == [True, False, True]
+    assert sets_of([found, made]) == (*made.sets, *made.sets)
+
+
+def test_a_pin_of_an_earlier_version_may_have_brought_back_anything(state: ObjectWriter) -> None:
+    made = pin(state)
+    older = {key: value for key, value in made.to_json().items() if key not in ("slices", "finished_at")}
+    state.put("pins/one.json", json.dumps(older).encode())
+    assert read_pins(state) == [replace(made, slices=EVERY_SLICE)]
+
+
+def test_a_pin_has_ended_at_its_end(state: ObjectWriter) -> None:
+    first, second = pin(state, "a", NOW), pin(state, "b", NOW + TICK)
+    assert active_pins(state, NOW - TICK) == [first, second]
+    assert active_pins(state, NOW) == [second]
+    assert active_pins(state, NOW + TICK) == []
+    assert read_pins(state) == [first, second]
+
+
+def test_other_files_beside_pins_are_none(state: ObjectWriter) -> None:
+    made = pin(state)
+    state.put("pins/README", b"{}")
+    assert read_pins(state) == [made]
+
+
+@pytest.mark.parametrize("content", [b"{}", b"[]", b"no json"])
+def test_one_pin_that_cannot_be_read_is_an_error(content: bytes, state: ObjectWriter) -> None:
+    pin(state)
+    state.put("pins/broken.json", content)
+    with pytest.raises(FormatError):
+        read_pins(state)
+    with pytest.raises(FormatError):
+        active_pins(state, NOW)
+
+
+def test_ending_and_finishing_change_the_time_and_nothing_else(state: ObjectWriter) -> None:
+    made = pin(state)
+    end_pin(state, "one", NOW - DAY)
+    assert read_pins(state) == [replace(made, until=NOW - DAY)]
+    finish_pin(state, "one", NOW)
+    assert read_pins(state) == [replace(made, until=NOW - DAY, finished_at=NOW)]
+    with pytest.raises(ConfigError, match="no pin other"):
+        end_pin(state, "other", NOW)
+    finish_pin(state, "other", NOW)
+    assert len(read_pins(state)) == 1, "none is made"
+
+
+@pytest.mark.parametrize("changes", [4, 5])
+def test_a_pin_that_somebody_else_changes_is_read_anew_some_times(
+    changes: int, state: ObjectWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, honest, left = pin(state), pins.replace_tagged, [changes]  # type: ignore[attr-defined]
+
+    def late(writer: ObjectWriter, key: str, data: bytes, etag: str | None) -> bool:
+        if left[0]:
+            left[0] -= 1
+            write_pin(state, replace(made, size_bytes=100 + left[0]))
+        return bool(honest(writer, key, data, etag))
+
+    monkeypatch.setattr(pins, "replace_tagged", late)
+    if changes == 5:
+        with pytest.raises(ConflictError, match="changed by somebody else"):
+            end_pin(state, "one", NOW - DAY)
+        assert read_pins(state) == [replace(made, size_bytes=100)]
+    else:
+        end_pin(state, "one", NOW - DAY)
+        assert read_pins(state) == [replace(made, size_bytes=100, until=NOW - DAY)]
+
+
+def test_a_run_has_seen_what_came_back_when_its_cutoff_is_after_the_end(state: ObjectWriter) -> None:
+    """What came back in the very moment of the cutoff is young to that run."""
+    died = pin(state, "died", until=NOW)
+    done = replace(died, finished_at=NOW - DAY)
+    assert [is_seen(died, NOW + at) for at in (-TICK, timedelta(0), TICK)] == [False, False, True]
+    assert [is_seen(done, NOW - DAY + at) for at in (-TICK, timedelta(0), TICK)] == [False, False, True]
+    assert slices_to_list([died, done], NOW) == died.slices
+    assert slices_to_list([done], NOW) == Coverage()
+
+
+def test_slices_are_whole_seconds() -> None:
+    name = new_descending_xid(NOW)
+    assert slices_of(pa.array([f"data/{name}/a", "data/x/b", f"data/{name.upper()}/c", "e"])) == Coverage(
+        ((NOW, NOW + timedelta(seconds=1)),)
+    )

@@ -1,0 +1,105 @@
+"""A run beside collections holds the lease from before its plan to its end, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from dredge.errors import LeaseHeldError, RefusedError
+from dredge.gc.config import Safety
+from dredge.graveler.xid import descending_time
+from dredge.storage import MemoryStore, forget_memory_store, memory_store, open_writer
+from dredge.undo.side_run import SideRun, side_run
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+class Clock:
+    """This machine's, and the store's, which may differ."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.now = NOW
+        store.clock = lambda: NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    name = f"side-{uuid.uuid4().hex[:8]}"
+    yield f"memory://{name}"
+    forget_memory_store(name)
+
+
+@pytest.fixture
+def clock(place: str) -> Clock:
+    return Clock(memory_store(place.removeprefix("memory://")))
+
+
+def begin(place: str, clock: Clock, **more: Any) -> AbstractContextManager[SideRun]:
+    state = open_writer(f"{place}/state")
+    return side_run(
+        "lake", f"{place}/lake", state, f"{place}/runs/", "restore", {"all": True}, clock=clock, **more
+    )
+
+
+def lease_of(place: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(open_writer(f"{place}/state").get("lease.json"))
+    return found
+
+
+def test_a_run_leaves_its_plan_and_gives_the_lease_back(place: str, clock: Clock) -> None:
+    with begin(place, clock) as run:
+        assert lease_of(place)["holder"] == f"restore {run.plan.run_id}"
+        assert descending_time(run.plan.run_id) == NOW == run.plan.created_at
+        assert run.folder.uri == f"{place}/runs/{run.plan.run_id}"
+        plan = json.loads(run.folder.writer.get("plan.json"))
+        assert plan == run.plan.to_json()
+        assert (plan["repository"], plan["namespace"], plan["asked"]) == (
+            "lake",
+            f"{place}/lake",
+            {"all": True},
+        )
+        assert plan["lease"] == run.plan.lease.to_json()
+        with pytest.raises(LeaseHeldError), begin(place, clock):
+            pass
+    assert lease_of(place)["holder"] == ""
+    with begin(place, clock, holder="a person"):
+        assert lease_of(place)["holder"] == "a person"
+        with begin(place, clock, holder="a person"):
+            assert lease_of(place)["holder"] == "a person", "who died gets it again"
+
+
+def test_a_run_is_as_careful_as_a_collection(place: str, clock: Clock) -> None:
+    usual = Safety()
+    with begin(place, clock) as run:
+        gate = run.gate("watched")
+        expires = datetime.fromisoformat(lease_of(place)["expires_at"])
+    assert (gate.watch, gate.lease) == ("watched", run.plan.lease)
+    assert gate.trusted_seconds == usual.gate_every_seconds
+    assert gate.silence_seconds_max == usual.watch_silence_seconds_max
+    assert expires - NOW == timedelta(seconds=usual.lease_seconds)
+
+
+def test_a_run_that_fails_gives_the_lease_back(place: str, clock: Clock) -> None:
+    with pytest.raises(ZeroDivisionError), begin(place, clock):
+        raise ZeroDivisionError
+    assert lease_of(place)["holder"] == ""
+
+
+@pytest.mark.parametrize("seconds", [-301, 301])
+def test_with_clocks_that_differ_nothing_is_begun(seconds: int, place: str, clock: Clock) -> None:
+    clock.now = NOW + timedelta(seconds=seconds)
+    with pytest.raises(RefusedError, match="clock"), begin(place, clock):
+        pass
+    assert open_writer(f"{place}/runs").list_level("").folders == []
+    clock.now = NOW + timedelta(seconds=seconds - seconds // 300)
+    with begin(place, clock):
+        pass

@@ -1,0 +1,114 @@
+"""A run takes a way back only where the store has it, and nothing is said to come back that is not there."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from dredge.errors import ConfigError
+from dredge.storage import forget_memory_store, memory_store, open_deleter, open_versions, open_writer
+from dredge.storage.memory_versions import OlderVersions
+from dredge.storage.undo import Versioning
+from dredge.undo import ways
+from dredge.undo.ways import AUTO, OFF, QUARANTINE, VERSIONS, UndoWay, choose_way, quarantine_uri, way_back
+
+KEY = "data/a"
+
+
+@pytest.fixture
+def lake() -> Iterator[str]:
+    """URI of a namespace in a store that keeps versions."""
+    name = f"ways-{uuid.uuid4().hex[:8]}"
+    memory_store(name).older = OlderVersions()
+    yield f"memory://{name}/lake"
+    forget_memory_store(name)
+
+
+class Store:
+    """Versions of a store that answers as it is told, and says where it was asked to try."""
+
+    def __init__(self, versioning: Versioning, kept_seconds: int | None = None) -> None:
+        self._versioning = versioning
+        self._kept_seconds = kept_seconds
+        self.probed: list[str] = []
+
+    def versioning(self, probe_uri: str = "") -> Versioning:
+        self.probed.append(probe_uri)
+        return self._versioning
+
+    def kept_seconds(self) -> int | None:
+        return self._kept_seconds
+
+
+def chosen(asked: str, lake: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> UndoWay:
+    monkeypatch.setattr(ways, "open_versions", lambda *_: store)
+    return choose_way(asked, lake, f"{lake}/run")
+
+
+@pytest.mark.parametrize("versioning", ["enabled", "suspended", "off", "unknown"])
+def test_versions_are_the_way_only_where_the_bucket_keeps_them_now(
+    versioning: Versioning, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(versioning)
+    found = chosen(AUTO, lake, store, monkeypatch)
+    assert store.probed == [f"{lake}/run"], "only below the run's folder may something be written"
+    if versioning == "enabled":
+        assert (found.way, found.why) == (VERSIONS, "the bucket keeps versions")
+        assert chosen(VERSIONS, lake, store, monkeypatch).to_json() == {"way": VERSIONS, "why": "asked for"}
+    else:
+        assert found.way == OFF
+        assert found.way_was_chosen
+        with pytest.raises(ConfigError, match="Nothing was deleted"):
+            chosen(VERSIONS, lake, store, monkeypatch)
+
+
+@pytest.mark.parametrize("asked", [OFF, QUARANTINE])
+def test_what_was_asked_for_is_done_whatever_the_bucket_keeps(
+    asked: str, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store("enabled")
+    assert chosen(asked, lake, store, monkeypatch) == UndoWay(way=asked, why="asked for")
+    assert store.probed == []
+
+
+def test_where_the_bucket_keeps_what_is_deleted_anyway_the_plan_says_so(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert chosen(OFF, lake, Store("off", 7 * 86400), monkeypatch).why.endswith("paid for, 7 days more")
+    for nothing in (0, None):
+        assert chosen(OFF, lake, Store("off", nothing), monkeypatch).why == "asked for"
+
+
+def test_a_plan_of_an_earlier_version_has_no_way() -> None:
+    assert UndoWay.from_json(None) == UndoWay()
+    assert UndoWay.from_json(None).way == OFF
+    assert not UndoWay.from_json(None).way_was_chosen
+    made = UndoWay(way=VERSIONS, why="asked for")
+    assert UndoWay.from_json(made.to_json()) == made
+
+
+def test_a_copy_comes_before_versions_and_without_either_there_is_no_way(lake: str) -> None:
+    run = f"{lake}/run"
+    assert way_back(lake, run, KEY, "m", by_versions=True) == ""
+    open_writer(lake).put(KEY, b"1")
+    open_deleter(lake).delete([KEY])
+    assert way_back(lake, run, KEY, "m") == VERSIONS
+    assert way_back(lake, run, KEY, "", by_versions=True) == VERSIONS
+    assert way_back(lake, run, KEY, "") == "", "the run counted on nothing, and knows no marker"
+    open_writer(quarantine_uri(run)).put(KEY, b"1")
+    assert way_back(lake, run, KEY, "") == way_back(lake, run, KEY, "m") == QUARANTINE
+
+
+def test_a_marker_without_a_version_below_it_is_no_way(lake: str) -> None:
+    older = memory_store(lake.split("/")[2]).older
+    assert older is not None
+    older.mark(f"lake/{KEY}", memory_store(lake.split("/")[2]).clock())
+    assert [item.is_marker for item in open_versions(lake).versions(KEY)] == [True]
+    assert way_back(lake, f"{lake}/run", KEY, "m") == ""
+
+
+def test_copies_that_the_store_cannot_make_are_refused_before_anything_is_planned(lake: str) -> None:
+    with pytest.raises(ConfigError, match="nothing can be copied"):
+        choose_way(QUARANTINE, lake, "s3://elsewhere/run")
