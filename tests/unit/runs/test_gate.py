@@ -94,6 +94,7 @@ def test_a_gate_is_closed_when_the_driver_was_silent_for_as_long_as_it_may_be(
     gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look(writer, True)
+    monkeypatch.setattr("dredge.runs.gate.running_seconds", lambda: 100.0)
     looked = writer.stat(WATCH).last_modified
     for seconds, is_open in ((59, True), (60, False), (61, False)):
         now = looked + timedelta(seconds=seconds)

@@ -355,14 +355,17 @@ def test_a_store_that_can_delete_what_was_listed_is_told_what_was(sweep: Sweep) 
     assert (task.failed, task.kept) == (0, 2)
     assert task.delete(part, [group])
     assert deleter.keys == ["d/a", "d/b"], "without a tag nobody can tell another object from it"
+    by_name = Deleter()
+    assert sweep.task(by_name).delete(part, [described])
+    assert by_name.keys == ["d/a", "d/b"], "as most stores do"
 
 
 def test_what_an_earlier_try_kept_is_counted_again(sweep: Sweep) -> None:
-    part = sweep.part("d/a", "d/b", "d/c")
+    part = sweep.part("d/a", "d/b", "d/b2", "d/c")
     earlier = sweep.task(Deleter())
     earlier.keep(part, rows("d/a"), ["alive_again"])
     earlier.keep(part, rows(), [])
-    assert earlier.delete(part, [rows("d/b")])
+    assert earlier.delete(part, [rows("d/b", "d/b2")])
     assert (earlier.kept, earlier.failed) == (1, 0)
     later = sweep.task(Deleter())
     assert later.undone(part, "d/")["address"].to_pylist() == ["d/c"]
