@@ -185,6 +185,7 @@ def verdicts(look: Look) -> dict[bytes, list[str]]:
 
 def test_what_was_in_use_a_moment_ago_is_told_once_and_only_if_it_is_there(world: World) -> None:
     partition, main = world.repository("lake")
+    world.stage(main)
     staged, empty = world.stage(world.token("lake", "a")), world.token("lake", "b")
     world.branch(partition, "a", "head", staged.decode())
     world.branch(partition, "b", "head", empty)
@@ -203,6 +204,22 @@ def test_what_was_in_use_a_moment_ago_is_told_once_and_only_if_it_is_there(world
     assert verdicts(look) == {staged: ["in-motion wait"], doomed: ["in-motion wait"]}
     assert look.unknown == ()
     assert main.encode() not in look.unsure
+
+
+def test_what_was_in_use_a_moment_ago_is_not_judged_by_its_shape_either(world: World) -> None:
+    """Branches may name anything: a partition that looks like a repository's, or was one's."""
+    lake, main = world.repository("lake")
+    zombie, _ = world.beginning("slow", uid=xid.new_xid(START - 9 * DAY))
+    world.branch(lake, "main", "head", main, sealed=[zombie.decode()])
+    doomed, _ = world.repository("doomed")
+    world.queue(doomed.decode())
+
+    def change() -> None:
+        world.branch(lake, "main", "head", main, sealed=[doomed.decode()])
+        world.kv.delete(b"graveler", b"repos/doomed")
+
+    look = look_through(Shifting(world, change))
+    assert verdicts(look) == {zombie: ["in-motion wait"], doomed: ["in-motion wait"]}
 
 
 def test_what_came_into_use_during_the_look_is_read_as_it_is_now(world: World) -> None:
