@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -160,18 +160,20 @@ def test_what_nobody_knows_is_named_once(world: World) -> None:
 
 
 class Shifting(LiveView):
-    """A view of a store without snapshots, in which something happens before the references that count."""
+    """A view of a store without snapshots, in which something happens before the references that count, or before
+    those that are read first."""
 
-    def __init__(self, world: World, change: object) -> None:
+    def __init__(self, world: World, change: Callable[[], None], read: int = 2) -> None:
         super().__init__(world.kv, world.store.rows)
         self._change = change
+        self._read = read
         self._reads = 0
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
         if partition == b"graveler":
             self._reads += 1
-            if self._reads == 2:
-                self._change()  # type: ignore[operator]
+            if self._reads == self._read:
+                self._change()
         return super().scan(partition, start)
 
 
@@ -220,6 +222,19 @@ def test_what_was_in_use_a_moment_ago_is_not_judged_by_its_shape_either(world: W
 
     look = look_through(Shifting(world, change))
     assert verdicts(look) == {zombie: ["in-motion wait"], doomed: ["in-motion wait"]}
+
+
+def test_what_was_emptied_during_the_look_is_nothing(world: World) -> None:
+    """The server drops a partition between the list of partitions and the reading of its rows."""
+    token = world.stage(world.token("keeper", "main"))
+
+    def drop() -> None:
+        for entry in list(world.kv.scan(token)):
+            world.kv.delete(token, entry.key)
+
+    look = look_through(Shifting(world, drop, read=1))
+    assert look.staging == {token: None}
+    assert verdicts(look) == {}
 
 
 def test_what_came_into_use_during_the_look_is_read_as_it_is_now(world: World) -> None:
