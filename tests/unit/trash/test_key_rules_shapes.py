@@ -10,7 +10,7 @@ from dredge.graveler import messages, xid
 from dredge.graveler.messages import to_timestamp
 from dredge.trash.finding import TrashFinding
 from dredge.trash.key_rules import branch_of_owner, pull_of_index, repository_of_action, run_of_action
-from tests.support.kv_world import DAY, START, World
+from tests.support.kv_world import DAY, START, World, countdown_id
 from tests.support.trash import Watcher
 
 SECOND = timedelta(seconds=1)
@@ -70,6 +70,7 @@ def test_the_key_of_a_hint_names_repository_and_branch_by_length() -> None:
     [
         (b"pulls", b"repos/x/a"),
         (b"actions", b"repos/x/novel/r"),
+        (b"actions", b"repos/x/novel/" + countdown_id(START).encode()),
         (b"actions", b"repos/x/runs/no-id"),
         (b"mc-ownership", b"something/else"),
         (b"catalog", b"something/else"),
