@@ -224,6 +224,19 @@ def test_what_was_in_use_a_moment_ago_is_not_judged_by_its_shape_either(world: W
     assert verdicts(look) == {zombie: ["in-motion wait"], doomed: ["in-motion wait"]}
 
 
+def test_the_entry_of_a_repository_that_was_in_use_a_moment_ago_waits(world: World) -> None:
+    """Its deletion ends while the look goes on: the partition is there, and not judged yet."""
+    doomed, _ = world.repository("doomed")
+    entry = b"repo/doomed/" + doomed[-20:]
+    world.kv.set(b"graveler_deleted", entry, b"")
+    look = look_through(Shifting(world, lambda: world.kv.delete(b"graveler", b"repos/doomed")))
+    findings = classify(look, Sightings(), START + 99 * DAY, MARGINS).findings
+    assert [(f.partition, f.key, f.verdict) for f in findings] == [
+        (doomed, None, "wait"),
+        (b"graveler_deleted", entry, "wait"),
+    ]
+
+
 def test_what_was_emptied_during_the_look_is_nothing(world: World) -> None:
     """The server drops a partition between the list of partitions and the reading of its rows."""
     token = world.stage(world.token("keeper", "main"))
