@@ -26,12 +26,6 @@ def test_the_longest_grace_is_one() -> None:
     assert TrashConfig(state_uri=STATE, grace_hours=HOURS_MAX).margins.grace.days == HOURS_MAX / 24
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_limit_that_is_no_finite_number_is_refused(value: float) -> None:
-    with pytest.raises(ConfigError, match="partition_percent"):
-        TrashLimits(partition_percent=value)
-
-
 def test_what_is_not_asked_for_is_the_safe_thing() -> None:
     config = TrashConfig(state_uri=STATE)
     assert config.dry_run

@@ -57,3 +57,9 @@ def test_margins_are_those_that_were_measured() -> None:
         clock_skew=timedelta(minutes=5),
         unsafe_short_grace=False,
     )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_limit_that_is_no_finite_number_is_refused(value: float) -> None:
+    with pytest.raises(ConfigError, match="partition_percent"):
+        TrashLimits(partition_percent=value)
