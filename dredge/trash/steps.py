@@ -210,11 +210,12 @@ def restore(
 
 
 def _live_tokens(store: RowCleaner, tokens: set[bytes]) -> set[bytes]:
-    """Give those of some tokens that branches name."""
+    """Give those of some tokens that branches name, also those of a repository whose record was lost."""
     if not tokens:
         return tokens
     with store.view() as view:
-        return tokens.intersection(read_references(view).tokens)
+        lives = [name for name in view.partitions() if parse_instance(name)]
+        return tokens.intersection(read_references(view, lives).tokens)
 
 
 def _scan(

@@ -30,7 +30,6 @@ class UndoLog:
         self.writer = writer
         self.folder = folder
         self.files = len(undo_files(writer, folder))
-        self.rows = 0
 
     def write(self, rows: Sequence[Row]) -> None:
         """Write rows that are about to be deleted; when this returns they are on disk."""
@@ -38,7 +37,6 @@ class UndoLog:
         key = f"{self.folder}/{self.files:05d}.jsonl"
         self.writer.put_if_absent(key, encode_rows(rows))
         flush_local(self.writer.uri, key)
-        self.rows += len(rows)
 
     def read(self, wanted: Callable[[Row], bool] = lambda row: True) -> Iterator[Row]:
         """Read rows back."""

@@ -166,6 +166,12 @@ class World:
             self.branch(partition, branch, first.id, token)
         return partition, token
 
+    def hand_over(self, name: str) -> bytes:
+        """What a delete of step 2 leaves: the partition, and an entry for the cleaner."""
+        partition, _ = self.beginning(name)
+        self.kv.set(b"graveler_deleted", f"repo/{name}/{partition[-20:].decode()}".encode(), b"")
+        return partition
+
     def record(self, partition: bytes, state: int = 0) -> bytes:
         """Write the record that names an instance."""
         name, uid = partition[:-21].decode(), partition[-20:].decode()

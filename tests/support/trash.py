@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
+from dredge.trash.apply import Applier
 from dredge.trash.finding import TrashFinding
-from dredge.trash.look import read_look
+from dredge.trash.look import contents_of, read_look, value_digest
 from dredge.trash.margins import TrashLimits, TrashMargins
 from dredge.trash.rules import classify
 from dredge.trash.sightings import Sightings
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, ScanReport, clean, scan
+from dredge.trash.undo import UndoLog
 from tests.support.kv_world import World
 
 MARGINS = TrashMargins()
@@ -116,3 +118,23 @@ class Ground:
 
 def fates(report: CleanReport) -> list[str]:
     return [outcome.fate for outcome in report.outcomes]
+
+
+def partition_of(ground: Ground, partition: bytes) -> TrashFinding:
+    """What a look would say of a partition as it is now."""
+    rows = list(ground.world.kv.scan(partition))
+    contents = contents_of(rows)
+    assert contents is not None
+    return TrashFinding(partition, None, "staging-orphan", "trash", "", len(rows), digest=contents.digest)
+
+
+def key_of(ground: Ground, partition: bytes, key: bytes) -> TrashFinding:
+    """What a look would say of a key as it is now."""
+    value = ground.world.kv.get(partition, key)
+    assert value is not None
+    return TrashFinding(partition, key, "import-expired", "trash", "", 1, digest=value_digest(value))
+
+
+def applier(ground: Ground, check_right: Callable[[], None] = lambda: None) -> Applier:
+    """One that removes from the ground's store; its undo files are the only ones."""
+    return Applier(ground.world.store, UndoLog(ground.state.writer, "undo"), check_right)

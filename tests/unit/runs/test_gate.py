@@ -98,6 +98,7 @@ def test_a_gate_is_closed_when_the_driver_was_silent_for_as_long_as_it_may_be(
 ) -> None:
     look(writer, True)
     looked = datetime.fromisoformat(json.loads(writer.get(WATCH))["at"])
+    monkeypatch.setattr("dredge.runs.gate.running_seconds", lambda: 100.0)
     for seconds, is_open in ((59, True), (60, False), (61, False)):
         now = looked + timedelta(seconds=seconds)
         monkeypatch.setattr("dredge.runs.gate.store_clock", lambda *_, now=now: now)

@@ -252,6 +252,8 @@ def test_a_right_whose_lease_is_gone_is_not_renewed_and_nobody_minds_that_it_is_
     grant = LeaseGrant("one", 1, datetime(2027, 1, 1, tzinfo=UTC))
     with pytest.raises(LeaseHeldError, match="held by nobody"):
         lease.renew(grant)
+    with pytest.raises(LeaseHeldError, match="held by nobody"):
+        lease.hold(grant, grant.expires_at)
     lease.release(grant)
     assert list(open_reader("memory://lease-test").list("")) == []
 
@@ -377,6 +379,13 @@ def test_a_step_that_begins_prolongs_an_old_right_and_leaves_a_fresh_one(
     clock.advance(minutes=59)
     with pytest.raises(LeaseHeldError):
         lease.acquire("three")
+
+
+def test_a_right_that_was_written_this_moment_is_not_written_again(lease: Lease, clock: ManualClock) -> None:
+    grant, writer = lease.acquire("one"), open_writer("memory://lease-test")
+    written = writer.get(LEASE)
+    lease.hold(grant, clock())
+    assert writer.get(LEASE) == written
 
 
 @pytest.mark.parametrize("wrong", [timedelta(days=-300), timedelta(days=300), timedelta(minutes=-1)])

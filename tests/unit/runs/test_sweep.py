@@ -29,6 +29,7 @@ from dredge.runs.tries import StepTry
 from dredge.storage import (
     NOT_SENT,
     DeleteOutcome,
+    ObjectInfo,
     ObjectWriter,
     forget_memory_store,
     open_writer,
@@ -303,7 +304,7 @@ def test_only_what_can_be_taken_back_is_deleted_and_the_ledger_says_why_the_rest
     task = DeletingTask(sweep.run, deleter, sweep.gate, protect=protect)
     assert task.delete(part, [rows(*said)])
     assert deleter.keys == ["d/a"]
-    assert task.failed == 2
+    assert (task.failed, task.kept) == (2, 1)
     found = ledger.read_raw(sweep.folder, ledger.stem_of(part)).sort_by("address")
     columns = found.select(["address", "outcome", "code", "message"]).to_pylist()
     assert [tuple(row.values()) for row in columns] == [
@@ -326,3 +327,61 @@ def test_a_settled_part_counts_its_outcomes_and_names_some_failures(sweep: Sweep
     ]
     assert settled.failures == [{"address": "d/b", "code": "SlowDown", "message": "later"}]
     assert settled.part.name == "bulk_delete/chunks-0000-00000.parquet"
+
+
+class Exact(Deleter):
+    """Deletes what was listed, and nothing that took its place."""
+
+    uri = "memory://exact"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: list[ObjectInfo] = []
+
+    def delete_listed(
+        self, objects: Sequence[ObjectInfo], may_send: Callable[[], bool] = lambda: True
+    ) -> list[DeleteOutcome]:
+        assert may_send()
+        self.listed += objects
+        return [DeleteOutcome(found.key, "kept", "changed") for found in objects]
+
+
+def test_a_store_that_can_delete_what_was_listed_is_told_what_was(sweep: Sweep) -> None:
+    part, deleter = sweep.part("d/a", "d/b"), Exact()
+    group = rows("d/a", "d/b").append_column("last_modified", pa.array([NOW, NOW - HOUR]))
+    described = group.append_column("etag", pa.array(["1", None], pa.string()))
+    task = sweep.task(deleter)
+    assert task.delete(part, [described])
+    assert deleter.listed == [ObjectInfo("d/a", 1, NOW, "1"), ObjectInfo("d/b", 1, NOW - HOUR, None)]
+    assert deleter.keys == []
+    assert (task.failed, task.kept) == (0, 2)
+    assert task.delete(part, [group])
+    assert deleter.keys == ["d/a", "d/b"], "without a tag nobody can tell another object from it"
+    by_name = Deleter()
+    assert sweep.task(by_name).delete(part, [described])
+    assert by_name.keys == ["d/a", "d/b"], "as most stores do"
+
+
+def test_what_an_earlier_try_kept_is_counted_again(sweep: Sweep) -> None:
+    part = sweep.part("d/a", "d/b", "d/b2", "d/c")
+    earlier = sweep.task(Deleter())
+    earlier.keep(part, rows("d/a"), ["alive_again"])
+    earlier.keep(part, rows(), [])
+    assert earlier.delete(part, [rows("d/b", "d/b2")])
+    assert (earlier.kept, earlier.failed) == (1, 0)
+    later = sweep.task(Deleter())
+    assert later.undone(part, "d/")["address"].to_pylist() == ["d/c"]
+    assert (later.kept, later.failed) == (1, 0)
+    untouched = sweep.task(Deleter())
+    untouched.undone(sweep.folder.write_table("listing", 1, rows("d/x"), "chunks-0001"), "d/")
+    assert untouched.kept == 0
+
+
+def test_a_group_of_which_nothing_may_go_is_not_sent(sweep: Sweep) -> None:
+    part, deleter = sweep.part("d/a"), Deleter()
+    keeps = DeletingTask(sweep.run, deleter, sweep.gate, protect=lambda *_: [Protected("kept", "not_copied")])
+    requests = []
+    deleter.delete = lambda *_: requests.append(1) or []  # type: ignore[method-assign,func-returns-value]
+    assert keeps.delete(part, [rows("d/a")])
+    assert requests == []
+    assert ledger.read_raw(sweep.folder, ledger.stem_of(part)).num_rows == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -14,29 +14,11 @@ from dredge.kv.rows import Guard, GuardFailedError, Row
 from dredge.trash import apply as apply_module
 from dredge.trash.apply import Applier, NamedAgainError, Outcome, _groups
 from dredge.trash.finding import TrashFinding
-from dredge.trash.look import contents_of, value_digest
 from dredge.trash.names import MARKERS
 from dredge.trash.undo import UndoLog
-from tests.support.trash import Ground
+from tests.support.trash import Ground, applier, key_of, partition_of
 
 PATHS = [f"p/{number}" for number in range(8)]
-
-
-def partition_of(ground: Ground, partition: bytes) -> TrashFinding:
-    rows = list(ground.world.kv.scan(partition))
-    contents = contents_of(rows)
-    assert contents is not None
-    return TrashFinding(partition, None, "staging-orphan", "trash", "", len(rows), digest=contents.digest)
-
-
-def key_of(ground: Ground, partition: bytes, key: bytes) -> TrashFinding:
-    value = ground.world.kv.get(partition, key)
-    assert value is not None
-    return TrashFinding(partition, key, "import-expired", "trash", "", 1, digest=value_digest(value))
-
-
-def applier(ground: Ground, check_right: Callable[[], None] = lambda: None) -> Applier:
-    return Applier(ground.world.store, UndoLog(ground.state.writer, "undo"), check_right)
 
 
 def fates(outcomes: Sequence[Outcome]) -> list[tuple[str, int]]:

@@ -84,6 +84,12 @@ def with_first_commit_branch_and_tag(world: World, partition: bytes) -> None:
     world.tag(partition, "v1", "gone")
 
 
+def with_two_branches_on_the_first_commit(world: World, partition: bytes) -> None:
+    with_first_commit_and_branch(world, partition)
+    first = next(iter(world.kv.scan(partition, b"commits/"))).key[8:].decode()
+    world.branch(partition, "side", first, world.token("pond", "side"))
+
+
 def with_first_commit_and_settings(world: World, partition: bytes) -> None:
     world.commit(partition, metarange=EMPTY)
     world.kv.set(partition, b"settings/x", b"")
@@ -120,6 +126,7 @@ def with_a_known_and_an_unknown_key(world: World, partition: bytes) -> None:
         (with_staged_rows, "lost"),
         (with_first_commits_of_which_a_branch_names_one, "lost"),
         (with_first_commit_branch_and_tag, "lost"),
+        (with_two_branches_on_the_first_commit, "lost"),
         (with_two_first_commits_and_no_head, "unclear"),
         (with_a_first_commit_of_another_generation, "unclear"),
         (with_a_first_commit_of_another_generation_and_no_metarange, "unclear"),

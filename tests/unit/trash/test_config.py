@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
 from dredge.errors import ConfigError
 from dredge.settings import HOURS_MAX, SECONDS_MAX
 from dredge.trash.config import TrashConfig
-from dredge.trash.margins import TrashLimits
+from dredge.trash.margins import TrashLimits, TrashMargins
+from dredge.trash.restore_config import TrashRestoreConfig
 
 STATE = "memory://trash/config"
 
@@ -22,7 +26,49 @@ def test_the_longest_grace_is_one() -> None:
     assert TrashConfig(state_uri=STATE, grace_hours=HOURS_MAX).margins.grace.days == HOURS_MAX / 24
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_limit_that_is_no_finite_number_is_refused(value: float) -> None:
-    with pytest.raises(ConfigError, match="partition_percent"):
-        TrashLimits(partition_percent=value)
+def test_what_is_not_asked_for_is_the_safe_thing() -> None:
+    config = TrashConfig(state_uri=STATE)
+    assert config.dry_run
+    assert config.grace_hours == 24
+    assert config.margins == TrashMargins()
+    assert config.limits == TrashLimits()
+    assert (config.kinds, config.read_rate) == ((), None)
+    assert TrashRestoreConfig(state_uri=STATE, run="r").dry_run
+
+
+@pytest.mark.parametrize(
+    ("least", "less"),
+    [
+        ({"grace_hours": 24}, {"grace_hours": 23.9}),
+        ({"unsafe_grace_seconds": 0}, {"unsafe_grace_seconds": -1}),
+        ({"max_partitions": 0}, {"max_partitions": -1}),
+        ({"max_rows": 0}, {"max_rows": -1}),
+        ({"read_rate": 0.1}, {"read_rate": 0}),
+    ],
+)
+def test_each_setting_has_a_least(least: dict[str, Any], less: dict[str, Any]) -> None:
+    TrashConfig(state_uri=STATE, **least)
+    with pytest.raises(ConfigError):
+        TrashConfig(state_uri=STATE, **less)
+
+
+def test_an_unsafe_grace_replaces_the_other_one() -> None:
+    config = TrashConfig(state_uri=STATE, grace_hours=48, unsafe_grace_seconds=60)
+    assert config.margins.grace == config.margins.id_age == timedelta(seconds=60)
+    assert TrashConfig(state_uri=STATE, unsafe_grace_seconds=0).margins.grace == timedelta(0)
+    # A grace that does not count is not looked at.
+    assert TrashConfig(state_uri=STATE, grace_hours=1, unsafe_grace_seconds=60).margins.unsafe_short_grace
+    assert TrashConfig(state_uri=STATE, grace_hours=48).margins.grace == timedelta(hours=48)
+
+
+def test_limits_are_those_that_are_asked_for_and_the_usual_ones() -> None:
+    assert TrashConfig(state_uri=STATE, max_rows=0).limits == TrashLimits(rows=0)
+    assert TrashConfig(state_uri=STATE, max_partitions=7).limits == TrashLimits(partitions=7)
+
+
+def test_a_restore_names_partitions_as_reports_write_them() -> None:
+    config = TrashRestoreConfig(state_uri=STATE, run="r", partition=r"p\xff")
+    assert config.partitions == [b"p\xff"]
+    assert TrashRestoreConfig(state_uri=STATE, run="r").partitions is None
+    with pytest.raises(ConfigError):
+        TrashRestoreConfig(state_uri="no uri", run="")

@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConfigError, DredgeError, FormatError, PartialError, UnavailableError
-from dredge.graveler.xid import new_xid
-from dredge.kv.rows import GuardFailedError, Row, RowCleaner
+from dredge.errors import (
+    ConfigError,
+    DredgeError,
+    FormatError,
+    PartialError,
+    UnavailableError,
+)
+from dredge.kv.rows import Row, RowCleaner
 from dredge.storage import open_writer
 from dredge.trash import deleted
 from dredge.trash.apply import NamedAgainError
@@ -21,7 +26,7 @@ from dredge.trash.plan import check_limits
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean, restore, scan
 from dredge.trash.undo import UndoLog, put_back
-from tests.support.kv_world import START, World
+from tests.support.kv_world import World
 
 
 @pytest.fixture
@@ -43,20 +48,13 @@ def clean_deleted(store: RowCleaner, undo: UndoLog) -> list[DeletedOutcome]:
     return list(deleted.clean_deleted(store, undo, lambda: None, planned))
 
 
-def hand_over(world: World, name: str) -> bytes:
-    """What a delete of step 2 leaves: the partition, and an entry."""
-    partition, _ = world.beginning(name)
-    world.kv.set(b"graveler_deleted", f"repo/{name}/{partition[-20:].decode()}".encode(), b"")
-    return partition
-
-
 def rows_of(world: World, partition: bytes) -> int:
     return len(list(world.kv.scan(partition)))
 
 
 def test_partition_and_entry_go_and_nothing_else(world: World, undo: UndoLog) -> None:
-    hand_over(world, "one")
-    hand_over(world, "two")
+    world.hand_over("one")
+    world.hand_over("two")
     before = world.store.all_rows()
     keep = {row for row in before if not row.partition.startswith((b"one-", b"two-", b"graveler_deleted"))}
     outcomes = clean_deleted(world.store, undo)
@@ -68,7 +66,7 @@ def test_partition_and_entry_go_and_nothing_else(world: World, undo: UndoLog) ->
 
 
 def test_two_lives_of_one_name_may_wait_at_once(world: World, undo: UndoLog) -> None:
-    first, second = hand_over(world, "twin"), hand_over(world, "twin")
+    first, second = world.hand_over("twin"), world.hand_over("twin")
     live, _ = world.repository("twin")
     assert [o.fate for o in clean_deleted(world.store, undo)] == ["cleaned", "cleaned"]
     assert rows_of(world, first) == rows_of(world, second) == 0
@@ -79,9 +77,9 @@ def test_two_lives_of_one_name_may_wait_at_once(world: World, undo: UndoLog) -> 
 def test_a_life_that_a_record_names_is_skipped_whatever_the_entry_says(
     world: World, undo: UndoLog, state: int
 ) -> None:
-    partition = hand_over(world, "lake")
+    partition = world.hand_over("lake")
     world.record(partition, state)
-    other = hand_over(world, "pond")
+    other = world.hand_over("pond")
     outcomes = {o.entry.split("/")[1]: o for o in clean_deleted(world.store, undo)}
     assert outcomes["lake"].fate == "skipped"
     assert rows_of(world, partition) == 2
@@ -92,7 +90,7 @@ def test_a_life_that_a_record_names_is_skipped_whatever_the_entry_says(
 def test_a_failure_skips_the_entry_and_the_next_run_goes_on(
     world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad, good = hand_over(world, "bad"), hand_over(world, "good")
+    bad, good = world.hand_over("bad"), world.hand_over("good")
     delete_rows = world.store.delete_rows
 
     def failing(rows: Any, guards: Any = ()) -> list[bool]:
@@ -128,7 +126,7 @@ def test_a_run_whose_handed_over_repository_met_a_store_error_is_no_success(
     family: type[DredgeError],
 ) -> None:
     monkeypatch.setattr("dredge.trash.deleted.GROUP_ROWS", 3)
-    partition = hand_over(world, "large")
+    partition = world.hand_over("large")
     for number in range(4):
         world.tag(partition, f"t{number}", "nowhere")
     state = TrashState(open_writer(f"file://{tmp_path}/state"))
@@ -170,7 +168,7 @@ def test_a_run_killed_half_way_is_resumed(
     world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dredge.trash.deleted.GROUP_ROWS", 3)
-    partition = hand_over(world, "large")
+    partition = world.hand_over("large")
     for number in range(10):
         world.tag(partition, f"t{number}", "nowhere")
     delete_rows = world.store.delete_rows
@@ -191,7 +189,7 @@ def test_a_run_killed_half_way_is_resumed(
 def test_a_record_that_comes_right_before_the_deletion_saves_its_partition(
     world: World, undo: UndoLog
 ) -> None:
-    partition = hand_over(world, "slow")
+    partition = world.hand_over("slow")
     world.store.before_delete.append(lambda: world.record(partition))
     assert [o.fate for o in clean_deleted(world.store, undo)] == ["skipped"]
     assert rows_of(world, partition) == 2
@@ -211,15 +209,15 @@ def test_an_entry_of_another_shape_is_left_alone(world: World, undo: UndoLog, ke
 
 
 def test_an_unreadable_record_keeps_the_entry_and_its_rows(world: World, undo: UndoLog) -> None:
-    partition = hand_over(world, "lake")
+    partition = world.hand_over("lake")
     world.kv.set(b"graveler", b"repos/lake", b"\xff\xff")
     assert [o.fate for o in clean_deleted(world.store, undo)] == ["failed"]
     assert rows_of(world, partition) == 2
 
 
 def test_cleaning_a_store_includes_what_was_handed_over(world: World, tmp_path: Path) -> None:
-    partition = hand_over(world, "lake")
-    kept = hand_over(world, "kept")
+    partition = world.hand_over("lake")
+    kept = world.hand_over("kept")
     kept_token = world.stage(world.token("kept", "main"))
     world.record(kept)
     state = TrashState(open_writer(f"file://{tmp_path}/state"))
@@ -239,11 +237,11 @@ def test_cleaning_a_store_includes_what_was_handed_over(world: World, tmp_path: 
 
 
 def test_a_clean_leaves_what_was_handed_over_after_its_plan(world: World, tmp_path: Path) -> None:
-    planned = hand_over(world, "planned")
+    planned = world.hand_over("planned")
     state = TrashState(open_writer(f"file://{tmp_path}/state"))
     options: dict[str, Any] = {"clock": world.store.machine_clock, "margins": TrashMargins()}
     plan = scan(world.store, state, **options).plan
-    later = hand_over(world, "later")
+    later = world.hand_over("later")
     report = clean(
         world.store,
         state,
@@ -263,12 +261,12 @@ def test_a_clean_leaves_what_was_handed_over_after_its_plan(world: World, tmp_pa
 def test_a_repository_that_is_handed_over_while_a_clean_begins_is_beyond_its_limits(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planned = hand_over(world, "planned")
+    planned = world.hand_over("planned")
     later: list[bytes] = []
 
     def limits_then_another(*arguments: Any) -> None:
         check_limits(*arguments)
-        later.append(hand_over(world, "later"))
+        later.append(world.hand_over("later"))
 
     monkeypatch.setattr("dredge.trash.steps.check_limits", limits_then_another)
     clean(
@@ -285,7 +283,7 @@ def test_a_repository_that_is_handed_over_while_a_clean_begins_is_beyond_its_lim
 def test_a_repository_that_was_handed_over_and_is_named_again_is_put_back(
     world: World, tmp_path: Path
 ) -> None:
-    partition = hand_over(world, "lake")
+    partition = world.hand_over("lake")
     state = TrashState(open_writer(f"file://{tmp_path}/state"))
     done = clean_all(world, state)
     assert done.rows_removed == 3, "the repository's rows and its entry"
@@ -316,78 +314,3 @@ def test_an_entry_without_rows_is_found_and_cleaned(world: World, tmp_path: Path
     )
     assert sorted(o.fate for o in report.deleted) == ["cleaned", "skipped"]
     assert [entry.key for entry in world.kv.scan(b"graveler_deleted")] == [b"repo/odd"]
-
-
-def test_keys_behind_the_entries_are_none(world: World, undo: UndoLog) -> None:
-    world.kv.set(b"graveler_deleted", b"repo0", b"")
-    assert clean_deleted(world.store, undo) == []
-
-
-def test_the_record_of_a_longer_name_is_not_its_own(world: World, undo: UndoLog) -> None:
-    partition = hand_over(world, "lake")
-    world.repository("lake2")
-    assert [o.fate for o in clean_deleted(world.store, undo)] == ["cleaned"]
-    assert rows_of(world, partition) == 0
-
-
-def test_rows_and_entry_are_in_the_undo_log_before_the_last_look_at_the_right(
-    world: World, undo: UndoLog
-) -> None:
-    """Nothing comes between that look and the deletion."""
-    partition = hand_over(world, "lake")
-    rows = {row for row in world.store.all_rows() if row.partition == partition}
-    (entry,) = [row for row in world.store.all_rows() if row.partition == b"graveler_deleted"]
-    logged: list[set[Row]] = []
-
-    def look() -> None:
-        logged.append(set(undo.read()))
-
-    assert [o.fate for o in deleted.clean_deleted(world.store, undo, look, {partition})] == ["cleaned"]
-    assert logged == [rows, rows | {entry}]
-
-
-def test_an_entry_that_changes_after_its_rows_went_stays(
-    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    partition = hand_over(world, "lake")
-    delete_rows = world.store.delete_rows
-
-    def change(rows: Any, guards: Any = ()) -> list[bool]:
-        if rows[0].partition != partition:
-            world.kv.set(b"graveler_deleted", rows[0].key, b"new")
-        return delete_rows(rows, guards)
-
-    monkeypatch.setattr(world.store, "delete_rows", change)
-    (outcome,) = clean_deleted(world.store, undo)
-    assert (outcome.fate, outcome.rows, outcome.rows_removed) == ("skipped", 2, 2)
-    assert outcome.removed_partition == partition
-    assert outcome.to_json()["rows_deleted"] == 2
-    assert len(list(world.kv.scan(b"graveler_deleted"))) == 1
-
-
-def test_rows_that_went_before_a_guard_failed_are_counted(
-    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dredge.trash.deleted.GROUP_ROWS", 3)
-    partition = hand_over(world, "large")
-    for number in range(4):
-        world.tag(partition, f"t{number}", "nowhere")
-    delete_rows, calls = world.store.delete_rows, list[int]()
-
-    def fail_half_way(rows: Any, guards: Any = ()) -> list[bool]:
-        calls.append(len(rows))
-        if len(calls) == 2:
-            raise GuardFailedError("changed", delete_rows(rows[:2]))
-        return delete_rows(rows, guards)
-
-    monkeypatch.setattr(world.store, "delete_rows", fail_half_way)
-    (outcome,) = clean_deleted(world.store, undo)
-    assert (outcome.fate, outcome.rows) == ("skipped", 5)
-    assert rows_of(world, partition) == 1
-
-
-def test_an_outcome_without_rows_names_no_removed_partition() -> None:
-    entry = "repo/lake/" + new_xid(START)
-    assert DeletedOutcome(entry, "cleaned", 0).removed_partition is None
-    assert DeletedOutcome("repo/odd", "skipped", 1).removed_partition is None
-    assert DeletedOutcome(entry, "cleaned", 0).rows_removed == 1

@@ -122,6 +122,7 @@ def test_an_ownership_hint_goes_only_while_its_branch_is_absent(world: World, la
 
 def test_a_key_of_a_living_repository_needs_no_guard_but_its_own_value(world: World, lake: bytes) -> None:
     assert guards(world, lake, b"imports/x", "import-expired", b"v") == []
+    assert guards(world, lake, world.owner("lake", "side", START), "import-expired", b"v") == []
 
 
 def test_what_a_record_names_is_named(world: World, lake: bytes) -> None:
@@ -152,5 +153,7 @@ def test_a_hint_about_no_repository_and_one_that_cannot_be_read_are_named_by_nob
 ) -> None:
     assert not is_named(world, OWNERS, world.owner("gone", "main", START), "branch-owner-stale")
     assert not is_named(world, OWNERS, b"something/else", "branch-owner-stale")
+    # Its text alone makes no hint of a key.
+    assert not is_named(world, b"elsewhere", world.owner("lake", "main", START), "branch-owner-stale")
     # A key of a repository is judged by its own time, though a record names its partition.
     assert not is_named(world, lake, b"imports/x", "import-expired")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -160,18 +160,20 @@ def test_what_nobody_knows_is_named_once(world: World) -> None:
 
 
 class Shifting(LiveView):
-    """A view of a store without snapshots, in which something happens before the references that count."""
+    """A view of a store without snapshots, in which something happens before the references that count, or before
+    those that are read first."""
 
-    def __init__(self, world: World, change: object) -> None:
+    def __init__(self, world: World, change: Callable[[], None], read: int = 2) -> None:
         super().__init__(world.kv, world.store.rows)
         self._change = change
+        self._read = read
         self._reads = 0
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
         if partition == b"graveler":
             self._reads += 1
-            if self._reads == 2:
-                self._change()  # type: ignore[operator]
+            if self._reads == self._read:
+                self._change()
         return super().scan(partition, start)
 
 
@@ -185,6 +187,7 @@ def verdicts(look: Look) -> dict[bytes, list[str]]:
 
 def test_what_was_in_use_a_moment_ago_is_told_once_and_only_if_it_is_there(world: World) -> None:
     partition, main = world.repository("lake")
+    world.stage(main)
     staged, empty = world.stage(world.token("lake", "a")), world.token("lake", "b")
     world.branch(partition, "a", "head", staged.decode())
     world.branch(partition, "b", "head", empty)
@@ -203,6 +206,48 @@ def test_what_was_in_use_a_moment_ago_is_told_once_and_only_if_it_is_there(world
     assert verdicts(look) == {staged: ["in-motion wait"], doomed: ["in-motion wait"]}
     assert look.unknown == ()
     assert main.encode() not in look.unsure
+
+
+def test_what_was_in_use_a_moment_ago_is_not_judged_by_its_shape_either(world: World) -> None:
+    """Branches may name anything: a partition that looks like a repository's, or was one's."""
+    lake, main = world.repository("lake")
+    zombie, _ = world.beginning("slow", uid=xid.new_xid(START - 9 * DAY))
+    world.branch(lake, "main", "head", main, sealed=[zombie.decode()])
+    doomed, _ = world.repository("doomed")
+    world.queue(doomed.decode())
+
+    def change() -> None:
+        world.branch(lake, "main", "head", main, sealed=[doomed.decode()])
+        world.kv.delete(b"graveler", b"repos/doomed")
+
+    look = look_through(Shifting(world, change))
+    assert verdicts(look) == {zombie: ["in-motion wait"], doomed: ["in-motion wait"]}
+
+
+def test_the_entry_of_a_repository_that_was_in_use_a_moment_ago_waits(world: World) -> None:
+    """Its deletion ends while the look goes on: the partition is there, and not judged yet."""
+    doomed, _ = world.repository("doomed")
+    entry = b"repo/doomed/" + doomed[-20:]
+    world.kv.set(b"graveler_deleted", entry, b"")
+    look = look_through(Shifting(world, lambda: world.kv.delete(b"graveler", b"repos/doomed")))
+    findings = classify(look, Sightings(), START + 99 * DAY, MARGINS).findings
+    assert [(f.partition, f.key, f.verdict) for f in findings] == [
+        (doomed, None, "wait"),
+        (b"graveler_deleted", entry, "wait"),
+    ]
+
+
+def test_what_was_emptied_during_the_look_is_nothing(world: World) -> None:
+    """The server drops a partition between the list of partitions and the reading of its rows."""
+    token = world.stage(world.token("keeper", "main"))
+
+    def drop() -> None:
+        for entry in list(world.kv.scan(token)):
+            world.kv.delete(token, entry.key)
+
+    look = look_through(Shifting(world, drop, read=1))
+    assert look.staging == {token: None}
+    assert verdicts(look) == {}
 
 
 def test_what_came_into_use_during_the_look_is_read_as_it_is_now(world: World) -> None:

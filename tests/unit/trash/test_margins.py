@@ -43,3 +43,23 @@ def test_a_negative_limit_is_refused_and_none_at_all_is_one(name: str) -> None:
     with pytest.raises(ConfigError, match="negative"):
         TrashLimits(**{name: -1})
     assert getattr(TrashLimits(**{name: 0}), name) == 0
+
+
+def test_margins_are_those_that_were_measured() -> None:
+    """Docs/trash.md says why each is as long as it is."""
+    assert TrashMargins() == TrashMargins(
+        grace=DAY,
+        id_age=DAY,
+        expiry=2 * DAY,
+        ownership_expiry=DAY,
+        multipart_report=7 * DAY,
+        instance_margin=timedelta(minutes=1),
+        clock_skew=timedelta(minutes=5),
+        unsafe_short_grace=False,
+    )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_limit_that_is_no_finite_number_is_refused(value: float) -> None:
+    with pytest.raises(ConfigError, match="partition_percent"):
+        TrashLimits(partition_percent=value)

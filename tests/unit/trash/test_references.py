@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dredge.errors import FormatError
+from dredge.errors import FormatError, RefusedError
 from dredge.graveler import xid
 from dredge.trash.references import References, read_references
 from tests.support.kv_world import START, World
@@ -60,6 +60,16 @@ def test_a_record_under_another_name_and_one_of_no_instance_end_the_run(world: W
         references_of(world)
     world.kv.set(b"graveler", b"repos/pond", world.record_value("pond", "no-xid"))
     with pytest.raises(FormatError, match="no instance"):
+        references_of(world)
+
+
+def test_a_record_in_a_state_that_nobody_knows_ends_the_run(world: World) -> None:
+    partition, _ = world.repository("lake")
+    for state in (0, 1, 2):
+        world.record(partition, state)
+        assert partition in references_of(world).partitions
+    world.record(partition, 3)
+    with pytest.raises(RefusedError, match="state 3"):
         references_of(world)
 
 

@@ -94,6 +94,20 @@ def test_what_somebody_wrote_since_it_was_written_here_is_not_replaced(held: Tra
     assert len(held.sightings()) == 1
 
 
+def test_a_file_whose_store_does_not_say_what_it_wrote_is_read_before_it_is_written_again(
+    held: TrashState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_if_absent = held.writer.put_if_absent
+
+    def silent(key: str, data: bytes) -> None:
+        put_if_absent(key, data)
+
+    monkeypatch.setattr(held.writer, "put_if_absent", silent)
+    held.save_sightings(SEEN)
+    held.save_sightings(Sightings())
+    assert len(held.sightings()) == 0
+
+
 def test_what_was_removed_is_remembered_for_a_week_by_the_run_that_did_it(held: TrashState) -> None:
     held.note_removed([b"p\xff", b"q"], "first", START)
     held.note_removed([b"q", b"r"], "second", START + DAY)

@@ -10,7 +10,7 @@ from dredge.graveler import messages, xid
 from dredge.graveler.messages import to_timestamp
 from dredge.trash.finding import TrashFinding
 from dredge.trash.key_rules import branch_of_owner, pull_of_index, repository_of_action, run_of_action
-from tests.support.kv_world import DAY, START, World
+from tests.support.kv_world import DAY, START, World, countdown_id
 from tests.support.trash import Watcher
 
 SECOND = timedelta(seconds=1)
@@ -70,6 +70,7 @@ def test_the_key_of_a_hint_names_repository_and_branch_by_length() -> None:
     [
         (b"pulls", b"repos/x/a"),
         (b"actions", b"repos/x/novel/r"),
+        (b"actions", b"repos/x/novel/" + countdown_id(START).encode()),
         (b"actions", b"repos/x/runs/no-id"),
         (b"mc-ownership", b"something/else"),
         (b"catalog", b"something/else"),
@@ -234,6 +235,30 @@ def test_an_ownership_hint_of_a_repository_that_is_not_in_use_waits_with_it(
     assert (b"mc-ownership", key) not in watcher.look(9 * DAY)
 
 
+def test_an_ownership_hint_goes_though_an_earlier_life_of_its_repository_was_lost(
+    world: World, watcher: Watcher
+) -> None:
+    """There is a record of that name, and it has no such branch."""
+    _, token = world.beginning("lake", uid=xid.new_xid(START - 9 * DAY))
+    world.stage(token)
+    world.repository("lake")
+    key = world.owner("lake", "gone", START)
+    watcher.look(9 * DAY)
+    assert watcher.look(9 * DAY)[b"mc-ownership", key].verdict == "trash"
+
+
+@pytest.mark.parametrize("state", [1, 2])
+def test_hook_results_of_a_repository_that_is_not_in_use_wait_with_it(
+    world: World, watcher: Watcher, state: int
+) -> None:
+    partition, _ = world.repository("lake")
+    world.record(partition, state)
+    world.run("lake", START - 5 * DAY)
+    world.run("lake", START, with_run=False)
+    watcher.look(9 * DAY)
+    assert b"actions" not in {name for name, _ in watcher.look(9 * DAY)}
+
+
 def heartbeat(when: datetime) -> bytes:
     return messages.encode(messages.InstanceHeartbeat(updated_at=to_timestamp(when)))
 
@@ -245,6 +270,8 @@ def test_a_heartbeat_is_trash_two_days_after_the_last_and_not_before(world: Worl
     found = watcher.look(SECOND)[b"catalog", key]
     assert told(found) == ("heartbeat", "trash", 1, size(key, value))
     assert found.since == START
+    world.kv.set(b"catalog", b"instance/x", value)
+    assert watcher.look()[b"catalog", b"instance/x"].verdict == "report"
 
 
 def test_an_open_upload_is_reported_from_the_seventh_day_on(world: World, watcher: Watcher) -> None:

@@ -8,6 +8,7 @@ from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.kv.rows import Row
 from dredge.trash.names import MARKERS
 from dredge.trash.steps import restore
+from dredge.trash.unqueue import unqueue
 from tests.support.kv_world import DAY, START, World
 from tests.support.trash import Ground
 
@@ -153,3 +154,17 @@ def test_a_marker_does_not_come_back_to_a_store_whose_records_cannot_be_read(
         removed.restore()
     assert removed.there() == removed.tokens[:1]
     assert not list(world.kv.scan(MARKERS))
+
+
+def test_a_marker_does_not_come_back_to_a_token_of_a_repository_whose_record_was_lost(
+    ground: Ground,
+) -> None:
+    """The server would drop staged changes that are there again once a person brings the record back."""
+    world, token = ground.world, ground.world.stage(ground.main)
+    world.queue(ground.main)
+    unqueue(world.store, ground.state, clock=world.store.machine_clock, dry_run=False)
+    world.kv.delete(b"graveler", b"repos/lake")
+    told = restore(world.store, ground.state, ground.state.runs()[0], dry_run=False)
+    assert told["markers_of_live_tokens"] == 1
+    assert not list(world.kv.scan(MARKERS))
+    assert list(world.kv.scan(token))

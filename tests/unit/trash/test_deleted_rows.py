@@ -1,0 +1,136 @@
+"""The cleaner over `graveler_deleted`, row by row: what it looks at before each deletion, and what it counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.errors import LeaseHeldError
+from dredge.graveler.xid import new_xid
+from dredge.kv.rows import GuardFailedError, Row, RowCleaner
+from dredge.storage import open_writer
+from dredge.trash import deleted
+from dredge.trash.deleted import DeletedOutcome
+from dredge.trash.names import deleted_instance
+from dredge.trash.undo import UndoLog
+from tests.support.kv_world import START, World
+
+
+@pytest.fixture
+def undo(tmp_path: Path) -> UndoLog:
+    return UndoLog(open_writer(f"file://{tmp_path}"), "undo")
+
+
+def clean_deleted(store: RowCleaner, undo: UndoLog) -> list[DeletedOutcome]:
+    with store.view() as view:
+        found = [deleted_instance(entry.key) for entry in view.scan(b"graveler_deleted")]
+    planned = {instance.partition for instance in found if instance}
+    return list(deleted.clean_deleted(store, undo, lambda: None, planned))
+
+
+def rows_of(world: World, partition: bytes) -> int:
+    return len(list(world.kv.scan(partition)))
+
+
+def test_keys_behind_the_entries_are_none(world: World, undo: UndoLog) -> None:
+    world.kv.set(b"graveler_deleted", b"repo0", b"")
+    assert clean_deleted(world.store, undo) == []
+
+
+def test_the_record_of_a_longer_name_is_not_its_own(world: World, undo: UndoLog) -> None:
+    partition = world.hand_over("lake")
+    world.repository("lake2")
+    assert [o.fate for o in clean_deleted(world.store, undo)] == ["cleaned"]
+    assert rows_of(world, partition) == 0
+
+
+def test_rows_and_entry_are_in_the_undo_log_before_the_last_look_at_the_right(
+    world: World, undo: UndoLog
+) -> None:
+    """Nothing comes between that look and the deletion."""
+    partition = world.hand_over("lake")
+    rows = {row for row in world.store.all_rows() if row.partition == partition}
+    (entry,) = [row for row in world.store.all_rows() if row.partition == b"graveler_deleted"]
+    logged: list[set[Row]] = []
+
+    def look() -> None:
+        logged.append(set(undo.read()))
+
+    assert [o.fate for o in deleted.clean_deleted(world.store, undo, look, {partition})] == ["cleaned"]
+    assert logged == [rows, rows | {entry}]
+
+
+def test_an_entry_that_changes_after_its_rows_went_stays(
+    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = world.hand_over("lake")
+    delete_rows = world.store.delete_rows
+
+    def change(rows: Any, guards: Any = ()) -> list[bool]:
+        if rows[0].partition != partition:
+            world.kv.set(b"graveler_deleted", rows[0].key, b"new")
+        return delete_rows(rows, guards)
+
+    monkeypatch.setattr(world.store, "delete_rows", change)
+    (outcome,) = clean_deleted(world.store, undo)
+    assert (outcome.fate, outcome.rows, outcome.rows_removed) == ("skipped", 2, 2)
+    assert outcome.removed_partition == partition
+    assert outcome.to_json()["rows_deleted"] == 2
+    assert len(list(world.kv.scan(b"graveler_deleted"))) == 1
+
+
+def test_rows_that_went_before_a_guard_failed_are_counted(
+    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dredge.trash.deleted.GROUP_ROWS", 3)
+    partition = world.hand_over("large")
+    for number in range(4):
+        world.tag(partition, f"t{number}", "nowhere")
+    delete_rows, calls = world.store.delete_rows, list[int]()
+
+    def fail_half_way(rows: Any, guards: Any = ()) -> list[bool]:
+        calls.append(len(rows))
+        if len(calls) == 2:
+            raise GuardFailedError("changed", delete_rows(rows[:2]))
+        return delete_rows(rows, guards)
+
+    monkeypatch.setattr(world.store, "delete_rows", fail_half_way)
+    (outcome,) = clean_deleted(world.store, undo)
+    assert (outcome.fate, outcome.rows) == ("skipped", 5)
+    assert rows_of(world, partition) == 1
+
+
+def test_an_outcome_without_rows_names_no_removed_partition() -> None:
+    entry = "repo/lake/" + new_xid(START)
+    assert DeletedOutcome(entry, "cleaned", 0).removed_partition is None
+    assert DeletedOutcome("repo/odd", "skipped", 1).removed_partition is None
+    assert DeletedOutcome(entry, "cleaned", 0).rows_removed == 1
+
+
+def test_a_lost_right_keeps_the_next_entries_back(world: World, undo: UndoLog) -> None:
+    planned = {world.hand_over(name) for name in ("one", "two")}
+
+    def lost() -> None:
+        raise LeaseHeldError("a later try has taken over")
+
+    found = deleted.clean_deleted(world.store, undo, lost, planned)
+    assert next(found).fate == "failed"
+    with pytest.raises(LeaseHeldError):
+        next(found)
+    assert undo.files == 1, "of the second nothing was read"
+
+
+def test_rows_that_change_whenever_they_are_to_go_are_left(
+    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.hand_over("lake")
+    answers = [[False, False]]
+    monkeypatch.setattr(world.store, "delete_rows", lambda *_: answers.pop())
+    (outcome,) = clean_deleted(world.store, undo)
+    assert (outcome.fate, outcome.rows, outcome.message) == (
+        "skipped",
+        0,
+        "its rows change as they are deleted",
+    )
