@@ -1,0 +1,104 @@
+"""How many live manifests name each chunk."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dredge.errors import FormatError
+from dredge.icechunk.collection.mark.counts import (
+    CountConfig,
+    CountResult,
+    CountTask,
+    UniteConfig,
+    UniteTask,
+    count_chunks,
+    unite_layers,
+)
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import PartInfo
+from dredge.sets.files import read_counted, write_counted
+from dredge.sets.refcounts import Counted
+from dredge.sets.sharded import CountedSet
+from tests.support.icechunk_tasks import Task, named, raw
+
+FAR = 1 << 63
+
+
+@pytest.fixture
+def task() -> Task:
+    return Task("mark")
+
+
+def counts(task: Task, parts: list[PartInfo]) -> dict[str, dict[int, int]]:
+    """Counts by the ending of the file's name."""
+    folder, found = RunFolder(task.state, "r"), {}
+    for part in parts:
+        read = read_counted(folder, part)
+        stem = part.name.removesuffix(".counts").rpartition("/")[2]
+        found[stem] = dict(zip(read.hashes.tolist(), read.counts.tolist(), strict=True))
+    return found
+
+
+def count(task: Task, part: PartInfo, added: list[str], dropped: list[str], bits: int = 0) -> CountResult:
+    config = CountConfig(bits=bits, label="run-2")
+    return count_chunks.body(
+        task.run, config, CountTask(number=4, index_part=part, added=added, dropped=dropped)
+    )
+
+
+def test_chunks_of_new_manifests_are_added_and_those_of_dropped_ones_taken_away(task: Task) -> None:
+    part = task.indexed(
+        "part",
+        {
+            "A": [raw(1), raw(2), raw(FAR)],
+            "B": [raw(2), raw(3)],
+            "C": [raw(1), raw(3), raw(4)],
+            "D": [raw(2)],
+        },
+    )
+    found = count(task, part, ["A", "B", "X"], ["C", "Y"], bits=1)
+    assert counts(task, found.parts) == {
+        "run-2-00004-0000": {2: 2, 4: -1},
+        "run-2-00004-0001": {FAR: 1},
+    }
+    assert (found.index_part, found.added, found.dropped, found.damaged) == (part.name, ["A", "B"], ["C"], [])
+    low = count(task, part, ["B"], [], bits=1)
+    assert counts(task, low.parts) == {"run-2-00004-0000": {2: 1, 3: 1}}
+
+
+def test_part_of_the_index_that_went_bad_is_told_and_nothing_of_it_is_counted(task: Task) -> None:
+    part = task.indexed("part", {"A": [raw(1)]})
+    task.state.put(part.name, b"x" * part.size_bytes)
+    assert count(task, part, ["A"], []) == CountResult(
+        index_part=part.name, parts=[], added=[], dropped=[], damaged=[part.name]
+    )
+
+
+def layer(task: Task, name: str, *shards: dict[int, int]) -> list[PartInfo]:
+    folder = RunFolder(task.state, "r")
+    pairs = [(np.array([*shard], np.uint64), np.array([*shard.values()], np.int32)) for shard in shards]
+    return [
+        write_counted(folder, f"counted/{name}-{number:04d}.counts", Counted(*pair))
+        for number, pair in enumerate(pairs)
+        if len(pair[0])
+    ]
+
+
+def test_layers_become_one_without_what_nothing_names_any_more(task: Task) -> None:
+    counted = CountedSet.of(layer(task, "a", {1: 2, 2: 1}, {FAR: 1}, {}), 2)
+    counted = counted.then(layer(task, "b", {1: -1, 2: -1, 3: 1}, {FAR: -1}))
+    given = UniteTask(shards=[0, 1, 2])
+    found = unite_layers.body(task.run, UniteConfig(counted=counted, label="run-2"), given)
+    assert counts(task, found.parts) == {"run-2-united-0000": {1: 1, 3: 1}}
+
+
+def test_chunk_that_was_taken_away_more_often_than_added_stops_the_run(task: Task) -> None:
+    counted = CountedSet.of(layer(task, "a", {1: 2, 2: 5}), 0).then(layer(task, "b", {1: -3, 2: 1}))
+    with pytest.raises(FormatError, match="taken away more often than added"):
+        unite_layers.body(task.run, UniteConfig(counted=counted, label="x"), UniteTask(shards=[0]))
+
+
+def test_chunk_of_an_id_with_the_same_first_bits_counts_with_it(task: Task) -> None:
+    part = task.indexed("part", {named(1): [raw(1), raw(1, 1)]})
+    assert counts(task, count(task, part, [named(1)], []).parts) == {"run-2-00004-0000": {1: 1}}
