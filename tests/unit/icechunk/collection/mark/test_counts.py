@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from dredge.errors import FormatError
+from dredge.icechunk.collection.index import ManifestIndex, write_manifest_rows
 from dredge.icechunk.collection.mark.counts import (
     CountConfig,
     CountResult,
     CountTask,
     UniteConfig,
     UniteTask,
+    _count,
+    _with_layers,
     count_chunks,
+    count_live,
     unite_layers,
 )
+from dredge.icechunk.collection.run import Run
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import LocalRunner
+from dredge.runs.tries import StepTry
 from dredge.sets.files import read_counted, write_counted
 from dredge.sets.refcounts import Counted
 from dredge.sets.sharded import CountedSet
+from tests.support.icechunk_repo import Repo
 from tests.support.icechunk_tasks import Task, named, raw
 
+HERE = LocalRunner()
 FAR = 1 << 63
 
 
@@ -102,3 +113,68 @@ def test_chunk_that_was_taken_away_more_often_than_added_stops_the_run(task: Tas
 def test_chunk_of_an_id_with_the_same_first_bits_counts_with_it(task: Task) -> None:
     part = task.indexed("part", {named(1): [raw(1), raw(1, 1)]})
     assert counts(task, count(task, part, [named(1)], []).parts) == {"run-2-00004-0000": {1: 1}}
+
+
+@pytest.fixture
+def run(v1: Repo) -> Run:
+    return v1.plan()
+
+
+def counted_in(
+    run: Run, monkeypatch: pytest.MonkeyPatch, added: set[str], dropped: set[str]
+) -> list[CountTask]:
+    """Which tasks count manifests that lie in two parts of the index."""
+    one, two, three = (PartInfo(name, 1, 1, "") for name in ("one", "two", "three"))
+    index = ManifestIndex(
+        manifest_parts={"three": three, "two": two, "one": one},
+        manifests_of={"three": ["C", "D"], "two": ["A", "B", "C"], "one": ["A", "E"]},
+    )
+    given: list[tuple[list[CountTask], int]] = []
+
+    def spread(
+        _: Run, runner: Any, step: str, function: Any, config: Any, tasks: Any, unit: str, total: int
+    ) -> Any:
+        given.append((tasks, total))
+        return []
+
+    monkeypatch.setattr(Run, "spread", spread)
+    assert _count(run, HERE, index, added, dropped, CountConfig(bits=0, label="x")) == []
+    ((tasks, total),) = given
+    assert total == len(added) + len(dropped)
+    assert [task.number for task in tasks] == [*range(len(tasks))]
+    assert all(task.index_part == index.manifest_parts[task.index_part.name] for task in tasks)
+    return tasks
+
+
+def test_each_manifest_is_counted_from_one_part_of_the_index(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = counted_in(run, monkeypatch, {"A", "B", "C", "X"}, {"E", "D", "Y"})
+    assert [(task.index_part.name, task.added, task.dropped) for task in tasks] == [
+        ("one", ["A"], ["E"]),
+        ("three", ["C"], ["D"]),
+        ("two", ["B"], []),
+    ]
+    tasks = counted_in(run, monkeypatch, set(), {"A", "C"})
+    assert [(task.index_part.name, task.added, task.dropped) for task in tasks] == [
+        ("one", [], ["A"]),
+        ("three", [], ["C"]),
+    ]
+
+
+def test_results_without_counts_make_no_layer() -> None:
+    def result(*parts: PartInfo) -> CountResult:
+        return CountResult(index_part="p", parts=list(parts), added=[], dropped=[], damaged=[])
+
+    one, two = (PartInfo(f"x-{name}-0000.counts", 1, 1, "") for name in ("a", "b"))
+    found = _with_layers(CountedSet(0, ()), [result(), result(one), result(), result(two)])
+    assert [list(layer.values()) for layer in found.layers] == [[one], [two]]
+
+
+def test_clean_run_whose_index_lost_a_live_manifest_stops(run: Run) -> None:
+    part = write_manifest_rows(run.state, "x", [("A", np.array([1], np.uint64))])
+    index = ManifestIndex(manifest_parts={part.name: part}, manifests_of={part.name: ["A", "B"]})
+    with run.folder.writing(StepTry.claim(run.folder.writer, "mark")):
+        assert len(count_live(run, HERE, index, {"A": 1}, 0).layers) == 1
+        with pytest.raises(FormatError, match="cannot be read again"):
+            count_live(run, HERE, index, {"A": 1, "B": 1}, 0)
