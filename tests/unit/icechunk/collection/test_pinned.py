@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.hashing import hash64
+from dredge.icechunk.collection import pinned
 from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
@@ -77,6 +78,22 @@ def test_what_is_gone_or_cannot_be_read_is_kept_by_name_and_what_it_named_is_pas
     assert held_by(run, found) == hashes(expected)
     (v1.folder / "snapshots" / tip).write_bytes(b"torn")
     assert held_by(run, with_needs(run, "bulk_delete/_kept", kept)) == hashes(by_name)
+
+
+def test_path_that_comes_back_to_itself_is_followed_once(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    parents = {"snapshots/A": "B", "snapshots/B": "C", "snapshots/C": "B"}
+    asked: list[str] = []
+
+    def named_by(_: object, key: str) -> tuple[str | None, list[str]]:
+        asked.append(key)
+        assert len(asked) < 10
+        return parents[key], []
+
+    monkeypatch.setattr(pinned, "_named_by", named_by)
+    run = v1.plan()
+    nodes = {f"{folder}/{node}" for node in "ABC" for folder in ("snapshots", "transactions")}
+    assert held_by(run, with_needs(run, "bulk_delete/_kept", ["snapshots/A"])) == hashes(nodes)
+    assert sorted(asked) == sorted(parents)
 
 
 def test_pins_are_asked_as_they_are_and_what_they_hold_of_snapshots_and_manifests_brings_its_needs(
