@@ -356,3 +356,18 @@ def test_ledger_has_a_row_for_each_candidate_and_the_figures_are_theirs(
             assert deleted == listed.count(kind, f"candidates_{unit}")
         assert summary.counts[f"deleted_{unit}"] == listed.total(f"candidates_{unit}")
         assert summary.counts[f"failed_{unit}"] == summary.counts[f"kept_{unit}"] == 0
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_sweep_whose_ledger_cannot_be_settled_is_partial_once_it_may_have_deleted(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    run = v1.guarded()
+
+    def expired(*_: Any) -> Any:
+        raise ConfigError("the key pair has expired")
+
+    monkeypatch.setattr(step, "settle", expired)
+    monkeypatch.setattr(step, "_delete_by_kind" if begun else "look_again", expired)
+    with pytest.raises(PartialError if begun else ConfigError, match="the key pair has expired"):
+        bulk_delete(run, HERE)
