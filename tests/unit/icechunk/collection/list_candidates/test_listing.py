@@ -13,11 +13,13 @@ import pytest
 from dredge.icechunk.collection.list_candidates import listing
 from dredge.icechunk.collection.list_candidates.listing import ListConfig, ListResult, ListTask, list_range
 from dredge.runs.summary import PartInfo
+from dredge.storage import memory
 from tests.support.icechunk_tasks import CUTOFF, Task, named
 
 HALF = "G"
 """The first letter of the names whose first bit is set."""
 FAR = 1 << 63
+FOREIGN = ("README.txt", "o" * 20, named(1)[:-1] + "1", named(2) + "0")
 
 
 @pytest.fixture
@@ -60,15 +62,19 @@ def names(parts: Sequence[PartInfo]) -> list[str]:
 
 
 def fill(task: Task, folder: str) -> None:
-    """1 and 5 will be live, 2 to 4 are nobody's, 4 is not old; three names are no ids."""
+    """1 and 5 will be live, 2 to 4 are nobody's, 4 and 5 are not old; four names are no ids."""
     for number in range(1, 6):
-        time = CUTOFF if number == 4 else CUTOFF - timedelta(microseconds=1)
+        time = CUTOFF if number in (4, 5) else CUTOFF - timedelta(microseconds=1)
         task.put(f"{folder}/{named(number)}", b"x" * 10**number, time)
-    for name in ("README.txt", "o" * 20, named(1)[:-1] + "1", named(2) + "0"):
+    for name in FOREIGN:
         task.put(f"{folder}/{name}", b"x" * 3)
 
 
-def test_only_what_is_old_and_an_id_that_nothing_live_names_is_a_candidate(task: Task) -> None:
+@pytest.mark.parametrize("rows", [1, 4, 1000])
+def test_only_what_is_old_and_an_id_that_nothing_live_names_is_a_candidate(
+    task: Task, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(memory, "BATCH_ROWS", rows)
     fill(task, "chunks")
     shards = [[task.ids("mark/a.ids", [1]), task.ids("mark/b.ids", [1, 5, 8])]]
     found = listed(task, config(task, chunk_shards=shards))
@@ -84,7 +90,7 @@ def test_only_what_is_old_and_an_id_that_nothing_live_names_is_a_candidate(task:
         absent=1,
     )
     assert found.absent == [f"{8:016x}"]
-    assert len(found.foreign) == 3
+    assert found.foreign == sorted(f"chunks/{name}" for name in FOREIGN)[:3]
     assert found.unproved == {}
 
 
@@ -111,6 +117,17 @@ def test_pinned_candidates_stay_and_are_counted_apart(task: Task) -> None:
     nothing = listed(task, config(task, chunk_shards=shards, pinned=(both,)))
     assert nothing.parts == []
     assert (nothing.counts["candidates_objects"], nothing.counts["pinned_objects"]) == (0, 2)
+    others = (task.pin("chunks/x"),)
+    free = listed(task, config(task, chunk_shards=shards, pinned=others))
+    assert (free.counts["candidates_objects"], free.counts["pinned_objects"]) == (2, 0)
+    spared = listed(task, config(task, chunk_shards=shards, pinned=pins, kept_kinds=["chunks"]))
+    assert (spared.parts, spared.counts["spared_objects"]) == ([], 2)
+
+
+def test_name_that_is_no_id_is_never_taken_for_a_live_one(task: Task) -> None:
+    task.put("chunks/README.txt")
+    found = listed(task, config(task, chunk_shards=[[task.ids("mark/a.ids", [0])]]))
+    assert (found.counts["foreign"], found.absent) == (1, [f"{0:016x}"])
 
 
 def test_range_asks_the_live_ids_of_its_own_shards_only_and_misses_none_of_others(task: Task) -> None:
@@ -167,4 +184,5 @@ def test_new_manifests_without_a_proof_are_named_with_part_and_tag(task: Task) -
     part = task.folder.write_bytes("mark/new.json", json.dumps(new).encode(), 3)
     given = config(task, new_manifests=part, live={"manifests": task.ids("mark/m.ids", [1, 2])})
     assert listed(task, given, "manifests").unproved == {doubtful: ["q", tags[doubtful]]}
+    task.put(f"chunks/{doubtful}")
     assert listed(task, config(task, new_manifests=part)).unproved == {}
