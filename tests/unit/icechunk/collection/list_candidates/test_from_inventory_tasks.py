@@ -166,10 +166,11 @@ def test_live_chunks_that_the_inventory_lacks_are_asked_for_by_name(
         task.manifest(2, [raw(6), raw(9)]): [raw(6), raw(9)],
         named(3): [raw(6)],  # nothing live names this one, and it is gone
         task.manifest(4, [raw(11)]): [raw(11)],
+        named(5): [raw(11)],  # this one is gone as well, but the inventory has all that it names
     }
     task.put(f"chunks/{named(6)}")
     task.put(f"chunks/{named(7)}")  # another one of the same first bits
-    found = ask(task, said, absent=[6, 7, 9, 12], live=[1, 2, 4])
+    found = ask(task, said, absent=[6, 7, 9, 12], live=[1, 2, 4, 5])
     assert found == AbsentResult(
         is_damaged=False, asked=3, missing=2, absent=[f"{number:016x}" for number in (7, 9)]
     )
