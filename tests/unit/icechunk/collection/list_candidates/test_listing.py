@@ -186,3 +186,9 @@ def test_new_manifests_without_a_proof_are_named_with_part_and_tag(task: Task) -
     assert listed(task, given, "manifests").unproved == {doubtful: ["q", tags[doubtful]]}
     task.put(f"chunks/{doubtful}")
     assert listed(task, config(task, new_manifests=part)).unproved == {}
+
+
+def test_object_with_the_name_of_the_folder_is_a_foreign_one(task: Task) -> None:
+    task.put("chunks/")
+    found = listed(task, config(task), high=HALF)
+    assert (found.counts["foreign"], found.foreign) == (1, ["chunks/"])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dredge.errors import FormatError
-from dredge.icechunk.collection.index import ManifestIndex, write_manifest_rows
+from dredge.icechunk.collection.config import Tuning
+from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow, write_manifest_rows
+from dredge.icechunk.collection.mark import counts as counts_module
 from dredge.icechunk.collection.mark.counts import (
+    Change,
     CountConfig,
     CountResult,
     CountTask,
@@ -17,11 +22,15 @@ from dredge.icechunk.collection.mark.counts import (
     UniteTask,
     _count,
     _with_layers,
+    count_change,
     count_chunks,
     count_live,
     unite_layers,
 )
 from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.state.base import Base
+from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.ids import hashes_of
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
@@ -31,6 +40,7 @@ from dredge.sets.refcounts import Counted
 from dredge.sets.sharded import CountedSet
 from tests.support.icechunk_repo import Repo
 from tests.support.icechunk_tasks import Task, named, raw
+from tests.unit.icechunk.collection.state.test_model import STATE
 
 HERE = LocalRunner()
 FAR = 1 << 63
@@ -178,3 +188,83 @@ def test_clean_run_whose_index_lost_a_live_manifest_stops(run: Run) -> None:
         assert len(count_live(run, HERE, index, {"A": 1}, 0).layers) == 1
         with pytest.raises(FormatError, match="cannot be read again"):
             count_live(run, HERE, index, {"A": 1, "B": 1}, 0)
+
+
+class Earlier:
+    """A base that counted A and B, in a repository of which one manifest is live and new."""
+
+    def __init__(self, repo: Repo, **tuning: int) -> None:
+        self.run = repo.plan(tuning=Tuning(**tuning))
+        (info,) = repo.library.list_manifest_files(repo.ids["7"])
+        self.manifest, self.refs = info.id, {"B": 1, info.id: info.num_chunk_refs}
+        data = (repo.folder / "manifests" / info.id).read_bytes()
+        self.md5 = hashlib.md5(data).hexdigest()
+        arrays = parse_manifest(data, "").arrays
+        self.chunks = [int(one) for array in arrays for one in hashes_of(array.ids[array.kind == NATIVE])]
+        folder = RunFolder(self.run.state, "r")
+        counts = Counted(np.array([1, 2, 3], np.uint64), np.array([1, 2, 1], np.int32))
+        part = write_counted(folder, "counted/before-0000.counts", counts)
+        self.base = Base(replace(STATE, counted=CountedSet.of([part], 0)), folder)
+        self.base.__dict__["rows"] = {"S": SnapshotRow("S", ("A", "B"), (2, 2))}
+        self.index = ManifestIndex()
+
+    def indexed(self, name: str, **manifests: list[int]) -> PartInfo:
+        rows = [(manifest, np.array(ids, np.uint64)) for manifest, ids in manifests.items()]
+        part = write_manifest_rows(self.run.state, name, rows)
+        self.index.add(self.run.state, name, [], [(part, [*manifests])])
+        return part
+
+    def change(self) -> Change:
+        with self.run.folder.writing(StepTry.claim(self.run.folder.writer, "mark")):
+            return count_change(self.run, HERE, self.index, self.base, self.refs)
+
+    def counts(self, change: Change, *more: int) -> list[int]:
+        wanted = np.array([1, 2, 3, *more], np.uint64)
+        (found,) = change.counted.counts(RunFolder(self.run.state, "r"), [wanted])
+        return [int(one) for one in found]
+
+
+def test_counts_follow_what_became_of_manifests_since_the_earlier_run(v1: Repo) -> None:
+    earlier = Earlier(v1)
+    earlier.indexed("known", A=[1, 2], B=[2, 3])
+    change = earlier.change()
+    assert earlier.counts(change, *earlier.chunks) == [0, 1, 1, *[1] * len(earlier.chunks)]
+    assert (change.dropped, change.not_taken_away) == ({"A"}, 0)
+    assert change.read == {earlier.manifest: earlier.md5}
+    assert change.new == {
+        earlier.manifest: earlier.index.part_names.difference({"index/parts/known.ids"}).pop()
+    }
+
+
+def test_dropped_manifest_that_the_index_has_no_more_is_told(v1: Repo) -> None:
+    earlier = Earlier(v1)
+    earlier.indexed("known", B=[2, 3])
+    change = earlier.change()
+    assert earlier.counts(change) == [1, 2, 1]
+    assert (change.dropped, change.not_taken_away) == ({"A"}, 1)
+
+
+def test_new_manifest_in_a_damaged_part_of_the_index_is_read_again(v1: Repo) -> None:
+    earlier = Earlier(v1)
+    part = earlier.indexed("known", A=[1, 2], **{earlier.manifest: [7]})
+    earlier.run.state.put(part.name, b"x" * part.size_bytes)
+    change = earlier.change()
+    assert earlier.counts(change, *earlier.chunks) == [1, 2, 1, *[1] * len(earlier.chunks)]
+    assert change.not_taken_away == 1
+    assert part.name not in change.new.values()
+    assert change.read == {earlier.manifest: earlier.md5}
+
+
+def test_new_manifest_that_cannot_be_counted_stops_the_run(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts_module, "index_manifests", lambda *_, **__: {})
+    with pytest.raises(FormatError, match="1 live manifests were not read"):
+        Earlier(v1).change()
+
+
+@pytest.mark.parametrize(("layers_max", "layers"), [(1, 1), (2, 1), (3, 3)])
+def test_layers_are_united_when_there_are_more_than_may_be(v1: Repo, layers_max: int, layers: int) -> None:
+    earlier = Earlier(v1, counted_layers_max=layers_max)
+    earlier.indexed("known", A=[1, 2], B=[2, 3])
+    change = earlier.change()
+    assert len(change.counted.layers) == layers
+    assert earlier.counts(change) == [0, 1, 1]

@@ -9,6 +9,8 @@ import pytest
 
 from dredge.icechunk.collection.mark.roots import Roots, choose_roots
 from dredge.icechunk.collection.steps import collect
+from dredge.icechunk.format.repo_info import SnapshotEntry
+from dredge.icechunk.history import History
 from tests.support.icechunk import Graph, build, contents, history_of, local_storage
 from tests.support.icechunk_repo import Repo
 
@@ -93,3 +95,13 @@ def test_dangling_snapshots_of_spec_2_that_the_repo_info_lists_are_kept(tmp_path
     assert collect(repo.config())["deleted"]["objects"] == 0
     repo.library.create_branch("back", ids["6"])
     assert contents(repo.library, branch="back")[6] == 6
+
+
+def test_snapshot_of_spec_1_that_is_known_but_not_reached_is_not_live() -> None:
+    entries = {
+        node: SnapshotEntry(node, parent, 0, "") for node, parent in (("0", None), ("1", "0"), ("2", "1"))
+    }
+    known = History(1, entries, {"main": "1"}, {})
+    old = [("2", NOW - 99 * HOUR)]
+    roots = choose_roots(known, old, NOW, now=NOW, seen_before={}, grace=timedelta(0))
+    assert (roots.tips, [*roots.unreachable_since]) == (frozenset({"0", "1"}), ["2"])
