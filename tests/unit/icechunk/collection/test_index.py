@@ -108,6 +108,15 @@ def test_part_of_another_layout_is_refused(data: bytes) -> None:
         read_manifest_rows(state, part)
 
 
+def test_part_that_lacks_ids_of_a_manifest_is_refused() -> None:
+    state, names = open_writer("memory://test-sets-lacks"), b'[["A", 3], ["B", 1]]    '
+    for count in (3, 5):
+        data = len(names).to_bytes(8, "little") + names + bytes(8 * count)
+        state.put("p", data)
+        with pytest.raises(FormatError, match="does not have the rows"):
+            read_manifest_rows(state, PartInfo("p", 2, len(data), hashlib.sha256(data).hexdigest()))
+
+
 def test_part_with_fewer_manifests_than_were_written_is_refused() -> None:
     state = open_writer("memory://test-sets-fewer")
     part = replace(write_manifest_rows(state, "x", ROWS), rows=4)
@@ -140,7 +149,9 @@ def test_head_that_was_changed_or_is_of_another_version_is_left_out_and_told() -
     part = write_manifest_rows(state, "x", ROWS)
     for label in ("a", "b", "c"):
         ManifestIndex().add(state, label, [], [(replace(part, name=label), ["A", label])])
-    state.put(head_of(state, "a"), b"{}")
+    head = state.get(head_of(state, "a"))
+    state.put(head_of(state, "a"), head.replace(b'["A", "a"]', b'["Z", "a"]'))
+    assert state.get(head_of(state, "a")) != head
     other = json.dumps({"format": 1, "snapshots": [], "manifests": []}).encode()
     state.put(f"index/heads/d-{hashlib.sha256(other).hexdigest()}.json", other)
     loaded = ManifestIndex.load(state)
