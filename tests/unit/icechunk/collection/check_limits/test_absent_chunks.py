@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,14 @@ from dredge.icechunk.collection.check_limits.absent import (
     _finding,
     _named_in_manifests,
     _paths,
+    _rows,
     check_absent,
 )
 from dredge.icechunk.collection.index import ManifestIndex, write_manifest_rows
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.format.manifests import INLINE, NATIVE, VIRTUAL, parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hash_of
 from dredge.icechunk.repository import read_history
@@ -64,7 +66,8 @@ def live_manifests(repo: Repo) -> set[str]:
 
 def named(run: Run, chunks: Iterable[str]) -> set[Named]:
     wanted = sets.of_names(chunks)
-    found = _named_in_manifests(run, outputs(run)[0], wanted)
+    found = list(_named_in_manifests(run, outputs(run)[0], wanted))
+    assert len(found) == len({(chunk.key, chunk.manifest, chunk.coordinates) for chunk in found})
     return {(chunk.key.removeprefix("chunks/"), chunk.manifest, chunk.coordinates) for chunk in found}
 
 
@@ -80,6 +83,24 @@ def test_only_so_many_manifests_are_read(repo: Repo, run: Run, monkeypatch: pyte
     whole = references(repo, live_manifests(repo))
     monkeypatch.setattr(absent, "MANIFESTS_READ_MAX", 2)
     assert len({manifest for _, manifest, _ in named(run, {chunk for chunk, *_ in whole})}) == 2
+
+
+def test_manifests_without_a_wanted_chunk_are_not_among_so_many(
+    repo: Repo, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = references(repo, live_manifests(repo))
+    monkeypatch.setattr(absent, "MANIFESTS_READ_MAX", 1)
+    for chunk, *_ in sorted(whole):
+        assert named(run, [chunk])
+
+
+def test_only_native_references_name_a_chunk() -> None:
+    none = np.zeros(3, np.uint64)
+    kind = np.array([VIRTUAL, NATIVE, INLINE], np.uint8)
+    ids = np.zeros((3, 12), np.uint8)
+    array: Any = SimpleNamespace(kind=kind, ids=ids)
+    assert _rows(array, none[:1]).tolist() == [1]
+    assert _rows(array, none[:0]).tolist() == []
 
 
 def test_manifest_that_nothing_live_names_and_damaged_parts_of_the_index_are_passed_over(
