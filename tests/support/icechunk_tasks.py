@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -78,7 +78,7 @@ class Task:
         key, data = manifest_file(rows, raw(number))
         return self.put(key, data, time).removeprefix("manifests/")
 
-    def indexed(self, name: str, manifests: dict[str, Sequence[bytes]]) -> PartInfo:
+    def indexed(self, name: str, manifests: Mapping[str, Sequence[bytes]]) -> PartInfo:
         """Write a part of the index that says what some manifests name."""
         rows = [
             (manifest, np.unique(hashes_of(np.frombuffer(b"".join(ids), np.uint8).reshape(-1, 12))))

@@ -20,7 +20,7 @@ from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import plan_collection
 from dredge.icechunk.history import History
-from dredge.icechunk.library import LibraryCollection
+from dredge.icechunk.library import LibraryCollection, collect_with_library
 from dredge.icechunk.maintenance import make_lease, open_state
 from tests.support.icechunk_repo import Repo
 
@@ -128,11 +128,10 @@ def test_library_itself_is_asked_where_nobody_gives_another(
     v1: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: list[bool] = []
-    real = by_library.collect_with_library
 
     def noted(repository: Any, cutoff: datetime, *, dry_run: bool) -> LibraryCollection:
         called.append(dry_run)
-        return real(repository, cutoff, dry_run=dry_run)
+        return collect_with_library(repository, cutoff, dry_run=dry_run)
 
     monkeypatch.setattr(by_library, "collect_with_library", noted)
     before = v1.config(undo="auto", inventory="file:///nowhere")

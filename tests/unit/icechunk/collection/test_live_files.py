@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from dredge.errors import FormatError
-from dredge.icechunk.collection import live_files
 from dredge.icechunk.collection.index import SnapshotRow
 from dredge.icechunk.collection.live_files import manifest_rows, refs_by_manifest, snapshot_rows
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
@@ -55,7 +54,7 @@ def test_manifests_give_their_chunks_and_digests_where_somebody_asks(
         assert not usedforsecurity, "some builds forbid it"
         return real(data, usedforsecurity=False)
 
-    monkeypatch.setattr(live_files.hashlib, "md5", md5)
+    monkeypatch.setattr(hashlib, "md5", md5)
     monkeypatch.setattr(os, "cpu_count", lambda: processors)
     refs = refs_of(v1, "1") | refs_of(v1, "7")
     digests: dict[str, str] = {}

@@ -58,11 +58,10 @@ def test_run_that_builds_on_another_reads_no_snapshot_again_that_it_knows(
 ) -> None:
     collect(v1.config())
     given: list[KnownSnapshots | None] = []
-    real = run_module.read_history
 
     def noted(reader: Any, *, known: KnownSnapshots | None) -> Any:
         given.append(known)
-        return real(reader, known=known)
+        return read_history(reader, known=known)
 
     monkeypatch.setattr(run_module, "read_history", noted)
     run = Run.open(plan_collection(v1.config(mode="auto")).run_uri)

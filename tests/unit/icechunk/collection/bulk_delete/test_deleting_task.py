@@ -48,7 +48,12 @@ def candidates(task: Task, kind: str, names: Sequence[str]) -> PartInfo:
 def config(task: Task, **changes: Any) -> DeleteConfig:
     lease = Lease(task.state, timedelta(hours=1), lambda: datetime.now(UTC)).acquire("run r")
     gate = GateConfig(lease=lease, watch=WATCH, trusted_seconds=0, silence_seconds_max=60)
-    given = {"delete_keys": 10, "pinned": (), "undo": "off", "alive": {"chunks": task.ids("none.ids", ())}}
+    given: dict[str, Any] = {
+        "delete_keys": 10,
+        "pinned": (),
+        "undo": "off",
+        "alive": {"chunks": task.ids("none.ids", ())},
+    }
     write_look(task.folder, WATCH, True, "")
     return DeleteConfig(gate=gate, **(given | changes))
 

@@ -69,10 +69,14 @@ def swept(
         looked.append(",".join(sorted(kept)))
         return LocatedSet(f"named-{len(looked)}", ShardedSet(0, {}))
 
+    def needed(_: Run) -> list[str]:
+        looked.append("needed")
+        return ["repo.x"]
+
     monkeypatch.setattr(Run, "spread", spread)
     monkeypatch.setattr(step, "with_needs", with_needs)
     monkeypatch.setattr(step, "_kept", lambda run, parts: {parts[0].name.rpartition("/")[2][:4]})
-    monkeypatch.setattr(step, "_needed", lambda run: looked.append("needed") or ["repo.x"])
+    monkeypatch.setattr(step, "_needed", needed)
     monkeypatch.setattr(step, "approval_of", lambda *asked: looked.append("approval"))
     with run.folder.writing(record.attempt):
         config = _config(run, record, {})

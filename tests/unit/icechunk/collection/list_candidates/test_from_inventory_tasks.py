@@ -104,7 +104,13 @@ def select(task: Task, *tables: pa.Table, live: Sequence[PartInfo], **changes: A
         for number, table in enumerate(tables)
         for part in write_by_shard(task.folder, 0, f"x-{number}", table).values()
     ]
-    given = {"cutoff": CUTOFF, "candidate_rows": 100, "threads": 2, "pinned": (), "keep_all": False}
+    given: dict[str, Any] = {
+        "cutoff": CUTOFF,
+        "candidate_rows": 100,
+        "threads": 2,
+        "pinned": (),
+        "keep_all": False,
+    }
     return select_unnamed.body(
         task.run, SelectConfig(**(given | changes)), SelectTask(shard=3, rows=parts, live=list(live))
     )

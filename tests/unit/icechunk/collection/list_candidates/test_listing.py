@@ -29,7 +29,7 @@ def task() -> Task:
 
 def config(task: Task, **changes: Any) -> ListConfig:
     nothing = task.ids("mark/none.ids", ())
-    given = {
+    given: dict[str, Any] = {
         "cutoff": CUTOFF,
         "candidate_rows": 100,
         "live": dict.fromkeys(("snapshots", "transactions", "manifests"), nothing),

@@ -144,7 +144,13 @@ def select(task: Task, *shards: pa.Table, **changes: Any) -> SelectResult:
         number: list(write_by_shard(task.folder, 0, f"x-{number}", shard).values())
         for number, shard in enumerate(shards)
     }
-    given = {"counted": task.counted(1), "cutoff": CUTOFF, "candidate_rows": 100, "threads": 2, "pinned": ()}
+    given: dict[str, Any] = {
+        "counted": task.counted(1),
+        "cutoff": CUTOFF,
+        "candidate_rows": 100,
+        "threads": 2,
+        "pinned": (),
+    }
     return select_dead.body(task.run, SelectConfig(**(given | changes)), SelectTask(number=3, shards=parts))
 
 

@@ -104,6 +104,11 @@ def test_copies_are_as_old_as_both_limits_ask_for(
 ) -> None:
     run = v2.plan(overwritten_min_age_hours=own_hours, unsafe_min_age_seconds=None)
     cutoffs: set[datetime] = set()
-    monkeypatch.setattr(overwritten, "_may_go", lambda name, time, cutoff, needed: bool(cutoffs.add(cutoff)))
+
+    def may_go(name: str, time: datetime, cutoff: datetime, needed: set[str]) -> bool:
+        cutoffs.add(cutoff)
+        return False
+
+    monkeypatch.setattr(overwritten, "_may_go", may_go)
     assert find_old_copies(run) is not None
     assert cutoffs == {run.plan.created_at - timedelta(hours=hours)}

@@ -89,7 +89,7 @@ def test_folders_of_a_remote_store_are_split_by_how_much_is_expected_there(run: 
 
 
 def result(**found: Any) -> ListResult:
-    given = {"parts": [], "counts": {}, "foreign": [], "absent": [], "unproved": {}}
+    given: dict[str, Any] = {"parts": [], "counts": {}, "foreign": [], "absent": [], "unproved": {}}
     return ListResult(**(given | found))
 
 

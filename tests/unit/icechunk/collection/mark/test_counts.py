@@ -229,7 +229,7 @@ def test_counts_follow_what_became_of_manifests_since_the_earlier_run(v1: Repo) 
     earlier.indexed("known", A=[1, 2], B=[2, 3])
     change = earlier.change()
     assert earlier.counts(change, *earlier.chunks) == [0, 1, 1, *[1] * len(earlier.chunks)]
-    assert (change.dropped, change.not_taken_away) == ({"A"}, 0)
+    assert (set(change.dropped), change.not_taken_away) == ({"A"}, 0)
     assert change.read == {earlier.manifest: earlier.md5}
     assert change.new == {
         earlier.manifest: earlier.index.part_names.difference({"index/parts/known.ids"}).pop()
@@ -241,7 +241,7 @@ def test_dropped_manifest_that_the_index_has_no_more_is_told(v1: Repo) -> None:
     earlier.indexed("known", B=[2, 3])
     change = earlier.change()
     assert earlier.counts(change) == [1, 2, 1]
-    assert (change.dropped, change.not_taken_away) == ({"A"}, 1)
+    assert (set(change.dropped), change.not_taken_away) == ({"A"}, 1)
 
 
 def test_new_manifest_in_a_damaged_part_of_the_index_is_read_again(v1: Repo) -> None:

@@ -12,6 +12,7 @@ import pytest
 from dredge.errors import FormatError
 from dredge.icechunk.collection.config import Tuning
 from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow
+from dredge.icechunk.collection.live_files import snapshot_rows
 from dredge.icechunk.collection.mark import snapshots
 from dredge.icechunk.collection.mark.snapshots import (
     _refuse_others,
@@ -60,7 +61,6 @@ def test_live_snapshot_that_no_task_read_stops_the_mark(repo: Repo, monkeypatch:
     def forgetful(*arguments: Any) -> Any:
         return list(snapshot_rows(*arguments))[1:]
 
-    snapshot_rows = snapshots.snapshot_rows
     monkeypatch.setattr(snapshots, "snapshot_rows", forgetful)
     before = objects(repo.folder)
     with pytest.raises(FormatError, match="live snapshots were not read"):
@@ -100,7 +100,7 @@ def test_snapshot_files_are_those_with_the_name_of_an_id(v1: Repo) -> None:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Which snapshot files each task read."""
     asked: list[list[str]] = []
-    real = snapshots.snapshot_rows
+    real = snapshot_rows
 
     def noted(reader: Any, nodes: list[str], *rest: Any) -> Any:
         asked.append(nodes)
