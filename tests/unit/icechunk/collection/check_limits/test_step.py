@@ -17,13 +17,13 @@ from dredge.icechunk.collection.steps import (
     collect,
     list_candidates,
     mark,
-    plan_collection,
     release_lease,
 )
 from dredge.icechunk.maintenance import make_lease
 from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo
+from tests.unit.icechunk.collection.test_optimized import grown, optimized
 
 HERE = LocalRunner()
 
@@ -97,14 +97,14 @@ def test_mark_that_found_nothing_live_stops_the_run(v1: Repo, live: int, verdict
 
 
 def test_share_of_an_optimized_run_is_of_all_chunks_that_the_clean_run_left(v1: Repo) -> None:
-    collect(v1.config())
-    run = Run.open(plan_collection(v1.config(mode="auto", dry_run=True)).run_uri)
+    run = optimized(grown(v1), dry_run=True)
     mark(run, HERE)
-    list_candidates(run, HERE)
-    found = {kind: len(names) for kind, names in objects(v1.folder).items()}
-    assert check_limits(run).counts["listed_objects"] == sum(
-        found[kind] for kind in ("snapshots", "transactions", "manifests", "chunks")
-    )
+    listed = ListCandidatesOutput.of(list_candidates(run, HERE))
+    assert run.base is not None
+    chunks = run.base.state.chunk_objects
+    assert 0 < listed.count("chunks", "listed_objects") < chunks
+    others = sum(listed.count(kind, "listed_objects") for kind in ("snapshots", "transactions", "manifests"))
+    assert check_limits(run).counts["listed_objects"] == chunks + others
 
 
 def test_lease_that_is_lost_while_the_guards_are_asked_is_a_refusal(
