@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration, Safety, Tuning
 from tests.support.icechunk_repo import Repo
 
 
@@ -30,3 +30,86 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], tmp_path
         Repo(tmp_path).config(**wrong)
     with pytest.raises(ConfigError, match=r"unknown setting tuning\.fast"):
         CollectConfig.from_json({"uri": "x", "tuning": {"fast": 1}})
+
+
+def test_who_says_nothing_gets_a_dry_run_with_wide_margins() -> None:
+    config = CollectConfig(uri="x")
+    assert (config.dry_run, config.keep_chunks, config.keep_transactions) == (True, False, False)
+    assert (config.min_age_hours, config.grace_hours, config.overwritten_min_age_hours) == (168, 24, None)
+    assert (config.clean_every_days, config.keep_runs_days) == (30, 90)
+    assert config.min_age_seconds == 168 * 3600
+    assert config.safety == Safety(
+        clock_skew_seconds_max=300,
+        mark_age_hours_max=12,
+        lease_seconds=3600,
+        gate_every_seconds=3,
+        watch_silence_seconds_max=60,
+        inventory_days_max=14,
+        canary_chunks=20,
+    )
+    assert (config.tuning.counted_layers_max, config.tuning.index_parts_max) == (24, 64)
+    after = PlannedExpiration(threshold="2026-05-01T00:00:00+00:00")
+    assert (after.delete_expired_branches, after.delete_expired_tags) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "least",
+    [
+        {"min_age_hours": 24},
+        {"unsafe_min_age_seconds": 0},
+        {"grace_hours": 0},
+        {"clean_every_days": 0},
+        {"overwritten_min_age_hours": 0},
+        {"min_age_hours": 1, "unsafe_min_age_seconds": 0},
+    ],
+)
+def test_smallest_values_are_allowed(least: dict[str, Any]) -> None:
+    assert CollectConfig(uri="x", **least)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"min_age_hours": 23.9},
+        {"unsafe_min_age_seconds": -0.1},
+        {"grace_hours": -0.1},
+        {"clean_every_days": -0.1},
+        {"overwritten_min_age_hours": -0.1},
+    ],
+)
+def test_smaller_values_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        CollectConfig(uri="x", **wrong)
+
+
+def test_margin_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ConfigError):
+        Safety(clock_skew_seconds_max=float("nan"))
+
+
+def test_planned_expiration_is_for_dry_runs() -> None:
+    after = PlannedExpiration(threshold="2026-05-01T00:00:00+00:00")
+    assert CollectConfig(uri="x", after=after).after == after
+    with pytest.raises(ConfigError, match="after is for dry runs"):
+        CollectConfig(uri="x", after=after, dry_run=False)
+    assert CollectConfig(uri="x", dry_run=False).after is None
+
+
+def test_kinds_that_stay_whole_are_those_that_were_asked_for() -> None:
+    assert CollectConfig(uri="x").kept_kinds == []
+    assert CollectConfig(uri="x", keep_chunks=True).kept_kinds == ["chunks"]
+    assert CollectConfig(uri="x", keep_transactions=True).kept_kinds == ["transactions"]
+
+
+def test_settings_come_back_whole_and_what_is_not_said_has_its_default() -> None:
+    config = CollectConfig(
+        uri="x",
+        unsafe_min_age_seconds=5,
+        safety=Safety(canary_chunks=3),
+        tuning=Tuning(threads=2),
+        after=PlannedExpiration(threshold="2026-05-01T00:00:00+00:00", delete_expired_tags=True),
+    )
+    assert CollectConfig.from_json(config.to_json()) == config
+    assert config.min_age_seconds == 5
+    for value in ({"uri": "x"}, {"uri": "x", "safety": None, "tuning": None, "after": None}):
+        assert CollectConfig.from_json(value) == CollectConfig(uri="x")

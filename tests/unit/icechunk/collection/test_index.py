@@ -11,11 +11,16 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection import index
-from dredge.icechunk.collection.index import read_manifest_rows, write_manifest_rows
+from dredge.icechunk.collection.index import (
+    ManifestIndex,
+    SnapshotRow,
+    read_manifest_rows,
+    write_manifest_rows,
+)
 from dredge.icechunk.collection.steps import collect, mark
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import open_writer
+from dredge.storage import ObjectWriter, open_writer
 from tests.support.icechunk import ROOT_ID, counts_of
 from tests.support.icechunk_repo import Repo, change_number
 
@@ -103,8 +108,116 @@ def test_part_of_another_layout_is_refused(data: bytes) -> None:
         read_manifest_rows(state, part)
 
 
+def test_part_that_lacks_ids_of_a_manifest_is_refused() -> None:
+    state, names = open_writer("memory://test-sets-lacks"), b'[["A", 3], ["B", 1]]    '
+    for count in (3, 5):
+        data = len(names).to_bytes(8, "little") + names + bytes(8 * count)
+        state.put("p", data)
+        with pytest.raises(FormatError, match="does not have the rows"):
+            read_manifest_rows(state, PartInfo("p", 2, len(data), hashlib.sha256(data).hexdigest()))
+
+
 def test_part_with_fewer_manifests_than_were_written_is_refused() -> None:
     state = open_writer("memory://test-sets-fewer")
     part = replace(write_manifest_rows(state, "x", ROWS), rows=4)
     with pytest.raises(FormatError, match="does not have the rows"):
         read_manifest_rows(state, part)
+
+
+def head_of(state: ObjectWriter, label: str) -> str:
+    """The key of the head with that label."""
+    (found,) = [info.key for info in state.list_level("index/heads/").objects if f"/{label}-" in info.key]
+    return found
+
+
+def test_newer_head_is_believed_about_a_snapshot_rather_than_an_older_one() -> None:
+    state = open_writer("memory://test-index-newer")
+    for label, manifest in (("older", "M"), ("newer", "N")):  # run ids sort newest first
+        row = SnapshotRow("A", (manifest,), (1,))
+        ManifestIndex().add(state, label, [index.write_snapshot_rows(state, label, [row])], [])
+    loaded = ManifestIndex.load(state)
+    assert [part.name for part in loaded.snapshot_parts] == [
+        "index/parts/older.parquet",
+        "index/parts/newer.parquet",
+    ]
+    assert loaded.snapshots(state)["A"].manifests == ("N",)
+    assert loaded.heads == [head_of(state, "older"), head_of(state, "newer")]
+
+
+def test_head_that_was_changed_or_is_of_another_version_is_left_out_and_told() -> None:
+    state = open_writer("memory://test-index-left-out")
+    part = write_manifest_rows(state, "x", ROWS)
+    for label in ("a", "b", "c"):
+        ManifestIndex().add(state, label, [], [(replace(part, name=label), ["A", label])])
+    head = state.get(head_of(state, "a"))
+    state.put(head_of(state, "a"), head.replace(b'["A", "a"]', b'["Z", "a"]'))
+    assert state.get(head_of(state, "a")) != head
+    other = json.dumps({"format": 1, "snapshots": [], "manifests": []}).encode()
+    state.put(f"index/heads/d-{hashlib.sha256(other).hexdigest()}.json", other)
+    loaded = ManifestIndex.load(state)
+    assert loaded.heads == [head_of(state, "c"), head_of(state, "b")]
+    assert loaded.unread_heads == {head_of(state, "a"), head_of(state, "d")}
+    assert loaded.manifests_of == {"b": ["A", "b"], "c": ["A", "c"]}
+    assert loaded.manifest_parts == {name: replace(part, name=name) for name in ("b", "c")}
+    loaded.drop("b")
+    loaded.drop("b")
+    assert (set(loaded.manifests_of), set(loaded.manifest_parts)) == ({"c"}, {"c"})
+
+
+def test_head_that_stands_for_others_is_read_in_their_place() -> None:
+    state = open_writer("memory://test-index-replaces")
+    part = write_manifest_rows(state, "x", ROWS)
+    rows = index.write_snapshot_rows(state, "s", [SnapshotRow("A", ("M",), (1,))])
+    ManifestIndex().add(state, "b", [rows], [(replace(part, name="old"), ["A"])])
+    old = head_of(state, "b")
+    made = ManifestIndex()
+    made.add(
+        state,
+        "a",
+        [replace(rows, name="new-s")],
+        [(replace(part, name="new"), ["A"])],
+        replaces=[old, "gone"],
+    )
+    new = head_of(state, "a")
+    for loaded in (ManifestIndex.load(state), made):
+        assert loaded.part_names == {"new", "new-s"}
+    loaded = ManifestIndex.load(state)
+    assert loaded.heads == [new]
+    assert loaded.superseded == {old: {new: frozenset({"old", rows.name})}, "gone": {new: frozenset()}}
+    assert loaded.unread_heads == set()
+
+
+def test_head_is_written_only_when_there_is_something_to_say() -> None:
+    state = open_writer("memory://test-index-heads")
+    part = write_manifest_rows(state, "x", ROWS)
+    ManifestIndex().add(state, "a", [], [])
+    assert not state.list_level("index/heads/").objects
+    ManifestIndex().add(state, "a", [part], [])
+    ManifestIndex().add(state, "b", [], [(part, ["A"])])
+    ManifestIndex().add(state, "c", [], [], replaces=["x"])
+    heads = [info.key for info in state.list_level("index/heads/").objects]
+    assert [key.partition("heads/")[2][0] for key in sorted(heads)] == ["a", "b", "c"]
+    assert ["replaces" in json.loads(state.get(key)) for key in sorted(heads)] == [False, False, True]
+
+
+def test_numbers_of_a_part_begin_at_a_whole_word() -> None:
+    state = open_writer("memory://test-index-words")
+    for names in ("A", "AB", "ABC"):
+        part = write_manifest_rows(state, names, [(names, IDS[0])])
+        data = state.get(part.name)
+        size = int.from_bytes(data[:8], "little")
+        assert size % 8 == 0
+        assert len(data) == 8 + size + 3 * 8
+
+
+def test_part_of_snapshots_that_is_gone_or_has_other_rows_is_left_out() -> None:
+    state = open_writer("memory://test-index-snapshots")
+    whole = index.write_snapshot_rows(state, "x", [SnapshotRow("A", ("M", "N"), (1, 2))])
+    other = index.write_snapshot_rows(state, "y", [SnapshotRow("B", (), ())])
+    assert index.read_snapshot_rows(state, whole) == [SnapshotRow("A", ("M", "N"), (1, 2))]
+    with pytest.raises(FormatError, match="has 1 rows, 2 were written"):
+        index.read_snapshot_rows(state, replace(whole, rows=2))
+    with pytest.raises(FormatError, match="is gone"):
+        index.read_snapshot_rows(state, replace(whole, name="z"))
+    loaded = ManifestIndex(snapshot_parts=[replace(whole, rows=2), replace(whole, name="z"), other])
+    assert loaded.snapshots(state) == {"B": SnapshotRow("B", (), ())}

@@ -5,13 +5,26 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from dredge.errors import LeaseHeldError, RefusedError
-from dredge.icechunk.collection.planning import plan_collection, resume_run
+from dredge.errors import LeaseHeldError, RefusedError, UnavailableError
+from dredge.icechunk.collection import planning
+from dredge.icechunk.collection.config import CollectConfig, Safety
+from dredge.icechunk.collection.planning import (
+    _checked_store_time,
+    _cutoff,
+    _inventory,
+    plan_collection,
+    resume_run,
+)
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import collect
+from dredge.icechunk.maintenance import make_lease, open_state
+from dredge.inventory import Inventory
+from dredge.inventory.manifest import Contents, Layout
+from dredge.storage import memory_store, open_writer, store_clock
 from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo
 
@@ -48,3 +61,105 @@ def test_lease_is_handed_over_to_a_run_of_the_same_holder_and_repository_only(v1
     assert resume_run(plan.run_uri, plan.uri, later)
     assert not resume_run(plan.run_uri, plan.uri, replace(first, fencing=first.fencing + 1))
     assert Run.open(plan.run_uri).plan == replace(plan, lease=later)
+
+
+NOW = datetime(2026, 5, 10, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("begun_hours_ago", "cutoff_hours_ago"), [(None, 168), (200, 200), (168, 168), (100, 168)]
+)
+def test_cutoff_is_the_minimum_age_ago_or_the_beginning_of_an_older_inventory(
+    begun_hours_ago: float | None, cutoff_hours_ago: float
+) -> None:
+    config = CollectConfig(uri="x")
+    begun = None if begun_hours_ago is None else NOW - begun_hours_ago * HOUR
+    inventory = Inventory(uri="y", created_at=begun, digest="")
+    assert _cutoff(NOW, config, inventory) == NOW - cutoff_hours_ago * HOUR
+    assert _cutoff(NOW, config, None) == NOW - 168 * HOUR
+
+
+def test_only_a_clean_run_reads_an_inventory(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Inventory(uri="y", created_at=NOW, digest="")
+    asked: list[tuple[object, ...]] = []
+
+    def found(*how: object) -> Contents:
+        asked.append(how)
+        return Contents(source, Layout(kind="parquet", bucket="", prefix=""), [])
+
+    monkeypatch.setattr(planning, "find_inventory", found)
+    config = CollectConfig(uri="x", inventory="y", safety=Safety(inventory_days_max=3))
+    assert _inventory(config, "optimized", NOW, None) is None
+    assert _inventory(CollectConfig(uri="x"), "clean", NOW, None) is None
+    assert not asked
+    assert _inventory(config, "clean", NOW, None) == source
+    assert asked == [("y", "x", NOW, timedelta(days=3), None)]
+
+
+@pytest.mark.parametrize(("ahead", "is_refused"), [(300, False), (-300, False), (301, True), (-301, True)])
+def test_clocks_may_differ_by_so_much_and_no_more(ahead: float, is_refused: bool) -> None:
+    memory_store("test-planning-clocks").clock = lambda: NOW
+    state = open_writer("memory://test-planning-clocks/repo/_dredge")
+    here = NOW - timedelta(seconds=ahead)
+    if is_refused:
+        with pytest.raises(RefusedError, match="clock differs"):
+            _checked_store_time(state, lambda: here, 300)
+    else:
+        assert _checked_store_time(state, lambda: here, 300) == NOW
+
+
+def test_time_here_is_taken_before_the_store_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, asked = open_writer("memory://test-planning-order/repo/_dredge"), list[str]()
+
+    def here() -> datetime:
+        asked.append("here")
+        return NOW
+
+    def there(*place: Any) -> datetime:
+        asked.append("there")
+        store_clock(*place)
+        return NOW
+
+    monkeypatch.setattr(planning, "store_clock", there)
+    assert _checked_store_time(state, here, 300) == NOW
+    assert asked == ["here", "there"]
+
+
+def test_store_that_keeps_no_conditions_is_refused_before_anything_is_held(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise RefusedError("no conditions")
+
+    lease = v1.folder / "_dredge" / "lease.json"
+    before = lease.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(planning, "demand_conditions", refused)
+        with pytest.raises(RefusedError, match="no conditions"):
+            plan_collection(v1.config())
+    assert lease.read_bytes() == before
+    plan_collection(v1.config())
+    assert lease.read_bytes() != before
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+def test_right_that_the_plan_took_is_given_back_when_it_cannot_be_written(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch, is_given: bool
+) -> None:
+    lease = make_lease(open_state(v1.uri))
+    grant = lease.acquire("somebody") if is_given else None
+
+    def lost(*_: object) -> None:
+        raise UnavailableError("the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(planning, "_write_plan", lost)
+        with pytest.raises(UnavailableError, match="is away"):
+            plan_collection(v1.config(), grant)
+    if grant is None:
+        assert plan_collection(v1.config()).lease.fencing > 1
+    else:
+        lease.check(grant)
+        plan = plan_collection(v1.config(), grant)
+        assert (plan.lease.holder, plan.lease.fencing) == ("somebody", grant.fencing)

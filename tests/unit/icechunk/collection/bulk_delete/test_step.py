@@ -10,14 +10,29 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConfigError, LeaseHeldError, PartialError, RefusedError, UnavailableError
-from dredge.icechunk.collection.bulk_delete import deleting, step
+from dredge.approve.records import AIRFLOW
+from dredge.errors import (
+    AwaitingApprovalError,
+    ConfigError,
+    LeaseHeldError,
+    PartialError,
+    RefusedError,
+    UnavailableError,
+)
+from dredge.icechunk.collection.bulk_delete import deleting, settle, step
 from dredge.icechunk.collection.config import Safety, Tuning
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.live_files import snapshot_rows
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report.report import build_report
-from dredge.icechunk.collection.steps import bulk_delete, check_limits, release_lease, verify
+from dredge.icechunk.collection.steps import (
+    answer,
+    approve,
+    bulk_delete,
+    check_limits,
+    release_lease,
+    verify,
+)
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.maintenance import make_lease
@@ -267,13 +282,92 @@ def test_sweep_looks_at_the_chain_again_after_it_looked_at_refs(
     assert objects(v1.folder) == before
 
 
-@pytest.mark.parametrize("verdict", ["awaiting_approval", "refused"])
-def test_sweep_deletes_nothing_when_the_guards_did_not_pass(v1: Repo, verdict: str) -> None:
-    run = v1.listed()
+def with_verdict(run: Run, verdict: str) -> Run:
+    """Let the summary of the guards look complete, as the one of a dry run does whose guards would stop a run."""
     summary = check_limits(run)
-    # A summary that looks complete, as the one of a dry run does whose guards would stop a run.
     run.folder.write_summary(replace(summary, details={**summary.details, "verdict": verdict}))
+    return run
+
+
+@pytest.mark.parametrize("approval", ["never", "over_limits"])
+@pytest.mark.parametrize("verdict", ["awaiting_approval", "refused"])
+def test_sweep_deletes_nothing_when_the_guards_did_not_pass(v1: Repo, verdict: str, approval: str) -> None:
+    run = with_verdict(v1.listed(approval=approval), verdict)
     before = objects(v1.folder)
     with pytest.raises(RefusedError, match=r"the guards did not pass|needs the result of approve"):
         bulk_delete(run, HERE)
     assert objects(v1.folder) == before
+
+
+@pytest.mark.parametrize("verdict", ["passed", "awaiting_approval"])
+def test_sweep_that_a_person_has_to_approve_begins_after_the_yes(v1: Repo, verdict: str) -> None:
+    run = with_verdict(v1.listed(approval="always", max_delete_objects=0), verdict)
+    with pytest.raises(AwaitingApprovalError):
+        approve(run)
+    with pytest.raises(RefusedError, match="needs the result of approve"):
+        bulk_delete(run, HERE)
+    answer(run, "approved", "ada", AIRFLOW)
+    approve(run)
+    assert bulk_delete(run, HERE).counts["deleted_objects"] == 20
+
+
+def test_dry_run_deletes_nothing_and_says_what_would_go(repo: Repo) -> None:
+    run = repo.guarded(dry_run=True)
+    before = objects(repo.folder)
+    found = run.folder.read_summary(ListCandidatesOutput.STEP)
+    assert found is not None
+    listed, summary = ListCandidatesOutput.of(found), bulk_delete(run, HERE)
+    assert summary.status == "dry_run"
+    assert summary.counts == {
+        "would_delete_objects": listed.total("candidates_objects"),
+        "would_delete_bytes": listed.total("candidates_bytes"),
+    }
+    assert summary.parts == ()
+    assert objects(repo.folder) == before
+
+
+def test_ledger_has_a_row_for_each_candidate_and_the_figures_are_theirs(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = repo.guarded(tuning=Tuning(candidate_rows=2))
+    found = run.folder.read_summary(ListCandidatesOutput.STEP)
+    assert found is not None
+    listed = ListCandidatesOutput.of(found)
+    monkeypatch.setattr(settle, "_FAILURES_SHOWN", 3)
+    monkeypatch.setattr(deleting, "open_deleter", failing("manifests", 9))
+    with pytest.raises(UnavailableError, match=r"5 objects could not be deleted \(SlowDown\)"):
+        bulk_delete(run, HERE)
+    partial = run.folder.read_incomplete("bulk_delete")
+    assert partial is not None
+    assert (partial.counts["failed_objects"], partial.counts["manifests_failed_objects"]) == (5, 5)
+    assert len(partial.details["failures"]) == 3
+    monkeypatch.undo()
+    summary = bulk_delete(run, HERE)
+    assert "failures" not in summary.details
+    rows = [row for table in run.folder.read_parts(summary.parts) for row in table.to_pylist()]
+    keys = {
+        kind: listed.keys(run.folder, kind) for kind in ("snapshots", "transactions", "manifests", "chunks")
+    }
+    assert sorted(row["address"] for row in rows) == sorted(key for some in keys.values() for key in some)
+    assert {row["outcome"] for row in rows} == {"deleted"}
+    for unit in ("objects", "bytes"):
+        for kind in keys:
+            deleted = summary.counts.get(f"{kind}_deleted_{unit}", 0)
+            assert deleted == listed.count(kind, f"candidates_{unit}")
+        assert summary.counts[f"deleted_{unit}"] == listed.total(f"candidates_{unit}")
+        assert summary.counts[f"failed_{unit}"] == summary.counts[f"kept_{unit}"] == 0
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_sweep_whose_ledger_cannot_be_settled_is_partial_once_it_may_have_deleted(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    run = v1.guarded()
+
+    def expired(*_: Any) -> Any:
+        raise ConfigError("the key pair has expired")
+
+    monkeypatch.setattr(step, "settle", expired)
+    monkeypatch.setattr(step, "_delete_by_kind" if begun else "look_again", expired)
+    with pytest.raises(PartialError if begun else ConfigError, match="the key pair has expired"):
+        bulk_delete(run, HERE)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import live_files
 from dredge.icechunk.collection.check_limits import canaries
+from dredge.icechunk.collection.config import PlannedExpiration, Safety
+from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.format.manifests import Manifest
+from dredge.icechunk.format.manifests import NATIVE, Manifest, parse_manifest
+from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.ids import encode_ids
+from dredge.icechunk.repository import read_history
+from dredge.storage import open_reader
 from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo
 
@@ -27,3 +35,88 @@ def test_manifest_without_arrays_gives_no_canaries(repo: Repo, monkeypatch: pyte
     run = repo.plan(dry_run=True)
     monkeypatch.setattr(canaries, "parse_manifest", lambda data, key: Manifest("", 1, ()))
     assert {key.partition("/")[0] for key in canaries.sample(run)} == {"snapshots", "manifests"}
+
+
+def needed_by_tips(repo: Repo) -> tuple[set[str], set[str], set[str]]:
+    """Keys of the refs' snapshots, of their manifests, and of the native chunks of these."""
+    tips = {ref.tip for ref in read_history(open_reader(repo.uri)).refs}
+    manifests = {f"manifests/{info.id}" for tip in tips for info in repo.library.list_manifest_files(tip)}
+    chunks: set[str] = set()
+    for manifest in manifests:
+        arrays = parse_manifest((repo.folder / manifest).read_bytes(), manifest).arrays
+        names = [encode_ids(array.ids[array.kind == NATIVE]).to_pylist() for array in arrays]
+        chunks |= {f"chunks/{name}" for some in names for name in some}
+    return {f"snapshots/{tip}" for tip in tips}, manifests, chunks
+
+
+def kinds(keys: Collection[str]) -> dict[str, set[str]]:
+    return {
+        kind: {key for key in keys if key.startswith(f"{kind}/")}
+        for kind in ("snapshots", "manifests", "chunks")
+    }
+
+
+def test_canaries_are_tips_with_all_their_manifests_and_chunks_where_these_are_few(repo: Repo) -> None:
+    tips, manifests, chunks = needed_by_tips(repo)
+    assert set(canaries.sample(repo.plan(dry_run=True))) == tips | manifests | chunks
+
+
+def test_canaries_are_a_sample_where_there_are_many(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    tips, _, chunks = needed_by_tips(repo)
+    assert len(tips) > 2
+    monkeypatch.setattr(canaries, "REFS_MAX", 2)
+    run = repo.plan(dry_run=True, safety=Safety(canary_chunks=1))
+    found = kinds(canaries.sample(run))
+    assert len(found["snapshots"]) == 2
+    assert found["snapshots"] < tips
+    assert 1 <= len(found["chunks"]) <= 2
+    assert found["chunks"] < chunks
+    monkeypatch.setattr(canaries, "MANIFESTS_MAX", 0)
+    assert not kinds(canaries.sample(run))["chunks"]
+
+
+def test_manifests_that_are_too_large_to_read_are_canaries_themselves(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tips, manifests, chunks = needed_by_tips(repo)
+    refs = {
+        f"manifests/{info.id}": info.num_chunk_refs
+        for tip in tips
+        for info in repo.library.list_manifest_files(tip.removeprefix("snapshots/"))
+    }
+    run = repo.plan(dry_run=True)
+    monkeypatch.setattr(canaries, "REFS_PER_MANIFEST_MAX", max(refs.values()))
+    assert kinds(canaries.sample(run))["chunks"] == chunks
+    monkeypatch.setattr(canaries, "REFS_PER_MANIFEST_MAX", min(refs.values()) - 1)
+    assert kinds(canaries.sample(run)) == {"snapshots": tips, "manifests": manifests, "chunks": set()}
+
+
+def test_canaries_of_a_preview_are_those_of_the_refs_that_will_be_left(repo: Repo) -> None:
+    history = read_history(open_reader(repo.uri))
+    latest = max(entry.flushed_at for entry in history.snapshots.values())
+    after = PlannedExpiration(
+        threshold=instant(latest + 1).isoformat(), delete_expired_branches=True, delete_expired_tags=True
+    )
+    tips = kinds(canaries.sample(repo.plan(dry_run=True, after=after)))["snapshots"]
+    assert tips == {f"snapshots/{history.branches['main']}"}
+
+
+def test_canaries_are_found_among_candidates_of_every_kind(repo: Repo) -> None:
+    run = repo.listed()
+    summary = run.folder.read_summary(ListCandidatesOutput.STEP)
+    assert summary is not None
+    candidates = ListCandidatesOutput.of(summary)
+    keys = {kind: candidates.keys(run.folder, kind) for kind in ("snapshots", "manifests", "chunks")}
+    asked = [min(some) for some in keys.values()]
+    assert set(canaries.among(run, [*asked, "chunks/" + "0" * 20], candidates)) == set(asked)
+    assert canaries.among(run, ["chunks/" + "0" * 20], candidates) == []
+
+
+def test_canaries_are_looked_up_as_many_as_may_be(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = repo.plan(dry_run=True)
+    keys, gone = canaries.sample(run), ["chunks/" + "0" * 20, "snapshots/" + "0" * 20]
+    present, absent = canaries.split(run, [*keys, *gone])
+    assert (set(present), set(absent)) == (set(keys), set(gone))
+    monkeypatch.setattr(canaries, "LOOKED_UP_MAX", 3)
+    present, absent = canaries.split(run, [*keys, *gone])
+    assert len(present) + len(absent) == 3

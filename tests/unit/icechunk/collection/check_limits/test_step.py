@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.icechunk.collection.check_limits import canaries
+from dredge.icechunk.collection.check_limits import CheckLimitsOutput, canaries
 from dredge.icechunk.collection.check_limits.step import GUARD
+from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
     bulk_delete,
@@ -22,6 +23,7 @@ from dredge.icechunk.maintenance import make_lease
 from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo
+from tests.unit.icechunk.collection.test_optimized import grown, optimized
 
 HERE = LocalRunner()
 
@@ -44,14 +46,65 @@ def test_limits_hold_a_run_and_only_warn_in_a_dry_run(repo: Repo) -> None:
         bulk_delete(run, HERE)
 
 
-def test_candidates_that_were_counted_but_not_written_stop_the_run(repo: Repo) -> None:
-    run = repo.plan()
+@pytest.mark.parametrize("more", [1, -1])
+@pytest.mark.parametrize("kind", ["snapshots", "transactions", "manifests", "chunks"])
+def test_candidates_that_were_counted_but_not_written_or_not_counted_stop_the_run(
+    v1: Repo, kind: str, more: int
+) -> None:
+    run = v1.plan()
     mark(run, HERE)
-    found = list_candidates(run, HERE)
-    counts = {**found.counts, "chunks_candidates_objects": found.counts["chunks_candidates_objects"] + 1}
-    run.folder.write_summary(replace(found, counts=counts))
-    with pytest.raises(RefusedError, match="chunks_complete"):
+    found, figure = list_candidates(run, HERE), f"{kind}_candidates_objects"
+    run.folder.write_summary(replace(found, counts={**found.counts, figure: found.counts[figure] + more}))
+    with pytest.raises(RefusedError, match=f"{kind}_complete"):
         check_limits(run)
+
+
+def test_every_guard_says_what_it_found_about_these_very_candidates(repo: Repo) -> None:
+    run = repo.listed()
+    summary = check_limits(run)
+    kinds = ("snapshots", "transactions", "manifests", "chunks")
+    assert {item["rule"]: item["verdict"] for item in summary.details["findings"]} == dict.fromkeys(
+        (
+            *(f"{kind}_complete" for kind in kinds),
+            *("live_not_empty", "chunks_present", "transactions_present", "canaries", "lease_held"),
+            *("max_objects", "max_bytes", "max_percent"),
+        ),
+        "passed",
+    )
+    candidates = run.folder.read_summary(ListCandidatesOutput.STEP)
+    assert candidates is not None
+    guard = run.folder.read_json(GUARD)
+    assert guard["candidates_digest"] == candidates.digest
+    assert guard["verdict"] == summary.details["verdict"] == "passed"
+    assert guard["findings"] == summary.details["findings"]
+    keys = CheckLimitsOutput.of(summary).read_canaries(run.folder)
+    assert set(keys) == set(canaries.sample(run))
+    listed = ListCandidatesOutput.of(candidates)
+    assert summary.counts["listed_objects"] == listed.total("listed_objects")
+
+
+@pytest.mark.parametrize(("live", "verdict"), [(0, "refused"), (1, "passed")])
+def test_mark_that_found_nothing_live_stops_the_run(v1: Repo, live: int, verdict: str) -> None:
+    run = v1.plan(dry_run=True)
+    found = mark(run, HERE)
+    list_candidates(run, HERE)
+    run.folder.write_summary(replace(found, counts={**found.counts, "live_snapshots": live}))
+    if verdict == "refused":
+        with pytest.raises(RefusedError, match="live_not_empty"):
+            check_limits(run)
+    else:
+        assert check_limits(run).details["verdict"] == "passed"
+
+
+def test_share_of_an_optimized_run_is_of_all_chunks_that_the_clean_run_left(v1: Repo) -> None:
+    run = optimized(grown(v1), dry_run=True)
+    mark(run, HERE)
+    listed = ListCandidatesOutput.of(list_candidates(run, HERE))
+    assert run.base is not None
+    chunks = run.base.state.chunk_objects
+    assert listed.count("chunks", "listed_objects") > 0
+    others = sum(listed.count(kind, "listed_objects") for kind in ("snapshots", "transactions", "manifests"))
+    assert check_limits(run).counts["listed_objects"] == chunks + others
 
 
 def test_lease_that_is_lost_while_the_guards_are_asked_is_a_refusal(

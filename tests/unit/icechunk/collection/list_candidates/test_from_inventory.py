@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dredge.errors import FormatError, RefusedError
+from dredge.icechunk.collection.config import Tuning
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
     collect,
@@ -29,7 +30,7 @@ from dredge.icechunk.collection.steps import (
 from dredge.runs.clock import utc_now
 from dredge.runs.tasks import LocalRunner
 from dredge.storage.local.store import LocalReader
-from tests.support.icechunk import contents, counts_of, objects
+from tests.support.icechunk import Graph, build, contents, counts_of, local_storage, objects
 from tests.support.icechunk_repo import Repo, change_number
 from tests.unit.icechunk.collection.check_limits.test_absent import flip_chunk_id
 
@@ -200,3 +201,29 @@ def test_cutoff_is_not_after_the_beginning_of_the_inventory_and_another_one_stop
     write("Key, Size, LastModifiedDate, ETag")
     with pytest.raises(RefusedError, match="another one"):
         run_steps(planned, LocalRunner())
+
+
+def test_files_of_an_inventory_without_chunks_are_no_sign_that_it_is_of_other_prefixes(v1: Repo) -> None:
+    uri = inventory(v1, sorted(objects(v1.folder)["chunks"])[:1], files=4)
+    assert run(v1, inventory=uri, dry_run=True, tuning=Tuning(ids_per_shard=4))["outcome"] == "dry_run"
+
+
+def test_repository_without_chunks_needs_none_in_its_inventory(tmp_path: Path) -> None:
+    graph = Graph((("1", "0", 1.0), ("2", "1", 2.0)), {"main": "2"})
+    build(local_storage(tmp_path / "repo"), graph, 1, chunks=False)
+    repo = Repo(tmp_path / "repo")
+    folder = tmp_path / "inventory"
+    folder.mkdir()
+    columns = {"key": [str(repo.folder / "snapshots/x").lstrip("/")], "size": [1], "last_modified": [OLD]}
+    pq.write_table(pa.table(columns), folder / "a.parquet")
+    assert run(repo, inventory=f"file://{folder}")["outcome"] == "success"
+
+
+def test_nothing_of_the_index_is_asked_where_the_inventory_has_every_live_chunk(v1: Repo) -> None:
+    planned = v1.plan(inventory=inventory(v1))
+    mark(planned, LocalRunner())
+    for path in (v1.folder / "_dredge" / "index" / "parts").iterdir():
+        path.write_bytes(path.read_bytes()[:-1] + b"x")
+    counts = list_candidates(planned, LocalRunner()).counts
+    assert counts["chunks_absent"] == 0
+    assert counts["chunks_candidates_objects"] > 0

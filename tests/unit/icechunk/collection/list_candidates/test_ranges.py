@@ -35,7 +35,8 @@ def test_every_id_falls_into_exactly_one_range_and_that_into_its_shards(expected
     bounds = bounds_for(expected, 100, is_remote=True)
     found = [NameRange(prefix="chunks/", low=low, high=high) for low, high in pairwise(bounds)]
     rng = np.random.default_rng(4)
-    edges = np.array([0, 2**64 - 1], np.uint64)
+    bounds_of_ids = {number for names in found for number in names.numbers}
+    edges = np.array(sorted(bounds_of_ids | {number - 1 for number in bounds_of_ids - {0}}), np.uint64)
     ids = np.unique(np.concatenate([edges, rng.integers(0, 2**64, 5000, dtype=np.uint64)]))
     parts = [names.part_of(ids) for names in found]
     assert np.array_equal(np.concatenate(parts), ids)

@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
-import time
+import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dredge.errors import FormatError
+from dredge.icechunk.collection.config import Tuning
+from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow
+from dredge.icechunk.collection.live_files import snapshot_rows
 from dredge.icechunk.collection.mark import snapshots
+from dredge.icechunk.collection.mark.snapshots import (
+    _refuse_others,
+    index_snapshots,
+    snapshot_files,
+    with_ancestors,
+)
+from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import collect
+from dredge.runs.clock import utc_now
+from dredge.runs.tasks import LocalRunner
+from dredge.runs.tries import StepTry
+from dredge.storage import open_reader
 from tests.support.icechunk import ROOT_ID, Graph, build, contents, local_storage, objects
 from tests.support.icechunk_repo import Repo, change_number
+
+HERE = LocalRunner()
 
 
 def test_ancestors_of_a_young_unreachable_snapshot_are_kept(tmp_path: Path) -> None:  # E03
     linear = [(str(number), str(number - 1), float(number)) for number in range(1, 5)]
     ids = build(local_storage(tmp_path), Graph(tuple(linear), {"main": "4"}), 1)
-    time.sleep(1.5)
+    an_hour_ago = utc_now().timestamp() - 3600
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            os.utime(path, (an_hour_ago, an_hour_ago))
     repo = Repo(tmp_path, ids)
     session = repo.library.writable_session("main")
     change_number(session, 5)
     young = session.commit("5")
     repo.library.reset_branch("main", ids["2"])
-    report = collect(repo.config(unsafe_min_age_seconds=1.0))
+    report = collect(repo.config(unsafe_min_age_seconds=1800))
     assert report["deleted"]["objects"] == 0
     repo.library.create_branch("back", young)
     assert contents(repo.library, branch="back")[0] == 5
@@ -41,9 +61,85 @@ def test_live_snapshot_that_no_task_read_stops_the_mark(repo: Repo, monkeypatch:
     def forgetful(*arguments: Any) -> Any:
         return list(snapshot_rows(*arguments))[1:]
 
-    snapshot_rows = snapshots.snapshot_rows
     monkeypatch.setattr(snapshots, "snapshot_rows", forgetful)
     before = objects(repo.folder)
     with pytest.raises(FormatError, match="live snapshots were not read"):
         collect(repo.config())
     assert objects(repo.folder) == before
+
+
+def path_of(repo: Repo, node: str) -> list[str]:
+    return [info.id for info in repo.library.ancestry(snapshot_id=repo.ids[node])]
+
+
+def test_ancestors_of_what_is_not_in_the_history_are_live_down_to_the_first(v1: Repo) -> None:
+    reader, path = open_reader(v1.uri), path_of(v1, "7")
+    assert len(path) > 2
+    assert with_ancestors(reader, [path[0]], ()) == {*path}
+    assert with_ancestors(reader, [path[0], path[1]], ()) == {*path}
+    assert with_ancestors(reader, [path[0], v1.ids["14"]], [v1.ids["14"]]) == {*path, v1.ids["14"]}
+    assert with_ancestors(reader, [path[0]], [path[0]]) == {path[0]}
+
+
+def test_ancestor_that_is_gone_ends_the_path(v1: Repo) -> None:
+    path = path_of(v1, "7")
+    (v1.folder / "snapshots" / path[1]).unlink()
+    assert with_ancestors(open_reader(v1.uri), [path[0]], ()) == {path[0]}
+
+
+def test_snapshot_files_are_those_with_the_name_of_an_id(v1: Repo) -> None:
+    for name in ("README.txt", "0" * 19 + "1"):
+        (v1.folder / "snapshots" / name).write_bytes(b"")
+    found = dict(snapshot_files(open_reader(v1.uri)))
+    assert found.keys() == objects(v1.folder)["snapshots"] - {"README.txt", "0" * 19 + "1"}
+    one = v1.folder / "snapshots" / v1.ids["7"]
+    assert abs(found[v1.ids["7"]].timestamp() - one.stat().st_mtime) < 0.001
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Which snapshot files each task read."""
+    asked: list[list[str]] = []
+    real = snapshot_rows
+
+    def noted(reader: Any, nodes: list[str], *rest: Any) -> Any:
+        asked.append(nodes)
+        return real(reader, nodes, *rest)
+
+    monkeypatch.setattr(snapshots, "snapshot_rows", noted)
+    return asked
+
+
+def indexed(run: Run, live: set[str], replaced: Collection[str] = ()) -> list[SnapshotRow]:
+    """Index snapshots in a try of its own, as a run of its own would."""
+    with run.folder.writing(StepTry.claim(run.folder.writer, "mark")):
+        return index_snapshots(run, HERE, ManifestIndex.load(run.state), live, replaced)
+
+
+def test_snapshot_that_the_index_has_is_not_read_again_unless_its_file_was_replaced(
+    v1: Repo, read: list[list[str]]
+) -> None:
+    run, live = v1.plan(tuning=Tuning(snapshots_per_task=2)), {v1.ids[node] for node in ("8", "9", "14")}
+    more = {*live, v1.ids["10"]}
+    rows = indexed(run, live)
+    assert [row.snapshot for row in rows] == sorted(live)
+    assert sorted(map(len, read)) == [1, 2]
+    assert {node for nodes in read for node in nodes} == live
+    for row in rows:
+        said = {info.id: info.num_chunk_refs for info in v1.library.list_manifest_files(row.snapshot)}
+        assert dict(zip(row.manifests, row.refs, strict=True)) == said
+    read.clear()
+    assert [row.snapshot for row in indexed(run, more)] == sorted(more)
+    assert read == [[v1.ids["10"]]]
+    read.clear()
+    assert len(indexed(run, more, [v1.ids["9"], v1.ids["1"]])) == 4
+    assert read == [[v1.ids["9"]]]
+
+
+def test_snapshot_that_names_other_manifests_than_before_is_refused(v1: Repo) -> None:
+    run, nodes = v1.plan(), {node: SnapshotRow(node, ("M",), (1,)) for node in ("A", "B")}
+    _refuse_others(run, nodes, {})
+    _refuse_others(run, nodes, nodes | {"C": SnapshotRow("C", ("N",), (1,))})
+    for other in (SnapshotRow("B", ("N",), (1,)), SnapshotRow("B", ("M",), (2,))):
+        with pytest.raises(FormatError, match="snapshots/B names other manifests"):
+            _refuse_others(run, nodes, nodes | {"B": other})

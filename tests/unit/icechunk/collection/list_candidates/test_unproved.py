@@ -1,0 +1,98 @@
+"""New manifests whose bytes nothing proves: the store is asked for what they name."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dredge.errors import FormatError
+from dredge.icechunk.collection.list_candidates import unproved as unproved_module
+from dredge.icechunk.collection.list_candidates.unproved import (
+    AskConfig,
+    AskResult,
+    AskTask,
+    ask_for_chunks,
+    unproved,
+)
+from dredge.storage import LISTING_SCHEMA
+from tests.support.icechunk_tasks import OLD, Task, named, raw
+
+
+@pytest.fixture
+def task() -> Task:
+    return Task("list_candidates")
+
+
+def tag_of(task: Task, manifest: str) -> str:
+    return hashlib.md5(task.store.objects[f"repo/manifests/{manifest}"][0]).hexdigest()
+
+
+def ask(task: Task, manifests: dict[str, str], said: dict[str, list[bytes]], *known: int) -> AskResult:
+    config = AskConfig(counted=task.counted(*known), threads=2)
+    given = AskTask(index_part=task.indexed("new", said), manifests=manifests)
+    return ask_for_chunks.body(task.run, config, given)
+
+
+def test_only_a_digest_that_the_store_has_as_well_proves_what_was_read() -> None:
+    tags = {"A": "a", "B": "b", "C": None, "D": "", "E": "e", "F": "f"}
+    listed = [[f"manifests/{name}" for name in tags], [1] * 6, [OLD] * 6, [*tags.values()]]
+    page = pa.RecordBatch.from_pydict(dict(zip(LISTING_SCHEMA.names, listed, strict=True)), LISTING_SCHEMA)
+    read = {"A": ["a", "p"], "B": ["x", "q"], "C": ["c", "p"], "D": ["", "r"], "E": ["", "p"], "G": ["", "p"]}
+    assert unproved(page, "manifests/", read) == {
+        "B": ["q", "b"],
+        "C": ["p", ""],
+        "D": ["r", ""],
+        "E": ["p", "e"],
+    }
+
+
+def test_store_is_asked_for_every_new_chunk_of_manifests_without_a_proof(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {
+        task.manifest(1, [raw(5), raw(6), raw(7), raw(8, 1)]): [raw(5), raw(6), raw(7), raw(8)],
+        task.manifest(2, [raw(7), raw(9)]): [raw(7), raw(9)],
+    }
+    task.put(f"chunks/{named(6)}")
+    task.put(f"chunks/{named(8)}")  # another one of the same first bits
+    found = ask(task, dict.fromkeys(said, ""), said, 5)
+    assert found == AskResult(asked=4, missing=3, absent=[f"{number:016x}" for number in (7, 8, 9)])
+    monkeypatch.setattr(unproved_module, "ABSENT_MAX", 2)
+    few = ask(task, dict.fromkeys(said, ""), said, 5)
+    assert (few.missing, few.absent) == (3, [f"{number:016x}" for number in (7, 8)])
+
+
+def test_manifest_that_is_read_again_and_has_the_digest_of_its_tag_is_asked_nothing_about(task: Task) -> None:
+    proved, other = task.manifest(1, [raw(5)]), task.manifest(2, [raw(6)])
+    said = {proved: [raw(5)], other: [raw(6)]}
+    found = ask(task, {proved: tag_of(task, proved), other: tag_of(task, proved)}, said)
+    assert found == AskResult(asked=1, missing=1, absent=[f"{6:016x}"])
+    assert ask(task, {proved: tag_of(task, proved)}, said) == AskResult(asked=0, missing=0, absent=[])
+
+
+@pytest.mark.parametrize("said", [[5], [5, 7], [5, 6, 7], []])
+def test_manifest_that_does_not_name_what_was_counted_stops_the_run(task: Task, said: list[int]) -> None:
+    manifest = task.manifest(1, [raw(5), raw(6)])
+    with pytest.raises(FormatError, match=r"does not name the chunks that .* has for it"):
+        ask(task, {manifest: tag_of(task, manifest)}, {manifest: [raw(number) for number in said]})
+
+
+def test_live_manifest_that_is_missing_stops_the_run(task: Task) -> None:
+    with pytest.raises(FormatError, match=rf"manifests/{named(1)} is live and missing"):
+        ask(task, {named(1): ""}, {named(1): [raw(5)]})
+
+
+def test_digest_is_taken_where_it_is_for_no_security(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = hashlib.md5
+
+    def md5(data: bytes, *, usedforsecurity: bool = True) -> Any:
+        assert not usedforsecurity, "some builds forbid it"
+        return real(data, usedforsecurity=False)
+
+    manifest = task.manifest(1, [raw(5)])
+    tag = tag_of(task, manifest)
+    monkeypatch.setattr(hashlib, "md5", md5)
+    assert ask(task, {manifest: tag}, {manifest: [raw(5)]}).asked == 0

@@ -1,0 +1,270 @@
+"""How many live manifests name each chunk."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dredge.errors import FormatError
+from dredge.icechunk.collection.config import Tuning
+from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow, write_manifest_rows
+from dredge.icechunk.collection.mark import counts as counts_module
+from dredge.icechunk.collection.mark.counts import (
+    Change,
+    CountConfig,
+    CountResult,
+    CountTask,
+    UniteConfig,
+    UniteTask,
+    _count,
+    _with_layers,
+    count_change,
+    count_chunks,
+    count_live,
+    unite_layers,
+)
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.state.base import Base
+from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.ids import hashes_of
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import LocalRunner
+from dredge.runs.tries import StepTry
+from dredge.sets.files import read_counted, write_counted
+from dredge.sets.refcounts import Counted
+from dredge.sets.sharded import CountedSet
+from tests.support.icechunk_repo import Repo
+from tests.support.icechunk_tasks import Task, named, raw
+from tests.unit.icechunk.collection.state.test_model import STATE
+
+HERE = LocalRunner()
+FAR = 1 << 63
+
+
+@pytest.fixture
+def task() -> Task:
+    return Task("mark")
+
+
+def counts(task: Task, parts: list[PartInfo]) -> dict[str, dict[int, int]]:
+    """Counts by the ending of the file's name."""
+    folder, found = RunFolder(task.state, "r"), {}
+    for part in parts:
+        read = read_counted(folder, part)
+        stem = part.name.removesuffix(".counts").rpartition("/")[2]
+        found[stem] = dict(zip(read.hashes.tolist(), read.counts.tolist(), strict=True))
+    return found
+
+
+def count(task: Task, part: PartInfo, added: list[str], dropped: list[str], bits: int = 0) -> CountResult:
+    config = CountConfig(bits=bits, label="run-2")
+    return count_chunks.body(
+        task.run, config, CountTask(number=4, index_part=part, added=added, dropped=dropped)
+    )
+
+
+def test_chunks_of_new_manifests_are_added_and_those_of_dropped_ones_taken_away(task: Task) -> None:
+    part = task.indexed(
+        "part",
+        {
+            "A": [raw(1), raw(2), raw(FAR)],
+            "B": [raw(2), raw(3)],
+            "C": [raw(1), raw(3), raw(4)],
+            "D": [raw(2)],
+        },
+    )
+    found = count(task, part, ["A", "B", "X"], ["C", "Y"], bits=1)
+    assert counts(task, found.parts) == {
+        "run-2-00004-0000": {2: 2, 4: -1},
+        "run-2-00004-0001": {FAR: 1},
+    }
+    assert (found.index_part, found.added, found.dropped, found.damaged) == (part.name, ["A", "B"], ["C"], [])
+    low = count(task, part, ["B"], [], bits=1)
+    assert counts(task, low.parts) == {"run-2-00004-0000": {2: 1, 3: 1}}
+
+
+def test_part_of_the_index_that_went_bad_is_told_and_nothing_of_it_is_counted(task: Task) -> None:
+    part = task.indexed("part", {"A": [raw(1)]})
+    task.state.put(part.name, b"x" * part.size_bytes)
+    assert count(task, part, ["A"], []) == CountResult(
+        index_part=part.name, parts=[], added=[], dropped=[], damaged=[part.name]
+    )
+
+
+def layer(task: Task, name: str, *shards: dict[int, int]) -> list[PartInfo]:
+    folder = RunFolder(task.state, "r")
+    pairs = [(np.array([*shard], np.uint64), np.array([*shard.values()], np.int32)) for shard in shards]
+    return [
+        write_counted(folder, f"counted/{name}-{number:04d}.counts", Counted(*pair))
+        for number, pair in enumerate(pairs)
+        if len(pair[0])
+    ]
+
+
+def test_layers_become_one_without_what_nothing_names_any_more(task: Task) -> None:
+    counted = CountedSet.of(layer(task, "a", {1: 2, 2: 1}, {FAR: 1}, {}), 2)
+    counted = counted.then(layer(task, "b", {1: -1, 2: -1, 3: 1}, {FAR: -1}))
+    given = UniteTask(shards=[0, 1, 2])
+    found = unite_layers.body(task.run, UniteConfig(counted=counted, label="run-2"), given)
+    assert counts(task, found.parts) == {"run-2-united-0000": {1: 1, 3: 1}}
+
+
+def test_chunk_that_was_taken_away_more_often_than_added_stops_the_run(task: Task) -> None:
+    counted = CountedSet.of(layer(task, "a", {1: 2, 2: 5}), 0).then(layer(task, "b", {1: -3, 2: 1}))
+    with pytest.raises(FormatError, match="taken away more often than added"):
+        unite_layers.body(task.run, UniteConfig(counted=counted, label="x"), UniteTask(shards=[0]))
+
+
+def test_chunk_of_an_id_with_the_same_first_bits_counts_with_it(task: Task) -> None:
+    part = task.indexed("part", {named(1): [raw(1), raw(1, 1)]})
+    assert counts(task, count(task, part, [named(1)], []).parts) == {"run-2-00004-0000": {1: 1}}
+
+
+@pytest.fixture
+def run(v1: Repo) -> Run:
+    return v1.plan()
+
+
+def counted_in(
+    run: Run, monkeypatch: pytest.MonkeyPatch, added: set[str], dropped: set[str]
+) -> list[CountTask]:
+    """Which tasks count manifests that lie in two parts of the index."""
+    one, two, three = (PartInfo(name, 1, 1, "") for name in ("one", "two", "three"))
+    index = ManifestIndex(
+        manifest_parts={"three": three, "two": two, "one": one},
+        manifests_of={"three": ["C", "D"], "two": ["A", "B", "C"], "one": ["A", "E"]},
+    )
+    given: list[tuple[list[CountTask], int]] = []
+
+    def spread(
+        _: Run, runner: Any, step: str, function: Any, config: Any, tasks: Any, unit: str, total: int
+    ) -> Any:
+        given.append((tasks, total))
+        return []
+
+    monkeypatch.setattr(Run, "spread", spread)
+    assert _count(run, HERE, index, added, dropped, CountConfig(bits=0, label="x")) == []
+    ((tasks, total),) = given
+    assert total == len(added) + len(dropped)
+    assert [task.number for task in tasks] == [*range(len(tasks))]
+    assert all(task.index_part == index.manifest_parts[task.index_part.name] for task in tasks)
+    return tasks
+
+
+def test_each_manifest_is_counted_from_one_part_of_the_index(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = counted_in(run, monkeypatch, {"A", "B", "C", "X"}, {"E", "D", "Y"})
+    assert [(task.index_part.name, task.added, task.dropped) for task in tasks] == [
+        ("one", ["A"], ["E"]),
+        ("three", ["C"], ["D"]),
+        ("two", ["B"], []),
+    ]
+    tasks = counted_in(run, monkeypatch, set(), {"A", "C"})
+    assert [(task.index_part.name, task.added, task.dropped) for task in tasks] == [
+        ("one", [], ["A"]),
+        ("three", [], ["C"]),
+    ]
+
+
+def test_results_without_counts_make_no_layer() -> None:
+    def result(*parts: PartInfo) -> CountResult:
+        return CountResult(index_part="p", parts=list(parts), added=[], dropped=[], damaged=[])
+
+    one, two = (PartInfo(f"x-{name}-0000.counts", 1, 1, "") for name in ("a", "b"))
+    found = _with_layers(CountedSet(0, ()), [result(), result(one), result(), result(two)])
+    assert [list(layer.values()) for layer in found.layers] == [[one], [two]]
+
+
+def test_clean_run_whose_index_lost_a_live_manifest_stops(run: Run) -> None:
+    part = write_manifest_rows(run.state, "x", [("A", np.array([1], np.uint64))])
+    index = ManifestIndex(manifest_parts={part.name: part}, manifests_of={part.name: ["A", "B"]})
+    with run.folder.writing(StepTry.claim(run.folder.writer, "mark")):
+        assert len(count_live(run, HERE, index, {"A": 1}, 0).layers) == 1
+        with pytest.raises(FormatError, match="cannot be read again"):
+            count_live(run, HERE, index, {"A": 1, "B": 1}, 0)
+
+
+class Earlier:
+    """A base that counted A and B, in a repository of which one manifest is live and new."""
+
+    def __init__(self, repo: Repo, **tuning: int) -> None:
+        self.run = repo.plan(tuning=Tuning(**tuning))
+        (info,) = repo.library.list_manifest_files(repo.ids["7"])
+        self.manifest, self.refs = info.id, {"B": 1, info.id: info.num_chunk_refs}
+        data = (repo.folder / "manifests" / info.id).read_bytes()
+        self.md5 = hashlib.md5(data).hexdigest()
+        arrays = parse_manifest(data, "").arrays
+        self.chunks = [int(one) for array in arrays for one in hashes_of(array.ids[array.kind == NATIVE])]
+        folder = RunFolder(self.run.state, "r")
+        counts = Counted(np.array([1, 2, 3], np.uint64), np.array([1, 2, 1], np.int32))
+        part = write_counted(folder, "counted/before-0000.counts", counts)
+        self.base = Base(replace(STATE, counted=CountedSet.of([part], 0)), folder)
+        self.base.__dict__["rows"] = {"S": SnapshotRow("S", ("A", "B"), (2, 2))}
+        self.index = ManifestIndex()
+
+    def indexed(self, name: str, **manifests: list[int]) -> PartInfo:
+        rows = [(manifest, np.array(ids, np.uint64)) for manifest, ids in manifests.items()]
+        part = write_manifest_rows(self.run.state, name, rows)
+        self.index.add(self.run.state, name, [], [(part, [*manifests])])
+        return part
+
+    def change(self) -> Change:
+        with self.run.folder.writing(StepTry.claim(self.run.folder.writer, "mark")):
+            return count_change(self.run, HERE, self.index, self.base, self.refs)
+
+    def counts(self, change: Change, *more: int) -> list[int]:
+        wanted = np.array([1, 2, 3, *more], np.uint64)
+        (found,) = change.counted.counts(RunFolder(self.run.state, "r"), [wanted])
+        return [int(one) for one in found]
+
+
+def test_counts_follow_what_became_of_manifests_since_the_earlier_run(v1: Repo) -> None:
+    earlier = Earlier(v1)
+    earlier.indexed("known", A=[1, 2], B=[2, 3])
+    change = earlier.change()
+    assert earlier.counts(change, *earlier.chunks) == [0, 1, 1, *[1] * len(earlier.chunks)]
+    assert (set(change.dropped), change.not_taken_away) == ({"A"}, 0)
+    assert change.read == {earlier.manifest: earlier.md5}
+    assert change.new == {
+        earlier.manifest: earlier.index.part_names.difference({"index/parts/known.ids"}).pop()
+    }
+
+
+def test_dropped_manifest_that_the_index_has_no_more_is_told(v1: Repo) -> None:
+    earlier = Earlier(v1)
+    earlier.indexed("known", B=[2, 3])
+    change = earlier.change()
+    assert earlier.counts(change) == [1, 2, 1]
+    assert (set(change.dropped), change.not_taken_away) == ({"A"}, 1)
+
+
+def test_new_manifest_in_a_damaged_part_of_the_index_is_read_again(v1: Repo) -> None:
+    earlier = Earlier(v1)
+    part = earlier.indexed("known", A=[1, 2], **{earlier.manifest: [7]})
+    earlier.run.state.put(part.name, b"x" * part.size_bytes)
+    change = earlier.change()
+    assert earlier.counts(change, *earlier.chunks) == [1, 2, 1, *[1] * len(earlier.chunks)]
+    assert change.not_taken_away == 1
+    assert part.name not in change.new.values()
+    assert change.read == {earlier.manifest: earlier.md5}
+
+
+def test_new_manifest_that_cannot_be_counted_stops_the_run(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts_module, "index_manifests", lambda *_, **__: {})
+    with pytest.raises(FormatError, match="1 live manifests were not read"):
+        Earlier(v1).change()
+
+
+@pytest.mark.parametrize(("layers_max", "layers"), [(1, 1), (2, 1), (3, 3)])
+def test_layers_are_united_when_there_are_more_than_may_be(v1: Repo, layers_max: int, layers: int) -> None:
+    earlier = Earlier(v1, counted_layers_max=layers_max)
+    earlier.indexed("known", A=[1, 2], B=[2, 3])
+    change = earlier.change()
+    assert len(change.counted.layers) == layers
+    assert earlier.counts(change) == [0, 1, 1]

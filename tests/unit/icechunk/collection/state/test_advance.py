@@ -1,0 +1,96 @@
+"""A complete run says what the next one may build on; any other leaves that as it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dredge.errors import RefusedError
+from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.state.advance import advance_state
+from dredge.icechunk.collection.state.model import RunState
+from dredge.icechunk.collection.state.store import StateStore
+from dredge.icechunk.collection.steps import collect, plan_collection, release_lease, run_steps, save_report
+from dredge.icechunk.maintenance import open_state
+from dredge.runs.tasks import LocalRunner
+from tests.support.icechunk import objects
+from tests.support.icechunk_repo import Repo, change_number
+
+HERE = LocalRunner()
+
+
+def state_of(repo: Repo) -> RunState | None:
+    return StateStore(open_state(repo.uri)).current(repo.uri, repo.spec).state
+
+
+def ended(repo: Repo, **changes: Any) -> Run:
+    """A run up to its end."""
+    run = Run.open(plan_collection(repo.config(**changes)).run_uri)
+    run_steps(run, HERE)
+    save_report(run)
+    release_lease(run)
+    return run
+
+
+def test_state_tells_of_the_last_clean_run_and_of_those_that_built_on_it(v1: Repo) -> None:
+    clean = ended(v1)
+    state = state_of(v1)
+    assert state is not None
+    chunks = len(objects(v1.folder)["chunks"])
+    assert (state.run_id, state.previous, state.clean_run_id) == (clean.plan.run_id, "", clean.plan.run_id)
+    assert (state.clean_at, state.optimized_runs, state.chunk_objects) == (clean.plan.created_at, 0, chunks)
+    for number in (1, 2):
+        session = v1.library.writable_session("main")
+        change_number(session, 100 + number)
+        session.commit("more")
+        before, run = state, ended(v1, mode="auto")
+        state = state_of(v1)
+        assert state is not None
+        assert (state.run_id, state.previous, state.clean_run_id) == (
+            run.plan.run_id,
+            before.run_id,
+            clean.plan.run_id,
+        )
+        assert (state.clean_at, state.optimized_runs, state.chunk_objects) == (
+            clean.plan.created_at,
+            number,
+            chunks,
+        )
+        assert (state.mode, state.cutoff, state.started_at) == (
+            "optimized",
+            run.plan.cutoff,
+            run.plan.created_at,
+        )
+
+
+@pytest.mark.parametrize("changes", [{"dry_run": True}, {"keep_transactions": True}])
+@pytest.mark.parametrize("mode", ["clean", "auto"])
+def test_run_that_was_not_to_delete_all_leaves_the_state_as_it_was(
+    v1: Repo, mode: str, changes: dict[str, Any]
+) -> None:
+    collect(v1.config())
+    before = state_of(v1)
+    assert before is not None
+    ended(v1, mode=mode, **changes)
+    assert state_of(v1) == before
+
+
+def test_run_without_a_mark_leaves_no_state(v1: Repo) -> None:
+    assert advance_state(v1.plan()) is None
+    assert state_of(v1) is None
+
+
+def test_state_is_made_from_one_unbroken_chain_only(v1: Repo) -> None:
+    run = v1.plan()
+    run_steps(run, HERE)
+    summary = run.folder.read_summary(ListCandidatesOutput.STEP)
+    assert summary is not None
+    run.folder.write_summary(replace(summary, details={**summary.details, "made": "again"}))
+    with pytest.raises(RefusedError, match="another result of list_candidates"):
+        advance_state(run)
+    assert state_of(v1) is None
+    run.folder.write_summary(summary)
+    assert advance_state(run) is not None

@@ -1,0 +1,49 @@
+"""The state that one run leaves to the next, as an object."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import UTC, datetime
+
+import pytest
+
+from dredge.icechunk.collection.state.model import RunState
+from dredge.runs.summary import PartInfo
+from dredge.sets.sharded import CountedSet
+
+STATE = RunState(
+    uri="memory://here/repo",
+    spec_version=2,
+    run_id="r2",
+    run_uri="memory://here/repo/_dredge/runs/r2",
+    fencing=7,
+    previous="r1",
+    mode="optimized",
+    started_at=datetime(2026, 5, 3, tzinfo=UTC),
+    cutoff=datetime(2026, 5, 2, tzinfo=UTC),
+    clean_run_id="r0",
+    clean_at=datetime(2026, 5, 1, tzinfo=UTC),
+    optimized_runs=2,
+    chunk_objects=30,
+    snapshots=PartInfo("mark/snapshots.parquet", 1, 2, "3"),
+    counted=CountedSet.of([PartInfo("counted/x-0000.counts", 1, 12, "4")], 0),
+)
+
+
+def test_state_comes_back_whole() -> None:
+    value = STATE.to_json()
+    assert RunState.from_json(value) == STATE
+    assert value.keys() == {"format", *(item.name for item in fields(STATE))}
+
+
+@pytest.mark.parametrize("name", [item.name for item in fields(STATE)])
+def test_state_that_lacks_something_is_none(name: str) -> None:
+    value = STATE.to_json()
+    del value[name]
+    with pytest.raises(KeyError):
+        RunState.from_json(value)
+
+
+def test_state_of_another_format_is_none() -> None:
+    with pytest.raises(ValueError, match="format 2"):
+        RunState.from_json(STATE.to_json() | {"format": 2})

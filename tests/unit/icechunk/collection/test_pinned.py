@@ -1,0 +1,111 @@
+"""What is kept for now keeps what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dredge.hashing import hash64
+from dredge.icechunk.collection import pinned
+from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.ids import encode_ids
+from dredge.sets.files import write_hashes
+from dredge.sets.live import LocatedSet
+from dredge.sets.sharded import ShardedSet
+from tests.support.icechunk_repo import Repo
+
+
+def hashes(keys: Iterable[str]) -> list[int]:
+    found: list[int] = sorted(hash64(pa.array(sorted(keys), pa.string())).tolist())
+    return found
+
+
+def held_by(run: Run, found: LocatedSet) -> list[int]:
+    (part,) = found.hashes.shards.values()
+    data = run.folder.read_bytes(part)
+    return [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
+
+
+def chunks_of(repo: Repo, manifest: str) -> set[str]:
+    arrays = parse_manifest((repo.folder / manifest).read_bytes(), manifest).arrays
+    ids = [encode_ids(array.ids[array.kind == NATIVE]).to_pylist() for array in arrays]
+    return {f"chunks/{name}" for names in ids for name in names}
+
+
+def needs_of(repo: Repo, snapshot: str) -> set[str]:
+    """What a snapshot needs, as the library sees it."""
+    path = [info.id for info in repo.library.ancestry(snapshot_id=snapshot)]
+    manifests = {f"manifests/{info.id}" for node in path for info in repo.library.list_manifest_files(node)}
+    chunks = {chunk for manifest in manifests for chunk in chunks_of(repo, manifest)}
+    return (
+        {f"{folder}/{node}" for node in path for folder in ("snapshots", "transactions")} | manifests | chunks
+    )
+
+
+def test_kept_snapshot_needs_its_path_their_logs_their_manifests_and_chunks_and_no_more(v1: Repo) -> None:
+    run = v1.plan()
+    expected = needs_of(v1, v1.ids["7"])
+    assert sum(key.startswith("snapshots/") for key in expected) > 2
+    found = with_needs(run, "bulk_delete/_kept", [f"snapshots/{v1.ids['7']}"])
+    assert held_by(run, found) == hashes(expected)
+    assert found.uri == run.folder.uri
+
+
+def test_kept_manifest_needs_its_chunks_and_no_more(v1: Repo) -> None:
+    run = v1.plan()
+    (info,) = v1.library.list_manifest_files(v1.ids["7"])
+    manifest = f"manifests/{info.id}"
+    found = with_needs(run, "bulk_delete/_kept", [manifest, "chunks/" + "0" * 20])
+    assert held_by(run, found) == hashes({manifest, *chunks_of(v1, manifest)})
+
+
+def test_what_is_gone_or_cannot_be_read_is_kept_by_name_and_what_it_named_is_passed_over(v1: Repo) -> None:
+    run, nobody = v1.plan(), "0" * 20
+    tip, parent = [info.id for info in v1.library.ancestry(snapshot_id=v1.ids["7"])][:2]
+    (manifest,) = [f"manifests/{info.id}" for info in v1.library.list_manifest_files(tip)]
+    kept = [f"snapshots/{tip}", f"snapshots/{nobody}", f"manifests/{nobody}"]
+    by_name = {f"{folder}/{node}" for node in (tip, nobody) for folder in ("snapshots", "transactions")}
+    by_name.add(f"manifests/{nobody}")
+    (v1.folder / manifest).write_bytes(b"torn")
+    (v1.folder / "snapshots" / parent).unlink()
+    found = with_needs(run, "bulk_delete/_kept", kept)
+    expected = by_name | {manifest, f"snapshots/{parent}", f"transactions/{parent}"}
+    assert held_by(run, found) == hashes(expected)
+    (v1.folder / "snapshots" / tip).write_bytes(b"torn")
+    assert held_by(run, with_needs(run, "bulk_delete/_kept", kept)) == hashes(by_name)
+
+
+def test_path_that_comes_back_to_itself_is_followed_once(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    parents = {"snapshots/A": "B", "snapshots/B": "C", "snapshots/C": "B"}
+    asked: list[str] = []
+
+    def named_by(_: object, key: str) -> tuple[str | None, list[str]]:
+        asked.append(key)
+        assert len(asked) < 10
+        return parents[key], []
+
+    monkeypatch.setattr(pinned, "_named_by", named_by)
+    run = v1.plan()
+    nodes = {f"{folder}/{node}" for node in "ABC" for folder in ("snapshots", "transactions")}
+    assert held_by(run, with_needs(run, "bulk_delete/_kept", ["snapshots/A"])) == hashes(nodes)
+    assert sorted(asked) == sorted(parents)
+
+
+def test_pins_are_asked_as_they_are_and_what_they_hold_of_snapshots_and_manifests_brings_its_needs(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = v1.plan()
+    assert pinned_with_needs(run, "bulk_delete") == ()
+    (other,) = [f"manifests/{info.id}" for info in v1.library.list_manifest_files(v1.ids["2"])]
+    keys = [f"snapshots/{v1.ids['7']}", other, "chunks/" + "0" * 20]
+    part = write_hashes(run.folder, "bulk_delete/_pins.u64", np.array(hashes(keys), np.uint64))
+    pin = LocatedSet(run.folder.uri, ShardedSet(0, {0: part}))
+    monkeypatch.setattr(Run, "pinned", lambda _: (pin,))
+    first, needs = pinned_with_needs(run, "bulk_delete")
+    assert first == pin
+    assert held_by(run, needs) == hashes(needs_of(v1, v1.ids["7"]) | {other, *chunks_of(v1, other)})
