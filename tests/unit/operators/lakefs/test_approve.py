@@ -247,6 +247,20 @@ def test_where_nobody_can_answer_it_does_not_wait(
     assert task.asked == []
 
 
+@pytest.mark.parametrize(
+    ("approval", "is_so"),
+    [
+        ({"state": "rejected", "by": "eve"}, True),
+        ({"state": "rejected", "by": ""}, False),
+        ({"state": "approved", "by": "ada"}, False),
+        ({"state": "awaiting", "by": None}, False),
+        (None, False),
+    ],
+)
+def test_only_a_person_who_rejects_says_no(approval: Any, is_so: bool) -> None:
+    assert asking.somebody_said_no({"approval": approval}) is is_so
+
+
 @pytest.mark.parametrize("is_test", [False, True])
 def test_only_in_a_test_of_a_dag_can_nobody_answer(monkeypatch: pytest.MonkeyPatch, is_test: bool) -> None:
     from airflow.sdk.execution_time import task_runner
