@@ -51,9 +51,10 @@ def test_what_a_connection_leaves_open_is_as_the_environment_says(masked: list[A
     assert masked == []
 
 
-def test_an_identity_that_is_not_supported_is_named() -> None:
-    with pytest.raises(ConfigError, match="the Google connection has is_anonymous, which"):
-        google_options({"is_anonymous": True, "project": "p"}, GcsOptions())
+@pytest.mark.parametrize("name", ["key_secret_name", "impersonation_chain", "idp_issuer_url", "is_anonymous"])
+def test_an_identity_that_is_not_supported_is_named(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"the Google connection has {name}, which"):
+        google_options({name: "other", "project": "p"}, GcsOptions())
 
 
 @pytest.mark.parametrize("text", ["SECRETKEY", '["SECRETKEY"]'])

@@ -96,9 +96,18 @@ def test_what_an_aws_connection_leaves_open_is_as_the_environment_says(
         assert storage_options("aws_default").ca_bundle == "/ca.pem"
 
 
-@pytest.mark.parametrize("extra", [{"role_arn": "arn:aws:iam::1:role/r"}, {"profile_name": "p"}])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"role_arn": "arn:aws:iam::1:role/r"},
+        {"profile_name": "p"},
+        {"session_kwargs": {"profile_name": "p"}},
+        {"assume_role_method": "assume_role"},
+        {"aws_access_key_id": "K", "aws_secret_access_key": "s"},
+    ],
+)
 def test_an_aws_connection_may_say_how_keys_are_come_by(
-    monkeypatch: pytest.MonkeyPatch, extra: dict[str, str]
+    monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any]
 ) -> None:
     from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
 

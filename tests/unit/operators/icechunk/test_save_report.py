@@ -34,7 +34,10 @@ class Report:
         )
 
     def save(self) -> dict[str, Any]:
-        return self._operator.execute(self._context)
+        done = self._operator.execute(self._context)
+        assert self._operator.lineage is not None
+        assert self._operator.lineage.outcome == done["outcome"]
+        return done
 
 
 def is_free(repo: Repo) -> bool:

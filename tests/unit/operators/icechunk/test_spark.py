@@ -25,7 +25,11 @@ WORK: dict[str, Any] = {"icechunk_mark": find_garbage, "icechunk_collect": run_s
 
 
 def work(kind: type[IcechunkSparkOperator], planned: Any) -> dict[str, Any]:
-    return kind(task_id=kind.step, plan=planned, aws_conn_id=None).execute(NOTHING)
+    operator = kind(task_id=kind.step, plan=planned, aws_conn_id=None)
+    done = operator.execute(NOTHING)
+    assert operator.lineage is not None
+    assert operator.lineage.run_id == planned["run_id"]
+    return done
 
 
 @pytest.fixture

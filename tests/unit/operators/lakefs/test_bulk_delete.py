@@ -117,6 +117,8 @@ def test_only_work_that_is_known_to_be_small_is_done_in_the_worker(
     operator.hook = SimpleNamespace(env=dict)  # type: ignore[assignment]
     operator.execute(NOTHING)
     assert done == ["job" if is_job else "worker"]
+    assert operator.lineage is not None
+    assert operator.lineage.run_id == "r"
 
 
 def test_work_in_the_worker_has_what_a_job_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
