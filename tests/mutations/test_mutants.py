@@ -16,6 +16,7 @@ from textwrap import dedent
 import pytest
 
 from tests.mutations.__main__ import DANGEROUS
+from tests.mutations.mutants import judging
 from tests.mutations.mutants.applying import Functions
 from tests.mutations.mutants.children import allow_cpu, in_child
 from tests.mutations.mutants.equivalent import read_equivalents, stale_ones
@@ -94,6 +95,16 @@ def test_a_child_that_hangs_or_dies_is_ended_and_told() -> None:
     # What a child started and left behind keeps nobody waiting.
     assert in_child(lambda: subprocess.Popen(["sleep", "100"]).pid, 10, 10).cause == ""
     assert time.monotonic() - began < 50
+
+
+def test_a_package_whose_import_starts_threads_is_left_to_each_child() -> None:
+    def imported() -> list[bool]:
+        for name in [name for name in sys.modules if name.partition(".")[0] in {"icechunk", "wave"}]:
+            del sys.modules[name]
+        judging._import(["icechunk.config", "icechunk", "wave"])
+        return [name in sys.modules for name in ("icechunk", "wave")]
+
+    assert in_child(imported, 60, 60).value == [False, True]
 
 
 def _work_for_seconds(seconds: float) -> None:
