@@ -39,6 +39,11 @@ def test_waiting_for_another_run_ends_some_time(namespace: str) -> None:
         acquire(namespace, "manual__2", timeout=0)
 
 
+def test_who_waits_keeps_no_worker_and_gives_up_after_a_day() -> None:
+    operator = LakeFSAcquireLeaseOperator(task_id="acquire_lease", repository="lake")
+    assert (operator.reschedule, operator.timeout) == (True, 24 * 3600)
+
+
 def test_lease_object_that_cannot_be_read_is_no_reason_to_wait(namespace: str) -> None:
     acquire(namespace, "manual__1")
     open_writer(f"{namespace}/_lakefs/retention/gc/dredge").put("lease.json", b"what")
