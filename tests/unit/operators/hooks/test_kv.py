@@ -73,7 +73,7 @@ def test_connections_become_urls_and_keep_their_secrets() -> None:
             {"host": "/run/pg", "login": "a/b", "schema": "lakefs"},
             "postgresql://a%2Fb@/lakefs?host=%2Frun%2Fpg",
         ),
-        ({"host": "/run/pg", "port": 5432}, "postgresql://@/?host=%2Frun%2Fpg"),
+        ({"host": "/run/pg", "port": 5433}, "postgresql://@/?host=%2Frun%2Fpg&port=5433"),
         ({"host": "[::1]", "port": 5432, "login": "me"}, "postgresql://me@[::1]:5432/"),
         ({"host": "db", "schema": "lakefs"}, "postgresql://@db/lakefs"),
         ({"schema": "lakefs"}, "postgresql://@/lakefs"),
