@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from pathlib import Path
@@ -68,15 +69,21 @@ def test_connect_job_gets_token_and_secrets_by_environment(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "by", "after"),
     [
-        "time.sleep(60)",
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN); (here / 'deaf').touch(); time.sleep(60)",
+        ("time.sleep(60)", signal.SIGTERM, 30),
+        (
+            "signal.signal(signal.SIGTERM, signal.SIG_IGN); (here / 'deaf').touch(); time.sleep(60)",
+            signal.SIGKILL,
+            0.5,
+        ),
     ],
     ids=["obeys", "ignores"],
 )
-def test_kill_ends_a_connect_job(tmp_path: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_dredge.operators.connect._KILL_AFTER_SECONDS", 0.5)
+def test_kill_ends_a_connect_job(
+    tmp_path: Path, body: str, by: signal.Signals, after: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_dredge.operators.connect._KILL_AFTER_SECONDS", after)
     job = ConnectJob(script(tmp_path, body), [], "s3://b/run", "sc://h:1", {})
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(job.run()))
@@ -85,8 +92,7 @@ def test_kill_ends_a_connect_job(tmp_path: Path, body: str, monkeypatch: pytest.
     job.kill()
     thread.join(10)
     assert not thread.is_alive()
-    assert codes
-    assert codes[0] < 0
+    assert codes == [-by]
 
 
 def wait_for(path: Path) -> None:

@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_dredge.operators.icechunk import save_report
 from airflow_dredge.operators.icechunk.save_report import IcechunkSaveReportOperator
 from airflow_dredge.operators.links import REPORT
 from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError
+from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.steps import AIRFLOW, TIME_OUT, Run, answer, approve, run_steps
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.runs.tasks import LocalRunner
 from tests.support.airflow import FILTERS
 from tests.support.icechunk_operators import plan
 from tests.support.icechunk_repo import Repo
-from tests.support.lakefs_operators import Pushed
+from tests.support.lakefs_operators import Pushed, summary
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 OUTLET = "dredge_icechunk"
@@ -54,7 +56,13 @@ def awaiting(repo: Repo) -> tuple[Run, dict[str, Any]]:
     return run, planned
 
 
-def test_a_collection_that_ended_well_tells_its_figures_to_who_waits_for_them(garbage: Repo) -> None:
+def test_a_collection_that_ended_well_tells_its_figures_to_who_waits_for_them(
+    garbage: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[str] = []
+    monkeypatch.setattr(
+        save_report, "report_run", lambda summary, _: counted.append(summary.details["outcome"])
+    )
     planned = plan(garbage, dry_run=False)
     run_steps(Run.open(planned["run_uri"]), LocalRunner())
     report = Report(garbage, planned)
@@ -68,6 +76,7 @@ def test_a_collection_that_ended_well_tells_its_figures_to_who_waits_for_them(ga
     assert done[REPORT] == report.pushed["save_report", REPORT] == f"{planned['run_uri']}/report.html"
     assert report.event.extra[REPORT] == done[REPORT]
     assert (report.event.extra["outcome"], report.event.extra["deleted_objects"]) == ("success", 20)
+    assert counted == ["success"]
     assert is_free(garbage)
 
 
@@ -107,6 +116,19 @@ def test_who_rejects_a_collection_ends_it_well_and_who_does_not_answer_does_not(
         assert Report(garbage, planned).save()["outcome"] == "rejected"
         return
     with pytest.raises(RefusedError, match="is rejected"):
+        Report(garbage, planned).save()
+
+
+@pytest.mark.parametrize("outcome", ["failed", "partial"])
+def test_a_no_ends_a_collection_well_only_where_nothing_else_ended_it(
+    garbage: Repo, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    done = summary(step="save_report", details={"outcome": outcome, "page": "report.html"})
+    report = {"approval": {"state": "rejected", "by": "eve"}, "problems": ["a worker was lost"]}
+    planned = plan(garbage, dry_run=False)
+    monkeypatch.setattr(steps, "save_report", lambda _: done)
+    monkeypatch.setattr(steps, "read_report", lambda _: report)
+    with pytest.raises(RefusedError, match=rf"is {outcome}\. a worker was lost"):
         Report(garbage, planned).save()
 
 

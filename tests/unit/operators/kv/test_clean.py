@@ -160,11 +160,16 @@ def test_a_retry_fences_its_lost_try_off_and_another_run_waits(cleaner: Cleaner,
 def test_who_waits_for_a_run_gets_its_figures_and_its_page(cleaner: Cleaner) -> None:
     looked = cleaner.looked()
     assert cleaner.pushed["save_report", REPORT] == looked[REPORT] == cleaner.event.extra[REPORT]
-    done = cleaner.clean()
+    operator = cleaner.cleaning({})
+    done = operator.execute(cleaner.context)
     page = f"{cleaner.uri}/runs/{done['run_id']}/report.html"
     assert cleaner.pushed["save_report", REPORT] == done[REPORT] == page
     assert (cleaner.event.extra["rows_removed"], cleaner.event.extra["trash_rows"]) == (3, 3)
     assert Path(page.removeprefix("file://")).exists()
+    assert operator.lineage is not None
+    assert (operator.lineage.uri, operator.lineage.outcome) == (cleaner.url, "done")
+    assert operator.lineage.figures["rows_removed"] == 3
+    assert {type(value) for value in operator.lineage.figures.values()} == {int}
 
 
 def test_a_task_outside_of_a_run_has_a_name_that_no_other_has(cleaner: Cleaner) -> None:
