@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,8 +46,13 @@ def test_missing_aws_connection_leaves_the_environment(monkeypatch: pytest.Monke
     assert (options.region, options.access_key_id, options.endpoint_url) == ("eu-west-1", None, None)
 
 
-def test_no_aws_connection_id_leaves_the_environment() -> None:
-    assert storage_options(None).access_key_id is None
+@pytest.mark.parametrize("nobody", [None, ""])
+def test_no_aws_connection_id_leaves_the_environment(
+    nobody: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        assert storage_options(nobody).access_key_id is None
+    assert "No connection" not in caplog.text, "none was meant"
 
 
 def test_aws_connection_gives_keys_endpoint_and_region() -> None:
