@@ -111,7 +111,7 @@ def test_where_every_application_is_at_work_no_more_are_started(
     thread.join(20)
 
 
-def test_tasks_that_come_at_once_start_one_application(program: Program) -> None:
+def test_tasks_that_come_while_an_application_starts_are_both_served(program: Program) -> None:
     done: list[tuple[int | None, str]] = []
     tasks = [program.application() for _ in range(2)]
     threads = [threading.Thread(target=lambda task=task: done.append(task.do("see", {}))) for task in tasks]
