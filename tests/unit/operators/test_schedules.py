@@ -96,9 +96,24 @@ def settings(named: Any, **entries: Any) -> tuple[dict[str, dict[str, Any]], dic
     return settings_in("schedules", "repository", FORM)
 
 
-def test_a_variable_that_is_no_json_is_told(named: Any) -> None:
-    named("{")
-    with pytest.raises(ConfigError, match="Variable schedules is no JSON"):
+def test_without_a_variable_nothing_has_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_VAR_SCHEDULES", raising=False)
+    assert schedules_in("schedules", "repository") == {}
+    assert settings_in("schedules", "repository", FORM) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "Variable schedules is no JSON"),
+        ("[]", "must be an object"),
+        ('{"gc": "@daily"}', "'gc': must be an object with schedule and repository"),
+        (json.dumps({"gc lake": LAKE}), "a DAG id has letters"),
+    ],
+)
+def test_a_variable_that_says_something_else_is_told(named: Any, text: str, message: str) -> None:
+    named(text)
+    with pytest.raises(ConfigError, match=message):
         schedules_in("schedules", "repository")
 
 
