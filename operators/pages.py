@@ -12,12 +12,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseHook, Variable
+from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lakefs.schedules import gc_schedules
+from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError, DredgeError
 
 if TYPE_CHECKING:
@@ -121,10 +122,9 @@ def _exists(conn_id: str) -> bool:
 def _named() -> Iterator[Place]:
     from dredge.pages.places import FolderPlaces
 
-    try:
-        found = Variable.get(PAGES, default=[], deserialize_json=True)
-    except ValueError as error:
-        raise ConfigError(f"Variable {PAGES} is not JSON: {error}") from None
+    found = json_variable(PAGES)
+    if found is None:
+        return
     if not isinstance(found, list) or not all(isinstance(item, dict) and item.get("uri") for item in found):
         raise ConfigError(
             f'Variable {PAGES} must be a list: [{{"uri": "s3://…", "aws_conn_id": "aws_default"}}]'

@@ -8,8 +8,9 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import CronDataIntervalTimetable, Variable
+from airflow.sdk import CronDataIntervalTimetable
 
+from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError
 from dredge.settings import Setting
 
@@ -90,11 +91,9 @@ def schedules_in(variable: str, what: str) -> dict[str, dict[str, Any]]:
     :param variable: its name
     :param what: the Param that each must have beside ``schedule``, such as ``repository``
     :raises ConfigError: the Variable does not say what it should; Airflow shows it as an import error
+    :raises UnavailableError: Airflow cannot tell what it says
     """
-    try:
-        found = Variable.get(variable, default=None, deserialize_json=True)
-    except ValueError as error:
-        raise ConfigError(f"Variable {variable} is no JSON: {error}") from None
+    found = json_variable(variable)
     if found is None:
         return {}
     if not isinstance(found, Mapping):

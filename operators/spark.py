@@ -343,16 +343,13 @@ def require_connection(conn_id: str, example: str) -> None:
 
 def job_error(step: str, code: int | None, lines: Iterable[str]) -> DredgeError | None:
     """Make a job's error again from its exit code and its last words; None when it died without any."""
-    families = {family.exit_code: family for family in _families(DredgeError) if family is not DredgeError}
+    families = {
+        family.exit_code: family
+        for family in DredgeError.__subclasses__()
+        if family.__module__ == DredgeError.__module__
+    }
     said = next((match for line in reversed(list(lines)) if (match := _ENDED.match(line.strip()))), None)
     family = families.get(code or 0)
     if family is None or said is None:
         return None
     return family(f"{step}: {said[2]}")
-
-
-def _families(base: type[DredgeError]) -> Iterable[type[DredgeError]]:
-    for child in base.__subclasses__():
-        if child.__module__ == DredgeError.__module__ and "exit_code" in vars(child):
-            yield child
-            yield from _families(child)

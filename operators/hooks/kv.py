@@ -95,8 +95,10 @@ def _postgres_url(connection: Any) -> str:
     words = {
         name: str(value) for name, value in connection.extra_dejson.items() if isinstance(value, str | int)
     }
-    if host.startswith("/"):  # a folder with a socket
+    if host.startswith("/"):  # a folder with a socket, which has the port in its name
         words["host"] = host
+        if connection.port:
+            words["port"] = str(connection.port)
     url = f"postgresql://{login}@{place}/{quote(connection.schema or '', safe='')}"
     return f"{url}?{urlencode(words)}" if words else url
 

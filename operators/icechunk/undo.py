@@ -50,7 +50,7 @@ class IcechunkUndoOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Do the run and return its figures."""
         options = storage_options(self.aws_conn_id)
-        with environment(options.to_env() if options is not None else {}):
+        with environment(options.to_env()):
             summary = self.work(f"{self.dag_id} {context['run_id']}", options)
         for warning in summary.warnings:
             self.log.warning("%s", warning)

@@ -45,7 +45,7 @@ class LakeFSUndoOperator(LakeFSOperator):
         """Do the run and return its figures."""
         options = storage_options(self.aws_conn_id)
         holder = f"{self.dag_id} {context['run_id']}"
-        with environment(options.to_env() if options is not None else {}):
+        with environment(options.to_env()):
             summary = self.work(holder, self.hook.client, options)
         for warning in summary.warnings:
             self.log.warning("%s", warning)

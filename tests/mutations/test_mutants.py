@@ -191,6 +191,20 @@ def test_the_default_of_an_argument_is_broken_for_whoever_calls_the_function(
     }, "a test that runs any line of the function is asked; what else has a default keeps it"
 
 
+def test_what_a_decorator_left_is_known_by_the_decorator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rooms").mkdir()
+    (tmp_path / "rooms/decorated_room.py").write_text(
+        "def telling(work):\n    def told(age):\n        return work(age)\n    return told\n\n"
+        "@telling\ndef is_old(age):\n    return age > 3\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "rooms"))
+    module = importlib.import_module("decorated_room")
+    outermost = dict(Functions(tmp_path).codes(["rooms"]))
+    assert outermost[module.is_old.__code__] is module.telling.__code__
+
+
 def test_a_result_counts_for_the_function_as_it_was_judged(tmp_path: Path) -> None:
     source = tmp_path / "guard.py"
     source.write_text(GUARD)

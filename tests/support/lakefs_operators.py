@@ -84,7 +84,7 @@ def release(namespace: str, grant: Any, run_uri: str = "") -> Any:
     return hooked(operator, namespace).execute({})
 
 
-def plan(namespace: str, lease: dict[str, Any]) -> dict[str, Any]:
+def plan(namespace: str, lease: dict[str, Any] | None) -> dict[str, Any]:
     operator = LakeFSPlanRunOperator(
         task_id="plan", config={"repository": "lake", "dry_run": False}, lease=lease
     )

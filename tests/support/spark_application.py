@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,9 +30,18 @@ from airflow_dredge.spark_jobs.job import Job, job_main
 here = Path(__file__).parent
 
 def beat(run_uri, options, runner):
-    for number in range(600):
-        (here / "beats" / str(number)).touch()
-        time.sleep(0.05)
+    try:
+        for number in range(600):
+            (here / "beats" / str(number)).touch()
+            time.sleep(0.05)
+    finally:
+        (here / "ended").touch()
+
+def talk(run_uri, options, runner):
+    print("about a minute", flush=True)
+    until = time.monotonic() + 20
+    while not (here / "heard").exists() and time.monotonic() < until:
+        time.sleep(0.01)
 
 def see(run_uri, options, runner):
     seen = f"{os.getpid()} {os.environ.get('SECRET')} {options.secret_access_key}"
@@ -48,7 +58,7 @@ def serve(jobs, address, remote):
     with Listener(address, "AF_UNIX", backlog=8) as listener:
         Application(jobs, Future(), float(os.environ.get("IDLE", "60"))).serve(listener)
 
-steps = {"beat": Job(beat), "see": Job(see), "refuse": Job(refuse), "crash": Job(crash)}
+steps = {"beat": Job(beat), "see": Job(see), "refuse": Job(refuse), "crash": Job(crash), "talk": Job(talk)}
 job_main(steps | {"last": Job(see).ending()}, serve=serve)
 """
 
@@ -104,6 +114,15 @@ def wait_until(done: Callable[[], bool], seconds: float = 30) -> None:
     while not done():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.02)
+
+
+def beating(program: Program) -> tuple[SparkApplication, threading.Thread, list[int | None]]:
+    """A task whose step goes on and on; the thread that waits for it, and its code once it ended."""
+    task, codes = program.application(), list[int | None]()
+    thread = threading.Thread(target=lambda: codes.append(task.do("beat", {})[0]))
+    thread.start()
+    wait_until(lambda: program.beats() > 0)
+    return task, thread, codes
 
 
 def connected(address: Path) -> Connection:

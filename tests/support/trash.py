@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dredge.kv import open_store
+from dredge.kv.rows import Row
 from dredge.trash.apply import Applier
 from dredge.trash.finding import TrashFinding
 from dredge.trash.look import contents_of, read_look, value_digest
@@ -138,3 +141,42 @@ def key_of(ground: Ground, partition: bytes, key: bytes) -> TrashFinding:
 def applier(ground: Ground, check_right: Callable[[], None] = lambda: None) -> Applier:
     """One that removes from the ground's store; its undo files are the only ones."""
     return Applier(ground.world.store, UndoLog(ground.state.writer, "undo"), check_right)
+
+
+def trashed_store(folder: Path) -> tuple[set[Row], set[Row]]:
+    """Make a SQLite store `kv.db` with a live repository, written three days ago, and trash of two kinds.
+
+    Args:
+        folder: where to.
+
+    Returns:
+        Rows of a staging partition nobody names, which is trash at a second look; and of an import that expired, which
+        is at the first.
+    """
+    world = World(datetime.now(UTC) - timedelta(days=3))
+    partition, token = world.repository("lake")
+    world.stage(token)
+    orphan = world.stage(world.token("lake", "main"))
+    expired = world.import_status(partition, world.now)
+    rows = world.store.all_rows()
+    with open_store(f"sqlite://{folder}/kv.db") as store:
+        for row in rows:
+            store.set(*row)
+    return (
+        {row for row in rows if row.partition == orphan},
+        {row for row in rows if (row.partition, row.key) == (partition, expired)},
+    )
+
+
+def age_sightings(state: Path) -> None:
+    """Pretend that the last look was two days ago.
+
+    Args:
+        state: the state folder.
+    """
+    path = state / "sightings.json"
+    known = json.loads(path.read_text())
+    back = (datetime.now(UTC) - timedelta(days=2)).isoformat()
+    for sighting in known["sightings"]:
+        sighting["first_seen"] = back
+    path.write_text(json.dumps(known | {"looked": back}))

@@ -44,7 +44,10 @@ class Functions:
     def codes(self, folders: Sequence[str]) -> Iterator[tuple[types.CodeType, types.CodeType]]:
         """All code of the functions of some folders: each with the outermost that it is inside of, often itself."""
         wanted = tuple(self._root + folder for folder in folders)
-        for place, functions in self._functions.items():
+        # Those that a decorator left are functions of their own, too; the last word has what they are inside of.
+        for place, functions in sorted(
+            self._functions.items(), key=lambda item: "<locals>" not in item[0][1]
+        ):
             if place[0].startswith(wanted):
                 for function in functions:
                     yield from ((code, function.__code__) for code in _with_inner(function.__code__))

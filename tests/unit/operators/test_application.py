@@ -20,11 +20,11 @@ from pathlib import Path
 import pytest
 
 from airflow_dredge.operators import application
-from airflow_dredge.operators.application import SparkApplication, end_applications
+from airflow_dredge.operators.application import end_applications
 from airflow_dredge.operators.spark import job_error
 from dredge.errors import ConfigError, RefusedError, UnavailableError
 from tests.support.airflow import FILTERS
-from tests.support.spark_application import ROOT, RUN_URI, Program, alive, programs, wait_until
+from tests.support.spark_application import ROOT, RUN_URI, Program, alive, beating, programs, wait_until
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
@@ -39,15 +39,6 @@ def program(tmp_path: Path) -> Iterator[Program]:
 
 def sockets() -> list[Path]:
     return sorted(Path(tempfile.gettempdir()).rglob("*.sock"))
-
-
-def beating(program: Program) -> tuple[SparkApplication, threading.Thread, list[int | None]]:
-    """A task whose step goes on and on."""
-    task, codes = program.application(), list[int | None]()
-    thread = threading.Thread(target=lambda: codes.append(task.do("beat", {})[0]))
-    thread.start()
-    wait_until(lambda: program.beats() > 0)
-    return task, thread, codes
 
 
 def test_steps_of_a_run_share_one_application_which_the_last_one_ends(program: Program) -> None:
@@ -73,7 +64,7 @@ def test_secrets_come_over_the_socket_and_are_there_while_their_step_runs(
     assert program.seen == (pid, "another", "aws-hunter2")
     assert b"hunter2" not in command
     assert "hunter2" not in caplog.text
-    assert "it did see" in caplog.text
+    assert [record.getMessage() for record in caplog.records].count("it did see") == 2, "a line for each"
     for path in Path(tempfile.gettempdir()).rglob("*.log"):
         assert "hunter2" not in path.read_text()
     program.application().do("see", {})
@@ -167,7 +158,10 @@ def test_step_ends_with_the_task_that_asked_for_it(program: Program) -> None:
     assert program.beats() == before
 
 
-def test_a_client_of_connect_serves_the_tasks_after_the_one_that_started_it(program: Program) -> None:
+@pytest.mark.parametrize("end", ["os._exit(0)", "sys.exit()"])
+def test_a_client_of_connect_serves_the_tasks_after_the_one_that_started_it(
+    program: Program, end: str
+) -> None:
     asked = json.dumps([sys.executable, str(program.script), RUN_URI, str(ROOT), tempfile.gettempdir()])
     script = (
         "import json, os, sys, tempfile\n"
@@ -175,7 +169,7 @@ def test_a_client_of_connect_serves_the_tasks_after_the_one_that_started_it(prog
         f"python, script, run, root, tempfile.tempdir = json.loads({asked!r})\n"
         "command = [python, script, '--remote', 'sc://nowhere']\n"
         "SparkApplication(run, command, {'PYTHONPATH': root}).do('see', {})\n"
-        "os._exit(0)\n"
+        f"{end}\n"
     )
     subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
     first = program.seen[0]
@@ -195,7 +189,11 @@ def test_what_lets_a_client_in_is_in_no_argument_and_no_name(program: Program) -
     assert program.seen[0] == pid
 
 
-def test_killing_a_task_ends_its_step_and_no_process_is_left(program: Program) -> None:
+def test_killing_a_task_ends_its_step_and_no_process_is_left(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda group, _: killed.append(group))
     program.application().do("see", {})
     pid = program.seen[0]
     task, thread, codes = beating(program)
@@ -203,6 +201,8 @@ def test_killing_a_task_ends_its_step_and_no_process_is_left(program: Program) -
     thread.join(20)
     assert codes in ([None], [143])
     assert not alive(pid)
+    assert (program.folder / "ended").exists(), "it had time to end by itself"
+    assert killed == []
     task.kill()  # once more does nothing
 
 

@@ -68,3 +68,32 @@ def test_task_lets_airflows_own_words_pass(monkeypatch: pytest.MonkeyPatch, erro
     with pytest.raises(type(error)):
         dag.get_task("plan").execute({"ti": pushed})
     assert pushed == {}
+
+
+def test_an_error_without_words_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def checked(*_: Any) -> None:
+        raise RefusedError
+
+    dag, pushed = failing_run()
+    pushed.task_id = "plan"
+    monkeypatch.setattr(LakeFSPlanRunOperator, "checked", checked)
+    with pytest.raises(RefusedError):
+        dag.get_task("plan").execute({"ti": pushed})
+    assert pushed["plan", "failure"] == "RefusedError"
+
+
+def test_a_task_whose_words_cannot_be_left_fails_with_its_own_error() -> None:
+    class Deaf(Pushed):
+        def xcom_push(self, key: str, value: Any) -> None:
+            raise ConnectionError("Airflow is away")
+
+    dag, _ = failing_run()
+    with pytest.raises(ConfigError, match="min_age_hours is 'many'"):
+        dag.get_task("plan").execute({"ti": Deaf()})
+
+
+def test_a_task_that_no_other_comes_before_says_where_to_look() -> None:
+    task = LakeFSSaveReportOperator(task_id="save_report", run_uri="")
+    context: Any = {"ti": Pushed()}
+    with pytest.raises(RefusedError, match="before it could say why; see the log"):
+        task.execute(context)

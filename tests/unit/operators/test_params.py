@@ -32,13 +32,16 @@ def test_a_param_is_made_from_its_field() -> None:
     assert (days.schema["title"], days.schema["description_md"]) == ("Days", "How long.")
     assert params["name"].value == "lake"
     assert params["in_words"].schema["format"] == "multiline"
+    assert params["in_words"].value is None
 
 
 def test_a_required_text_has_no_default_so_that_the_form_asks() -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
+    name = params_of(FORM, {})["name"]
+    assert name.value is not None, "not even an empty one"
     with pytest.raises(ParamValidationError):
-        params_of(FORM, {})["name"].resolve()
+        name.resolve()
 
 
 @pytest.mark.parametrize("value", [6, "x"])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import logging
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 from airflow_dredge.operators import spark
-from airflow_dredge.operators.connect import TOKEN, ConnectJob, remote_of_run
 from airflow_dredge.operators.lakefs import spark as lakefs_spark
 from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
-from airflow_dredge.operators.spark import job_error, merged_conf, own_spark_home, submit_conf
+from airflow_dredge.operators.spark import job_error, job_file, merged_conf, own_spark_home, submit_conf
 from dredge.errors import (
     ConfigError,
     DredgeError,
@@ -49,8 +48,11 @@ class FakeSubmit:
         self.command: list[str] = []
         self.env: dict[str, str] = {}
         self.killed = False
+        self.fails: Exception | None = None
 
     def __call__(self, command: list[str], env: dict[str, str] | None = None, **_: Any) -> FakeSubmit:
+        if self.fails is not None:
+            raise self.fails
         self.command, self.env = command, env or {}
         self.stdout = io.StringIO(self.lines)
         self.returncode: int | None = None
@@ -116,6 +118,7 @@ def test_job_is_started_with_the_run_and_nothing_else(
     assert submit.command[:3] == ["spark-submit", "--master", "local[2]"]
     asked = [operator.application, "--step", "slice_listing", "--run", "s3://bucket/run"]
     assert submit.command[-5:] == asked
+    assert submit.stdout.closed
     assert "--name" in submit.command
     assert submit.command[submit.command.index("--name") + 1] == "dredge-slice_listing"
 
@@ -135,11 +138,13 @@ def test_secrets_are_in_the_environment_only(
 def test_job_gets_this_python_and_a_spark_submit(
     operator: LakeFSSliceListingOperator, submit: FakeSubmit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.delenv(name, raising=False)
     with connections(spark_default=MASTER):
         run_submit(operator)
     assert submit.env["PYSPARK_PYTHON"] == sys.executable
     assert str(Path(sys.executable).parent) in submit.env["PATH"].split(os.pathsep)
+    assert submit.env["SPARK_LOCAL_IP"] == "127.0.0.1", "nobody else is to reach a driver that is alone"
 
 
 @pytest.mark.parametrize(
@@ -165,12 +170,14 @@ def test_cluster_mode_puts_no_secret_into_settings(
 
 
 def test_yarn_client_mode_puts_no_secret_into_settings(
-    operator: LakeFSSliceListingOperator, submit: FakeSubmit
+    operator: LakeFSSliceListingOperator, submit: FakeSubmit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     with connections(spark_default={"conn_type": "spark", "host": "yarn"}):
         run_submit(operator)
     assert "hunter2" not in " ".join(submit.command)
     assert SECRETS.items() <= submit.env.items()
+    assert "SPARK_LOCAL_IP" not in submit.env, "the cluster has to reach it"
 
 
 def test_settings_of_the_user_win_and_jvm_options_add_up() -> None:
@@ -181,6 +188,8 @@ def test_settings_of_the_user_win_and_jvm_options_add_up() -> None:
         "spark.driver.extraJavaOptions": "-Xone -Xtwo",
         "spark.x": "1",
     }
+    assert merged_conf(defaults, {}) == defaults
+    assert merged_conf({}, defaults) == defaults
 
 
 CODES = {
@@ -212,6 +221,44 @@ def test_lease_held_is_a_refusal() -> None:
     assert isinstance(error, RefusedError)
 
 
+def test_an_error_is_told_by_a_family_and_by_words_or_not_at_all() -> None:
+    class AnotherError(UnavailableError):
+        exit_code = 5
+
+    class ForeignError(DredgeError):
+        exit_code = 4
+
+    said = ["dredge: unavailable: 503"]
+    assert type(job_error("plan", 4, said)) is UnavailableError
+    assert type(job_error("plan", 5, said)) is FormatError
+    assert job_error("plan", 4, ["no word of it"]) is None
+    for code in (None, 0, 1, 77):
+        assert job_error("plan", code, said) is None
+    del AnotherError, ForeignError
+    gc.collect()
+
+
+@pytest.mark.parametrize(
+    ("error", "family", "text"),
+    [
+        (FileNotFoundError(2, "none", "spark-submit"), ConfigError, "spark-submit is not on the PATH"),
+        (UnavailableError("503"), UnavailableError, "503"),
+        (PermissionError("forbidden"), PermissionError, "forbidden"),
+    ],
+)
+def test_an_error_before_spark_is_there_is_told_as_it_is(
+    operator: LakeFSSliceListingOperator,
+    submit: FakeSubmit,
+    error: Exception,
+    family: type[Exception],
+    text: str,
+) -> None:
+    submit.fails = error
+    with connections(spark_default=MASTER), pytest.raises(family, match=text) as caught:
+        run_submit(operator)
+    assert type(caught.value) is family
+
+
 def test_job_that_died_without_a_word_is_retried_as_the_task_says(
     operator: LakeFSSliceListingOperator, submit: FakeSubmit
 ) -> None:
@@ -232,6 +279,7 @@ def test_unknown_engine_is_refused(
 
 def test_kill_before_anything_was_started_does_nothing(operator: LakeFSSliceListingOperator) -> None:
     operator.on_kill()
+    assert operator._hook is None
 
 
 def test_kill_ends_spark_submit(operator: LakeFSSliceListingOperator, submit: FakeSubmit) -> None:
@@ -240,79 +288,6 @@ def test_kill_ends_spark_submit(operator: LakeFSSliceListingOperator, submit: Fa
         submit.returncode = None  # still running
         operator.on_kill()
     assert submit.killed
-
-
-def test_connect_address_has_one_session_for_all_steps_of_a_run_and_no_token() -> None:
-    first, token = remote_of_run("sc://spark:15002/;user_id=me;token=hunter2;use_ssl=true", "s3://b/run1")
-    again, _ = remote_of_run("sc://spark:15002/;user_id=me", "s3://b/run1")
-    other, _ = remote_of_run("sc://spark:15002", "s3://b/run2")
-    assert token == "hunter2"
-    assert "hunter2" not in first
-    assert first.startswith("sc://spark:15002/;user_id=me;use_ssl=true;session_id=")
-    assert again.rpartition("=")[2] == first.rpartition("=")[2]
-    assert other.rpartition("=")[2] != first.rpartition("=")[2]
-
-
-SCRIPT = """
-import os, signal, sys, time
-from pathlib import Path
-here = Path(__file__).parent
-seen = [" ".join(sys.argv), os.environ.get("{token}", ""), os.environ.get("SECRET", "")]
-(here / "seen").write_text("|".join(seen))
-{body}
-"""
-
-
-def script(folder: Path, body: str) -> Path:
-    path = folder / "job.py"
-    path.write_text(SCRIPT.format(token=TOKEN, body=body))
-    return path
-
-
-def test_connect_job_gets_token_and_secrets_by_environment(tmp_path: Path) -> None:
-    job = ConnectJob(
-        script(tmp_path, "print('dredge: refused: no'); sys.exit(3)"),
-        ["--step", "x", "--run", "s3://b/run"],
-        "s3://b/run",
-        "sc://h:1/;token=hunter2",
-        {"SECRET": "s"},
-    )
-    assert job.run() == 3
-    arguments, token, secret = (tmp_path / "seen").read_text().split("|")
-    assert "--step x --run s3://b/run --remote sc://h:1/;session_id=" in arguments
-    assert "hunter2" not in arguments
-    assert (token, secret) == ("hunter2", "s")
-    assert isinstance(job_error("x", 3, job.last_lines), RefusedError)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "time.sleep(60)",
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN); (here / 'deaf').touch(); time.sleep(60)",
-    ],
-    ids=["obeys", "ignores"],
-)
-def test_kill_ends_a_connect_job(tmp_path: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_dredge.operators.connect._KILL_AFTER_SECONDS", 0.5)
-    job = ConnectJob(script(tmp_path, body), [], "s3://b/run", "sc://h:1", {})
-    codes: list[int] = []
-    thread = threading.Thread(target=lambda: codes.append(job.run()))
-    thread.start()
-    wait_for(tmp_path / ("deaf" if "deaf" in body else "seen"))
-    job.kill()
-    thread.join(10)
-    assert not thread.is_alive()
-    assert codes
-    assert codes[0] < 0
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 20
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    time.sleep(0.1)
 
 
 @pytest.fixture(autouse=True)
@@ -347,9 +322,11 @@ def test_what_the_preparation_of_spark_says_is_logged_while_it_goes_on(
     with caplog.at_level(logging.INFO):
         assert submit_conf([sys.executable, "-c", SLOW, str(heard)]) == {"heard": "True"}
     assert [record.getMessage() for record in caplog.records][-1] == "built"
+    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    assert all(timer.finished.is_set() for timer in timers), "nothing waits for what has ended"
 
 
-@pytest.mark.parametrize("body", ["import sys; sys.exit(1)", "print('no JSON')", "pass"])
+@pytest.mark.parametrize("body", ["print('{}'); import sys; sys.exit(1)", "print('no JSON')", "pass"])
 def test_settings_that_cannot_be_told_cost_speed_and_nothing_else(
     body: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -374,6 +351,7 @@ def test_own_spark_submit_is_told_its_home_and_a_users_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
+    assert own_spark_home(str(tmp_path)) == {}
     own = own_spark_home(str(Path(sys.executable).parent))
     assert (Path(own["SPARK_HOME"]) / "bin" / "spark-class").exists()
     users = tmp_path / "spark-submit"
@@ -382,3 +360,12 @@ def test_own_spark_submit_is_told_its_home_and_a_users_is_not(
     assert own_spark_home(str(tmp_path)) == {}
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     assert own_spark_home(str(Path(sys.executable).parent)) == {}
+
+
+@pytest.mark.parametrize("found", [None, SimpleNamespace(origin=None)])
+def test_a_package_that_is_not_there_in_whole_is_told(monkeypatch: pytest.MonkeyPatch, found: Any) -> None:
+    monkeypatch.setattr(spark.importlib.util, "find_spec", lambda _: found)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    assert own_spark_home(str(Path(sys.executable).parent)) == {}
+    with pytest.raises(ConfigError, match="is not installed beside the operators"):
+        job_file()

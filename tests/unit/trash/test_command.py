@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,21 +11,13 @@ from click.testing import CliRunner, Result
 
 from dredge.commands.trash import command
 from dredge.errors import ConfigError, RefusedError
-from dredge.kv import open_store
-from tests.support.kv_world import World
+from tests.support.trash import age_sightings, trashed_store
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A SQLite store with an orphan, an expired import, and a live repository, written two days ago."""
-    world = World(datetime.now(UTC) - timedelta(days=3))
-    partition, token = world.repository("lake")
-    world.stage(token)
-    world.stage(world.token("lake", "main"))
-    world.import_status(partition, world.now)
-    with open_store(f"sqlite://{tmp_path}/kv.db") as store:
-        for row in world.store.all_rows():
-            store.set(*row)
+    trashed_store(tmp_path)
     monkeypatch.setenv("DREDGE_TRASH_STATE", f"file://{tmp_path}/state")
     monkeypatch.setenv("DREDGE_KV_URL", f"sqlite://{tmp_path}/kv.db")
     return tmp_path
@@ -41,16 +32,6 @@ def run(*words: str) -> Result:
 
 def lines(result: Result) -> list[dict[str, object]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
-
-
-def age_sightings(folder: Path) -> None:
-    """Pretend that the last look was two days ago."""
-    path = folder / "state" / "sightings.json"
-    known = json.loads(path.read_text())
-    back = (datetime.now(UTC) - timedelta(days=2)).isoformat()
-    for sighting in known["sightings"]:
-        sighting["first_seen"] = back
-    path.write_text(json.dumps(known | {"looked": back}))
 
 
 def test_a_scan_tells_each_finding_in_a_line(folder: Path) -> None:
@@ -80,14 +61,14 @@ def test_the_exit_code_of_a_scan_says_whether_there_is_trash_when_asked(folder: 
 
 def test_clean_is_a_dry_run_unless_told_otherwise(folder: Path) -> None:
     run("scan")
-    age_sightings(folder)
+    age_sightings(folder / "state")
     assert "2 may be removed: 3 rows" in run("clean").output
     assert "2 may be removed: 3 rows" in run("scan").output
 
 
 def test_clean_removes_and_restore_puts_back(folder: Path) -> None:
     run("scan")
-    age_sightings(folder)
+    age_sightings(folder / "state")
     done = lines(run("clean", "--no-dry-run", "--json"))
     assert [(o["kind"], o["fate"], o["rows_deleted"]) for o in done] == [
         ("staging-orphan", "deleted", 2),
@@ -103,7 +84,7 @@ def test_clean_removes_and_restore_puts_back(folder: Path) -> None:
 
 def test_restore_of_one_partition_leaves_the_rest_removed(folder: Path) -> None:
     run("scan")
-    age_sightings(folder)
+    age_sightings(folder / "state")
     done = lines(run("clean", "--no-dry-run", "--json"))
     token = next(str(o["partition"]) for o in done if o["kind"] == "staging-orphan")
     name = next(path.parent.name for path in (folder / "state" / "runs").glob("*/undo"))
@@ -117,7 +98,7 @@ def test_restore_of_one_partition_leaves_the_rest_removed(folder: Path) -> None:
 
 def test_an_approved_plan_can_be_named(folder: Path) -> None:
     run("scan")
-    age_sightings(folder)
+    age_sightings(folder / "state")
     run("scan", "--kind", "import-expired")
     name = min(path.name for path in (folder / "state" / "runs").iterdir())
     done = lines(run("clean", "--no-dry-run", "--json", "--plan", name))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import psycopg
 import pytest
 
+from airflow_dredge.operators.hooks import storage
 from airflow_dredge.operators.hooks.kv import LakeFSKVConnection, kv_env
 from dredge.errors import ConfigError
 from dredge.gc.mark_uncommitted.kv_access import URL
+from dredge.storage import StorageOptions
 from tests.support.airflow import FILTERS, connections
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
@@ -61,3 +64,39 @@ def test_connections_become_urls_and_keep_their_secrets() -> None:
         assert LakeFSKVConnection.of("three").url == "sqlite:///data/kv.db"
         with pytest.raises(ConfigError, match="mysql"):
             LakeFSKVConnection.of("four")
+
+
+@pytest.mark.parametrize(
+    ("fields", "url"),
+    [
+        (
+            {"host": "/run/pg", "login": "a/b", "schema": "lakefs"},
+            "postgresql://a%2Fb@/lakefs?host=%2Frun%2Fpg",
+        ),
+        ({"host": "/run/pg", "port": 5433}, "postgresql://@/?host=%2Frun%2Fpg&port=5433"),
+        ({"host": "[::1]", "port": 5432, "login": "me"}, "postgresql://me@[::1]:5432/"),
+        ({"host": "db", "schema": "lakefs"}, "postgresql://@db/lakefs"),
+        ({"schema": "lakefs"}, "postgresql://@/lakefs"),
+        (
+            {"host": "db", "extra": {"connect_timeout": 5, "hosts": ["a"]}},
+            "postgresql://@db/?connect_timeout=5",
+        ),
+    ],
+)
+def test_a_postgres_connection_may_leave_out_what_libpq_knows(fields: dict[str, Any], url: str) -> None:
+    with connections(kv={"conn_type": "postgres", **fields}):
+        assert LakeFSKVConnection.of("kv").url == url
+
+
+def test_a_table_is_reached_by_the_workers_own_means_unless_the_connection_has_a_whole_key_pair(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with connections(kv={"conn_type": "aws", "extra": {"dynamodb_table": "kvstore", "region_name": "r"}}):
+        found = LakeFSKVConnection.of("kv")
+    assert (found.url, found.keys) == ("dynamodb://kvstore?region=r", None)
+    for pair in (("K", ""), ("", "s")):
+        options = StorageOptions(access_key_id=pair[0], secret_access_key=pair[1])
+        monkeypatch.setattr(storage, "storage_options", lambda _, found=options: found)
+        with connections(kv={"conn_type": "aws", "extra": {"dynamodb_table": "kvstore"}}):
+            found = LakeFSKVConnection.of("kv")
+        assert (found.url, found.keys) == ("dynamodb://kvstore", None)

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from dredge.errors import ConfigError
+from dredge.lakefs import LakeFSClient
 from tests.support.airflow import FILTERS, connections
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
@@ -25,6 +26,7 @@ LAKEFS = {"conn_type": "lakefs", "host": "http://lakefs:8000", "login": "AKIA", 
         ({"host": "lakefs", "port": 8000}, "http://lakefs:8000"),
         ({"host": "lakefs.example.com", "schema": "https"}, "https://lakefs.example.com"),
         ({"host": "http://lakefs", "port": 8000}, "http://lakefs:8000"),
+        ({"host": "http://lakefs:8000", "port": 9000}, "http://lakefs:8000"),
     ],
 )
 def test_host_may_be_given_in_many_ways(changes: dict[str, Any], endpoint: str) -> None:
@@ -50,9 +52,10 @@ def test_missing_connection_says_what_to_set() -> None:
         LakeFSHook("lakefs_other").client  # noqa: B018
 
 
-def test_incomplete_connection_is_refused() -> None:
+@pytest.mark.parametrize("missing", ["host", "login", "password"])
+def test_incomplete_connection_is_refused(missing: str) -> None:
     with (
-        connections(lakefs_default=LAKEFS | {"password": None}),
+        connections(lakefs_default=LAKEFS | {missing: None}),
         pytest.raises(ConfigError, match="not complete"),
     ):
         LakeFSHook().client  # noqa: B018
@@ -63,6 +66,12 @@ def test_button_in_the_form_tells_the_trouble_and_no_secret() -> None:
         works, text = LakeFSHook().test_connection()
     assert not works
     assert "hunter2" not in text
+
+
+def test_button_in_the_form_tells_that_the_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LakeFSClient, "version", lambda _: "1.60")
+    with connections(lakefs_default=LAKEFS):
+        assert LakeFSHook().test_connection() == (True, "lakeFS 1.60 answers")
 
 
 def test_airflow_knows_the_connection_type_and_its_form() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ NO_AWS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
+    "AWS_CA_BUNDLE",
     "GOOGLE_APPLICATION_CREDENTIALS",
     "GOOGLE_CLOUD_PROJECT",
     "STORAGE_EMULATOR_HOST",
@@ -43,8 +46,13 @@ def test_missing_aws_connection_leaves_the_environment(monkeypatch: pytest.Monke
     assert (options.region, options.access_key_id, options.endpoint_url) == ("eu-west-1", None, None)
 
 
-def test_no_aws_connection_id_leaves_the_environment() -> None:
-    assert storage_options(None).access_key_id is None
+@pytest.mark.parametrize("nobody", [None, ""])
+def test_no_aws_connection_id_leaves_the_environment(
+    nobody: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        assert storage_options(nobody).access_key_id is None
+    assert "No connection" not in caplog.text, "none was meant"
 
 
 def test_aws_connection_gives_keys_endpoint_and_region() -> None:
@@ -79,6 +87,48 @@ def test_aws_connection_without_keys_leaves_them_to_the_machine() -> None:
     with connections(aws_default={"conn_type": "aws", "extra": {"region_name": "eu-north-1"}}):
         options = storage_options("aws_default")
     assert (options.region, options.access_key_id) == ("eu-north-1", None)
+
+
+def test_what_an_aws_connection_leaves_open_is_as_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_CA_BUNDLE"):
+        monkeypatch.setenv(name, f"http://{name}")
+    with connections(aws_default={"conn_type": "aws", "extra": {"verify": False}}):
+        options = storage_options("aws_default")
+    assert options.endpoint_url == "http://AWS_ENDPOINT_URL"
+    assert (options.region, options.ca_bundle) == ("http://AWS_REGION", "http://AWS_CA_BUNDLE")
+    with connections(aws_default={"conn_type": "aws", "extra": {"verify": "/ca.pem"}}):
+        assert storage_options("aws_default").ca_bundle == "/ca.pem"
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"role_arn": "arn:aws:iam::1:role/r"},
+        {"profile_name": "p"},
+        {"session_kwargs": {"profile_name": "p"}},
+        {"assume_role_method": "assume_role"},
+        {"aws_access_key_id": "K", "aws_secret_access_key": "s"},
+    ],
+)
+def test_an_aws_connection_may_say_how_keys_are_come_by(
+    monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any]
+) -> None:
+    from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
+
+    keys = SimpleNamespace(access_key="K", secret_key="s", token="t")
+    monkeypatch.setattr(AwsGenericHook, "get_credentials", lambda _: keys)
+    with connections(aws_default={"conn_type": "aws", "extra": extra | {"region_name": "r"}}):
+        options = storage_options("aws_default")
+    assert (options.access_key_id, options.secret_access_key, options.session_token) == ("K", "s", "t")
+
+
+def test_a_default_connection_of_another_type_is_left_alone() -> None:
+    other = {"conn_type": "aws", "login": "K", "password": "s", "extra": {"project": "p"}}
+    with connections(aws_default=None, google_cloud_default=other, wasb_default=other):
+        options = storage_options("aws_default")
+    assert (options.gcs.project, options.azure, options.access_key_id) == (None, AzureOptions(), None)
 
 
 KEY = {"type": "service_account", "private_key": "SECRETKEY"}

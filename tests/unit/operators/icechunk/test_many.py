@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_dredge.operators import schedules
-from airflow_dredge.operators.icechunk.many import storage_settings
-from airflow_dredge.operators.many import conf_of, run_id
+from airflow_dredge.operators.icechunk.many import IcechunkChooseRepositoriesOperator, storage_settings
+from airflow_dredge.operators.icechunk.params import ALL_FORM
+from airflow_dredge.operators.many import LEFT_OUT, SUMMARY_ROOT, conf_of, run_id
+from airflow_dredge.operators.params import params_of
+from tests.support.icechunk_operators import Dated
+from tests.support.lakefs_operators import Pushed
 
 PARAMS: dict[str, Any] = {"older_than": "30d", "dry_run": False, "min_age_hours": 168}
 WEATHER = "s3://lake/weather"
@@ -65,3 +70,40 @@ def test_other_settings_make_another_run_and_the_same_ones_the_same() -> None:
     assert first == run_id(context, {"dry_run": True, "storage": WEATHER})
     assert first != run_id(context, {"storage": WEATHER, "dry_run": False})
     assert first != run_id(context, {"storage": f"{WEATHER}2", "dry_run": True})
+    assert first.startswith("icechunk_all__manual__1__weather__")
+
+
+def chosen(storages: str, **params: Any) -> tuple[list[dict[str, Any]], dict[str, str], str]:
+    """What the runs are started with, why repositories are left out, and the folder of the page about all."""
+    operator = IcechunkChooseRepositoriesOperator(
+        task_id="choose_repositories", which={"storages": storages}, aws_conn_id=None
+    )
+    pushed = Pushed()
+    context: Any = {
+        "ti": pushed,
+        "params": {name: param.value for name, param in params_of(ALL_FORM, {}).items()} | params,
+        "run_id": "manual__1",
+        "dag_run": SimpleNamespace(dag_id="icechunk_all"),
+    }
+    confs = [run["conf"] for run in operator.execute(context)]
+    task = pushed.task_id
+    return confs, pushed[task, LEFT_OUT], pushed[task, SUMMARY_ROOT]
+
+
+def test_each_repository_is_started_with_its_own_settings_or_left_out_with_the_reason(
+    dated: Dated, garbage: Any, variable: dict[str, Any]
+) -> None:
+    here, there, nowhere = dated.repo.uri, garbage.uri, f"{dated.repo.uri}-gone"
+    variable["a"] = {"schedule": "@daily", "storage": here, "older_than": "7d"}
+    confs, left_out, _ = chosen(f"{here} {there} {nowhere}", dry_run=False)
+    assert [(conf["storage"], conf["older_than"], conf["dry_run"]) for conf in confs] == sorted(
+        [(here, "7d", True), (there, "30d", False)]
+    )
+    assert set(left_out) == {nowhere}
+    variable["b"] = {"schedule": "@weekly", "storage": there, "no_such": 1}
+    variable["c"] = {"schedule": "@weekly", "storage": "s3://lake/other", "no_such": 1}
+    confs, left_out, root = chosen(f"{here} {there} {nowhere}", dry_run=False)
+    assert [conf["storage"] for conf in confs] == [here]
+    assert set(left_out) == {there, nowhere}, "only those that were asked for"
+    assert "no_such" in left_out[there]
+    assert root.startswith((here, there))

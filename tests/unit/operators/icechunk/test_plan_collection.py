@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
-from dredge.errors import ConfigError
+from dredge.errors import ConfigError, LeaseHeldError, RefusedError
+from dredge.icechunk.collection.run import Run
 from tests.support.airflow import FILTERS
+from tests.support.icechunk import objects
+from tests.support.icechunk_operators import NOTHING, Dated, acquire, plan
+from tests.support.icechunk_repo import Repo
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
@@ -64,3 +68,57 @@ def test_only_a_dry_run_reports_what_would_go_after_the_planned_expiration() -> 
 def test_what_does_not_fit_is_refused_before_anything_is_touched(settings: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         planning(**settings).execute({})  # type: ignore[typeddict-item]
+
+
+def test_without_settings_and_an_expiration_it_is_a_dry_run_of_what_is_there_now() -> None:
+    config = IcechunkPlanCollectionOperator(
+        task_id="plan_collection", storage="file:///repo", aws_conn_id=None
+    ).checked()
+    assert (config.uri, config.dry_run, config.after) == ("file:///repo", True, None)
+
+
+def test_the_plan_is_one_under_the_right_of_the_run(dated: Dated) -> None:
+    lease = acquire(dated.repo, "manual__1")
+    made = plan(dated.repo, lease, mode="spark", dry_run="False")
+    run = Run.open(made["run_uri"])
+    assert (made["run_id"], made["mode"], made["dry_run"]) == (run.plan.run_id, "spark", False)
+    assert made["cutoff"] == run.plan.cutoff.isoformat()
+    assert run.plan.lease.fencing == lease["fencing"]
+
+
+@pytest.mark.parametrize("collect", [False, "False"])
+def test_where_nobody_wants_a_collection_none_is_planned(dated: Dated, collect: bool | str) -> None:
+    operator = IcechunkPlanCollectionOperator(
+        task_id="plan_collection", storage=dated.repo.uri, collect=collect, aws_conn_id=None
+    )
+    assert operator.execute(NOTHING) == {"run_uri": "", "mode": "none"}
+    assert not (dated.repo.folder / "_dredge").exists()
+
+
+def test_an_unknown_mode_is_refused_before_anything_is_touched(dated: Dated) -> None:
+    with pytest.raises(ConfigError, match="mode is 'fast'"):
+        plan(dated.repo, mode="fast", dry_run=False)
+    assert not (dated.repo.folder / "_dredge").exists()
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_the_library_collects_under_the_right_of_the_run_and_leaves_nothing_to_do(
+    garbage: Repo, dry_run: bool
+) -> None:
+    before = objects(garbage.folder)
+    lease = acquire(garbage, "manual__1")
+    with pytest.raises(LeaseHeldError):
+        plan(garbage, mode="library", dry_run=dry_run)
+    done = plan(garbage, lease, mode="library", dry_run=dry_run, undo="off")
+    assert (done["run_uri"], done["mode"]) == ("", "library")
+    left = objects(garbage.folder)
+    assert len(before["snapshots"] - left["snapshots"]) == (0 if dry_run else 5)
+    with pytest.raises(LeaseHeldError):
+        plan(garbage, mode="library")
+
+
+def test_the_library_stops_at_the_limits_too(garbage: Repo) -> None:
+    before = objects(garbage.folder)
+    with pytest.raises(RefusedError, match="the limit is 3"):
+        plan(garbage, mode="library", dry_run=False, undo="off", max_delete_objects=3)
+    assert objects(garbage.folder) == before

@@ -13,6 +13,9 @@ from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpira
 from dredge.errors import ConfigError
 from tests.support.airflow import FILTERS
 from tests.support.icechunk import local_storage, quiet
+from tests.support.icechunk_operators import NOTHING, Dated
+from tests.support.icechunk_repo import Repo
+from tests.support.lakefs_operators import Pushed
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
@@ -72,3 +75,44 @@ def test_an_interval_never_makes_a_run_expire_more(repository: str) -> None:
     ):
         found = threshold(repository, "30d", context)
         assert now - timedelta(days=30) <= found <= datetime.now(UTC) - timedelta(days=30)
+
+
+def planned(repo: Repo, context: Any = NOTHING, **config: Any) -> dict[str, Any]:
+    return IcechunkPlanExpirationOperator(
+        task_id="plan_expiration", storage=repo.uri, config=config, aws_conn_id=None
+    ).execute(context)
+
+
+def test_a_plan_says_what_would_leave_history_and_changes_nothing(dated: Dated) -> None:
+    before = dated.digest
+    plan = planned(dated.repo, older_than=dated.when.isoformat(), estimate=False)
+    assert (plan["released"], plan["edited"], plan["refs_deleted"]) == (2, 1, [])
+    assert (plan["delete_expired_branches"], plan["delete_expired_tags"]) == (False, False)
+    assert (plan["window"], plan["would_free_bytes"]) == (None, None)
+    assert dated.digest == before
+
+
+def test_what_is_asked_of_a_plan_is_what_it_says(dated: Dated) -> None:
+    older = {"older_than": dated.when.isoformat(), "estimate": False}
+    branches = planned(dated.repo, **older, delete_expired_branches=True)
+    tags = planned(dated.repo, **older, delete_expired_tags="True", rule="document")
+    assert (branches["delete_expired_branches"], branches["refs_deleted"]) == (True, ["branch:old"])
+    assert (tags["delete_expired_tags"], tags["refs_deleted"]) == (True, ["tag:first"])
+    assert (branches["rule"], tags["rule"]) == ("spec_v1", "document")
+
+
+def test_a_plan_without_settings_takes_the_usual_ones(repository: str) -> None:
+    operator = IcechunkPlanExpirationOperator(task_id="plan_expiration", storage=repository, aws_conn_id=None)
+    plan = operator.execute(NOTHING)
+    month = timedelta(days=30)
+    assert timedelta(0) <= datetime.now(UTC) - datetime.fromisoformat(plan["threshold"]) - month < month
+    assert plan["would_free_bytes"] == 0
+
+
+def test_a_plan_of_a_window_says_so_and_links_its_page(dated: Dated) -> None:
+    end, pushed = datetime(2026, 3, 1, tzinfo=UTC), Pushed()
+    plan = planned(dated.repo, run_of("scheduled", end) | {"ti": pushed}, estimate=False)
+    assert plan["window"] == [(end - timedelta(days=1)).isoformat(), end.isoformat()]
+    (page,) = pushed.values()
+    assert page == f"{plan['plan_uri']}/plan.html"
+    assert Path(page.removeprefix("file://")).exists()

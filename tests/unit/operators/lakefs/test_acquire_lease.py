@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSensorTimeout
 
 from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
-from dredge.errors import FormatError
+from dredge.errors import FormatError, LeaseHeldError
 from dredge.gc import steps
 from dredge.gc.plan import PLAN
 from dredge.runs.folder import RunFolder, read_json
@@ -37,6 +37,11 @@ def test_waiting_for_another_run_ends_some_time(namespace: str) -> None:
     acquire(namespace, "manual__1")
     with pytest.raises(AirflowSensorTimeout):
         acquire(namespace, "manual__2", timeout=0)
+
+
+def test_who_waits_keeps_no_worker_and_gives_up_after_a_day() -> None:
+    operator = LakeFSAcquireLeaseOperator(task_id="acquire_lease", repository="lake")
+    assert (operator.reschedule, operator.timeout) == (True, 24 * 3600)
 
 
 def test_lease_object_that_cannot_be_read_is_no_reason_to_wait(namespace: str) -> None:
@@ -92,3 +97,14 @@ def test_lease_is_taken_even_when_the_folder_of_an_earlier_try_is_gone(
     namespace: str, tmp_path: Path
 ) -> None:
     assert acquire(namespace, "manual__1", f"file://{tmp_path}/gone")["fencing"] == 1
+
+
+def test_a_plan_that_was_given_no_lease_takes_it_itself(namespace: str) -> None:
+    lease = acquire(namespace, "manual__1")
+    with pytest.raises(LeaseHeldError):
+        plan(namespace, None)
+    release(namespace, lease)
+    run = steps.Run.open(plan(namespace, None)["run_uri"])
+    run.lease.check(run.plan.lease)
+    with pytest.raises(AirflowRescheduleException):
+        acquire(namespace, "manual__2")

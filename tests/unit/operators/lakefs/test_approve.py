@@ -48,7 +48,11 @@ class Task:
             SimpleNamespace(is_teardown=False, task_id="bulk_delete"),
             SimpleNamespace(is_teardown=True),
         )
-        monkeypatch.setattr(LakeFSApproveOperator, "get_direct_relatives", lambda *_, **__: [deletes, ends])
+        monkeypatch.setattr(
+            LakeFSApproveOperator,
+            "get_direct_relatives",
+            lambda _, upstream: [] if upstream else [deletes, ends],
+        )
 
     @property
     def context(self) -> Any:
@@ -241,3 +245,29 @@ def test_where_nobody_can_answer_it_does_not_wait(
     with pytest.raises(AwaitingApprovalError, match="dredge gc approve"):
         task.start()
     assert task.asked == []
+
+
+@pytest.mark.parametrize(
+    ("approval", "is_so"),
+    [
+        ({"state": "rejected", "by": "eve"}, True),
+        ({"state": "rejected", "by": ""}, False),
+        ({"state": "approved", "by": "ada"}, False),
+        ({"state": "awaiting", "by": None}, False),
+        (None, False),
+    ],
+)
+def test_only_a_person_who_rejects_says_no(approval: Any, is_so: bool) -> None:
+    assert asking.somebody_said_no({"approval": approval}) is is_so
+
+
+@pytest.mark.parametrize("is_test", [False, True])
+def test_only_in_a_test_of_a_dag_can_nobody_answer(monkeypatch: pytest.MonkeyPatch, is_test: bool) -> None:
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
+
+    monkeypatch.delattr(task_runner, "SUPERVISOR_COMMS", raising=False)
+    assert not asking._cannot_wait()
+    comms = object.__new__(InProcessSupervisorComms) if is_test else object()
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", comms, raising=False)
+    assert asking._cannot_wait() is is_test

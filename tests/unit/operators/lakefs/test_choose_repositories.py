@@ -13,6 +13,7 @@ from airflow_dredge.operators.lakefs.params import ALL_FORM, gc_params
 from airflow_dredge.operators.lakefs.schedules import GC_SCHEDULES
 from airflow_dredge.operators.many import LEFT_OUT, SUMMARY_ROOT
 from airflow_dredge.operators.params import params_of
+from dredge.errors import ConfigError
 from dredge.lakefs import Repository
 from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import Pushed
@@ -24,14 +25,20 @@ pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in F
 
 
 def chosen(
-    monkeypatch: pytest.MonkeyPatch, variable: Any = None, which: Any = None, **params: Any
+    monkeypatch: pytest.MonkeyPatch,
+    variable: Any = None,
+    which: Any = None,
+    read_only: Any = (),
+    **params: Any,
 ) -> tuple[list[dict[str, Any]], Pushed]:
     """What the task returns and pushes, for a server with the repositories lake and pond."""
     monkeypatch.delenv(NAME, raising=False)
     if variable is not None:
-        monkeypatch.setenv(NAME, json.dumps(variable))
+        monkeypatch.setenv(NAME, variable if isinstance(variable, str) else json.dumps(variable))
     operator = LakeFSChooseRepositoriesOperator(task_id="choose_repositories", which=which or {})
-    found = [Repository(name, f"memory://choosing/{name}", "main", False) for name in ("lake", "pond")]
+    found = [
+        Repository(name, f"memory://choosing/{name}", "main", name in read_only) for name in ("lake", "pond")
+    ]
     operator.hook = SimpleNamespace(client=SimpleNamespace(repositories=lambda: found))
     operator.aws_conn_id = None
     pushed = Pushed()
@@ -128,3 +135,24 @@ def test_wrong_settings_of_one_repository_leave_out_that_one_only(
 def test_only_the_repositories_that_were_asked_for_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     runs, _ = chosen(monkeypatch, which={"repositories": "*", "leave_out": "la*", "summary_root": "None"})
     assert [run["conf"]["repository"] for run in runs] == ["pond"]
+
+
+def test_a_repository_that_cannot_be_collected_is_left_out_beside_one_about_which_schedules_differ(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    variable = {"often": LAKE, "clean": LAKE | {"max_delete_objects": 5}}
+    runs, pushed = chosen(monkeypatch, variable, read_only=("pond",))
+    assert runs == []
+    why = pushed["choose_repositories", LEFT_OUT]
+    assert "read-only" in why["pond"]
+    assert "other settings" in why["lake"]
+    _, pushed = chosen(monkeypatch, variable, read_only=("lake",))
+    assert "read-only" in pushed["choose_repositories", LEFT_OUT]["lake"]
+
+
+def test_where_a_repositorys_own_settings_cannot_be_read_nothing_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They may say that it is a dry run."""
+    with pytest.raises(ConfigError, match="is no JSON"):
+        chosen(monkeypatch, '{"gc_lake": {"dry_run": true}', dry_run=False)

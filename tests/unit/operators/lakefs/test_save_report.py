@@ -10,9 +10,13 @@ import pytest
 
 from airflow_dredge.operators.lakefs import save_report
 from airflow_dredge.operators.lakefs.save_report import LakeFSSaveReportOperator
-from dredge.errors import RefusedError
+from airflow_dredge.operators.links import REPORT
+from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError
 from dredge.gc import steps
+from dredge.gc.run import Run
 from tests.support.airflow import FILTERS
+from tests.support.approvals import said, waiting_run
+from tests.support.gc import busy_world, make_world
 from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, plan, release, summary
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
@@ -60,3 +64,75 @@ def test_run_whose_failed_tasks_alone_were_cleared_gives_the_lease_back_with_its
     operator = LakeFSSaveReportOperator(task_id="save_report", run_uri=planned["run_uri"])
     hooked(operator, namespace).execute({"ti": Pushed()})
     assert acquire(namespace, "manual__2")["fencing"] == lease["fencing"] + 1
+
+
+OUTLET = "dredge_lakefs_gc"
+
+
+class Report:
+    """The task of a run, and what it tells."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+        monkeypatch.setattr(save_report, "open_run", lambda *_: run)
+        self.counted: list[str] = []
+        monkeypatch.setattr(
+            save_report, "report_run", lambda summary, _: self.counted.append(summary.details["outcome"])
+        )
+        self.event, self.pushed = SimpleNamespace(extra=None), Pushed()
+        self.operator = LakeFSSaveReportOperator(
+            task_id="save_report", run_uri=run.plan.run_uri, outlets=[OUTLET]
+        )
+
+    def save(self) -> dict[str, Any]:
+        context: Any = {"ti": self.pushed, "outlet_events": {OUTLET: self.event}}
+        return self.operator.execute(context)
+
+
+def test_a_run_that_ended_well_tells_its_figures_to_who_waits_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, _, gone = busy_world()
+    run = world.plan()
+    world.run(run)
+    report = Report(monkeypatch, run)
+    done = report.save()
+    assert (done["outcome"], done["repository"], done["run_id"]) == ("success", "lake", run.plan.run_id)
+    assert done[REPORT] == report.pushed["save_report", REPORT] == f"{run.folder.uri}/report.html"
+    told = report.event.extra
+    assert (told["outcome"], told["deleted_objects"], told[REPORT]) == ("success", len(gone), done[REPORT])
+    assert report.counted == ["success"]
+
+
+def test_a_run_whose_task_was_lost_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Report(monkeypatch, make_world().plan())
+    with pytest.raises(RefusedError, match="a task ended before it could say why"):
+        report.save()
+    assert report.event.extra is None
+    assert len(report.counted) == 1
+
+
+@pytest.mark.parametrize(
+    ("by", "through", "ends_well"),
+    [("eve", steps.AIRFLOW, True), ("", steps.TIME_OUT, False)],
+)
+def test_who_rejects_a_run_ends_it_well_and_who_does_not_answer_does_not(
+    monkeypatch: pytest.MonkeyPatch, by: str, through: str, ends_well: bool
+) -> None:
+    world, run, _, _ = waiting_run()
+    with pytest.raises(AwaitingApprovalError):
+        steps.approve(run)
+    said(run, "rejected", by=by, through=through)
+    with pytest.raises(RejectedError):
+        world.run(run)
+    report = Report(monkeypatch, run)
+    if ends_well:
+        assert report.save()["outcome"] == "rejected"
+        return
+    with pytest.raises(RefusedError, match="is rejected"):
+        report.save()
+
+
+def test_a_run_that_waits_for_an_answer_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, run, _, _ = waiting_run()
+    with pytest.raises(RefusedError, match="is awaiting_approval"):
+        Report(monkeypatch, run).save()

@@ -25,13 +25,16 @@ pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in F
 class Pulled(dict[Any, Any]):
     """XComs by run, task and key; those of this run by task and key."""
 
+    dag_id = "lakefs_gc"
+
     def xcom_push(self, key: str, value: Any) -> None:
-        self[key] = value
+        self["save_summary", key] = value
 
     def xcom_pull(self, task_ids: str, key: str = "return_value", **where: Any) -> Any:
         if not where:
             return self.get((task_ids, key))
-        assert where.pop("dag_id") == "lakefs_gc"
+        assert where.pop("dag_id") == self.dag_id
+        assert where.pop("map_indexes") is None, "else Airflow looks for the index of this task"
         return self.get((where.pop("run_id"), task_ids, key))
 
 
@@ -39,15 +42,16 @@ def run_of(repository: str) -> dict[str, Any]:
     return {"conf": {"repository": repository}, "trigger_run_id": f"run of {repository}"}
 
 
-def saved(xcoms: dict[Any, Any], *repositories: str) -> tuple[dict[str, Any], Any]:
+def saved(xcoms: dict[Any, Any], *repositories: str, **settings: Any) -> tuple[dict[str, Any], Any, Pulled]:
     operator = LakeFSSaveSummaryOperator(
-        task_id="save_summary", runs=[run_of(name) for name in repositories], outlets=[OUTLET]
+        task_id="save_summary", runs=[run_of(name) for name in repositories], outlets=[OUTLET], **settings
     )
     operator.aws_conn_id = None
     event = SimpleNamespace(extra=None)
     ti = Pulled({("choose_repositories", SUMMARY_ROOT): ROOT} | xcoms)
+    ti.dag_id = operator.collect_dag_id
     context: Any = {"ti": ti, "run_id": "manual__2026-01-01T00:00:00+00:00", "outlet_events": {OUTLET: event}}
-    return operator.execute(context), event.extra
+    return operator.execute(context), event.extra, ti
 
 
 def collected() -> str:
@@ -68,7 +72,7 @@ def test_the_page_and_the_event_tell_of_every_repository() -> None:
         ("run of tarn", "acquire_lease", FAILURE): "lease.json is not a lease",
         ("choose_repositories", LEFT_OUT): {"sea": "another collector works on it"},
     }
-    figures, event = saved(xcoms, "lake", "pond", "tarn")
+    figures, event, told = saved(xcoms, "lake", "pond", "tarn")
     assert event == figures
     assert (figures["repositories"], figures["collected_repositories"]) == (4, 1)
     assert (figures["failed_repositories"], figures["left_out_repositories"]) == (2, 1)
@@ -77,12 +81,22 @@ def test_the_page_and_the_event_tell_of_every_repository() -> None:
     page = open_reader(folder).get(name).decode()
     for text in ("lake", "no key pair", "is not a lease", "another collector works on it"):
         assert text in page
-    assert "+" not in name
+    assert name.endswith("-manual--2026-01-01T00-00-00-00-00.html"), "a page for each run"
+    assert told["save_summary", REPORT] == figures[REPORT]
 
 
 def test_a_server_without_repositories_has_a_summary_too() -> None:
-    figures, _ = saved({("choose_repositories", SUMMARY_ROOT): ""})
+    figures, _, told = saved({("choose_repositories", SUMMARY_ROOT): ""})
     assert (figures["repositories"], figures[REPORT]) == (0, "")
+    assert ("save_summary", REPORT) not in told
+
+
+@pytest.mark.parametrize("dag_id", ["", "my_gc"])
+def test_the_runs_are_those_of_the_dag_that_was_started(dag_id: str) -> None:
+    xcoms: dict[Any, Any] = {("run of lake", "plan", FAILURE): "no key pair"}
+    figures, _, told = saved(xcoms, "lake", collect_dag_id=dag_id)
+    assert told.dag_id == (dag_id or "lakefs_gc")
+    assert figures["failed_repositories"] == 1
 
 
 def test_without_a_choice_there_is_nothing_to_tell() -> None:

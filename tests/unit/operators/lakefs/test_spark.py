@@ -33,6 +33,7 @@ class FakeApplication:
         self.started: list[tuple[str, list[str], dict[str, str]]] = []
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.killed = False
+        self.fails: Exception | None = None
 
     def __call__(
         self,
@@ -46,6 +47,8 @@ class FakeApplication:
         return self
 
     def do(self, step: str, secrets: Mapping[str, str]) -> tuple[int | None, str]:
+        if self.fails is not None:
+            raise self.fails
         self.asked.append((step, dict(secrets)))
         return self.answer
 
@@ -77,6 +80,15 @@ def test_over_connect_the_steps_of_a_run_share_a_client(application: FakeApplica
     assert application.asked == [("slice_listing", SECRETS)]
     operator.on_kill()
     assert application.killed
+
+
+def test_over_connect_without_a_token_nothing_is_made_up(application: FakeApplication) -> None:
+    operator = LakeFSSliceListingOperator(task_id="slice_listing", run_uri="s3://bucket/runs/d4")
+    with connections(spark_connect_default={"conn_type": "spark_connect", "host": "sc://h"}):
+        operator.connect(SECRETS)
+    assert application.own_secrets == {}
+    ((_, _, env),) = application.started
+    assert env == {}
 
 
 def submit(operator_type: type[LakeFSSparkOperator] = LakeFSSliceListingOperator, **settings: Any) -> Any:
@@ -169,12 +181,30 @@ def test_a_driver_elsewhere_is_started_for_its_step_and_no_secret_goes_there(
     def execute(operator: LakeFSSparkOperator, context: Any) -> None:
         assert operator._hook is not None
         begun.append(operator._hook._build_spark_submit_command(operator.application))
-        assert not operator._hook._env
+        assert "hunter2" not in repr(operator._hook._env)
 
     monkeypatch.setattr("airflow_dredge.operators.spark.SparkSubmitOperator.execute", execute)
-    operator = LakeFSSliceListingOperator(task_id="slice_listing", run_uri="s3://bucket/run", conf=conf)
+    operator = LakeFSSliceListingOperator(
+        task_id="slice_listing", run_uri="s3://bucket/run", conf=conf, env_vars={"OF_THE_USER": "x"}
+    )
     with connections(spark_default={"conn_type": "spark", "host": "yarn", "extra": extra}):
         operator.submit({}, SECRETS)  # type: ignore[arg-type]
+    assert "spark.yarn.appMasterEnv.OF_THE_USER=x" in begun[0]
     assert application.started == []
     assert begun[0][-4:] == ["--step", "slice_listing", "--run", "s3://bucket/run"]
     assert "hunter2" not in repr(begun)
+
+
+def test_what_the_user_wants_done_after_a_job_is_done_also_where_there_is_no_spark(
+    application: FakeApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(
+        "airflow_dredge.operators.spark.SparkSubmitHook._run_post_submit_commands",
+        lambda _: done.append("it"),
+    )
+    submit()
+    application.fails = FileNotFoundError(2, "none", "spark-submit")
+    with pytest.raises(ConfigError, match="spark-submit is not on the PATH"):
+        submit()
+    assert done == ["it", "it"]

@@ -1,0 +1,65 @@
+"""What a connection of Google leaves to the environment, and what of it goes into no log."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_dredge.operators.hooks import google
+from airflow_dredge.operators.hooks.google import google_options
+from dredge.errors import ConfigError
+from dredge.storage.gcs.options import GcsOptions
+from tests.support.airflow import FILTERS
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+KEY = {"type": "service_account", "private_key": "SECRETKEY", "private_key_id": "ID", "refresh_token": 7}
+TEXT = json.dumps(KEY)
+
+
+@pytest.fixture
+def masked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    found: list[Any] = []
+    monkeypatch.setattr(google, "mask_secret", found.append)
+    return found
+
+
+@pytest.mark.parametrize(
+    "extra", [{"keyfile_dict": KEY}, {"keyfile_dict": TEXT}, {"keyfile_dict": f" {TEXT}"}]
+)
+def test_a_key_may_be_an_object_or_its_text(extra: dict[str, Any], masked: list[Any]) -> None:
+    found = google_options(extra, GcsOptions(credentials_file="/env.json"))
+    assert json.loads(found.credentials_json or "") == KEY
+    assert found.credentials_file is None
+    assert masked == [found.credentials_json, "SECRETKEY", "ID"]
+
+
+def test_a_configuration_of_credentials_is_a_file_or_its_text(masked: list[Any]) -> None:
+    assert google_options({"credential_config_file": "/c"}, GcsOptions()) == GcsOptions("/c")
+    assert masked == []
+    found = google_options({"credential_config_file": TEXT}, GcsOptions())
+    assert (found.credentials_file, found.credentials_json) == (None, TEXT)
+
+
+def test_what_a_connection_leaves_open_is_as_the_environment_says(masked: list[Any]) -> None:
+    own = GcsOptions("/env.json", project="env")
+    assert google_options({}, own) == own
+    assert google_options({"is_anonymous": False, "key_path": ""}, own) == own
+    assert google_options({"project": "p"}, own) == GcsOptions("/env.json", project="p")
+    assert google_options({"key_path": "/k.json"}, own) == GcsOptions("/k.json", project="env")
+    assert masked == []
+
+
+@pytest.mark.parametrize("name", ["key_secret_name", "impersonation_chain", "idp_issuer_url", "is_anonymous"])
+def test_an_identity_that_is_not_supported_is_named(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"the Google connection has {name}, which"):
+        google_options({name: "other", "project": "p"}, GcsOptions())
+
+
+@pytest.mark.parametrize("text", ["SECRETKEY", '["SECRETKEY"]'])
+def test_a_key_that_is_none_is_refused_and_shown_to_nobody(text: str, masked: list[Any]) -> None:
+    with pytest.raises(ConfigError) as raised:
+        google_options({"keyfile_dict": text}, GcsOptions())
+    assert "SECRETKEY" not in str(raised.value)
+    assert masked == [text]

@@ -1,0 +1,100 @@
+"""Rights that tasks of an Icechunk run take, wait for, hand over and give back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from airflow.sdk.exceptions import AirflowRescheduleException
+
+from airflow_dredge.operators.icechunk import release_lease
+from dredge.errors import ConfigError, DredgeError
+from dredge.icechunk.collection.steps import Run
+from tests.support.airflow import FILTERS
+from tests.support.icechunk import objects
+from tests.support.icechunk_operators import Dated, acquire, plan, release
+from tests.support.icechunk_repo import Repo
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+
+def test_a_second_run_waits_until_the_first_has_given_its_right_back(dated: Dated) -> None:
+    first = acquire(dated.repo, "manual__1")
+    assert (first["storage"], first["spec_version"]) == (dated.repo.uri, 1)
+    with pytest.raises(AirflowRescheduleException):
+        acquire(dated.repo, "manual__2")
+    assert release(dated.repo, first) == {"storage": dated.repo.uri, "released": first["fencing"]}
+    assert acquire(dated.repo, "manual__2")["fencing"] > first["fencing"]
+
+
+def test_a_late_release_leaves_the_right_of_the_next_run_alone(dated: Dated) -> None:
+    first = acquire(dated.repo, "manual__1")
+    release(dated.repo, first)
+    acquire(dated.repo, "manual__2")
+    release(dated.repo, first)
+    with pytest.raises(AirflowRescheduleException):
+        acquire(dated.repo, "manual__3")
+
+
+def test_where_there_is_no_repository_nothing_is_left_behind(tmp_path: Path) -> None:
+    with pytest.raises(DredgeError):
+        acquire(Repo(tmp_path / "nothing"), "manual__1")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cleared_tasks_go_on_with_the_plan_under_a_new_right(dated: Dated) -> None:
+    lease = acquire(dated.repo, "manual__1")
+    run_uri = plan(dated.repo, lease)["run_uri"]
+    release(dated.repo, lease)
+    again = acquire(dated.repo, "manual__1", run_uri)
+    run = Run.open(run_uri)
+    assert run.plan.lease.fencing == again["fencing"] > lease["fencing"]
+    run.lease.check(run.plan.lease)
+
+
+def test_another_run_cannot_take_over_a_plan(dated: Dated) -> None:
+    lease = acquire(dated.repo, "manual__1")
+    run_uri = plan(dated.repo, lease)["run_uri"]
+    release(dated.repo, lease)
+    acquire(dated.repo, "manual__2", run_uri)
+    assert Run.open(run_uri).plan.lease.fencing == lease["fencing"]
+
+
+def test_a_plan_of_nobody_waits_for_no_right_that_it_was_given(dated: Dated) -> None:
+    """A plan without a lease of its run takes the right itself: beside another run there is none."""
+    before = objects(dated.repo.folder)
+    acquire(dated.repo, "manual__1")
+    with pytest.raises(DredgeError, match="manual__1"):
+        plan(dated.repo)
+    assert objects(dated.repo.folder) == before
+
+
+def test_release_without_a_right_says_so(dated: Dated) -> None:
+    with pytest.raises(ConfigError, match="no lease was taken"):
+        release(dated.repo, None)
+
+
+def test_the_spark_application_of_the_run_ends_before_its_right(
+    dated: Dated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grant = acquire(dated.repo, "manual__1")
+    ended: list[str] = []
+
+    def end(run_uri: str) -> None:
+        ended.append(run_uri)
+        with pytest.raises(AirflowRescheduleException):  # it still has it
+            acquire(dated.repo, "manual__2")
+
+    monkeypatch.setattr(release_lease, "end_applications", end)
+    release(dated.repo, grant, run_uri="file:///nowhere/run")
+    assert ended == ["file:///nowhere/run"]
+    acquire(dated.repo, "manual__2")
+
+
+def test_without_a_collection_no_application_is_looked_for(
+    dated: Dated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+    monkeypatch.setattr(release_lease, "end_applications", ended.append)
+    release(dated.repo, acquire(dated.repo, "manual__1"))
+    assert ended == []

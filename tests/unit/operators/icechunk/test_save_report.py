@@ -1,0 +1,139 @@
+"""The last task but one of a collection: it tells what became of it, gives its right back, and fails with it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_dredge.operators.icechunk import save_report
+from airflow_dredge.operators.icechunk.save_report import IcechunkSaveReportOperator
+from airflow_dredge.operators.links import REPORT
+from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError
+from dredge.icechunk.collection import steps
+from dredge.icechunk.collection.steps import AIRFLOW, TIME_OUT, Run, answer, approve, run_steps
+from dredge.icechunk.maintenance import make_lease, open_state
+from dredge.runs.tasks import LocalRunner
+from tests.support.airflow import FILTERS
+from tests.support.icechunk_operators import plan
+from tests.support.icechunk_repo import Repo
+from tests.support.lakefs_operators import Pushed, summary
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+OUTLET = "dredge_icechunk"
+
+
+class Report:
+    """The task of a run."""
+
+    def __init__(self, repo: Repo, planned: Any) -> None:
+        self.pushed, self.event = Pushed(), SimpleNamespace(extra=None)
+        self._context: Any = {"ti": self.pushed, "outlet_events": {OUTLET: self.event}}
+        self._operator = IcechunkSaveReportOperator(
+            task_id="save_report", storage=repo.uri, plan=planned, aws_conn_id=None, outlets=[OUTLET]
+        )
+
+    def save(self) -> dict[str, Any]:
+        done = self._operator.execute(self._context)
+        assert self._operator.lineage is not None
+        assert self._operator.lineage.outcome == done["outcome"]
+        return done
+
+
+def is_free(repo: Repo) -> bool:
+    """Whether the next run may begin; it does."""
+    return make_lease(open_state(repo.uri)).acquire("the next one").holder == "the next one"
+
+
+def awaiting(repo: Repo) -> tuple[Run, dict[str, Any]]:
+    """A run that waits for an answer."""
+    planned = plan(repo, dry_run=False, approval="always")
+    run = Run.open(planned["run_uri"])
+    with pytest.raises(AwaitingApprovalError):
+        run_steps(run, LocalRunner())
+    return run, planned
+
+
+def test_a_collection_that_ended_well_tells_its_figures_to_who_waits_for_them(
+    garbage: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[str] = []
+    monkeypatch.setattr(
+        save_report, "report_run", lambda summary, _: counted.append(summary.details["outcome"])
+    )
+    planned = plan(garbage, dry_run=False)
+    run_steps(Run.open(planned["run_uri"]), LocalRunner())
+    report = Report(garbage, planned)
+    done = report.save()
+    assert (done["outcome"], done["storage"], done["run_id"]) == (
+        "success",
+        garbage.uri,
+        planned["run_id"],
+    )
+    assert done["counts"]["deleted_objects"] == 20
+    assert done[REPORT] == report.pushed["save_report", REPORT] == f"{planned['run_uri']}/report.html"
+    assert report.event.extra[REPORT] == done[REPORT]
+    assert (report.event.extra["outcome"], report.event.extra["deleted_objects"]) == ("success", 20)
+    assert counted == ["success"]
+    assert is_free(garbage)
+
+
+def test_a_collection_whose_task_was_lost_is_no_success_and_gives_its_right_back(garbage: Repo) -> None:
+    planned = plan(garbage, dry_run=False)
+    report = Report(garbage, planned)
+    with pytest.raises(RefusedError, match="a task ended before it could say why"):
+        report.save()
+    assert report.pushed["save_report", REPORT] == f"{planned['run_uri']}/report.html"
+    assert report.event.extra is None
+    assert is_free(garbage)
+
+
+def test_a_collection_that_a_limit_stopped_says_which(garbage: Repo) -> None:
+    planned = plan(garbage, dry_run=False, max_delete_objects=3, approval="never")
+    with pytest.raises(RefusedError):
+        run_steps(Run.open(planned["run_uri"]), LocalRunner())
+    with pytest.raises(RefusedError, match=r"is refused.*the limit is 3"):
+        Report(garbage, planned).save()
+
+
+def test_a_collection_that_awaits_an_answer_has_not_ended_well(garbage: Repo) -> None:
+    _, planned = awaiting(garbage)
+    with pytest.raises(RefusedError, match="is awaiting_approval"):
+        Report(garbage, planned).save()
+
+
+@pytest.mark.parametrize(("by", "through", "ends_well"), [("eve", AIRFLOW, True), ("", TIME_OUT, False)])
+def test_who_rejects_a_collection_ends_it_well_and_who_does_not_answer_does_not(
+    garbage: Repo, by: str, through: str, ends_well: bool
+) -> None:
+    run, planned = awaiting(garbage)
+    answer(run, "rejected", by, through)
+    with pytest.raises(RejectedError):
+        approve(run)
+    if ends_well:
+        assert Report(garbage, planned).save()["outcome"] == "rejected"
+        return
+    with pytest.raises(RefusedError, match="is rejected"):
+        Report(garbage, planned).save()
+
+
+@pytest.mark.parametrize("outcome", ["failed", "partial"])
+def test_a_no_ends_a_collection_well_only_where_nothing_else_ended_it(
+    garbage: Repo, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    done = summary(step="save_report", details={"outcome": outcome, "page": "report.html"})
+    report = {"approval": {"state": "rejected", "by": "eve"}, "problems": ["a worker was lost"]}
+    planned = plan(garbage, dry_run=False)
+    monkeypatch.setattr(steps, "save_report", lambda _: done)
+    monkeypatch.setattr(steps, "read_report", lambda _: report)
+    with pytest.raises(RefusedError, match=rf"is {outcome}\. a worker was lost"):
+        Report(garbage, planned).save()
+
+
+def test_without_a_plan_there_is_nothing_to_tell_and_without_a_run_of_its_own_neither(garbage: Repo) -> None:
+    with pytest.raises(RefusedError, match="an earlier task failed"):
+        Report(garbage, None).save()
+    with pytest.raises(AirflowSkipException, match="no collection of its own"):
+        Report(garbage, {"run_uri": "", "mode": "library"}).save()

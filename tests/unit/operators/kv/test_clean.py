@@ -1,0 +1,192 @@
+"""The tasks of the trash cleaner on a real store: what goes, within which bounds, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_dredge.operators.kv.clean import LakeFSKVCleanTrashOperator
+from airflow_dredge.operators.kv.restore import LakeFSKVRestoreTrashOperator
+from airflow_dredge.operators.kv.scan import LakeFSKVScanTrashOperator
+from airflow_dredge.operators.links import REPORT
+from dredge.errors import ConfigError, LeaseHeldError, RefusedError
+from dredge.kv.row_opening import open_row_cleaner
+from dredge.kv.rows import Row
+from dredge.storage import open_writer
+from dredge.trash.state import TrashState
+from tests.support.airflow import FILTERS, connections
+from tests.support.lakefs_operators import Pushed
+from tests.support.trash import age_sightings, trashed_store
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+OUTLET = "dredge_kv_trash"
+BOTH = {"import-expired": 1, "staging-orphan": 2}
+"""Rows of trash in the store, by kind."""
+
+
+class Cleaner:
+    """The tasks about a store in a file, which has trash of two kinds; one of them is such at a second look only."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.url, self.uri = folder, f"sqlite://{folder}/kv.db", f"file://{folder}/state"
+        self.orphan, self.expired = trashed_store(folder)
+        self.pushed, self.event = Pushed(), SimpleNamespace(extra=None)
+        self.context: Any = {
+            "run_id": "manual__1",
+            "ti": self.pushed,
+            "outlet_events": {OUTLET: self.event},
+        }
+
+    def rows(self) -> set[Row]:
+        store = open_row_cleaner(self.url)
+        with store.view() as view:
+            return {Row(p, entry.key, entry.value) for p in view.partitions() for entry in view.scan(p)}
+
+    def scan(self, **config: Any) -> dict[str, Any]:
+        operator = LakeFSKVScanTrashOperator(
+            task_id="scan", config={"state_uri": self.uri, **config}, outlets=[OUTLET]
+        )
+        return operator.execute(self.context)
+
+    def looked(self, **config: Any) -> dict[str, Any]:
+        """Look twice, two days apart."""
+        self.scan()
+        age_sightings(self.folder / "state")
+        return self.scan(**config)
+
+    def cleaning(self, config: Any, **settings: Any) -> LakeFSKVCleanTrashOperator:
+        config = {"state_uri": self.uri, "dry_run": False, **config}
+        return LakeFSKVCleanTrashOperator(task_id="clean", config=config, outlets=[OUTLET], **settings)
+
+    def clean(self, planned: str | None = None, digest: str | None = None, **config: Any) -> dict[str, Any]:
+        return self.cleaning(config, planned=planned, planned_digest=digest).execute(self.context)
+
+    def restore(self, run: str, **config: Any) -> dict[str, Any]:
+        config = {"state_uri": self.uri, "run": run, **config}
+        return LakeFSKVRestoreTrashOperator(task_id="restore", config=config).execute(self.context)
+
+
+@pytest.fixture
+def cleaner(tmp_path: Path) -> Iterator[Cleaner]:
+    store = {"conn_type": "sqlite", "host": f"{tmp_path}/kv.db"}
+    with connections(lakefs_kv_default=store, aws_default=None):
+        yield Cleaner(tmp_path)
+
+
+def gone(cleaner: Cleaner, before: set[Row]) -> set[bytes]:
+    """Partitions of the rows that went."""
+    return {row.partition for row in before - cleaner.rows()}
+
+
+def test_what_two_looks_a_grace_apart_have_seen_goes_and_nothing_else(cleaner: Cleaner) -> None:
+    before = cleaner.rows()
+    looked = cleaner.looked()
+    done = cleaner.clean(looked["run_id"], looked["digest"])
+    assert (done["status"], done["rows_removed"], done["fates"]) == ("done", 3, {"deleted": 2})
+    assert before - cleaner.rows() == {row for row in before if row in cleaner.orphan | cleaner.expired}
+    assert cleaner.rows() <= before
+
+
+def test_one_look_is_not_enough_and_neither_is_a_dry_run(cleaner: Cleaner) -> None:
+    before = cleaner.rows()
+    assert cleaner.clean(dry_run=True)["status"] == "dry_run"
+    assert cleaner.rows() == before
+    age_sightings(cleaner.folder / "state")
+    told = cleaner.clean(dry_run=True)
+    assert (told["trash_rows"], told["rows_removed"], told["fates"]) == (3, 0, {})
+    assert cleaner.rows() == before
+
+
+def test_a_longer_grace_is_waited_for(cleaner: Cleaner) -> None:
+    before = cleaner.rows()
+    assert cleaner.looked(grace_hours=72)["trash_rows"] == 1
+    assert cleaner.clean(grace_hours=72)["rows_removed"] == 1
+    assert gone(cleaner, before) == {row.partition for row in cleaner.expired}
+
+
+@pytest.mark.parametrize("planned", [None, "a scan's"])
+def test_a_limit_holds_it(cleaner: Cleaner, planned: str | None) -> None:
+    looked, before = cleaner.looked(), cleaner.rows()
+    with pytest.raises(RefusedError):
+        cleaner.clean(planned and looked["run_id"], max_rows=2)
+    assert cleaner.rows() == before
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_only_the_kinds_that_were_asked_for_are_looked_for_and_go(cleaner: Cleaner, kind: str) -> None:
+    before = cleaner.rows()
+    assert cleaner.looked(kinds=[kind])["trash_rows"] == BOTH[kind]
+    assert cleaner.looked(kinds=[])["trash_rows"] == 3
+    assert cleaner.clean(kinds=[kind])["rows_removed"] == BOTH[kind]
+    rows = cleaner.orphan if kind == "staging-orphan" else cleaner.expired
+    assert before - cleaner.rows() == rows
+
+
+def test_nothing_goes_beyond_the_plan_of_the_scan(cleaner: Cleaner) -> None:
+    before = cleaner.rows()
+    planned = cleaner.looked(kinds=["import-expired"])
+    assert cleaner.clean(planned["run_id"], "")["rows_removed"] == 1
+    assert before - cleaner.rows() == cleaner.expired
+
+
+def test_a_plan_that_the_scan_did_not_report_is_not_executed(cleaner: Cleaner) -> None:
+    looked, before = cleaner.looked(), cleaner.rows()
+    with pytest.raises(RefusedError, match="is not the plan"):
+        cleaner.clean(looked["run_id"], "0" * 64)
+    with pytest.raises(ConfigError, match="the scan failed"):
+        cleaner.clean("")
+    assert cleaner.rows() == before
+
+
+@pytest.mark.parametrize("task", ["scan", "clean"])
+def test_a_retry_fences_its_lost_try_off_and_another_run_waits(cleaner: Cleaner, task: str) -> None:
+    cleaner.looked()
+    operator: Any = cleaner.cleaning({})
+    if task == "scan":
+        operator = LakeFSKVScanTrashOperator(task_id="scan", config={"state_uri": cleaner.uri})
+    state = TrashState(open_writer(cleaner.uri))
+    with state.held(operator.holder(cleaner.context)) as lost:
+        operator.execute(cleaner.context)
+        with pytest.raises(LeaseHeldError, match="is lost"):
+            lost.check_right()
+    with state.held("somebody else"), pytest.raises(LeaseHeldError, match="works on"):
+        operator.execute(cleaner.context)
+
+
+def test_who_waits_for_a_run_gets_its_figures_and_its_page(cleaner: Cleaner) -> None:
+    looked = cleaner.looked()
+    assert cleaner.pushed["save_report", REPORT] == looked[REPORT] == cleaner.event.extra[REPORT]
+    operator = cleaner.cleaning({})
+    done = operator.execute(cleaner.context)
+    page = f"{cleaner.uri}/runs/{done['run_id']}/report.html"
+    assert cleaner.pushed["save_report", REPORT] == done[REPORT] == page
+    assert (cleaner.event.extra["rows_removed"], cleaner.event.extra["trash_rows"]) == (3, 3)
+    assert Path(page.removeprefix("file://")).exists()
+    assert operator.lineage is not None
+    assert (operator.lineage.uri, operator.lineage.outcome) == (cleaner.url, "done")
+    assert operator.lineage.figures["rows_removed"] == 3
+    assert {type(value) for value in operator.lineage.figures.values()} == {int}
+
+
+def test_a_task_outside_of_a_run_has_a_name_that_no_other_has(cleaner: Cleaner) -> None:
+    context: Any = {}
+    assert cleaner.cleaning({}).holder(context) is None
+    scan = LakeFSKVScanTrashOperator(task_id="scan", config={"state_uri": cleaner.uri})
+    assert scan.execute(context)["trash_rows"] == 1
+
+
+def test_what_went_comes_back_when_it_is_asked_for_and_only_that(cleaner: Cleaner) -> None:
+    before = cleaner.rows()
+    cleaner.looked()
+    run, after = cleaner.clean()["run_id"], cleaner.rows()
+    assert cleaner.restore(run)["rows"] == 3
+    assert cleaner.rows() == after
+    (partition,) = {row.partition.decode() for row in cleaner.orphan}
+    assert cleaner.restore(run, partition=partition, dry_run=False)["rows_written"] == 2
+    assert cleaner.rows() == after | cleaner.orphan
+    assert cleaner.restore(run, dry_run=False)["rows_written"] == 1
+    assert cleaner.rows() == before
