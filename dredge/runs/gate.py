@@ -126,6 +126,8 @@ class Gate:
             seen = self._folder.read_json(self._config.watch)
         except NotFoundError:
             return False
-        # This machine may have slept since it asked for the time, and the driver's while it looked.
+        # This machine may have slept since it asked for the time, and the driver's while it looked. What was written
+        # since then may have been on its way as long: both may be one machine that was suspended.
         slept = running_seconds() - began + float(seen.get("seconds", 0.0))
-        return bool(seen["open"]) and store_now - written + timedelta(seconds=slept) < self._silence
+        age = max(store_now - written, timedelta()) + timedelta(seconds=slept)
+        return bool(seen["open"]) and age < self._silence

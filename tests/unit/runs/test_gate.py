@@ -129,6 +129,19 @@ def test_a_gate_is_closed_to_a_worker_that_slept_while_it_looked(
         assert gate.is_open() is is_open, seconds
 
 
+def test_a_gate_is_closed_to_a_worker_that_slept_until_the_drivers_look_arrived(
+    gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were on one machine: what the driver had seen before that was suspended was written when it went on."""
+    for seconds, is_open in ((50.0, True), (70.0, False)):
+        look(writer, True)
+        asked = writer.stat(WATCH).last_modified - timedelta(seconds=seconds)
+        times = iter((100.0, 100.0 + seconds))
+        monkeypatch.setattr("dredge.runs.gate.store_clock", lambda *_, asked=asked: asked)
+        monkeypatch.setattr("dredge.runs.gate.running_seconds", lambda times=times: next(times))
+        assert gate.is_open() is is_open, seconds
+
+
 @pytest.mark.parametrize(("seconds", "is_open"), [(50.0, True), (70.0, False)])
 def test_a_gate_is_closed_when_the_driver_slept_while_it_looked(
     gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch, seconds: float, is_open: bool
