@@ -12,7 +12,7 @@ looks       a dry run deletes nothing
 clocks      nothing is deleted by a run whose machine's or servers' clocks are far from the store's
 restored    gc/undone.py; and what a run was to copy first is not deleted without its copy
 purged      gc/undone.py
-lease, overtaken   gc/fences.py
+lease, overtaken, state   gc/fences.py
 promised    what a server acknowledged (an upload, a link) is there when it does
 readable    at the end everything readable is there, with its bytes
 garbage     after a run in peace nothing is left but what is readable, young, brought back for a while, or named as held
@@ -176,6 +176,8 @@ class Oracle:
         self.answers.on_put(key, data)
         if key.endswith("/bulk_delete/_try.json"):
             self._judge_state()
+        elif key == f"{self.root}{OWN}dredge/state/current.json":
+            self.fences.on_state(data, self.bucket.objects[key].etag)
         if key.startswith(f"{self.root}data/"):
             current = self.simulation.scheduler.current
             if current is not None:

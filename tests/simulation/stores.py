@@ -10,7 +10,7 @@ together.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -216,12 +216,12 @@ class SimReader:
         except KeyError:
             raise NotFoundError(f"no object {key!r} in {self.uri}") from None
 
-    def _call[T](self, name: str, key: str, deed: Callable[[], T]) -> T:
+    def _call[T](self, name: str, key: str, deed: Callable[[], T], faults: Mapping[str, Any] = FAULTS) -> T:
         stores = _current[-1]
         locked = stores.bucket(self._location.bucket).locked
         if locked and name in locked.get(self._root + key, ()) and stores.doors.scheduler.current is not None:
             deed = partial(_denied, deed)
-        found: T = stores.doors.call("store", name, deed, FAULTS, f"{self._location.root} {key}")
+        found: T = stores.doors.call("store", name, deed, faults, f"{self._location.root} {key}")
         return found
 
 
@@ -321,21 +321,27 @@ class SimDeleter:
                 return DeleteOutcome(key, "kept", STORE_HOLD, "the object is on hold")
             return DeleteOutcome(key, "deleted", version_id=bucket.remove(self._root + key))
 
-        def some(after_all: bool) -> list[DeleteOutcome]:
-            done: list[DeleteOutcome] = []
-            for number, key in enumerate(keys):
-                if number % 2 == 0 or after_all:
-                    done.append(remove(key))
-                if number % 2:
-                    done[number:] = [DeleteOutcome(key, "failed", "AccessDenied", "no")]
-            return done
-
-        faults = FAULTS | {
-            "some keys fail": lambda _deed: some(after_all=False),
-            "some keys fail after all": lambda _deed: some(after_all=True),
-        }
         what = f"{self._location.root} {' '.join(keys)}"
+        faults = _some_fail(keys, lambda number: remove(keys[number]))
         return stores.doors.call("store", "delete", lambda: [remove(key) for key in keys], faults, what)
+
+
+def _some_fail(keys: Sequence[str], remove: Callable[[int], DeleteOutcome]) -> dict[str, Any]:
+    """What weather does to a deletion: each second one fails, or is done and said to have failed, or as `FAULTS`."""
+
+    def some(after_all: bool) -> list[DeleteOutcome]:
+        done: list[DeleteOutcome] = []
+        for number, key in enumerate(keys):
+            if number % 2 == 0 or after_all:
+                done.append(remove(number))
+            if number % 2:
+                done[number:] = [DeleteOutcome(key, "failed", "AccessDenied", "no")]
+        return done
+
+    return FAULTS | {
+        "some keys fail": lambda _deed: some(after_all=False),
+        "some keys fail after all": lambda _deed: some(after_all=True),
+    }
 
 
 class SimVersions:
@@ -378,12 +384,17 @@ class SimVersionDeleter:
         if not may_send():
             return [DeleteOutcome(key, "failed", NOT_SENT) for key, _ in wanted]
 
-        def purge() -> list[DeleteOutcome]:
-            for key, version in wanted:
-                self._reader._bucket.purge(self._root + key, version)
-            return [DeleteOutcome(key, "deleted", version_id=version) for key, version in wanted]
+        keys = [key for key, _ in wanted]
+
+        def purge(number: int) -> DeleteOutcome:
+            key, version = wanted[number]
+            self._reader._bucket.purge(self._root + key, version)
+            return DeleteOutcome(key, "deleted", version_id=version)
+
+        def purge_all() -> list[DeleteOutcome]:
+            return [purge(number) for number in range(len(wanted))]
 
         try:
-            return self._reader._call("delete_versions", " ".join(key for key, _ in wanted), purge)
+            return self._reader._call("delete_versions", " ".join(keys), purge_all, _some_fail(keys, purge))
         except UnavailableError as error:
-            return [DeleteOutcome(key, "failed", "SlowDown", str(error)) for key, _ in wanted]
+            return [DeleteOutcome(key, "failed", "SlowDown", str(error)) for key in keys]

@@ -205,7 +205,7 @@ class GcScene:
     def _begin(self, pace: float) -> None:
         """The past is over: from now on everything takes its time."""
         doors = self.simulation.doors
-        doors.pace = {"rest": 0.01, "server": min(pace, 0.05), "client": min(pace, 0.05), "": pace}
+        doors.pace = {"rest ": 0.01, "server": min(pace, 0.05), "client": min(pace, 0.05), "": pace}
         doors.haste = self.haste
         self.oracle.fences.grace_seconds = 90 + 1000 * pace
         self.oracle.truth.follow()

@@ -8,6 +8,7 @@ and beside them the files of `dredge.gc.save_report.vendor_files`. A run with fa
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -80,11 +81,10 @@ def write_report(run: Run, known: Mapping[str, StepSummary] | None = None) -> St
     folder, plan = run.folder, run.plan
     attempt = StepTry.claim(folder.writer, SaveReportOutput.STEP)
     report = build_report(folder, plan, known)
-    attempt.check()
-    parts = vendor_files.write_deleted(folder)
-    folder.write_json(REPORT, report)
-    folder.writer.put(PAGE, render_html(report).encode())
-    vendor_files.write_summary(folder, plan, report)
+    parts = vendor_files.write_deleted(folder, attempt)
+    attempt.replace(REPORT, json.dumps(report, sort_keys=True).encode())
+    attempt.replace(PAGE, render_html(report).encode())
+    attempt.replace(vendor_files.SUMMARY, vendor_files.summary_of(folder, plan, report))
     summary = StepSummary(
         step=SaveReportOutput.STEP,
         run_id=plan.run_id,

@@ -26,18 +26,23 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
+from dredge.runs.tries import StepTry
 
 SUMMARY = "summary.json"
 
 
-def write_deleted(folder: RunFolder) -> list[PartInfo]:
+def write_deleted(folder: RunFolder, attempt: StepTry) -> list[PartInfo]:
     """Write the addresses of confirmed deletions, a file for each part of the ledger.
 
     Args:
         folder: the run folder.
+        attempt: whose files these are; it is looked before each whether it still counts.
 
     Returns:
         The files; none when the ledger cannot be read.
+
+    Raises:
+        OvertakenError: a later try was claimed.
     """
     step = BulkDeleteOutput.STEP
     try:
@@ -51,6 +56,7 @@ def write_deleted(folder: RunFolder) -> list[PartInfo]:
         if not gone.num_rows:
             continue
         index = len(parts) // 2
+        attempt.check()
         parts.append(folder.write_table("deleted", index, gone))
         lines = "".join(f"{_text_line(address)}\n" for address in gone["address"].to_pylist())
         parts.append(folder.write_bytes(f"deleted.text/part-{index:05d}.txt", lines.encode(), gone.num_rows))
@@ -62,8 +68,8 @@ def _text_line(address: str) -> str:
     return json.dumps(address) if any(ord(character) < 32 for character in address) else address
 
 
-def write_summary(folder: RunFolder, plan: Plan, report: Mapping[str, Any]) -> None:
-    """Write `summary.json`; who approved a run that had to ask is said as well.
+def summary_of(folder: RunFolder, plan: Plan, report: Mapping[str, Any]) -> bytes:
+    """What `summary.json` says; who approved a run that had to ask is said as well.
 
     Args:
         folder: the run folder.
@@ -81,7 +87,7 @@ def write_summary(folder: RunFolder, plan: Plan, report: Mapping[str, Any]) -> N
     }
     if report["approval"] is not None:
         value["approval"] = report["approval"]
-    folder.writer.put(SUMMARY, f"{json.dumps(value)}\n".encode())
+    return f"{json.dumps(value)}\n".encode()
 
 
 def _instant(time: datetime) -> str:

@@ -1,5 +1,6 @@
 """What keeps two runs, or two tries of a step, apart: rules about the lease, and about tries that were overtaken.
 
+state       the state moves on only from where it was when the run was planned, or where a try of the run has left it
 lease       nobody takes the lease while another holds it, or while its run waits for an answer, its number only grows,
             the plan of a run keeps its holder and never gets a lower number, a sweep at work takes back no lease that
             was given back, and who lost the lease deletes nothing more
@@ -56,6 +57,8 @@ class Fences:
         is_waiting: whether the run of a holder waits for an answer.
         grace_seconds: in bad weather, how long something may have been so before every sweep must know.
         watched: what drivers of sweeps have written for their workers.
+        planned_on: tag of the pointer to the state that each run was planned on, by its id; None for none.
+        state: that tag now, and the id of the run that has moved the state there.
     """
 
     simulation: Simulation
@@ -71,6 +74,8 @@ class Fences:
     is_waiting: Callable[[str], bool] = lambda _holder: False
     grace_seconds: float = 90.0
     watched: set[str] = field(default_factory=set)
+    planned_on: dict[str, str | None] = field(default_factory=dict)
+    state: tuple[str | None, str] = None, ""
 
     def on_put(self, key: str, data: bytes) -> None:
         """Look at what is written."""
@@ -81,6 +86,7 @@ class Fences:
             if "config" in plan:  # what restores and purges plan has none
                 hours = plan["config"]["safety"]["mark_age_hours_max"]
                 self.marks[key] = datetime.fromisoformat(plan["created_at"]), timedelta(hours=hours)
+                self.planned_on[plan["run_id"]] = plan["state_etag"]
             self._plan(key, plan["lease"])
         elif key.endswith(TRY):
             self.claims[key] = _driver(self._process()), self.simulation.scheduler.now
@@ -92,6 +98,21 @@ class Fences:
         elif key.endswith(f"/{CHAIN[-1]}/_SUCCESS.json") and json.loads(data)["status"] == "dry_run":
             folder = key.removesuffix(f"/{CHAIN[-1]}/_SUCCESS.json")
             self._judge_chain(folder, self._begun(folder, CHAIN[-1]), "counts what would go")
+
+    def on_state(self, data: bytes, etag: str) -> None:
+        """Look who lets the state move on.
+
+        Args:
+            data: the pointer to it.
+            etag: that it has got.
+        """
+        run_id, (before, by) = json.loads(data)["run_id"], self.state
+        if by != run_id and self.planned_on[run_id] != before:
+            self.simulation.violate(
+                "state",
+                f"{self._process().name} moves the state on, and {by} has done so since its run was planned",
+            )
+        self.state = etag, run_id
 
     def on_delete(self, folder: str, address: str) -> None:
         """Look who deletes.

@@ -28,6 +28,7 @@ OWN_RUNS = frozenset(
         "something_is_there",
         "weeks_later",
         "written_over",
+        "back_a_day_late",
     }
 )
 """Scenes with a run of their own, which finds nothing where another one has deleted all that there is."""
@@ -314,7 +315,7 @@ FOCUS: Mapping[str, Focus] = {
         "back_in_a_slice", rest=("optimized",), slice_margin=(51.0,)
     ),
     "a restore that died counts as finished": _on(
-        "back_in_a_slice", rest=("optimized",), slice_margin=(51.0,)
+        "back_a_day_late", rest=("optimized",), slice_margin=(51.0,)
     ),
     "a pin goes before a run has seen what came back": _on("taken_back", rest=("optimized",)),
     "the folder of a purge goes whoever it is of": _on("made_final"),

@@ -3,8 +3,8 @@
 restored    what a restore brought back is there with its bytes, in the place of nothing else, and stays for as long as
             it was asked to
 purged      a purge takes no current version, nothing that is too young, nothing that was brought back, no version but
-            those that runs deleted, and no copy of what no run deleted; nothing comes back by it, and nobody else takes
-            a copy
+            those that runs deleted and older ones of the same bytes, and no copy of what no run deleted; nothing comes
+            back by it, and nobody else takes a copy
 """
 
 from __future__ import annotations
@@ -96,12 +96,13 @@ class Undone:
         if self.bucket.objects.get(key) is version:
             self.simulation.violate("purged", f"{name} takes the current version of {address}")
         times = self.versions.get(address, {})
-        if not times or not (version.is_marker or version.version in times):
+        alike = {data for (_, other), data in self.went.items() if other == address}
+        if not times or not (version.is_marker or version.version in times or version.data in alike):
             self.simulation.violate("purged", f"{name} takes a version of {address}, which no run deleted")
         newest = self._uncovered(key, version)
         if version.is_marker and newest is not None:
             self.simulation.violate("purged", f"{name} brings back {address}")
-        deleted = max(times.values()) if version.is_marker else times[version.version]
+        deleted = times.get(version.version, max(times.values()))
         self._judge_purge(name, address, self.simulation.scheduler.now - deleted, process)
 
     def judge_copy(self, address: str, copy: Stored, process: Process) -> None:

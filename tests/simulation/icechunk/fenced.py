@@ -10,12 +10,13 @@ from tests.simulation.icechunk.stage import CLEAN, Stage, at_call, few, released
 
 
 def replaced_results(chance: random.Random, stage: Stage) -> list[Move]:
-    """A driver that was taken for lost does a step again, while another one rests before or amid its sweep."""
+    """A driver that was taken for lost does a step again, while another one rests before or amid its sweep; it may come
+    no further."""
     at = stage.start
     moves = [*released(chance, at), stage.run(0, at, CLEAN, dry=chance.random() < 0.5)]
     step = chance.choice(("list_candidates", "list_candidates", "mark"))
     moves.append(at_call(at, step, "put_if_absent _try", 1, "faint", 20_000.0))
-    rests = chance.choice((1, 2, 1 + chance.randrange(30), 1 + chance.randrange(30)))
+    rests = chance.choice((1, 2, 1 + chance.randrange(30), *(15 + chance.randrange(10) for _ in range(2))))
     awake = (
         ("check_limits", "put guard", 1),
         ("check_limits", "get", few(chance, 20)),
@@ -25,6 +26,8 @@ def replaced_results(chance: random.Random, stage: Stage) -> list[Move]:
     moves.append(at_call(at, *chance.choice(awake), "wake", f"{stage.name}run0 collect"))
     seconds = chance.choice((30.0, 100.0, 280.0))
     moves.append(at_call(at, "bulk_delete", "get", rests, "faint", seconds))
+    if chance.random() < 0.6:
+        moves.append(at_call(at, "check_limits", "put_if_absent _try", 2, "faint", 20_000.0))
     return moves
 
 

@@ -43,6 +43,7 @@ class RunFiles:
         broken: calls that each process had made when the chain was broken last; empty while it holds.
         claimed: who claimed the last try of the report.
         reported: names of the files that each process wrote for the report.
+        redone: when results were replaced, with the calls that each process of the run had made by then.
     """
 
     name: str
@@ -54,6 +55,7 @@ class RunFiles:
     broken: dict[str, int] = field(default_factory=dict)
     claimed: str = ""
     reported: dict[str, set[str]] = field(default_factory=dict)
+    redone: list[tuple[float, dict[str, int]]] = field(default_factory=list)
 
     def is_broken(self) -> bool:
         """Whether a result that stands was made from one that does not."""
@@ -188,16 +190,14 @@ class OwnFiles:
         if step not in ("mark", *CHAIN) or step == "bulk_delete":
             return
         was = bool(run.broken)
+        if run.digests.get(step, summary["digest"]) != summary["digest"]:
+            run.redone.append((self._now, self._calls(run)))
         run.digests[step], run.inputs[step] = summary["digest"], summary["inputs"]
         run.made[summary["digest"]] = summary["inputs"]
         if not run.is_broken():
             run.broken = {}
         elif not was and current is not None:
-            run.broken = {
-                name: process.calls
-                for name, process in self.processes.items()
-                if name.startswith(f"{run.name} ")
-            }
+            run.broken = self._calls(run)
 
     def check_chain(self, run: RunFiles) -> None:
         """A sweep is done, or is about to delete something: it has seen results that belong together."""
@@ -220,8 +220,23 @@ class OwnFiles:
     def note_sweep(self, name: str) -> None:
         """A run notes what it is about to delete."""
         run = self.runs.get(name.rpartition("/")[2].removesuffix(".json").partition("-")[2])
-        if run is not None:
-            self.check_chain(run)
+        current = self.simulation.scheduler.current
+        if run is None or current is None:
+            return
+        self.check_chain(run)
+        process = current.process
+        for at, calls in run.redone:
+            seen = calls.get(process.name, process.calls)
+            if at > process.begun and process.calls - seen > CALLS:
+                self.simulation.violate(
+                    "chain", f"{run.name} begins to delete by a result that was made anew since"
+                )
+
+    def _calls(self, run: RunFiles) -> dict[str, int]:
+        """How many calls the processes of a run have made, by name."""
+        return {
+            name: process.calls for name, process in self.processes.items() if name.startswith(f"{run.name} ")
+        }
 
     def _counting(self) -> Iterable[tuple[frozenset[str], int]]:
         """Versions of the state that were the newest one within a week: what they name, and their lease."""

@@ -92,6 +92,7 @@ from tests.simulation.gc.scenes.staging import (
     pages_are_lost,
     up_again_though_poisoned,
 )
+from tests.simulation.gc.scenes.stragglers import back_a_day_late
 from tests.simulation.gc.scenes.sweeping import (
     clocks_jump,
     driver_is_silent,
@@ -218,6 +219,7 @@ SCENES: tuple[Scene, ...] = (
     something_is_there,
     weeks_later,
     written_over,
+    back_a_day_late,
     begun_anew,
     asleep_meanwhile,
     marked_anew,

@@ -164,7 +164,8 @@ def handed_over(chance: random.Random, stage: Stage) -> Moves:
 def reported_twice(chance: random.Random, stage: Stage) -> Moves:
     """Who writes the report is suspended and taken for lost, and goes on when a later try has written it."""
     step = chance.choice(("slice_listing", "subtract", "check_limits", "bulk_delete", "state"))
-    call = chance.choice((f"get {step}/_FAILED.json", f"get {step}/_FAILED.json", "put analysis.json"))
+    calls = f"get {step}/_FAILED.json", "put deleted", "put deleted.text", "put analysis.json"
+    call = chance.choice(calls)
     seconds = chance.choice((400.0, 900.0, HOUR))
     return [
         *garbage(chance, stage, 1, 3),

@@ -34,9 +34,8 @@ def something_is_there(chance: random.Random, stage: Stage) -> Moves:
     data = chance.choice((None, b"by hand", bytes(61)))
     restored = at + stage.length + 2 * HOUR
     if chance.random() < 0.4:
-        call = chance.choice(
-            (("restore", "put_stream data/"), ("restore", "stat data/"), ("restore", "versions"))
-        )
+        calls = "put_stream data/", "put_stream data/", "open_read quarantine", "stat data/", "versions"
+        call = "restore", chance.choice(calls)
         moves.append(Move(at, "when", (*call, 1, "put by hand", 0, data)))
     else:
         moves.append(Move(restored - HOUR, "put by hand", (chance.choice((0, 1)), data)))
@@ -61,17 +60,19 @@ def copy_is_damaged(chance: random.Random, stage: Stage) -> Moves:
 
 
 def written_over(chance: random.Random, stage: Stage) -> Moves:
-    """What a run deletes had been written over before, so that older versions lie below; it is made final more than
-    once, and the store may fail in between."""
+    """What a run deletes may have been written over before, so that older versions lie below; it is made final more
+    than once, and the store may fail in between."""
     begin, at = stage.at - 27 * HOUR, stage.at + stage.length + HOUR
     moves = []
     for number in range(chance.choice((1, 2))):
         moves.append(Move(begin + number, "orphan", (content(chance),)))
-        moves.append(Move(begin + number + 0.5, "put over", (bytes(40 + number),)))
+        if chance.random() < 0.7:
+            moves.append(Move(begin + number + 0.5, "put over", (bytes(40 + number),)))
     moves.append(run_of(at, f"back{stage.run}", undo=chance.choice(("auto", "auto", "quarantine"))))
     at += stage.length
     if chance.random() < 0.5:
-        spell = "store down", round(chance.choice((0.001, 0.5)) * stage.length / 400, 5), 1.0
+        kind = chance.choice(("store down", "store down", "some keys fail"))
+        spell = kind, round(chance.choice((0.001, 0.5)) * stage.length / 400, 5), 1.0
         moves.append(Move(at, "when", ("purge", "delete_versions", 1, "weather", *spell)))
     for hours in (27.0, chance.choice((2.0, 30.0))):
         at += hours * HOUR
@@ -134,6 +135,8 @@ def weeks_later(chance: random.Random, stage: Stage) -> Moves:
     moves = [*garbage(chance, stage, 1, 3), run_of(at, f"back{stage.run}", undo=undo)]
     if chance.random() < 0.6:
         moves.append(Move(at + stage.length + HOUR, "restore", (0, chance.choice((1.0, 30.0, 30.0)))))
+    if chance.random() < 0.5:
+        moves.append(run_of(at + chance.choice((2.0, 26.0)) * HOUR + stage.length, f"soon{stage.run}"))
     at += chance.choice((7.5, 8.5, 9.0)) * DAY
     for number in range(chance.choice((2, 3))):
         moves.append(run_of(at, f"later{stage.run}{number}"))
