@@ -202,3 +202,17 @@ def test_candidates_and_files_of_every_task_are_kept() -> None:
     assert found.candidates.by_hold["unreadable"].objects == 7
     names = [f"{kind}-{number}" for kind in ("part", "young") for number in (1, 2, 4)]
     assert [part.name for part in found.parts] == names
+
+
+@pytest.mark.parametrize(("count", "are_listed"), [(3, False), (4, True)])
+def test_few_refused_objects_of_a_folder_are_odd_and_many_are_a_policy(
+    monkeypatch: pytest.MonkeyPatch, count: int, are_listed: bool
+) -> None:
+    """What is odd is held; where nothing of a folder may be looked at, its listing tells."""
+    names = NAMES[:count]
+    prefixes = listing(monkeypatch, [(names, names, 10**9)])
+    refused = dict.fromkeys(names, ConfigError("denied"))
+    found = Store({**refused, "g/a": OLD}, is_remote=True).ask(*names, "g/a", "g/b")
+    assert prefixes == (["f/"] if are_listed else [])
+    assert [isinstance(found[name], ObjectInfo) for name in names] == [are_listed] * count
+    assert found["g/a"] == info("g/a")
