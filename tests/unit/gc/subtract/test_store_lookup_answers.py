@@ -174,6 +174,7 @@ def test_the_folder_of_an_address_ends_with_its_last_slash(chunks: int) -> None:
     array = pa.array(names if chunks else [], pa.string())
     chunked = pa.chunked_array([array] * chunks, pa.string())
     assert folders_of(chunked).to_pylist() == folders * chunks
+    assert isinstance(folders_of(chunked), pa.Array)
     assert folders_of(array).to_pylist() == (folders if chunks else [])
 
 
