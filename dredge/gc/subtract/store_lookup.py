@@ -219,9 +219,9 @@ class _Shards:
 
 def folders_of(addresses: pa.Array | pa.ChunkedArray) -> pa.Array:
     """The folder of each address, with its slash."""
-    plain = addresses.combine_chunks() if isinstance(addresses, pa.ChunkedArray) else addresses
-    if isinstance(plain, pa.ChunkedArray):  # pyarrow gives one again when there are no chunks
-        plain = pa.concat_arrays(plain.chunks) if plain.num_chunks else pa.array([], pa.string())
+    plain = addresses
+    if isinstance(addresses, pa.ChunkedArray):
+        plain = pa.concat_arrays(addresses.chunks) if addresses.num_chunks else pa.array([], pa.string())
     return pc.replace_substring_regex(plain, "[^/]*$", "", max_replacements=1)
 
 

@@ -102,3 +102,23 @@ def test_a_share_is_one_of_the_whole_namespace_also_where_little_of_it_was_liste
     listing = summary_of(run, "slice_listing").counts
     listed = listing["old_objects"] + listing["young_objects"]
     assert finding["figure"] == round(100 * objects / max(listed, base.state.objects), 3)
+
+
+def test_what_an_optimized_run_may_delete_is_a_share_of_what_it_did_not_list_too() -> None:
+    world = make_world()
+    for number in range(12):
+        world.upload(f"{number:02d}", b"%d" % number * 10)
+    world.lake.commit()
+    world.age(days=10)
+    world.collect()
+    for number in range(3):
+        world.upload("staged", b"new %d" % number * 20)
+    world.age(days=3)
+    run = marked(world, mode="optimized", max_delete_percent=30.0)
+    listing = summary_of(run, "slice_listing").counts
+    assert listing["old_objects"] + listing["young_objects"] == 3
+    assert verdicts(run)["max_percent"] == "passed"
+    (finding,) = [
+        item for item in run.folder.read_json("guard.json")["findings"] if item["rule"] == "max_percent"
+    ]
+    assert 15 < finding["figure"] < 18, "two of twelve and some"

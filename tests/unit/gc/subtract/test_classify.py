@@ -25,6 +25,7 @@ from dredge.sets.live import LiveSet, LocatedSet
 from dredge.sets.sharded import ShardedSet
 from dredge.storage import memory_store, open_writer
 from dredge.undo.pins import PINNED
+from tests.support.gc import make_world
 
 SIGNED = "data/slice/object," + "s" * 43
 
@@ -171,3 +172,14 @@ def test_the_fee_is_that_of_the_days_that_are_left() -> None:
         "7 objects (100.0 GiB) of class AZURE_COLD, which charges for 90 days at least: about 0.54 US dollars"
     )
     assert early_text({}) == ""
+
+
+def test_objects_of_other_stores_that_are_called_like_parts_are_objects_like_any() -> None:
+    pieces = [f"data/slice/object.{kind}" for kind in ("multipart", "part_00001", "part_00001_1")]
+    world = make_world()
+    world.upload("a", b"1")
+    for name in pieces:
+        world.orphan(name)
+    world.age(days=2)
+    world.collect()
+    assert world.data().isdisjoint(pieces)

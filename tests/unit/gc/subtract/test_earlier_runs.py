@@ -195,5 +195,8 @@ def test_what_only_a_range_of_an_expired_commit_named_is_found_though_its_slice_
     context = world.plan(mode="optimized")
     world.run(context)
     assert context.plan.mode == "optimized"
-    assert summary_of(context, "subtract").counts["earlier_objects"] == 1
+    summary = summary_of(context, "subtract")
+    counts = summary.counts
+    assert (counts["earlier_objects"], counts["candidates_objects"], counts["young_objects"]) == (1, 1, 0)
+    assert not [part.name for part in summary.parts if "young" in part.name]
     assert old not in world.data()

@@ -12,7 +12,10 @@ import pytest
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.subtract import store_lookup
+from dredge.gc.subtract.classify import Candidates
+from dredge.gc.subtract.figures import Figures
 from dredge.gc.subtract.store_lookup import LookedUp, _checked, _Refused, ask, folders_of
+from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectInfo
 from dredge.storage.neighbours import LOOKS_PER_PAGE, PAGE_ROWS
 
@@ -171,6 +174,7 @@ def test_the_folder_of_an_address_ends_with_its_last_slash(chunks: int) -> None:
     array = pa.array(names if chunks else [], pa.string())
     chunked = pa.chunked_array([array] * chunks, pa.string())
     assert folders_of(chunked).to_pylist() == folders * chunks
+    assert isinstance(folders_of(chunked), pa.Array)
     assert folders_of(array).to_pylist() == (folders if chunks else [])
 
 
@@ -185,3 +189,31 @@ def test_what_tasks_found_adds_up() -> None:
     assert figures == (11, 22, 33, 44)
     assert (both.inventory_objects, both.inventory_bytes, both.refused) == (55, 66, "first")
     assert (LookedUp() + two).refused == "second"
+
+
+def test_candidates_and_files_of_every_task_are_kept() -> None:
+    def task(number: int) -> LookedUp:
+        figures = Figures(objects=number, size_bytes=10 * number)
+        parts = [PartInfo(f"part-{number}", 1, 1, f"{number}")]
+        candidates = Candidates(parts=parts, by_reason={"old": figures}, by_hold={"unreadable": figures})
+        return LookedUp(candidates=candidates, young=[PartInfo(f"young-{number}", 1, 1, f"y{number}")])
+
+    found = task(1) + task(2) + task(4)
+    assert (found.candidates.objects, found.candidates.size_bytes) == (7, 70)
+    assert found.candidates.by_hold["unreadable"].objects == 7
+    names = [f"{kind}-{number}" for kind in ("part", "young") for number in (1, 2, 4)]
+    assert [part.name for part in found.parts] == names
+
+
+@pytest.mark.parametrize(("count", "are_listed"), [(3, False), (4, True)])
+def test_few_refused_objects_of_a_folder_are_odd_and_many_are_a_policy(
+    monkeypatch: pytest.MonkeyPatch, count: int, are_listed: bool
+) -> None:
+    """What is odd is held; where nothing of a folder may be looked at, its listing tells."""
+    names = NAMES[:count]
+    prefixes = listing(monkeypatch, [(names, names, 10**9)])
+    refused = dict.fromkeys(names, ConfigError("denied"))
+    found = Store({**refused, "g/a": OLD}, is_remote=True).ask(*names, "g/a", "g/b")
+    assert prefixes == (["f/"] if are_listed else [])
+    assert [isinstance(found[name], ObjectInfo) for name in names] == [are_listed] * count
+    assert found["g/a"] == info("g/a")

@@ -171,13 +171,3 @@ def test_a_part_that_was_written_at_the_last_moment_needs_no_look_at_the_store(
     uploads = Uploads(uri="memory://nowhere/lake", since=NOW - timedelta(days=7))
     found = going_on(uploads, rows({PIECES[1]: timedelta(days=7, microseconds=microseconds)}), 1)
     assert found.to_pylist() == ([XID] if is_new else [])
-
-
-def test_elsewhere_objects_that_are_called_like_parts_are_objects_like_any() -> None:
-    world = make_world()
-    world.upload("a", b"1")
-    for name in PIECES:
-        world.orphan(name)
-    world.age(days=2)
-    world.collect()
-    assert world.data().isdisjoint(PIECES)
