@@ -37,6 +37,8 @@ _APPLICATIONS_MAX = 8
 _START_SECONDS_MAX = 300.0
 _KILL_AFTER_SECONDS = 15.0
 _LOOK_EVERY_SECONDS = 0.1
+_GREETING_SECONDS_MAX = 60.0
+"""An application greets at once whatever it does; one that is frozen never does."""
 _ADDRESS_BYTES_MAX = 100
 """Of the path of a socket; systems take 103 or more."""
 
@@ -245,11 +247,11 @@ def _greeted(address: Path) -> tuple[Connection, dict[str, Any]] | None:
             f"another user's process listens on {address}. Nothing was sent to it. Set TMPDIR to a folder that nobody"
             " else can write to."
         )
-    try:
-        return line, json.loads(line.recv_bytes())
-    except (EOFError, OSError):  # it is just ending
-        line.close()
-        return None
+    with contextlib.suppress(EOFError, OSError):  # it is just ending
+        if line.poll(_GREETING_SECONDS_MAX):
+            return line, json.loads(line.recv_bytes())
+    line.close()
+    return None
 
 
 def _folder() -> Path:

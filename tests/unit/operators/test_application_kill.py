@@ -100,6 +100,23 @@ def test_an_application_that_never_listens_is_told_and_no_other_is_started(
     task.kill()
 
 
+def test_nobody_waits_for_ever_for_an_application_that_is_frozen(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last task of a run would keep the lease."""
+    program.application().do("see", {})
+    os.kill(program.seen[0], signal.SIGSTOP)
+    monkeypatch.setattr(application, "_GREETING_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(application, "_START_SECONDS_MAX", 0.3)
+    try:
+        with pytest.raises(UnavailableError, match="did not start within"):
+            program.application().do("see", {})
+        end_applications(RUN_URI)
+        assert ".lock" not in files()
+    finally:
+        os.kill(program.seen[0], signal.SIGKILL)
+
+
 def test_where_every_application_is_at_work_no_more_are_started(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
