@@ -141,7 +141,7 @@ APPROVED = (
         RECORDS,
         "return Asked(request, hashlib.sha256(data).hexdigest(), approved, rejected)",
         'return Asked(request, approved.request if approved else "", approved, rejected)',
-        ("test_a_question_that_was_changed_after_its_answer_has_none",),
+        ("test_a_question_that_was_dated_anew_after_its_answer_has_none",),
     ),
     Breakage(
         "candidates that were made anew need no new answer",

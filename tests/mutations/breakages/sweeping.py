@@ -344,9 +344,6 @@ SWEEP = (
         f"{GC}/save_report/report.py",
         "attempt.replace(REPORT, json.dumps(report, sort_keys=True).encode())",
         "folder.write_json(REPORT, report)",
-        (
-            "test_an_orphans_report_does_not_replace_a_later_one",
-            "test_who_falls_asleep_among_the_files_of_a_report_leaves_a_later_report_alone",
-        ),
+        ("test_who_falls_asleep_among_the_files_of_a_report_leaves_a_later_report_alone",),
     ),
 )

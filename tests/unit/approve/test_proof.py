@@ -97,6 +97,20 @@ def test_a_question_that_was_changed_after_its_answer_has_none(fields: dict[str,
     assert world.data() == kept | gone
 
 
+def test_a_question_that_was_dated_anew_after_its_answer_has_none() -> None:
+    """All that a question says but its time follows from the plan and the guards, and is compared with them."""
+    world, run, kept, gone = waiting_run(approval_hours=2)
+    world.age(minutes=1)
+    request = said(run).request
+    take(run)
+    later = {name: getattr(request, name) + timedelta(seconds=1) for name in ("asked_at", "answer_until")}
+    change(run, "request", **{name: time.isoformat() for name, time in later.items()})
+    with deleting() as requests, pytest.raises(RefusedError, match="what was approved is not what"):
+        bulk_delete(run, world.runner)
+    assert requests.made == []
+    assert world.data() == kept | gone
+
+
 @pytest.mark.parametrize(
     "fields",
     [
