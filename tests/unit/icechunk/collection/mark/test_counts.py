@@ -21,6 +21,7 @@ from dredge.icechunk.collection.mark.counts import (
     UniteConfig,
     UniteTask,
     _count,
+    _united,
     _with_layers,
     count_change,
     count_chunks,
@@ -268,3 +269,16 @@ def test_layers_are_united_when_there_are_more_than_may_be(v1: Repo, layers_max:
     change = earlier.change()
     assert len(change.counted.layers) == layers
     assert earlier.counts(change) == [0, 1, 1]
+
+
+def test_every_shard_is_united(run: Run) -> None:
+    folder = RunFolder(run.state, "r")
+    one, two = Counted.of([np.array([1], np.uint64)]), Counted.of([np.array([FAR], np.uint64)])
+    parts = [
+        write_counted(folder, f"counted/x-{number:04d}.counts", shard)
+        for number, shard in enumerate((one, two))
+    ]
+    with run.folder.writing(StepTry.claim(run.folder.writer, "mark")):
+        found = _united(run, HERE, CountedSet.of(parts, 1).then(parts))
+    assert len(found.layers) == 1
+    assert found.counts(folder, [np.array([1, FAR], np.uint64)])[0].tolist() == [2, 2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from dredge.runs.tries import StepTry
 from dredge.storage import open_reader
 from tests.support.icechunk import ROOT_ID, Graph, build, contents, local_storage, objects
 from tests.support.icechunk_repo import Repo, change_number
+from tests.support.icechunk_tasks import Task
 
 HERE = LocalRunner()
 
@@ -79,6 +81,22 @@ def test_ancestors_of_what_is_not_in_the_history_are_live_down_to_the_first(v1: 
     assert with_ancestors(reader, [path[0], path[1]], ()) == {*path}
     assert with_ancestors(reader, [path[0], v1.ids["14"]], [v1.ids["14"]]) == {*path, v1.ids["14"]}
     assert with_ancestors(reader, [path[0]], [path[0]]) == {path[0]}
+
+
+def test_path_that_comes_back_to_itself_is_followed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, parents = Task("mark"), {"snapshots/A": "B", "snapshots/B": "A"}
+    asked: list[str] = []
+    for key in parents:
+        task.put(key)
+
+    def parsed(_: bytes, key: str) -> SimpleNamespace:
+        asked.append(key)
+        assert len(asked) < 10
+        return SimpleNamespace(parent_id=parents[key])
+
+    monkeypatch.setattr(snapshots, "parse_snapshot", parsed)
+    assert with_ancestors(open_reader(task.uri), ["A"], ()) == {"A", "B"}
+    assert asked == ["snapshots/A", "snapshots/B"]
 
 
 def test_ancestor_that_is_gone_ends_the_path(v1: Repo) -> None:
