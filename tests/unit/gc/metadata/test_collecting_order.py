@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import UnavailableError
+from dredge.errors import ConfigError, UnavailableError
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata import collecting
 from dredge.gc.metadata.collecting import collect_metadata
@@ -193,3 +193,11 @@ def test_what_an_import_made_is_no_garbage() -> None:
     summary = collect(world)
     assert (summary.counts["garbage_files"], summary.warnings) == (0, ())
     assert is_readable(world, left_metarange())
+
+
+def test_without_the_records_there_is_no_folder_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DREDGE_KV_URL", raising=False)
+    world = versioned()
+    with pytest.raises(ConfigError, match="kv_conn_id"):
+        collect_metadata(MetadataConfig(repository="lake"), None, world.client, None, world.lake.clock)
+    assert world.lake.keys(RUNS) == []
