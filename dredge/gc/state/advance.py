@@ -87,10 +87,6 @@ def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartIn
     committed = record.input(ListCommittedOutput)
     since = _since_clean(plan, base)
     begin, end = plan.window
-    covered = (
-        plan.covered.add(begin, min(end, plan.covers_until)) if begin < plan.covers_until else plan.covered
-    )
-
     deleted = record.input(BulkDeleteOutput).counts.get("deleted_objects", 0)
     listed = listing.counts["old_objects"] + listing.counts["young_objects"]
     return RunState(
@@ -116,7 +112,7 @@ def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartIn
         path_ranges=committed.path_ranges,
         looked_at=committed.files,
         carry=tuple(carry),
-        covered=covered,
+        covered=plan.covered.add(begin, min(end, plan.covers_until)),
         counted=committed.counted,
         sizes=committed.sizes,
     )

@@ -72,7 +72,10 @@ def test_the_digests_of_all_sets_are_in_the_summary() -> None:
     """Else a file that was damaged since would count as it is."""
     world = make_world(policy=policy("name: logs, last: 3, paths: ['logs/*']"))
     world.rules(1)
-    history(world, 3, path="logs/a")
+    history(world, 5, path="logs/a")
+    world.lake.catalog.tags.create_tag(
+        "lake", "v1", [item.id for item in world.client.log("lake", "main")][-2]
+    )
     run, found = whole(world)
     ours = {part.name for part in summary_of(run, "list_committed").parts}
     assert len(found.live.sets) == 2, "with what the rule about paths keeps"

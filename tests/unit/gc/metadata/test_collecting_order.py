@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import UnavailableError
+from dredge.errors import ConfigError, UnavailableError
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata import collecting
 from dredge.gc.metadata.collecting import collect_metadata
@@ -173,3 +173,31 @@ def test_server_and_records_are_those_of_the_environment_where_none_are_given(
     monkeypatch.setattr(KVAccess, "from_env", lambda: Records(world.lake.kv))
     found = collect_metadata(MetadataConfig(repository="lake"), clock=world.lake.clock)
     assert found.counts["garbage_files"] == 2
+
+
+def test_a_range_that_came_back_is_not_told_of_twice() -> None:
+    world, (metarange, _) = noted(), names_left()
+    content = world.lake.objects.get(f"_lakefs/{metarange}")
+    collect(world)
+    world.lake.objects.put(f"_lakefs/{metarange}", content)
+    name(world, metarange)
+    summary = collect(world, metadata="report")
+    assert (summary.counts["put_back_files"], len(summary.warnings)) == (1, 1)
+
+
+def test_what_an_import_made_is_no_garbage() -> None:
+    world = noted()
+    partition = world.lake.catalog.refs.repositories.get("lake").partition
+    status = messages.ImportStatusData(id="i", completed=True, metarange_id=left_metarange())
+    world.lake.kv.set(partition, b"imports/i", messages.encode(status))
+    summary = collect(world)
+    assert (summary.counts["garbage_files"], summary.warnings) == (0, ())
+    assert is_readable(world, left_metarange())
+
+
+def test_without_the_records_there_is_no_folder_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DREDGE_KV_URL", raising=False)
+    world = versioned()
+    with pytest.raises(ConfigError, match="kv_conn_id"):
+        collect_metadata(MetadataConfig(repository="lake"), None, world.client, None, world.lake.clock)
+    assert world.lake.keys(RUNS) == []

@@ -342,3 +342,5 @@ def test_a_report_that_deletes_nothing_is_the_default_and_copies_are_looked_for_
     for wrong in ({"keep_copies_days": 6.9}, {"min_age_hours": 24}, {"metadata": "purge"}):
         with pytest.raises(ConfigError):
             MetadataConfig.from_params({"repository": "lake", **wrong})
+    with pytest.raises(ConfigError):
+        MetadataConfig(repository="lake", keep_copies_days=6.9)

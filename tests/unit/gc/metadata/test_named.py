@@ -14,11 +14,12 @@ from dredge.errors import FormatError
 from dredge.gc.mark_uncommitted import RepositoryRecords
 from dredge.gc.metadata import files as sorting
 from dredge.gc.metadata.files import Named, find_named, sort_files
-from dredge.gc.metadata.history import read_work
+from dredge.gc.metadata.history import read_history, read_work
 from dredge.gc.metadata.named import Asking, NamesReader
 from dredge.graveler import messages
 from dredge.storage import ObjectWriter, forget_memory_store, open_writer
-from tests.unit.gc.metadata.test_report import is_metarange, left_behind
+from tests.support.gc import make_world
+from tests.unit.gc.metadata.test_report import Records, is_metarange, left_behind
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -83,6 +84,7 @@ def test_files_of_commits_that_matter_are_not_among_those_of_others(lake: Object
     one, other = table(lake, "one"), table(lake, "other")
     found = find_named(lake, [one[0], "", MISSING], [other[0], one[0], "e" * 64])
     assert found == Named({*one, MISSING}, {*other, "e" * 64}, ["e" * 64, MISSING])
+    assert find_named(lake, [MISSING], [MISSING]).missing == [MISSING], "told of once"
     lake.put(f"_lakefs/{other[0]}", lake.get(f"_lakefs/{one[0]}"))
     with pytest.raises(FormatError):
         find_named(lake, [], [other[0]])
@@ -182,3 +184,25 @@ def test_imports_and_tasks_are_at_work_until_they_are_done_or_have_failed() -> N
     assert named == {"m-done", "m-failed", "m-young"}
     assert at_work == ["import running", "import committing", "restore_refs t", "task t"]
     assert read_work(cast("RepositoryRecords", Work({}, {}))) == (set(), [])
+
+
+def test_commits_that_a_ref_leads_to_are_kept_however_old_and_tags_lead_to_some() -> None:
+    world = make_world()
+    world.rules(1)
+    for number in range(3):
+        world.upload("a", b"%d" % number)
+        world.lake.commit(str(number))
+        world.age(days=9)
+    catalog = world.lake.catalog
+    catalog.branches.create_branch("lake", "side", "main")
+    world.upload("b", b"tagged", "side")
+    tagged = world.lake.commit("tagged", "side").id
+    catalog.tags.create_tag("lake", "v1", tagged)
+    catalog.branches.delete_branch("lake", "side")
+    world.age(days=9)
+    every = {item.id for item in catalog.refs.commits.all(catalog.refs.repositories.get("lake"))}
+    assert tagged in every
+    for access in (None, Records(world.lake.kv)):
+        found = read_history(world.client, "lake", world.lake.namespace, world.lake.clock(), access)
+        assert found.kept.keys() == every
+        assert (found.unreachable, found.complete) == ({}, access is not None)

@@ -103,6 +103,7 @@ def test_young_slices_are_not_listed_and_young_objects_are_only_counted() -> Non
     assert summary.counts["young_slices"] == 1
     assert summary.counts["young_objects"] == 1
     assert summary.details["first_slice"] == "elsewhere"
+    assert summary.details["rounds"] == 1
 
 
 def test_a_second_listing_writes_the_same_parts() -> None:

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import pytest
 
-from dredge.errors import FormatError, RefusedError
+from dredge.errors import ConflictError, FormatError, RefusedError
 from dredge.gc.run import Run
 from dredge.gc.state import advance
 from dredge.gc.state.advance import SAVED, advance_state
 from dredge.gc.state.base import base_of, open_base
 from dredge.gc.state.model import RunState
-from dredge.gc.state.store import StateStore
+from dredge.gc.state.store import POINTER, StateStore
 from dredge.gc.steps import bulk_delete, verify
 from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.versions import Version
@@ -111,7 +111,11 @@ def test_a_state_is_of_its_repository_and_namespace_however_that_is_written() ->
 
 def test_people_find_the_run_where_the_design_has_it() -> None:
     world = grown()
+    world.orphan("data/slice/young")
     run, state = whole(world, mode="clean")
+    assert (state.objects, state.carry) == (3, ()), (
+        "those that the listing saw, young ones too, less those that went"
+    )
     server_run = summary_of(run, "mark_uncommitted").details["server_runs"][-1]
     saved = json.loads(world.lake.objects.get(f"{SAVED}/{server_run}/report.json"))
     assert (saved["run_id"], saved["mode"], saved["last_read_slice"]) == (
@@ -209,4 +213,18 @@ def test_a_candidate_that_was_kept_or_is_gone_is_carried_or_not() -> None:
     left = sorted(key for key in world.data() if key.startswith("data/slice/"))
     assert rows(run, state)["carry"] == left
     assert summary.counts["carried_objects"] == len(left)
+    assert {part.name for part in state.carry} == {part.name for part in summary.parts}
     assert len(rows(run, state)["staged"]) == 1
+
+
+def test_a_state_that_others_moved_on_is_told_nobody() -> None:
+    world = grown()
+    run = world.plan(mode="clean")
+    world.mark(run)
+    bulk_delete(run, world.runner)
+    verify(run)
+    run.state.put(POINTER, b'{"name": "x", "sha256": "y"}')
+    with pytest.raises(ConflictError):
+        advance_state(run)
+    server_run = summary_of(run, "mark_uncommitted").details["server_runs"][-1]
+    assert f"{SAVED}/{server_run}/report.json" not in world.lake.keys(SAVED)
