@@ -102,3 +102,16 @@ def test_without_snapshots_what_comes_into_use_during_the_look_is_not_judged(wor
     assert zombie not in found
     assert found[dropped.encode()] == "wait"
     assert found[doomed] == "wait"
+
+
+def test_findings_are_in_order_of_partition_and_key(world: World) -> None:
+    """A plan, and what an approval is bound to, is the same at every look."""
+    world.kv.set(b"zzz", b"k", b"v")
+    partition, _ = world.beginning("lake")
+    world.record(partition, state=1)
+    for key in (b"graveler", b"aaa"):
+        world.queue(key.decode())
+    findings = classify(read_look(world.store), Sightings(), START, TrashMargins()).findings
+    places = [(finding.partition, finding.key or b"") for finding in findings]
+    assert places == sorted(places)
+    assert len(places) > 4
