@@ -135,6 +135,15 @@ def test_what_is_handed_over_and_what_two_looks_saw_go_in_one_run(
     assert set(ground.state.removed()) == {ground.orphan, *handed_over.values()}
 
 
+def test_what_was_handed_over_is_not_asked_for_among_other_kinds(
+    ground: Ground, handed_over: dict[str, bytes]
+) -> None:
+    ground.scan()
+    report = ground.clean(DAY, kinds=["staging-orphan"])
+    assert (report.deleted, report.status, fates(report)) == ((), "done", ["deleted"])
+    assert all(next(iter(ground.world.kv.scan(partition)), None) for partition in handed_over.values())
+
+
 def test_a_handed_over_repository_that_stays_makes_a_run_partial(
     ground: Ground, handed_over: dict[str, bytes]
 ) -> None:
