@@ -102,3 +102,18 @@ def test_without_snapshots_what_comes_into_use_during_the_look_is_not_judged(wor
     assert zombie not in found
     assert found[dropped.encode()] == "wait"
     assert found[doomed] == "wait"
+
+
+def test_findings_are_in_order_of_partition_and_key(world: World) -> None:
+    """A plan, and what an approval is bound to, is the same at every look."""
+    for name in ("echo", "alpha", "delta", "bravo", "charlie"):
+        world.record(world.beginning(name)[0], state=1)
+    live, _ = world.repository("lake")
+    world.branch(live, "odd", "head", "pulls")  # a branch may name anything
+    world.queue("pulls")
+    world.kv.set(b"pulls", b"odd", b"")
+    findings = classify(read_look(world.store), Sightings(), START, TrashMargins()).findings
+    places = [(finding.partition, finding.key or b"") for finding in findings]
+    assert places == sorted(places)
+    assert len(places) > 15
+    assert {(b"pulls", b""), (b"pulls", b"odd")} <= {*places}

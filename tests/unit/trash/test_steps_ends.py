@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, DredgeError, UnavailableError
-from dredge.graveler import xid
 from dredge.kv.rows import Row
-from dredge.trash.apply import Outcome
-from dredge.trash.deleted import DeletedOutcome
-from dredge.trash.finding import TrashFinding
-from dredge.trash.plan import TrashPlan
-from dredge.trash.results import CleanReport, ScanReport
 from dredge.trash.state import TrashState
-from tests.support.kv_world import DAY, START
+from tests.support.kv_world import DAY
 from tests.support.trash import MARGINS, Ground, fates
 
 SKEW = MARGINS.clock_skew
@@ -141,6 +135,15 @@ def test_what_is_handed_over_and_what_two_looks_saw_go_in_one_run(
     assert set(ground.state.removed()) == {ground.orphan, *handed_over.values()}
 
 
+def test_what_was_handed_over_is_not_asked_for_among_other_kinds(
+    ground: Ground, handed_over: dict[str, bytes]
+) -> None:
+    ground.scan()
+    report = ground.clean(DAY, kinds=["staging-orphan"])
+    assert (report.deleted, report.status, fates(report)) == ((), "done", ["deleted"])
+    assert all(next(iter(ground.world.kv.scan(partition)), None) for partition in handed_over.values())
+
+
 def test_a_handed_over_repository_that_stays_makes_a_run_partial(
     ground: Ground, handed_over: dict[str, bytes]
 ) -> None:
@@ -192,31 +195,3 @@ def test_what_was_handed_over_counts_among_what_went_before_an_error(
     with pytest.raises(DredgeError, match="9 rows were removed"):
         ground.clean(DAY)
     assert ground.report()["status"] == "failed"
-
-
-def test_a_report_adds_up_what_went_of_either_kind() -> None:
-    finding = TrashFinding(b"p", None, "staging-orphan", "trash", "why", 2, 10, "d", None, START)
-    plan = TrashPlan("run", "memory://", START + DAY, (finding,), 4)
-    entry = "repo/lake/" + xid.new_xid(START)
-    scanned = ScanReport(plan, (finding,), 1)
-    report = CleanReport(
-        scanned,
-        "partial",
-        (Outcome(finding, "deleted", 2),),
-        (DeletedOutcome(entry, "cleaned", 3), DeletedOutcome(entry, "skipped", 5)),
-        "words",
-    )
-    assert report.rows_removed == 2 + 4 + 5
-    told = report.to_json()
-    assert told == scanned.to_json() | {
-        "status": "partial",
-        "message": "words",
-        "rows_removed": 11,
-        "outcomes": [finding.to_json() | {"fate": "deleted", "rows_deleted": 2}],
-        "deleted_repositories": [outcome.to_json() for outcome in report.deleted],
-    }
-    whole = report.to_report()
-    assert whole.items() >= told.items()
-    assert whole["findings"] == [finding.to_json() | {"age_seconds": DAY.total_seconds()}]
-    assert whole["summary"]
-    assert scanned.to_json()["trash_rows"] == 2

@@ -129,6 +129,11 @@ def test_a_clean_is_a_dry_run_unless_it_is_told_otherwise(ground: Ground) -> Non
     assert ground.orphan_rows() == 2
 
 
+def test_a_clean_without_a_task_has_a_name_that_no_other_has(ground: Ground) -> None:
+    run = ground.clean().scan.plan.run_id
+    assert ground.report()["holder"] == f"clean {run}"
+
+
 def test_a_plan_beyond_a_limit_is_refused_in_a_dry_run_too(ground: Ground) -> None:
     ground.scan()
     ground.world.kv.delete(b"graveler", b"repos/lake")

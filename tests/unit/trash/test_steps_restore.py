@@ -134,6 +134,7 @@ def test_a_row_that_comes_back_before_a_look_saw_it_gone_begins_anew(removed: Re
 def test_markers_come_back_unless_a_branch_names_their_token(removed: Removed) -> None:
     world = removed.ground.world
     dead, live = world.token("lake", "dead").encode(), removed.ground.main.encode()
+    world.stage(world.token("lake", "other"), "branches/main")  # a path, and no branch
     removed.add(Row(MARKERS, dead, b"stub"), Row(MARKERS, live, b"stub"), Row(b"other", live, b"value"))
     assert removed.restore(dry_run=True)["rows"] == 8
     told = removed.restore()
