@@ -34,6 +34,8 @@ from tests.simulation.stores import Stores
 
 WHEN_SECONDS = 2 * 86_400.0
 """So long a move waits for the moment that it was drawn for."""
+OF_THE_BASE = ("weather", "kill", "sleep", "when", "each", "faint", "suspend", "dawdle", "give up", "wake")
+"""Verbs that the base makes itself: no world has a move of such a name."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Move:
 
     Attributes:
         at: true seconds after the beginning; negative is the past, which is made one after the other and in peace.
-        verb: what; "weather", "kill", "sleep", "when", "each", "faint", "wake" are the base's own, others the world's.
+        verb: what; those `OF_THE_BASE` are the base's own, others the world's.
         args: of the verb. `when` has role and name of a call, its number, and verb and arguments of a move, which is
             made in the moment in which that call is about to be done, the n-th from the move's own time on. `each` does
             so at every n-th call, and has after the number how often. As such a move, `faint` lets the process that

@@ -124,6 +124,7 @@ class Server:
             found = operation.handler(request)
         except Exception as error:
             found = to_response(error)
+        self.backend.usage.count(operation.name, operation.method, found.status_code, 0.0)
         date = format_datetime(self.clock(), usegmt=True)
         return Response(found.status_code, bytes(found.body).decode(), date)
 

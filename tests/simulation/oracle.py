@@ -1,7 +1,7 @@
 """What must never be, checked at every deletion and at the end; it asks the truth, never the collector.
 
-live        an object that was readable when the sweep's last look began, and is now, is not deleted; nor one that a
-            branch's head has named for a while
+live        an object that was readable when the sweep's last look began, or that a server was about to stage, and is
+            readable now, is not deleted; nor one that a branch's head has named for a while
 young       nothing younger than the minimum age is deleted, by the store's clock
 kept        what a run's retention policy keeps is not deleted by it
 foreign     nothing but data and old files of Dredge's own is deleted, nothing of another repository, and nothing at all
@@ -42,6 +42,7 @@ from tests.simulation.gc.answers import Answers
 from tests.simulation.gc.asked import Asked
 from tests.simulation.gc.fences import Fences
 from tests.simulation.gc.mishaps import INNER
+from tests.simulation.gc.serving import Serving
 from tests.simulation.gc.undone import CLOCKS, QUARANTINE, Undone
 from tests.simulation.history import Simulation
 from tests.simulation.orchestrator import Orchestrated
@@ -74,6 +75,8 @@ class Oracle:
         marked: what was staged when some run's mark ended, of each mark.
         others: when a run of another collector ended.
         first_deleted: when addresses went first.
+        serving: what servers are about to stage.
+        copy_read: whether a copy of the records was read that fell behind.
         fences: rules about leases and tries.
         answers: rules about asking people.
         undone: rules about what can be taken back.
@@ -95,6 +98,8 @@ class Oracle:
     marked: list[set[str]] = field(default_factory=list)
     others: list[float] = field(default_factory=list)
     first_deleted: dict[str, float] = field(default_factory=dict)
+    serving: Serving = field(default_factory=Serving)
+    copy_read: bool = False
     fences: Fences = field(init=False)
     answers: Answers = field(init=False)
     undone: Undone = field(init=False)
@@ -136,7 +141,12 @@ class Oracle:
 
     def acknowledged(self, verb: str, address: str) -> None:
         """A server has promised to keep an address."""
+        now = self.simulation.scheduler.now
+        self.serving.promised.setdefault(address, now)
         if verb in VERBS_NOT_PROMISED or f"{self.root}{address}" in self.bucket.objects:
+            return
+        if self.serving.is_late(address, now):
+            self.simulation.states["staged later than an object is given to settle"] += 1
             return
         self.simulation.violate(
             "promised", f"{verb} of {address} was acknowledged, but {self._fate(address)}"
@@ -153,7 +163,7 @@ class Oracle:
     def _could_be_known(self, address: str) -> bool:
         """Whether somebody has seen that an address was staged: what a sealed token has below a newer write is in no
         answer of a server, only in staging records."""
-        reads_records = any(asked.read_kv for asked in self.asked.values())
+        reads_records = not self.copy_read and any(asked.read_kv for asked in self.asked.values())
         return reads_records or any(address in staged for staged in self.marked)
 
     def has_marked(self) -> None:
@@ -169,6 +179,8 @@ class Oracle:
         if key.startswith(f"{self.root}data/"):
             current = self.simulation.scheduler.current
             if current is not None:
+                if current.process.role == "server":
+                    self.serving.put[key.removeprefix(self.root)] = self.simulation.scheduler.now
                 first = self.first.get(key, data)
                 self.undone.on_put(key.removeprefix(self.root), data, first, current.process)
             self.first[key] = data
@@ -178,6 +190,10 @@ class Oracle:
     def note_twin(self, present: bool) -> None:
         """Another repository has got the same namespace, or is gone."""
         self.shared_since = self.simulation.scheduler.now if present else None
+
+    def note_copy(self) -> None:
+        """From now on runs may read records that are not the servers'."""
+        self.copy_read = True
 
     def note_other(self) -> None:
         """A run of another collector has ended."""
@@ -284,7 +300,7 @@ class Oracle:
         now = self.simulation.scheduler.now
         readable = self.truth.readable(process.begun)
         since = self.truth.since.get(address)
-        if address in readable and since is not None and since <= process.begun:
+        if address in readable and since is not None and self.serving.since(address, since) <= process.begun:
             self.simulation.violate(
                 "live", f"{process.name} deletes {address}, readable since {since - now:.0f} s"
             )
@@ -320,7 +336,8 @@ class Oracle:
         quiet = self.truth.moved < process.begun
         if asked.policy is not None and quiet and address in self.truth.kept(asked.policy):
             self.simulation.violate("kept", f"{process.name} deletes {address}, which its policy keeps")
-        if asked.read_kv and quiet and address in self.truth.by_all_tokens():
+        reads_records = asked.read_kv and not self.copy_read
+        if reads_records and quiet and address in self.truth.by_all_tokens():
             self.simulation.violate("live", f"{process.name} deletes {address}, which a staging record names")
 
     def _judge_others(self, address: str, process: Process, asked: Asked, run: Orchestrated) -> None:

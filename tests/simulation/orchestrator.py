@@ -80,7 +80,7 @@ class Orchestrated:
         response: that answer: decision and user.
         question: what is asked in Airflow: its digest, and when it was put.
         patience: how long an answer is waited for there, in seconds.
-        given_up: whether somebody marked the task that is at work as failed.
+        marked_failed: whether somebody marked the task that is at work as failed.
         ended_at: when; never, where a process of it was lost, which may live on.
         lost: whether one was.
         begun: when tasks began, each by all of its tries.
@@ -102,7 +102,7 @@ class Orchestrated:
     response: tuple[steps.Decision, str] | None = None
     question: tuple[str, float] | None = None
     patience: float = 0.0
-    given_up: bool = False
+    marked_failed: bool = False
     begun: dict[str, list[float]] = field(default_factory=dict)
     clock: Clock | None = None
 
@@ -172,7 +172,7 @@ class Orchestrator:
         run = self.runs.get(name)
         if run is None or not run.ended or run.by_person:
             return
-        run.ended, run.errors, run.outcome, run.given_up = False, [], "", False
+        run.ended, run.errors, run.outcome, run.marked_failed = False, [], "", False
         first = TASKS.index(task)
         if first <= 1:
             run.run_uri, run.said = "", []
@@ -184,11 +184,11 @@ class Orchestrator:
         if run is not None and run.run_uri and not run.by_person:
             self._task(run, task)
 
-    def give_up(self, name: str) -> None:
+    def mark_failed(self, name: str) -> None:
         """Mark the task of a run that is at work as failed; its process may live on."""
         run = self.runs.get(name)
         if run is not None and not run.ended:
-            run.given_up = True
+            run.marked_failed = True
 
     def _chain(self, run: Orchestrated, tasks: Sequence[str]) -> None:
         failed = False
@@ -218,7 +218,7 @@ class Orchestrator:
             error = self._try(run, task)
             if error is None or not is_retried(error):
                 return error
-            if run.given_up and task not in ("save_report", "release_lease"):
+            if run.marked_failed and task not in ("save_report", "release_lease"):
                 return error
             minutes = 2 if isinstance(error, UnavailableError | ConflictError) else 1
             self.simulation.scheduler.wait(60.0 * minutes)

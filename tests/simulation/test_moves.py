@@ -15,12 +15,13 @@ from numba.core import config as numba_config
 
 from tests.simulation.buckets import Bucket
 from tests.simulation.clock import DAY, HOUR, Clock
-from tests.simulation.history import Move, Outcome, Simulation, _make, play
+from tests.simulation.history import OF_THE_BASE, Move, Outcome, Simulation, _make, play
 from tests.simulation.machine import installed
 from tests.simulation.oracle import Asked
 from tests.simulation.orchestrator import Orchestrated
 from tests.simulation.scheduler import Process
 from tests.simulation.world_gc import GcScene, GcWorld
+from tests.simulation.worlds import WORLDS
 
 PEACE = [Move(-60.0, "pace", (0.02,)), Move(-59.0, "rest", ("clean", 0))]
 QUIET = 11
@@ -280,6 +281,42 @@ def test_who_sleeps_can_be_woken_before_his_time() -> None:
     scheduler.spawn("other", lambda: simulation.doors.call("store", "get", lambda: None, {}), other, 40.0)
     scheduler.run()
     assert ends == [40.0]
+
+
+@pytest.mark.parametrize("world", sorted(WORLDS))
+def test_no_move_of_a_world_is_hidden_by_one_of_the_base(world: str) -> None:
+    """Made at a moment, it would do what the base's does."""
+    assert not set(WORLDS[world]().verbs) & set(OF_THE_BASE)
+
+
+def test_a_run_of_which_a_task_was_marked_as_failed_ends_while_that_goes_on() -> None:
+    seen: list[str] = []
+    at = 0.0, "when"
+    _told(
+        [
+            (-3 * DAY, "orphan", (b"x",)),
+            (0.0, "run", ("left", "clean", False, None, 0, None, "dag")),
+            (*at, ("bulk_delete", "get", 1, "suspend", 2 * HOUR)),
+            (*at, ("bulk_delete", "get", 1, "mark failed", "left")),
+        ],
+        lambda scene: seen.extend(scene.orchestrator.runs["left"].errors),
+    )
+    assert seen == ["bulk_delete: Killed: taken for lost"]
+
+
+def test_records_are_read_from_a_copy_until_that_is_mended() -> None:
+    seen: list[int] = []
+
+    def look(scene: GcScene) -> None:
+        rows = scene.mishaps.rows
+        assert rows is not None
+        for change in (lambda: None, scene.mishaps.mend):
+            change()
+            with rows.view() as view:
+                seen.append(sum(len(list(view.scan(name))) for name in view.partitions()))
+
+    _told([(-DAY, "copy is read", ()), (-HOUR, "upload", ("main", "a", b"x"))], look)
+    assert seen[0] < seen[1]
 
 
 def test_a_bucket_with_versions_keeps_what_is_deleted_until_it_is_purged() -> None:

@@ -59,7 +59,7 @@ OURS = (
     "run",
     "clear",
     "redo",
-    "give up",
+    "mark failed",
     "answer",
     "resume",
     "restore",
@@ -129,7 +129,7 @@ class GcScene:
             "rest": self._rest,
             "clear": self.orchestrator.clear,
             "redo": self.orchestrator.redo,
-            "give up": self.orchestrator.give_up,
+            "mark failed": self.orchestrator.mark_failed,
             "beside": self._beside,
             "clocks off": self._set_clocks,
             "clients hurry": self._hurry,
@@ -297,7 +297,7 @@ class GcWorld:
         scheduler, kv = simulation.scheduler, WatchedKV()
         off = prepare_bucket(simulation.stores.bucket("bucket"), draw)
         servers = make_servers(simulation, draw, kv, off)
-        simulation.stores.rows = make_rows(simulation, draw, kv)
+        rows = simulation.stores.rows = make_rows(simulation, draw, kv)
         clocks = [Clock(lambda: scheduler.now, offset=draw.of("workers off")) for _ in range(3)]
         servers[0].catalog.repositories.create_repository(REPOSITORY, NAMESPACE)
         reader = PeacefulReader(parse_uri(NAMESPACE, StorageOptions()))
@@ -329,7 +329,14 @@ class GcWorld:
         scene = GcScene(simulation, kv, servers, writer, orchestrator, oracle, config, clocks)
         scene.haste = draw.of("haste")
         scene.mishaps = Mishaps(
-            oracle.bucket, f"{ROOT}/", NAMESPACE, oracle.note_twin, scene.serve, oracle.note_other
+            oracle.bucket,
+            f"{ROOT}/",
+            NAMESPACE,
+            oracle.note_twin,
+            scene.serve,
+            oracle.note_other,
+            rows,
+            oracle.note_copy,
         )
         scene.people = People(simulation, REPOSITORY, orchestrator, oracle)
         scene.s3 = S3Client(scheduler, REPOSITORY, scene.serve_by)

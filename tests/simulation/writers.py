@@ -68,6 +68,7 @@ DRAWS: dict[str, tuple[int, Draw]] = {
     "link the last": (1, _each(_number)),
     "begin parts": (1, _each(_branch, _path, _content)),
     "complete parts": (1, _each(_number)),
+    "put at upload": (1, _each(_number, _content)),
     "stage": (3, _each(_branch, _path, _number)),
     "stage alike": (2, _each(_branch, _path)),
     "orphan": (2, _each(_content)),
@@ -86,6 +87,7 @@ DRAWS: dict[str, tuple[int, Draw]] = {
     "delete branch": (5, _each(_branch)),
     "carry": (1, _each(_branch, _path, _number, _one_of(0.0, 0.0003, 0.3))),
     "carry over": (1, _each(_branch, _branch, _path, _one_of(-1, -1, OLDEST + 1))),
+    "leave behind": (1, _each(_branch, _branch, _path, _number, _one_of(True, False))),
     "re-create branch": (3, _each(_branch, _number, _hours)),
     "tag": (2, _each(_number)),
     "tag head": (1, _each(_branch)),
@@ -200,6 +202,14 @@ class Writer:
             )
         )
         self._keep("multipart", stats.physical_address)
+
+    def _put_at_upload(self, number: int, content: bytes) -> None:
+        """Put an object where an upload in parts is going to lie: whoever uploads knows the address."""
+        if self.uploads:
+            _, _, wanted, _ = self.uploads[number % len(self.uploads)]
+            for each in open_writer(self.namespace).uploads().open():
+                if each.upload_id == wanted:
+                    open_writer(self.namespace).put(each.key, content)
 
     def _link(
         self, branch: str, path: str, content: bytes, upload_hours: float, link_hours: float, linked: bool
@@ -385,6 +395,17 @@ class Writer:
         self._metadata(target, path)
         for branch in (target, source):
             self._hard_reset(branch, OLDEST)
+
+    def _leave_behind(self, source: str, target: str, path: str, number: int, tagged: bool) -> None:
+        """Have what a branch has staged in a new child of an old commit that has it, too, and which a tag leads to or
+        nothing; then take it out of staging."""
+        self._hard_reset(target, number)
+        self._upload(target, f"{path}-beside", b"x")
+        commit = self._commit(target, 40 if tagged else 0)
+        if tagged:
+            self.serve(lambda catalog: catalog.tags.create_tag(self.repository, f"left-{commit[:8]}", commit))
+        self._hard_reset(target, OLDEST)
+        self._reset_path(source, path)
 
     def _tag(self, number: int) -> None:
         commit = self._commit_id(number)

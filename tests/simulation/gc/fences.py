@@ -155,12 +155,12 @@ class Fences:
             )
 
     def _judge_begin(self, folder: str) -> None:
-        """Look whether a sweep may begin a round of deleting."""
-        self._judge_try(folder, SWEEP, "begins to delete")
+        """Look whether a sweep may begin a round of deleting. One that slept while it looked for the first time writes
+        that down all the same: its workers look at the try themselves, and at how long that look took."""
         process = self._process()
-        for step in CHAIN[:-1]:
+        for step in CHAIN:
             driver, since = self.claims.get(f"{folder}/{step}{TRY}", ("", 0.0))
-            is_new = since > process.begun and driver != _driver(process)
+            is_new = driver not in ("", _driver(process)) and (since > process.begun or step == SWEEP)
             if is_new and self.can_know(process, since):
                 self.simulation.violate(
                     "overtaken", f"{process.name} begins to delete; {driver} has begun anew"

@@ -172,7 +172,7 @@ FOCUS: Mapping[str, Focus] = {
         listing_rows=(3,),
     ),
     "an empty list of active commits is believed": _on("dangling"),
-    "only the server walks over commits": _on("dangling", active_walk_early_stop=(YES,)),
+    "only the server walks over commits": _on("two_lines", active_walk_early_stop=(YES,), read_kv=(NO,)),
     "what earlier runs knew is old": _on("known_and_young", read_kv=(YES,), mode=("clean",)),
     "an object that cannot be looked at may go": _on("known_and_young", read_kv=(YES,), mode=("clean",)),
     "a question without an answer clears": _on("no_answers"),
@@ -199,7 +199,7 @@ FOCUS: Mapping[str, Focus] = {
     "an overtaken try goes on": _on("beside_its_retry", delete_keys=(1,)),
     "a sweep in a Spark application that lives on goes on": _on("beside_its_retry", delete_keys=(1,)),
     "a sweep that was overtaken opens its gate": _on("done_again"),
-    "a sweep takes back the lease that its run gave back": _on("given_up"),
+    "a sweep takes back the lease that its run gave back": _on("given_up", by=("dag",)),
     "a lease is taken while another holds it": _on("overtaken"),
     "a lower number is handed over": _on("handed_over"),
     "another holder's run is taken over": _on("overtaken"),
@@ -229,7 +229,10 @@ FOCUS: Mapping[str, Focus] = {
         "kept_by_a_policy", rest=("optimized",), first=(NO,), dry=(YES,)
     ),
     "the state moves on from wherever it is": _on("states_cross", rest=("optimized",)),
-    "what the mark read in the records answers for what is staged since": _on("alike_later", read_kv=(YES,)),
+    "what the mark read in the records answers for what is staged since": _on("copy_is_read", read_kv=(YES,)),
+    "the re-check reads commits before staging": _on(
+        "left_behind", canary_branches=(0,), read_kv=(NO,), servers=(2, 3), raggedness=(1,)
+    ),
     "the re-check keeps no new paths": _on("kept_by_a_policy", dry=(YES,)),
     "verdicts are skipped": _on("alike_later"),
     "an object uploaded in parts goes though somebody may be about to stage it": _on(
@@ -238,11 +241,15 @@ FOCUS: Mapping[str, Focus] = {
     "an object uploaded in parts counts as known however short ago the run before found it": _on(
         "parts_settle"
     ),
-    "an object in parts counts as known though another one lay under its name": _on("parts_settle"),
+    "an object in parts counts as known though another one lay under its name": _on(
+        "parts_take_a_place", slice_margin=(51.0,)
+    ),
     "an object in parts settles although branches were asked about it before its server had staged it": _on(
         "parts_settle"
     ),
-    "the time of the re-check itself lets an object in parts settle": _on("parts_settle"),
+    "the time of the re-check itself lets an object in parts settle": _on(
+        "parts_during_the_re_check", read_kv=(NO,)
+    ),
     "a branch that moves is not noticed": _on("heads_move", delete_keys=(1,), at_once=(1,), pace=(2.0,)),
     "a driver that says nothing is believed": _on("driver_is_silent", delete_keys=(1,)),
     "a look at heads that fails finds nothing": _on(

@@ -317,6 +317,9 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
     "a look at heads that fails finds nothing": (_SHARES_LATER,),
     "a yes wins against a no": ("nobody looks for a no while objects are deleted",),
     "an approval outlives the mark": ("an old mark is swept",),
+    "slices that objects came back into are listed once, however young those are": (
+        "young objects in slices that are done with are forgotten",
+    ),
     "the comparison does not know what is pinned": ("the sweep does not look for pins again",),
     "the folder of a run goes with the copies in it": ("copies of what was deleted are taken for own files",),
     "copies of what was deleted are taken for own files": ("the folder of a run goes with the copies in it",),

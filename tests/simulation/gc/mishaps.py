@@ -12,6 +12,7 @@ from dredge.graveler.catalog import Catalog
 from dredge.graveler.xid import new_descending_xid
 from dredge.storage import open_writer
 from tests.simulation.buckets import Bucket, Stored
+from tests.simulation.trash.rows import DoorRows
 
 INDEX = "_lakefs/retention/gc/dredge/index/"
 SCANS = "_lakefs/retention/gc/uncommitted/"
@@ -34,6 +35,7 @@ MISHAPS = (
     "other collector",
     "damage copy",
     "put over",
+    "copy is read",
 )
 _TABLE = re.compile(r"_lakefs/[0-9a-f]{64}")
 
@@ -49,6 +51,8 @@ class Mishaps:
         note_twin: is told that another repository has the same namespace, or has it no longer.
         serve: has a server do something with its catalog.
         note_other: is told that a run of another collector has ended.
+        rows: the key-value store as a collector reads it.
+        note_copy: is told that a collector reads a copy of that which fell behind.
         whole: what was broken, as it was before.
         twin: whether another repository has the same namespace.
     """
@@ -59,6 +63,8 @@ class Mishaps:
     note_twin: Callable[[bool], None]
     serve: Callable[[Callable[[Catalog], Any]], Any]
     note_other: Callable[[], None] = lambda: None
+    rows: DoorRows | None = None
+    note_copy: Callable[[], None] = lambda: None
     whole: dict[str, Stored] = field(default_factory=dict)
     twin: bool = False
     inner: bool = False
@@ -81,6 +87,7 @@ class Mishaps:
             "share": self._share,
             "damage copy": self._damage_copy,
             "put over": self._put_over,
+            "copy is read": self._read_copy,
         }
 
     def mend(self) -> None:
@@ -88,6 +95,8 @@ class Mishaps:
         for key, stored in self.whole.items():
             self.bucket.restore(key, stored)
         self.whole.clear()
+        if self.rows is not None:
+            self.rows.catch_up()
 
     def leave(self) -> None:
         """The others go, with all that they have."""
@@ -128,6 +137,12 @@ class Mishaps:
         addresses = [key.removeprefix(self.root) for key in self._below("data/orphans/")]
         if addresses:
             open_writer(self.namespace).put(addresses[-1], data)
+
+    def _read_copy(self) -> None:
+        """The way to the key-value store leads to a copy by now, which gets nothing more."""
+        if self.rows is not None:
+            self.rows.fall_behind()
+            self.note_copy()
 
     def _cut(self, key: str) -> None:
         stored = self.bucket.objects[key]

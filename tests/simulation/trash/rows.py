@@ -50,6 +50,7 @@ class DoorRows:
         deletions: that were asked for so far.
         looked: when each process, by its name, opened its last view.
         read: when each process began to read the rows of each partition last.
+        copy: what is read in place of the store, as it was at some time; None is the store itself.
     """
 
     store: WatchedKV
@@ -66,6 +67,15 @@ class DoorRows:
     alarms: list[tuple[int, Event]] = field(default_factory=list)
     looked: dict[str, float] = field(default_factory=dict)
     read: dict[tuple[str, bytes], float] = field(default_factory=dict)
+    copy: FrozenView | None = None
+
+    def fall_behind(self) -> None:
+        """From now on a copy is read that gets nothing more."""
+        self.copy = FrozenView(rows_of(self.store))
+
+    def catch_up(self) -> None:
+        """The store itself is read again."""
+        self.copy = None
 
     def wait_for_deletion(self, number: int, seconds: float) -> None:
         """Wait until the n-th deletion from now on is about to be done; for so long at most."""
@@ -76,8 +86,8 @@ class DoorRows:
     @contextmanager
     def view(self) -> Iterator[RowView]:
         self.looked[self._process] = self.doors.scheduler.now
-        if not self.snapshots:
-            yield DoorView(self, None)
+        if not self.snapshots or self.copy is not None:
+            yield DoorView(self, self.copy)
             return
         yield DoorView(self, self._call("get", lambda: FrozenView(rows_of(self.store)), "snapshot"))
 

@@ -6,7 +6,7 @@ Every number in a scene is drawn, so that the moves also come too early, too lat
 from __future__ import annotations
 
 from tests.simulation.gc.scenes.asking import asked_anew, asked_late, changed_while_asked, told_no
-from tests.simulation.gc.scenes.commits import marked_anew, old_versions, seen_elsewhere
+from tests.simulation.gc.scenes.commits import marked_anew, old_versions, seen_elsewhere, two_lines
 from tests.simulation.gc.scenes.earlier import (
     committed_since,
     kept_by_a_policy,
@@ -65,7 +65,8 @@ from tests.simulation.gc.scenes.losses import (
     the_same_again,
     two_at_once,
 )
-from tests.simulation.gc.scenes.moments import carried_over, taken_from_behind
+from tests.simulation.gc.scenes.moments import carried_over, left_behind, taken_from_behind
+from tests.simulation.gc.scenes.parts import parts_during_the_re_check, parts_take_a_place
 from tests.simulation.gc.scenes.people import (
     answered_early,
     asked_first,
@@ -77,6 +78,7 @@ from tests.simulation.gc.scenes.retries import asleep_meanwhile, begun_anew, bes
 from tests.simulation.gc.scenes.stage import Scene
 from tests.simulation.gc.scenes.staging import (
     carried_around,
+    copy_is_read,
     dangling,
     hidden_then_not,
     long_commit,
@@ -216,6 +218,11 @@ SCENES: tuple[Scene, ...] = (
     old_versions,
     carried_over,
     taken_from_behind,
+    two_lines,
+    copy_is_read,
+    left_behind,
+    parts_take_a_place,
+    parts_during_the_re_check,
 )
 """All scenes; one that stands twice is drawn twice as often."""
 BY_NAME = {scene.__name__: scene for scene in SCENES}

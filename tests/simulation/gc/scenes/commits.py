@@ -1,5 +1,5 @@
 """Commits that take hours, beside runs and tries of which only some have seen what these are about to bring; and what
-only older commits have."""
+only older commits have, of one line or of two that meet."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import random
 from tests.simulation.clock import HOUR
 from tests.simulation.gc.scenes.stage import Moves, Stage, branches, content, garbage, run_of
 from tests.simulation.history import Move
+from tests.simulation.writers import OLDEST
 
 
 def marked_anew(chance: random.Random, stage: Stage) -> Moves:
@@ -65,3 +66,27 @@ def old_versions(chance: random.Random, stage: Stage) -> Moves:
         write = stage.temper.branch(chance), f"{n}{stage.temper.path(chance)}", bytes(200 + n)
         moves.append(Move(stage.at - 2 * HOUR, "upload", write))
     return [*moves, *garbage(chance, stage, 0, 3)]
+
+
+def two_lines(chance: random.Random, stage: Stage) -> Moves:
+    """An old commit has an old child on one branch and a young one on another, and nobody else has what it has: a walk
+    that comes by it from the old one first must not be the last."""
+    path, other = stage.temper.path(chance), chance.choice(("one", "two", "hidden"))
+    moves = [
+        Move(stage.past(44.5), "rules", (chance.choice((5, 5, 10, 30)), chance.choice((0, 0, 1, 2)))),
+        *branches(stage),
+        Move(stage.past(43), "upload", ("main", path, bytes(chance.randrange(70, 90)))),
+        Move(stage.past(42), "commit", ("main", 0)),
+        Move(stage.past(41), "hard reset", (other, OLDEST + 1)),
+    ]
+    young = chance.choice((1.5, 2.0, 3.0, 8.0))
+    for branch, days in (("main", chance.choice((40, 35, 35, 6))), (other, young)):
+        moves.append(Move(stage.past(days), chance.choice(("delete", "delete", "overwrite")), ()))
+        args = (branch, path) if moves[-1].verb == "delete" else (branch, path, b"x", b"y")
+        moves[-1] = Move(stage.past(days), moves[-1].verb, args)
+        moves.append(Move(stage.past(days - 0.1), "commit", (branch, 0)))
+    if (
+        chance.random() < 0.3
+    ):  # no branch leads to the old child; to the young one must: no request shows others
+        moves.append(Move(stage.past(young - 0.3), "hard reset", ("main", OLDEST)))
+    return [*moves, *garbage(chance, stage, 0, 1)]

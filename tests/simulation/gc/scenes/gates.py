@@ -69,7 +69,7 @@ def given_up(chance: random.Random, stage: Stage) -> Moves:
     number = 1 + int(chance.random() ** 2 * 6)
     seconds = chance.choice((700.0, 1300.0, HOUR, 2 * HOUR))
     moves.append(Move(begin, "when", ("bulk_delete", call, number, "suspend", seconds)))
-    moves.append(Move(begin, "when", ("bulk_delete", call, number, "give up", name)))
+    moves.append(Move(begin, "when", ("bulk_delete", call, number, "mark failed", name)))
     if chance.random() < 0.3:
         moves.append(run_of(stage.at + stage.length + chance.choice((600.0, 2000.0)), f"other{stage.run}"))
     return moves

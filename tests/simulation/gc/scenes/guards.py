@@ -160,17 +160,14 @@ def alike_later(chance: random.Random, stage: Stage) -> Moves:
     branch, path, name = stage.temper.branch(chance), stage.temper.path(chance), f"late{stage.run}"
     data = bytes(chance.randrange(70, 90))
     waits = chance.choice((HOUR, 3 * HOUR))
-    moves = [*branches(stage), *garbage(chance, stage, 1, 2)]
+    moves = [*branches(stage), *garbage(chance, stage, 1, 2), Move(stage.past(3), "orphan", (data,))]
     if chance.random() < 0.5:  # the head has it from before
         moves += [
             Move(stage.past(20), "upload", (branch, path, data)),
             Move(stage.past(19), "commit", (branch, 0)),
-            Move(stage.past(3), "upload the same", (branch, path)),
-            Move(stage.past(2.9), "reset path", (branch, path)),
         ]
     else:  # it comes into the head only now
         moves += [
-            Move(stage.past(3), "orphan", (data,)),
             Move(stage.at + stage.length + 0.3 * waits, "upload", (branch, path, data)),
             Move(stage.at + stage.length + 0.35 * waits, "commit", (branch, 0)),
         ]

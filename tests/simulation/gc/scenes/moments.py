@@ -89,3 +89,26 @@ def taken_from_behind(chance: random.Random, stage: Stage) -> Moves:
     role, call = chance.choice((("bulk_delete", "list_branches"), (SCAN, "get branches/two")))
     number = chance.choice((2, 3, 3, 4)) if role == "bulk_delete" else 2
     return [*moves, *_at(begin, role, call, number, "carry over", "two", target, path, OLDEST + 1)]
+
+
+def left_behind(chance: random.Random, stage: Stage) -> Moves:
+    """What is staged goes over into a commit that nothing leads to, or that only a tag does, and whose tables are old:
+    between two reads of the re-check, so that one reads staging too late and another one commits too early."""
+    path, begin = stage.temper.path(chance), max(0.0, stage.at - 1)
+    source, target = chance.sample(("main", "one", "hidden"), 2)
+    moves = [
+        Move(stage.past(44), "rules", (1, 0)),
+        *branches(stage),
+        Move(stage.past(20), "upload", ("two", path, bytes(chance.randrange(70, 90)))),
+        Move(stage.past(19), "commit", ("two", 0)),
+        Move(stage.past(18), "delete", ("two", path)),
+        Move(stage.past(17), "commit", ("two", 0)),
+        Move(stage.past(16), "hard reset", ("two", OLDEST)),
+        *garbage(chance, stage, 0, 1),
+        Move(-58.0, "clients hurry"),
+        Move(begin, "when", (*chance.choice(AFTER_THE_MARK), 1, "stage", source, path, 0)),
+    ]
+    call = chance.choice((SCAN, SCAN, "list_branches", "list_tags"))
+    tag = chance.choice((True, False, False))
+    moved = "leave behind", source, target, path, OLDEST + 1, tag
+    return [*moves, *_at(begin, "bulk_delete", call, chance.choice((1, 1, 2, 3)), *moved)]

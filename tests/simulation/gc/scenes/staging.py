@@ -28,7 +28,7 @@ def long_commit(chance: random.Random, stage: Stage) -> Moves:
     lasts = later[-1] - commit + 3 * stage.length + HOUR
     moves = [
         Move(stage.past(3), "upload", (branch, path, data)),
-        Move(stage.at, "when", ("commit", "put", 1, "dawdle", lasts)),
+        Move(commit - 60, "when", ("commit", "put", 1, "dawdle", lasts)),
         Move(commit, "commit", (branch, 0)),
         Move(commit + 60, "upload", (branch, path, content(chance))),
     ]
@@ -175,3 +175,21 @@ def up_again_though_poisoned(chance: random.Random, stage: Stage) -> Moves:
         )
     )
     return moves
+
+
+def copy_is_read(chance: random.Random, stage: Stage) -> Moves:
+    """The way to the key-value store leads to a copy that fell behind, and an old object is staged over its like, which
+    no server shows: all in the minutes between the mark and the re-check."""
+    branch, path = stage.temper.branch(chance), stage.temper.path(chance)
+    begin, data = max(0.0, stage.at - 1), bytes(chance.randrange(70, 90))
+    moves = [
+        *branches(stage),
+        Move(stage.past(20), "upload", (branch, path, data)),
+        Move(stage.past(19), "commit", (branch, 0)),
+        Move(stage.past(3), "orphan", (data,)),
+        *garbage(chance, stage, 0, 1),
+    ]
+    copied = chance.choice((*AFTER_THE_SCAN, ("check_limits", "get"), ("bulk_delete", "get")))
+    staged = chance.choice((("check_limits", "put"), *BEFORE_THE_RE_CHECK))
+    moves.append(Move(begin, "when", (*copied, 1, "copy is read")))
+    return [*moves, Move(begin, "when", (*staged, 1, "stage alike", branch, path))]

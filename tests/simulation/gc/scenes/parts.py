@@ -1,0 +1,65 @@
+"""Uploads in parts that end while a run is at work: what appears then is as old as the beginning of its upload, and its
+server stages it a while later."""
+
+from __future__ import annotations
+
+import random
+
+from tests.simulation.clock import HOUR
+from tests.simulation.gc.scenes.stage import Moves, Stage, branches, content, garbage, run_of
+from tests.simulation.history import Move
+
+ENDS = (
+    ("plan", "get_repository"),
+    ("slice_listing", "get"),
+    ("slice_listing", "get"),
+    ("slice_listing", "list"),
+)
+"""Calls of a run at which an upload ends: before it lists that slice, or right then."""
+RE_CHECK = (
+    ("list_branches", 3),
+    ("list_tags", 1),
+    ("prepare_commits_async", 1),
+    ("get_gc_rules", 1),
+    ("put recheck", 2),
+)
+"""Calls of a re-check and how many there are, so that no later look is slow."""
+LATE = (100.0, 300.0, 500.0, 850.0, 850.0)
+"""Seconds that a server takes to stage what it has put together: less than such objects are given to settle."""
+
+
+def parts_take_a_place(chance: random.Random, stage: Stage) -> Moves:
+    """An upload in parts ends while a run lists, and takes the place of another object, which the run before knew."""
+    branch, path, next_at = stage.temper.branch(chance), stage.temper.path(chance), stage.at + 24 * HOUR
+    moves = [
+        *branches(stage),
+        Move(stage.past(chance.choice((5, 3))), "begin parts", (branch, path, content(chance))),
+        Move(stage.at - chance.choice((3.0, 1.5, 27.0, 0.5)) * HOUR, "put at upload", (-1, content(chance))),
+        run_of(next_at, f"next{stage.run}", chance.choice(("clean", "clean", "optimized"))),
+    ]
+    # Nobody writes under a key again once it was listed.
+    ends = chance.choice(("get_repository", "list_repositories"))
+    moves.append(Move(next_at - 1, "when", ("plan", ends, 1, "complete parts", -1)))
+    return [*moves, Move(next_at - 1, "when", ("parts", "set", 1, "dawdle", chance.choice(LATE)))]
+
+
+def parts_during_the_re_check(chance: random.Random, stage: Stage) -> Moves:
+    """An upload in parts ends while a run lists and is staged while it checks again, which takes longer than such
+    objects are given to settle; each call of the run may sleep a little before."""
+    branch, path, begin = stage.temper.branch(chance), stage.temper.path(chance), max(0.0, stage.at - 1)
+    moves = [
+        *branches(stage),
+        *garbage(chance, stage, 1, 2),
+        Move(
+            stage.past(3), "upload", (branch, "z", bytes(90))
+        ),  # the last path of a branch is always looked at
+        Move(stage.past(3), "begin parts", (branch, path, content(chance))),
+        Move(begin, "when", (*chance.choice(ENDS), 1, "complete parts", -1)),
+        Move(begin, "when", ("parts", "set", 1, "dawdle", chance.choice(LATE))),
+    ]
+    before, seconds = chance.choice((0, 0, 0, 1)), chance.choice((200.0, 290.0, 290.0))
+    if before:
+        moves.append(Move(begin, "each", ("check_limits", "get", 1, before, "faint", seconds)))
+    for call, times in RE_CHECK:
+        moves.append(Move(begin, "each", ("bulk_delete", call, 1, times, "faint", seconds)))
+    return moves
