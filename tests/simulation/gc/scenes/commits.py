@@ -85,7 +85,7 @@ def two_lines(chance: random.Random, stage: Stage) -> Moves:
         args = (branch, path) if moves[-1].verb == "delete" else (branch, path, b"x", b"y")
         moves[-1] = Move(stage.past(days), moves[-1].verb, args)
         moves.append(Move(stage.past(days - 0.1), "commit", (branch, 0)))
-    if chance.random() < 0.3:  # then only its child leads to the old one, or to the young one
-        left = chance.choice(("main", other))
-        moves.append(Move(stage.past(young - 0.3), "hard reset", (left, OLDEST)))
+    if chance.random() < 0.3:
+        # No branch leads to the old child; to the young one must: no request shows others.
+        moves.append(Move(stage.past(young - 0.3), "hard reset", ("main", OLDEST)))
     return [*moves, *garbage(chance, stage, 0, 1)]
