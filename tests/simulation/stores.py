@@ -105,7 +105,7 @@ def _again(deed: Callable[[], Any]) -> Any:
     scheduler = _current[-1].doors.scheduler
     assert scheduler.current is not None, "weather strikes actors"
     process, wire = scheduler.current.process, Process(WIRE, scheduler)
-    seconds = LATEST * unit(mix(process.hash, process.calls, stable_hash("put arrives again")))
+    seconds = LATEST * unit(mix(mix(process.hash, process.calls), stable_hash("put arrives again")))
     scheduler.spawn(WIRE, deed, wire, scheduler.now + seconds)
     return deed()
 
