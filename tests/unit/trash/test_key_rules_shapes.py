@@ -70,7 +70,7 @@ def test_the_key_of_a_hint_names_repository_and_branch_by_length() -> None:
     [
         (b"pulls", b"repos/x/a"),
         (b"actions", b"repos/x/novel/r"),
-        (b"actions", b"repos/x/novel/" + countdown_id(START).encode()),
+        pytest.param(b"actions", b"repos/x/novel/" + countdown_id(START).encode(), id="actions-novel"),
         (b"actions", b"repos/x/runs/no-id"),
         (b"mc-ownership", b"something/else"),
         (b"catalog", b"something/else"),

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dredge.graveler import xid
 from dredge.trash.names import (
     Instance,
     countdown_time,
@@ -19,7 +18,8 @@ from dredge.trash.names import (
 )
 from tests.support.kv_world import START, countdown_id
 
-UID = xid.new_xid(START)
+UID = "dcrep00ivln1f1ipml70"
+"""Made at START; the same in every process of the tests, whose names it is part of."""
 UUID = "00000000-0000-4000-8000-000000000001"
 
 
