@@ -271,13 +271,13 @@ FOCUS: Mapping[str, Focus] = {
         "lost_meanwhile", delete_keys=(1,), lease_seconds=(600.0,), by=("person",)
     ),
     "a worker that slept while it looked believes what it saw before": _on(
-        "lost_meanwhile", delete_keys=(1,), at_once=(1,), lease_seconds=(600.0,), by=("person",)
+        "worker_sleeps", delete_keys=(1,), at_once=(1,), pace=(2.0,)
     ),
     "a driver that slept while it looked is believed": _on(
         "both_sleep", delete_keys=(1,), at_once=(1,), pace=(0.02, 0.2)
     ),
     "an earlier look that arrives last opens the gate again": _on(
-        "heads_move", delete_keys=(1,), at_once=(1,), pace=(2.0,)
+        "look_arrives_last", delete_keys=(1,), at_once=(1,), pace=(0.02, 0.2)
     ),
     "an earlier try shortens the right of a run that waits": _on("woken_while_asked"),
     "a gate that shut opens again": _on("copies_fail"),

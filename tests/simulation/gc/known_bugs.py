@@ -330,6 +330,9 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
 }
 """What must be broken as well, where more than one guard catches a fault."""
 WHY_NOT: Mapping[str, str] = {
+    "an earlier look that arrives last opens the gate again": "such a look is no older than"
+    " what a sweep may not have noticed yet;"
+    " `test_a_look_that_arrives_after_the_one_that_closed_the_gate_opens_nothing` does",
     "a worker asks for the time before it reads what the driver saw": "every machine here knows that it slept;"
     " `test_a_worker_asks_for_the_time_after_it_has_read_what_the_driver_saw` does",
     "objects without a time pass": "every store here gives times",

@@ -53,6 +53,7 @@ from tests.simulation.gc.scenes.guards import (
     up_again_after_the_mark,
     woken_beside_its_retry,
 )
+from tests.simulation.gc.scenes.looks import look_arrives_last, worker_sleeps
 from tests.simulation.gc.scenes.losses import (
     again_and_again,
     branches_come_and_go,
@@ -203,6 +204,8 @@ SCENES: tuple[Scene, ...] = (
     woken_while_asked,
     told_no,
     both_sleep,
+    look_arrives_last,
+    worker_sleeps,
     claimed_late,
     done_again,
     given_up,

@@ -82,12 +82,12 @@ def woken_while_asked(chance: random.Random, stage: Stage) -> Moves:
     right that both have; another run would like to have it."""
     name, hours = f"woken{stage.run}", chance.choice((1.0, 3.0, 12.0))
     at = stage.at + stage.length + HOUR
-    asked = at + 2 * stage.length + 900
-    call = chance.choice(("list_level", "get", "open_read lease.json", "stat"))
+    asked = at + chance.choice((2, 3)) * stage.length + 900
+    call = chance.choice(("list_level", "get", "open_read lease.json"))
     return [
-        *garbage(chance, stage, 3, 6),
+        *(Move(at - 25 * HOUR, "orphan", (bytes(60 + number),)) for number in range(3)),
         run_of(at, name, approval=("always", hours)),
-        Move(at - 1, "when", ("plan", call, chance.choice((1, 1, 2)), "suspend", 14 * HOUR)),
+        Move(at - 1, "when", ("plan", call, 1, "suspend", 14 * HOUR)),
         Move(asked, "wake", (f"{name} plan",)),
         run_of(asked + chance.choice((0.1, 0.3, 0.6)) * hours * HOUR, f"other{stage.run}"),
         Move(asked + chance.choice((0.5, 0.9)) * hours * HOUR, "answer", (name, *draw_answer(chance))),
