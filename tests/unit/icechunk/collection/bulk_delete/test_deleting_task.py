@@ -23,7 +23,7 @@ from dredge.runs import ledger
 from dredge.runs.gate import GateConfig, write_look
 from dredge.runs.lease import Lease
 from dredge.runs.summary import PartInfo
-from dredge.storage import LISTING_SCHEMA, DeleteOutcome, open_deleter
+from dredge.storage import LISTING_SCHEMA, DeleteOutcome, open_deleter, store_clock
 from dredge.undo.pins import PINNED
 from tests.support.icechunk_tasks import OLD, Task, named
 
@@ -54,7 +54,7 @@ def config(task: Task, **changes: Any) -> DeleteConfig:
         "undo": "off",
         "alive": {"chunks": task.ids("none.ids", ())},
     }
-    write_look(task.folder, WATCH, True, "")
+    write_look(task.folder, WATCH, True, "", store_clock(task.state, ""))
     return DeleteConfig(gate=gate, **(given | changes))
 
 
@@ -107,7 +107,7 @@ def test_task_stops_when_the_gate_closes_and_leaves_what_comes_after_alone(
 ) -> None:
     parts = [candidates(task, "chunks", [named(3 * first + each) for each in range(3)]) for first in range(2)]
     given = config(task, delete_keys=2, alive={"chunks": task.ids("alive.ids", [0])})
-    deleter = Deleter(task.uri, lambda: write_look(task.folder, WATCH, False, "in use again"))
+    deleter = Deleter(task.uri, lambda: write_look(task.folder, WATCH, False, "in use again", None))
     monkeypatch.setattr(deleting, "open_deleter", lambda _: deleter)
     result = delete_parts.body(task.run, given, DeleteTask(kind="chunks", parts=parts))
     assert deleter.sent == [[f"chunks/{named(1)}", f"chunks/{named(2)}"]]

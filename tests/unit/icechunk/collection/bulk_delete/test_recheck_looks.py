@@ -78,7 +78,7 @@ def test_what_new_snapshots_name_is_alive_by_kind(repo: Repo) -> None:
 @pytest.fixture
 def stopped(v1: Repo) -> tuple[Run, Watch]:
     run = v1.plan()
-    return run, Watch(run.folder, "bulk_delete/_watch/001.json", lambda: None)
+    return run, Watch(run.folder, run.state, "bulk_delete/_watch/001.json", lambda: None)
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def swept(
     monkeypatch.setattr(step, "approval_of", lambda *asked: looked.append("approval"))
     with run.folder.writing(record.attempt):
         config = _config(run, record, {})
-        _delete_by_kind(run, HERE, record, config, Watch(run.folder, "w", lambda: None))
+        _delete_by_kind(run, HERE, record, config, Watch(run.folder, run.state, "w", lambda: None))
     return given, looked
 
 
