@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from dredge.errors import RefusedError
-from dredge.storage.schemes import canonical_parts, canonical_scheme
+from dredge.storage.schemes import canonical_scheme, canonical_uri
 
 DATA = "data/"
 METADATA = "_lakefs/"
@@ -28,11 +28,7 @@ def canonical_namespace(uri: str) -> str:
         uri: as a server words it. Nothing but the scheme, the spelling of an Azure host and trailing slashes
             is changed: the rest is the store's key.
     """
-    scheme, separator, rest = uri.partition("://")
-    if not separator:
-        return uri.rstrip("/") + "/"
-    scheme, rest = canonical_parts(scheme, rest)
-    return f"{scheme}://{rest.rstrip('/')}/"
+    return canonical_uri(uri) + "/"
 
 
 def key_of(location: str, namespace: str) -> str:

@@ -15,6 +15,7 @@ from dredge.icechunk.repository import spec_version
 from dredge.runs.many import Outcome, lost, reported
 from dredge.settings import check_settings, read_settings, setting
 from dredge.storage import StorageOptions, open_reader
+from dredge.storage.schemes import canonical_uri
 
 log = logging.getLogger("dredge")
 
@@ -85,14 +86,22 @@ def choose_repositories(
         options: how stores are reached; None reads the environment.
 
     Returns:
-        URIs in order, each once; and why others that were asked for are left out, by URI.
+        URIs in order, each place once however it is spelled; and why others that were asked for are left out, by URI.
 
     Raises:
         DredgeError: a folder whose repositories are meant cannot be listed.
     """
     asked = config.wanted or list(named)
-    found = dict.fromkeys(uri for word in asked for uri in _meant(word.rstrip("/"), options))
-    chosen = [uri for uri in found if not any(fnmatchcase(uri, glob) for glob in config.unwanted)]
+    found: dict[str, str] = {}
+    for word in asked:
+        for uri in _meant(word.rstrip("/"), options):
+            found.setdefault(canonical_uri(uri), uri)
+    unwanted = {*config.unwanted, *map(canonical_uri, config.unwanted)}
+    chosen = [
+        uri
+        for place, uri in found.items()
+        if not any(fnmatchcase(name, glob) for name in (uri, place) for glob in unwanted)
+    ]
     missing = {uri: why for uri in chosen if (why := _why_not(uri, options))}
     return sorted(uri for uri in chosen if uri not in missing), missing
 

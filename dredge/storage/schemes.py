@@ -66,3 +66,12 @@ def canonical_parts(scheme: str, rest: str) -> tuple[str, str]:
     if at and scheme.lower() not in {"http", "https"}:
         host, slash, path = account, "/", f"{container}/{path}"
     return canonical, host.lower().replace(".dfs.core.", ".blob.core.", 1) + slash + path
+
+
+def canonical_uri(uri: str) -> str:
+    """Give what the URI of a folder is compared as, without a slash at its end."""
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
+        return uri.rstrip("/")
+    scheme, rest = canonical_parts(scheme, rest)
+    return f"{scheme}://{rest.rstrip('/')}"

@@ -15,6 +15,7 @@ from airflow_dredge.operators.many import SaveSummaryOperator, conf_of, started_
 from airflow_dredge.operators.schedules import settings_in
 from dredge.icechunk.many import ManyConfig, choose_repositories, outcome_of, summary_root
 from dredge.runs.many import Outcome
+from dredge.storage.schemes import canonical_uri
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -48,14 +49,39 @@ class IcechunkChooseRepositoriesOperator(BaseOperator):
         params = {name: context["params"][name] for name in FORM_OF_A_RUN}
         ours, conflicts = storage_settings()
         chosen, missing = choose_repositories(config, [*ours, *conflicts], storage_options(self.aws_conn_id))
-        left_out = missing | {uri: conflicts[uri] for uri in chosen if uri in conflicts}
-        confs = [conf_of("storage", uri, params, ours.get(uri)) for uri in chosen if uri not in conflicts]
+        own, why_not = by_place(ours, conflicts)
+        places = {uri: canonical_uri(uri) for uri in chosen}
+        left_out = missing | {uri: why_not[place] for uri, place in places.items() if place in why_not}
+        confs = [
+            conf_of("storage", uri, params, own.get(place))
+            for uri, place in places.items()
+            if place not in why_not
+        ]
         return started_with(context, confs, left_out, summary_root(config, params["run_root"], chosen))
 
 
 def storage_settings() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Return the settings that repositories have in the Variable; see ``settings_in``."""
     return settings_in(ICECHUNK_SCHEDULES, "storage", FORM)
+
+
+def by_place(
+    ours: Mapping[str, Mapping[str, Any]], conflicts: Mapping[str, str]
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Return the same by the place that a URI means: ``s3a://lake/a`` is ``s3://lake/a``.
+
+    :param ours: settings by URI
+    :param conflicts: why there are none, by URI
+    """
+    found: dict[str, dict[str, Any]] = {}
+    why_not = {canonical_uri(uri): why for uri, why in conflicts.items()}
+    for uri, settings in ours.items():
+        place, own = canonical_uri(uri), {name: settings[name] for name in settings if name != "storage"}
+        if found.setdefault(place, own) != own:
+            why_not[place] = (
+                f"the Variable {ICECHUNK_SCHEDULES} names it in two ways, with other settings for each"
+            )
+    return found, why_not
 
 
 class IcechunkCollectRepositoryOperator(LakeFSCollectRepositoryOperator):

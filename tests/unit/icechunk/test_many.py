@@ -47,6 +47,13 @@ def test_each_is_meant_once_and_what_is_no_repository_is_left_out_with_the_reaso
     assert list(missing) == [f"{uri}/nowhere"]
 
 
+def test_a_place_is_meant_once_and_left_out_however_it_is_spelled(lake: Path) -> None:
+    uri = f"file://{lake}"
+    other = uri.replace("file:", "FILE:")
+    assert chosen(lake, storages=f"{uri}/a {other}/a")[0] == [f"{uri}/a"]
+    assert chosen(lake, storages=f"{uri}/*", leave_out=f"{other}/a/ {other}/s*")[0] == [f"{uri}/b"]
+
+
 def test_those_with_settings_of_their_own_are_meant_when_nothing_else_is(lake: Path) -> None:
     named = (f"file://{lake}/b",)
     assert chosen(lake, named)[0] == list(named)
