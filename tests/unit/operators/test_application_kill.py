@@ -100,12 +100,19 @@ def test_an_application_that_never_listens_is_told_and_no_other_is_started(
     task.kill()
 
 
+def is_frozen(pid: int) -> bool:
+    """Whether each thread of a process has stopped."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(thread.read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)
+
+
 def test_nobody_waits_for_ever_for_an_application_that_is_frozen(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last task of a run would keep the lease."""
     program.application().do("see", {})
     os.kill(program.seen[0], signal.SIGSTOP)
+    wait_until(lambda: is_frozen(program.seen[0]))  # until then it may still greet somebody
     monkeypatch.setattr(application, "_GREETING_SECONDS_MAX", 0.1)
     monkeypatch.setattr(application, "_START_SECONDS_MAX", 0.3)
     try:
