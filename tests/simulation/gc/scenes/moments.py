@@ -67,6 +67,18 @@ def carried_over(chance: random.Random, stage: Stage) -> Moves:
     return [*moves, *again]
 
 
+def _left_by_two(chance: random.Random, stage: Stage, path: str) -> Moves:
+    """What only an old commit of branch `two` has, to which that branch does not lead any more."""
+    return [
+        *branches(stage),
+        Move(stage.past(20), "upload", ("two", path, bytes(chance.randrange(70, 90)))),
+        Move(stage.past(19), "commit", ("two", 0)),
+        Move(stage.past(18), "delete", ("two", path)),
+        Move(stage.past(17), "commit", ("two", 0)),
+        Move(stage.past(16), "hard reset", ("two", OLDEST)),
+    ]
+
+
 def taken_from_behind(chance: random.Random, stage: Stage) -> Moves:
     """What an old commit has that only the rule of a branch keeps is staged elsewhere while staging is read, and that
     branch is reset; or what its head has is staged on itself."""
@@ -74,12 +86,7 @@ def taken_from_behind(chance: random.Random, stage: Stage) -> Moves:
     target = chance.choice(("hidden", "main", "one", "two"))
     moves = [
         Move(stage.past(44), "rules", (1, chance.choice((30, 30, 0)))),
-        *branches(stage),
-        Move(stage.past(20), "upload", ("two", path, bytes(chance.randrange(70, 90)))),
-        Move(stage.past(19), "commit", ("two", 0)),
-        Move(stage.past(18), "delete", ("two", path)),
-        Move(stage.past(17), "commit", ("two", 0)),
-        Move(stage.past(16), "hard reset", ("two", OLDEST)),
+        *_left_by_two(chance, stage, path),
         *_others(stage, target),
         *garbage(chance, stage, 0, 1),
         Move(-58.0, "clients hurry"),
@@ -98,12 +105,7 @@ def left_behind(chance: random.Random, stage: Stage) -> Moves:
     source, target = chance.sample(("main", "one", "hidden"), 2)
     moves = [
         Move(stage.past(44), "rules", (1, 0)),
-        *branches(stage),
-        Move(stage.past(20), "upload", ("two", path, bytes(chance.randrange(70, 90)))),
-        Move(stage.past(19), "commit", ("two", 0)),
-        Move(stage.past(18), "delete", ("two", path)),
-        Move(stage.past(17), "commit", ("two", 0)),
-        Move(stage.past(16), "hard reset", ("two", OLDEST)),
+        *_left_by_two(chance, stage, path),
         *garbage(chance, stage, 0, 1),
         Move(-58.0, "clients hurry"),
         Move(begin, "when", (*chance.choice(AFTER_THE_MARK), 1, "stage", source, path, 0)),
