@@ -308,7 +308,8 @@ class Oracle:
             )
         head = self.truth.head_since.get(address)
         # What was on its way when the head moved cannot be held back, however late it is.
-        if head is not None and self._asked() - head > self.fences.seconds_to_notice():
+        notices_after = self.fences.seconds_to_notice()
+        if head is not None and (self._asked() - head > notices_after or self.fences.is_late(head)):
             self.simulation.violate(
                 "live", f"{process.name} deletes {address}, in a head since {head - now:.0f} s"
             )

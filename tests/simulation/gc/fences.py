@@ -145,9 +145,13 @@ class Fences:
     def must_know(self, process: Process, since: float) -> bool:
         """Whether who sends a request must know what has been so since some time: it was awake for long enough, or what
         it looked at last may not be so old, however long it slept since."""
+        return self.can_know(process, since) or self.is_late(since)
+
+    def is_late(self, since: float) -> bool:
+        """Whether a request was begun so long after something that no look which it may trust is older."""
         current = self.simulation.scheduler.current
         asked = self.simulation.scheduler.now if current is None else current.asked
-        return self.can_know(process, since) or asked - since > LOOK_SECONDS + self._slack()
+        return asked - since > LOOK_SECONDS + self._slack()
 
     def seconds_to_notice(self) -> float:
         """So long something may have been so before every sweep must know: who looks may sleep, or be slow."""
