@@ -72,7 +72,7 @@ from tests.simulation.gc.scenes.losses import (
     the_same_again,
     two_at_once,
 )
-from tests.simulation.gc.scenes.moments import carried_over, left_behind, taken_from_behind
+from tests.simulation.gc.scenes.moments import carried_over, left_behind, taken_from_a_tag, taken_from_behind
 from tests.simulation.gc.scenes.parts import parts_during_the_re_check, parts_take_a_place
 from tests.simulation.gc.scenes.people import (
     answered_early,
@@ -230,6 +230,7 @@ SCENES: tuple[Scene, ...] = (
     old_versions,
     carried_over,
     taken_from_behind,
+    taken_from_a_tag,
     two_lines,
     copy_is_read,
     left_behind,
