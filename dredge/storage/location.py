@@ -42,7 +42,16 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
 
     Raises:
         ConfigError: not such a URI.
+        DredgeError: nobody knows how such a store is reached; see `StorageOptions.unknown`.
     """
+    location = _parsed(uri, options)
+    for driver, error in options.unknown:
+        if driver == location.driver:
+            raise error
+    return location
+
+
+def _parsed(uri: str, options: StorageOptions) -> Location:
     match = _URI.match(uri)
     if match is None:
         if os.path.isabs(uri):
