@@ -60,6 +60,31 @@ def test_without_rules_every_range_file_counts_in_each_run_and_is_looked_at_once
         assert address in world.data()
 
 
+def test_the_first_run_without_rules_looks_itself_at_what_only_the_rules_made_active() -> None:
+    """What the run before found active was not all: whatever it did not need is looked at as well."""
+    world = make_world(mode="auto")
+    world.rules(30)
+    world.upload("a", b"1")
+    world.lake.commit("first")
+    catalog = world.lake.catalog
+    catalog.branches.create_branch("lake", "side", "main")
+    address = world.upload("b", b"of a branch that goes", "side")
+    world.age(days=2)
+    world.lake.commit("side", "side")
+    world.age(days=2)
+    before, _ = run(world)
+    assert not state_after(before).all_commits
+    catalog.branches.delete_branch("lake", "side")
+    catalog.garbage.delete_gc_rules("lake")
+    world.age(days=2)
+    made, counts = run(world)
+    assert made.plan.mode == "optimized"
+    assert counts["range_files_looked_at"] == 3, (
+        "that branch's range and metarange, and a file that is neither"
+    )
+    assert address in world.data()
+
+
 @pytest.mark.parametrize("mode", ["clean", "optimized"])
 def test_a_young_range_file_counts_whatever_date_its_commit_claims(mode: str) -> None:
     """A commit takes its entries out of staging, and may be in no branch by the time branches are read."""
@@ -96,6 +121,30 @@ def test_counted_afresh_everything_active_is_new_and_what_history_names_still_ex
     roles.dropped_expired = {"expired"}
     found = step._afresh(roles, now)
     assert found == Roles(now, {"older": FACTS, "expired": FACTS})
+
+
+def test_counted_afresh_what_history_named_long_ago_is_no_dropped_range() -> None:
+    world = make_world(mode="auto", tuning={"explain_ranges_max": 100, "counted_layers_max": 1})
+    world.rules(5)
+    world.upload("a", b"1")
+    world.upload("b", b"expired")
+    world.lake.commit("first")
+    world.age(days=2)
+    world.lake.catalog.objects.delete_object("lake", "main", "b")
+    world.lake.commit("second")
+    world.age(days=9)
+    world.upload("tick", b"tick")
+    world.lake.commit("third")
+    for _ in range(2):
+        world.age(days=9)
+        orphan = world.orphan("data/other/orphan")
+        world.age(days=2)
+        made, counts = run(world)
+        assert "dropped_ranges" not in counts
+        assert orphan not in world.data()
+        world.assert_readable()
+    assert made.plan.mode == "optimized"
+    assert counts["expired_commits"]
 
 
 def test_what_history_names_of_dropped_ranges_explains_and_the_rest_does_not() -> None:
