@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,8 @@ from dredge.gc.run import Run
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import StateStore
 from dredge.gc.subtract import SubtractOutput
-from tests.support.gc import World, make_world, summary_of
+from dredge.storage import open_deleter
+from tests.support.gc import World, candidates, make_world, summary_of
 
 
 def run(world: World, **settings: Any) -> tuple[Run, dict[str, int]]:
@@ -104,6 +106,7 @@ def test_a_young_range_file_counts_whatever_date_its_commit_claims(mode: str) ->
     world.age(hours=1)
     made, counts = run(world)
     assert (made.plan.mode, counts["young_range_files"]) == (mode, 1)
+    assert address not in candidates(made)
     assert address in world.data()
     world.age(days=4)
     made, counts = run(world, mode="clean")
@@ -147,32 +150,80 @@ def test_counted_afresh_what_history_named_long_ago_is_no_dropped_range() -> Non
     assert counts["expired_commits"]
 
 
-def test_what_history_names_of_dropped_ranges_explains_and_the_rest_does_not() -> None:
-    """An object of a commit that nothing leads to any more is garbage whose history is gone."""
-    world = make_world(mode="auto", tuning={"explain_ranges_max": 100})
+@dataclass(frozen=True)
+class Dropped:
+    """A lake in which two ranges are active no more since a run: of a branch that is gone, and of an expired commit.
+
+    Attributes:
+        world: the lake.
+        dangling, expired: addresses that only the one names, and the other.
+        key: of the branch's.
+    """
+
+    world: World
+    dangling: str
+    expired: str
+    key: str
+
+
+def with_dropped(explain_ranges_max: int = 100) -> Dropped:
+    world = make_world(mode="auto", tuning={"explain_ranges_max": explain_ranges_max})
     world.rules(5)
     catalog = world.lake.catalog
     world.upload("a", b"1")
     world.lake.commit("first")
     catalog.branches.create_branch("lake", "side", "main")
     dangling = world.upload("b", b"dangling", "side")
+    files = set(world.lake.keys("_lakefs/"))
     world.lake.commit("side", "side")
+    files = set(world.lake.keys("_lakefs/")) - files
     expired = world.upload("c", b"expired")
     world.lake.commit("second")
     catalog.objects.delete_object("lake", "main", "c")
     world.age(days=2)
     world.lake.commit("third")
-    run(world)
+    made, _ = run(world)
+    ranges = made.folder.read_part(state_after(made).ranges)["range_id"].to_pylist()
     catalog.branches.delete_branch("lake", "side")
     world.age(days=9)
     world.upload("tick", b"tick")
     world.lake.commit("fourth")
     world.age(days=9)
-    made, counts = run(world)
+    (of_side,) = {f"_lakefs/{item}" for item in ranges} & files
+    return Dropped(world, dangling, expired, of_side)
+
+
+@pytest.mark.parametrize("most", [0, 100])
+def test_what_history_names_of_dropped_ranges_explains_and_the_rest_does_not(most: int) -> None:
+    """An object of a commit that nothing leads to any more is garbage whose history is gone. Metaranges that an earlier
+    run read need not be read to know it."""
+    lake = with_dropped(most)
+    made, counts = run(lake.world)
     assert made.plan.mode == "optimized"
     assert counts["dropped_ranges"] == 2
-    assert not {dangling, expired} & world.data()
+    assert not {lake.dangling, lake.expired} & lake.world.data()
     parts = SubtractOutput.of(summary_of(made, "subtract")).candidates
     rows = [row for part in parts for row in made.folder.read_part(part).to_pylist()]
     reasons = {row["address"]: row["reason"] for row in rows}
-    assert reasons == {expired: "expired", dangling: "unreferenced"}
+    assert reasons == {lake.expired: "expired", lake.dangling: "unreferenced"}
+
+
+def test_a_dropped_range_that_cannot_be_read_counts_until_it_can() -> None:
+    lake = with_dropped()
+    world, key = lake.world, lake.key
+    content = world.lake.objects.get(key)
+    open_deleter(world.lake.namespace).delete([key])
+    for _ in range(2):
+        made, _ = run(world)
+        assert "1 ranges that are not active any more cannot be read" in str(
+            summary_of(made, "list_committed").warnings
+        )
+        assert lake.dangling in world.data()
+        assert lake.expired not in world.data()
+        world.age(days=2)
+    world.lake.objects.put(key, content)
+    world.age(days=2)
+    made, counts = run(world)
+    assert (made.plan.mode, counts["dropped_ranges"]) == ("optimized", 1)
+    assert lake.dangling not in world.data()
+    world.assert_readable()
