@@ -37,4 +37,4 @@ def sat_out(params: dict[str, Param], defaults: Mapping[str, Any]) -> timedelta:
     """
     with DAG("some", params=params, default_args=dict(defaults)):
         task = EmptyOperator(task_id="some")
-    return task.retries * task.retry_delay
+    return (task.retries or 0) * task.retry_delay
