@@ -363,7 +363,7 @@ def test_what_either_read_of_a_snapshot_names_is_kept_by_the_runs_after_the_one_
     collect(v1.config(mode="auto"))
     place = v1.folder / "snapshots" / read_history(open_reader(v1.uri)).branches["main"]
     sound, before = place.read_bytes(), objects(v1.folder)
-    name_another_manifest(v1, place)
+    name_another_manifest(place)
     with pytest.raises(FormatError, match="names other manifests than when an earlier run read it"):
         collect(v1.config(mode="auto"))
     report = collect(v1.config(mode="auto"))
@@ -375,13 +375,18 @@ def test_what_either_read_of_a_snapshot_names_is_kept_by_the_runs_after_the_one_
     assert contents(v1.library, branch="main")
 
 
-def name_another_manifest(repo: Repo, place: Path) -> None:
-    """Let a snapshot's file name a manifest of another branch in the place of its own."""
+def name_another_manifest(place: Path) -> None:
+    """Let a snapshot's file name a manifest of others, with as many references, in the place of one that only it names."""
+    refs = {
+        path: {info.id: info.refs for info in parse_snapshot(path.read_bytes(), path.name).manifests}
+        for path in sorted(place.parent.iterdir())
+    }
+    own = refs.pop(place)
+    others = {manifest: count for each in refs.values() for manifest, count in each.items()}
+    pairs = [(one, other) for one in own for other in others if own[one] == others[other]]
+    one, other = min(pair for pair in pairs if pair[0] not in others and pair[1] not in own)
     opened = open_file(place.read_bytes(), place.name, FileType.SNAPSHOT)
-    own = {info.id for info in parse_snapshot(place.read_bytes(), place.name).manifests}
-    own_one, other = min(own), min(objects(repo.folder)["manifests"] - own)
-    body = opened.body.replace(decode_id(own_one), decode_id(other))
-    place.write_bytes(close_file(opened.header, body))
+    place.write_bytes(close_file(opened.header, opened.body.replace(decode_id(one), decode_id(other))))
 
 
 def test_many_layers_of_counts_become_one(v2: Repo, tmp_path: Path) -> None:
