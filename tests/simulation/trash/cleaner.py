@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from dredge.errors import ConfigError, DredgeError
+from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.runs.defects import defect
 from dredge.storage import open_writer
 from dredge.trash import steps
@@ -93,7 +93,10 @@ class Cleaner:
     def restore(self, number: int) -> None:
         """Put back what some run removed, as a person does."""
         state = TrashState(open_writer(STATE))
-        runs = state.runs()
+        try:
+            runs = state.runs()
+        except UnavailableError:  # the person leaves it at that
+            return
         if runs:
             chosen = runs[number % len(runs)]
             self._try("restore", "clean", lambda: steps.restore(self.rows, state, chosen, dry_run=False))
