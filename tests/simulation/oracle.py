@@ -349,7 +349,8 @@ class Oracle:
         if since is not None and (since < process.begun or self.fences.can_know(process, since)):
             self.simulation.violate("foreign", f"{address} is deleted, and another repository may use it")
         guarded = run.began("check_limits", process.begun)
-        if any(asked.begun < at < guarded for at in self.others):
+        planned = max(asked.begun, run.began("plan", guarded))  # a run that waited for its turn was planned late
+        if any(planned < at < guarded for at in self.others):
             self.simulation.violate("foreign", f"{address} is deleted, and another collector is at work")
 
     def _judge_clocks(self, address: str, process: Process, asked: Asked, run: Orchestrated) -> None:
