@@ -349,7 +349,9 @@ class Oracle:
         if since is not None and (since < process.begun or self.fences.can_know(process, since)):
             self.simulation.violate("foreign", f"{address} is deleted, and another repository may use it")
         guarded = run.began("check_limits", process.begun)
-        planned = max(asked.begun, run.began("plan", guarded))  # a run that waited for its turn was planned late
+        planned = max(
+            asked.begun, run.began("plan", guarded)
+        )  # a run that waited for its turn was planned late
         if any(planned < at < guarded for at in self.others):
             self.simulation.violate("foreign", f"{address} is deleted, and another collector is at work")
 

@@ -157,6 +157,16 @@ class Oracle:
             and key.removeprefix(ROOT) not in closure
         ]
 
+    def has_torn_ones(self) -> bool:
+        """Whether a snapshot that no ref leads to names what is gone: its session began on one that went
+        after a ref had been put on it and taken away again."""
+        reached = self._closure(self._tips())
+        there = [each for each in self.writers.snapshots if f"{ROOT}snapshots/{each}" in self.bucket.objects]
+        loose = [each for each in there if f"snapshots/{each}" not in reached]
+        return any(
+            ROOT + name not in self.bucket.objects for each in loose for name in self._objects_of(each)
+        )
+
     def check_whole(self) -> None:
         """Everything that any ref leads to is there."""
         for name in sorted(self._closure(self._tips())):
