@@ -71,7 +71,11 @@ class DeletedOutcome:
 
 
 def clean_deleted(
-    store: RowCleaner, undo: UndoLog, check_right: Callable[[], None], planned: Collection[bytes]
+    store: RowCleaner,
+    undo: UndoLog,
+    check_right: Callable[[], None],
+    planned: Collection[bytes],
+    empty: Collection[bytes] = (),
 ) -> Iterator[DeletedOutcome]:
     """Delete what deleted repositories left, entry by entry.
 
@@ -81,6 +85,8 @@ def clean_deleted(
         check_right: asked right before each deletion; raises when this try was overtaken.
         planned: partitions that may go. What was handed over later is for the next plan: nobody has approved it,
             and no limit has counted it.
+        empty: those of them in which the plan saw no row: only their entries may go. What a request that was frozen
+            writes there later is for the next plan, too.
 
     Yields:
         What became of each entry; one that could not be cleaned does not keep the others back.
@@ -93,7 +99,7 @@ def clean_deleted(
     for entry in entries:
         if not entry.key.startswith(_ENTRY_PREFIX):
             continue
-        outcome = _clean(store, undo, entry, check_right, planned)
+        outcome = _clean(store, undo, entry, check_right, planned, empty)
         yield outcome
         if isinstance(outcome.error, LeaseHeldError):
             raise outcome.error
@@ -105,6 +111,7 @@ def _clean(
     entry: Row,
     check_right: Callable[[], None],
     planned: Collection[bytes],
+    empty: Collection[bytes],
 ) -> DeletedOutcome:
     name = show(entry.key)
     instance = deleted_instance(entry.key)
@@ -126,6 +133,10 @@ def _clean(
                 )
             if not rows:
                 break
+            if instance.partition in empty:
+                return DeletedOutcome(
+                    name, "skipped", 0, "it was empty when the run was planned: left for the next one"
+                )
             undo.write(rows)
             check_right()
             gone = sum(store.delete_rows(rows, [guard]))

@@ -260,6 +260,7 @@ def _remove(
     both = in_both(report.plan.findings, again.findings)
     still = [f for f in both if f.kind != HANDED_OVER]
     handed_over = {_handed_over(f) for f in both if f.kind == HANDED_OVER}
+    empty = {_handed_over(f) for f in both if f.kind == HANDED_OVER and f.key is not None}
     undo = state.undo(run_id)
     unrecorded = [name for name in look.partitions if parse_instance(name)]
     applier = Applier(store, undo, state.check_right, unrecorded, linger=linger)
@@ -280,7 +281,7 @@ def _remove(
     state.set_open_run(run_id)
     try:
         if handed_over:
-            for outcome in clean_deleted(store, undo, state.check_right, handed_over):
+            for outcome in clean_deleted(store, undo, state.check_right, handed_over, empty):
                 deleted.append(outcome)
         applier.run(still)
     except NamedAgainError as error:

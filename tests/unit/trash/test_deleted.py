@@ -280,6 +280,28 @@ def test_a_repository_that_is_handed_over_while_a_clean_begins_is_beyond_its_lim
     assert (rows_of(world, planned), rows_of(world, later[0])) == (0, 2)
 
 
+def test_what_a_frozen_request_writes_into_an_emptied_repository_is_left_for_the_next_plan(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = world.hand_over("lake")
+    rows = list(world.kv.scan(partition))
+    for row in rows:
+        world.kv.delete(partition, row.key)
+
+    def limits_then_a_row(*arguments: Any) -> None:
+        check_limits(*arguments)
+        world.kv.set(partition, rows[0].key, rows[0].value)
+
+    monkeypatch.setattr("dredge.trash.steps.check_limits", limits_then_a_row)
+    state = TrashState(open_writer(f"file://{tmp_path}/state"))
+    report = clean_all(world, state)
+    assert [(o.fate, o.rows) for o in report.deleted] == [("skipped", 0)]
+    assert "empty when the run was planned" in report.deleted[0].message
+    assert (rows_of(world, partition), rows_of(world, b"graveler_deleted")) == (1, 1)
+    monkeypatch.undo()
+    assert [(o.fate, o.rows) for o in clean_all(world, state).deleted] == [("cleaned", 1)]
+
+
 def test_a_repository_that_was_handed_over_and_is_named_again_is_put_back(
     world: World, tmp_path: Path
 ) -> None:
