@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -288,11 +289,11 @@ def test_what_a_frozen_request_writes_into_an_emptied_repository_is_left_for_the
     for row in rows:
         world.kv.delete(partition, row.key)
 
-    def limits_then_a_row(*arguments: Any) -> None:
-        check_limits(*arguments)
+    def a_row_first(*arguments: Any) -> Iterator[DeletedOutcome]:
         world.kv.set(partition, rows[0].key, rows[0].value)
+        return deleted.clean_deleted(*arguments)
 
-    monkeypatch.setattr("dredge.trash.steps.check_limits", limits_then_a_row)
+    monkeypatch.setattr("dredge.trash.steps.clean_deleted", a_row_first)
     state = TrashState(open_writer(f"file://{tmp_path}/state"))
     report = clean_all(world, state)
     assert [(o.fate, o.rows) for o in report.deleted] == [("skipped", 0)]
