@@ -65,6 +65,8 @@ def _check(
             continue
         try:
             found = ask(place)
+        except NotImplementedError:
+            continue  # it is a place of other things
         except Exception as error:  # its words may have secrets
             raise _unknown(what, f"{type(place).__name__} fails with {type(error).__name__}") from error
         if found is not None:
