@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConflictError, FormatError, LeaseHeldError, UnavailableError
+from dredge.errors import ConflictError, FormatError, LeaseHeldError, RefusedError, UnavailableError
 from dredge.runs.lease import LEASE, Lease, LeaseGrant, check_lease, used_until
 from dredge.storage import ObjectWriter, forget_memory_store, open_reader, open_writer
 from tests.support.lakes import ManualClock
@@ -306,6 +306,33 @@ def test_a_right_that_could_not_be_given_back_is_told(clock: ManualClock, lease:
     renewed: Any = Renewed()
     with pytest.raises(UnavailableError, match="changed by others"):
         Lease(renewed, TTL, clock).release(grant)
+
+
+def test_work_that_failed_says_why_also_when_its_right_cannot_be_given_back(
+    clock: ManualClock, lease: Lease
+) -> None:
+    """A refusal is never tried again, a store that is away is."""
+
+    class Away:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(open_writer("memory://lease-test"), name)
+
+        def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
+            raise UnavailableError("the store is away")
+
+    away: Any = Away()
+    mine, grant = Lease(away, TTL, clock), lease.acquire("one")
+    with pytest.raises(RefusedError, match="named again"), mine.given_back(grant):
+        raise RefusedError("named again")
+    with pytest.raises(UnavailableError, match="away"), mine.given_back(grant):
+        pass
+    lease.check(grant)
+
+
+def test_a_right_is_free_after_work_that_failed(lease: Lease) -> None:
+    with suppress(RefusedError), lease.given_back(lease.acquire("one")):
+        raise RefusedError("named again")
+    assert lease.acquire("two").fencing == 2
 
 
 def test_a_kept_lease_is_renewed_in_the_background(clock: ManualClock) -> None:
