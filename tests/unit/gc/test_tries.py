@@ -17,12 +17,14 @@ from dredge.gc.plan import PLAN, Plan
 from dredge.gc.planning import acquire_lease, release_lease
 from dredge.gc.run import Run
 from dredge.gc.save_report import report, vendor_files
+from dredge.gc.save_report import step as save_report_step
 from dredge.gc.state.advance import advance_state
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,
     list_committed,
     run_steps,
+    save_report,
     subtract,
 )
 from dredge.runs import ledger
@@ -256,6 +258,30 @@ def test_who_falls_asleep_among_the_files_of_a_report_leaves_a_later_report_alon
     assert (
         retry.folder.read_json(report.REPORT)["outcome"] == "success"
     )  # the earlier one knew no verified sweep
+
+
+def test_an_orphan_that_read_what_was_done_again_since_tells_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It read that all was complete, and slept before it wrote; a person had the marks done again meanwhile."""
+    world, _, gone = busy_world()
+    orphan = world.plan(dry_run=True)
+    world.run(orphan)
+    retry = driver(world, orphan)
+
+    def again(_: Run) -> None:
+        monkeypatch.undo()
+        stage_again(world, min(gone), size_bytes=2)
+        undo(retry, "mark_uncommitted")
+        run_steps(retry, HERE)
+        save_report(retry)
+
+    monkeypatch.setattr(save_report_step, "write_analysis", again)
+    with pytest.raises(OvertakenError, match="step save_report"):
+        save_report(orphan)
+    told = retry.folder.read_json(report.REPORT)
+    assert told["counts"]["deletable_objects"] == len(gone) - 1
+    assert summary_of(retry, "save_report").counts["deletable_objects"] == len(gone) - 1
 
 
 def test_a_sweep_that_was_held_back_in_the_middle_of_a_request_checks_again_and_ends(
