@@ -37,6 +37,16 @@ def test_a_text_that_is_no_json_is_told(monkeypatch: pytest.MonkeyPatch, text: s
         json_variable(NAME)
 
 
+@pytest.mark.parametrize(
+    "text", ['{"a": {}, "b": {}, "a": {}}', '[{"a": {"dry_run": true, "dry_run": false}}]']
+)
+def test_a_name_that_is_there_twice_is_told(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """One of the two would be gone without a word, and it may be the one that deletes nothing."""
+    monkeypatch.setenv(f"AIRFLOW_VAR_{NAME.upper()}", text)
+    with pytest.raises(ConfigError, match=r"'(a|dry_run)' is there twice"):
+        json_variable(NAME)
+
+
 def test_a_task_is_told_what_the_server_has(monkeypatch: pytest.MonkeyPatch) -> None:
     Server(VariableResult(key=NAME, value="[7]")).reached_by(monkeypatch)
     assert json_variable(NAME) == [7]
