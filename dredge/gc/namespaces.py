@@ -10,6 +10,7 @@ Where namespaces overlap, what is garbage to one repository may be another one's
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 
 from dredge.errors import RefusedError
@@ -63,7 +64,7 @@ def overlaps(namespaces: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """
     # Sorted, a namespace stands right before all that it contains, so the search for those inside it ends at the
     # first one that is not.
-    ordered = sorted((canonical_namespace(uri), name) for name, uri in namespaces.items())
+    ordered = sorted((_place(uri), name) for name, uri in namespaces.items())
     found = []
     for index, (outer, first) in enumerate(ordered):
         for inner, second in itertools.islice(ordered, index + 1, None):
@@ -71,6 +72,17 @@ def overlaps(namespaces: Mapping[str, str]) -> list[tuple[str, str, str]]:
                 break
             found.append((first, second, "equals" if inner == outer else "contains"))
     return found + _perhaps_overlapping(ordered)
+
+
+def _place(uri: str) -> str:
+    """What a namespace is compared as: folders of one server have many spellings, and links lead from one to another.
+    Keys of a bucket have one."""
+    found = canonical_namespace(uri)
+    path = found.removeprefix(_LOCAL)
+    if path == found:
+        return found
+    plain = os.path.realpath(path) if path.startswith("/") else os.path.normpath(path)
+    return f"{_LOCAL}{plain.rstrip('/')}/"
 
 
 def _perhaps_overlapping(namespaces: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:
