@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dredge.errors import RefusedError
 from dredge.storage.schemes import canonical_scheme, canonical_uri
@@ -62,27 +62,36 @@ def overlaps(namespaces: Mapping[str, str]) -> list[tuple[str, str, str]]:
     Returns:
         (outer repository, inner repository, how: "equals", "contains" or "may overlap with"), in a stable order.
     """
+    named = sorted((_spelled(uri), name) for name, uri in namespaces.items())
+    # Where links lead counts as well as the way to them: a server may list a folder through either.
+    led = sorted((_led(place), name) for place, name in named)
+    found = dict.fromkeys([*_overlapping(named), *_overlapping(led)])
+    return list(found | dict.fromkeys([*_perhaps_overlapping(named), *_perhaps_overlapping(led)]))
+
+
+def _overlapping(ordered: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
     # Sorted, a namespace stands right before all that it contains, so the search for those inside it ends at the
     # first one that is not.
-    ordered = sorted((_place(uri), name) for name, uri in namespaces.items())
-    found = []
     for index, (outer, first) in enumerate(ordered):
         for inner, second in itertools.islice(ordered, index + 1, None):
             if not inner.startswith(outer):
                 break
-            found.append((first, second, "equals" if inner == outer else "contains"))
-    return found + _perhaps_overlapping(ordered)
+            yield first, second, "equals" if inner == outer else "contains"
 
 
-def _place(uri: str) -> str:
-    """What a namespace is compared as: folders of one server have many spellings, and links lead from one to another.
-    Keys of a bucket have one."""
+def _spelled(uri: str) -> str:
+    """A namespace with one spelling: folders of a server have many (`//`, `/./`), keys of a bucket one."""
     found = canonical_namespace(uri)
     path = found.removeprefix(_LOCAL)
-    if path == found:
-        return found
-    plain = os.path.realpath(path) if path.startswith("/") else os.path.normpath(path)
-    return f"{_LOCAL}{plain.rstrip('/')}/"
+    return found if path == found else f"{_LOCAL}{os.path.normpath(path).rstrip('/')}/"
+
+
+def _led(place: str) -> str:
+    """Where a place really is, when links of this machine lead there."""
+    path = place.removeprefix(_LOCAL)
+    if path == place or not path.startswith("/"):
+        return place
+    return f"{_LOCAL}{os.path.realpath(path).rstrip('/')}/"
 
 
 def _perhaps_overlapping(namespaces: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:

@@ -88,6 +88,7 @@ def test_trap_16_two_repositories_on_one_namespace_stop_the_run() -> None:
         ("local:///lake", "file:///lake/x", "contains"),
         ("https://acc.blob.core.windows.net/c/r", "http://acc.blob.core.windows.net/c/r/", "equals"),
         ("local:///base/lake", "local:///base//lake", "equals"),
+        ("local:///base/lake", "local:////base/lake", "equals"),
         ("local:///base/lake", "file:///base/./lake/data/x", "contains"),
         ("local:///base/lake", "file:///base/other/../lake/x", "contains"),
         ("local://lake", "local://lake//data/x", "contains"),
@@ -114,6 +115,17 @@ def test_a_namespace_that_a_link_leads_to_is_the_same_place(tmp_path: Path) -> N
     lake, link = f"local://{tmp_path}/lake", f"local://{tmp_path}/link"
     assert overlaps({"lake": lake, "twin": link}) == [("lake", "twin", "equals")]
     assert overlaps({"lake": lake, "inner": f"{link}/data/x"}) == [("lake", "inner", "contains")]
+    assert overlaps({"twin": link, "inner": f"{link}/data/x"}) == [("twin", "inner", "contains")]
+
+
+def test_a_namespace_behind_a_link_is_also_where_its_path_says(tmp_path: Path) -> None:
+    """A server lists a folder through the links in it."""
+    for name in ("lake", "elsewhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "lake" / "link").symlink_to(tmp_path / "elsewhere")
+    lake, inner = f"local://{tmp_path}/lake", f"local://{tmp_path}/lake/link"
+    assert overlaps({"lake": lake, "inner": inner}) == [("lake", "inner", "contains")]
+    assert overlaps({"inner": inner, "named": "local://link"}) == [("inner", "named", "may overlap with")]
 
 
 OVERLAPPING = {
