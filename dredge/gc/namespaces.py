@@ -66,7 +66,8 @@ def overlaps(namespaces: Mapping[str, str]) -> list[tuple[str, str, str]]:
     # Where links lead counts as well as the way to them: a server may list a folder through either.
     led = sorted((_led(place), name) for place, name in named)
     found = dict.fromkeys([*_overlapping(named), *_overlapping(led)])
-    return list(found | dict.fromkeys([*_perhaps_overlapping(named), *_perhaps_overlapping(led)]))
+    perhaps = dict.fromkeys([*_perhaps_overlapping(named), *_perhaps_overlapping(led)])
+    return [*found, *perhaps]
 
 
 def _overlapping(ordered: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
