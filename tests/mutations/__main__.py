@@ -40,7 +40,7 @@ DANGEROUS = (
 SAYING = frozenset(
     {"output.py", "codes.py", "words.py", "report.py", "rows.py", "examples.py", "question.py"}
     | {"by_branch.py", "largest.py", "markdown.py", "cost.py", "estimate.py", "drift.py", "early_deletion.py"}
-    | {"pages.py", "pages_airflow.py", "settings_page.py", "links.py", "metrics.py"}
+    | {"pages.py", "pages_airflow.py", "settings_page.py", "links.py", "metrics.py", "mode.py"}
     | {"lineage.py", "lineage_facets.py", "lineage_teller.py"}
 )
 """What only says something to people, or what a step hands on; it is broken when it is named."""

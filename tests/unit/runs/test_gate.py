@@ -143,6 +143,24 @@ def test_a_gate_is_closed_to_a_worker_that_slept_while_it_looked(
     assert gate.is_open() is is_open
 
 
+@pytest.mark.parametrize(("slept", "is_open"), [(50.0, True), (70.0, False)])
+def test_a_gate_is_closed_to_a_worker_that_slept_before_the_stores_time_reached_it(
+    gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch, slept: float, is_open: bool
+) -> None:
+    """Its machine was suspended while the answer was under way: the time in it is that of before."""
+    look(writer, True)
+    seconds = 100.0
+
+    def answered(*asked: Any) -> datetime:
+        nonlocal seconds
+        told, seconds = store_clock(*asked), seconds + slept
+        return told
+
+    monkeypatch.setattr("dredge.runs.gate.running_seconds", lambda: seconds)
+    monkeypatch.setattr("dredge.runs.gate.store_clock", answered)
+    assert gate.is_open() is is_open
+
+
 def test_a_worker_asks_for_the_time_after_it_has_read_what_the_driver_saw(
     gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dredge.errors import ConfigError, NotFoundError
+from dredge.icechunk.collection import undo
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.undo import collected_of, open_swept
+from dredge.storage import StorageOptions
 from tests.support.icechunk_repo import Repo
 
 
@@ -49,6 +52,14 @@ def test_run_of_a_version_that_could_not_take_anything_back_is_not_taken_back(v1
     plan.write_bytes(json.dumps(value).encode())
     with pytest.raises(ConfigError, match="cannot be taken back: runs of that time could not be undone"):
         open_swept(run.folder.uri, v1.uri)
+
+
+def test_runs_of_a_repository_are_opened_as_its_stores_are(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(undo, "open_swept", lambda *asked, **how: given.append((asked, how)))
+    options = StorageOptions(delete_requests=3)
+    collected_of(v1.uri, options).open_run("file:///runs/r")
+    assert given == [(("file:///runs/r",), {"uri": v1.uri, "options": options})]
 
 
 def test_repository_is_described_only_where_there_is_one(v1: Repo, tmp_path: Path) -> None:

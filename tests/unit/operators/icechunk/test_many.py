@@ -119,7 +119,10 @@ def test_settings_count_however_the_place_is_spelled(
     variable["a"] = {"schedule": "@daily", "storage": storage, "older_than": "7d"}
     confs, left_out, _ = chosen(uri, dry_run=False)
     assert [(conf["storage"], conf["older_than"], conf["dry_run"]) for conf in confs] == [(uri, "7d", True)]
-    variable["b"] = {"schedule": "@daily", "storage": uri, "older_than": "8d"}
+    variable["b"] = {"schedule": "@weekly", "storage": uri, "older_than": "7d"}
+    confs, left_out, _ = chosen(uri, dry_run=False)
+    assert [conf["older_than"] for conf in confs] == ["7d"], "both say the same"
+    variable["b"] |= {"older_than": "8d"}
     confs, left_out, _ = chosen(uri, dry_run=False)
     assert confs == []
     assert "in two ways" in left_out[uri]

@@ -207,9 +207,12 @@ def test_a_rejected_run_deletes_nothing_moves_no_state_and_says_so(repo: Repo) -
     assert objects(repo.folder) == before
 
 
-def test_a_no_that_comes_after_the_yes_was_taken_counts(v1: Repo) -> None:
+def test_a_no_that_comes_after_the_yes_was_taken_counts_before_the_sweep_begins(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, before = approved(v1), objects(v1.folder)
     said(run, "rejected", by="eve")
+    monkeypatch.setattr(sweeping, "look_again", lambda *_: pytest.fail("nothing is to be swept"))
     with pytest.raises(RejectedError, match="eve"):
         bulk_delete(run, HERE)
     assert objects(v1.folder) == before

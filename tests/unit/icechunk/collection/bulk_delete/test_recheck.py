@@ -79,26 +79,34 @@ def test_ref_on_a_released_snapshot_during_the_sweep_stops_it(
     v1: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The first request deletes snapshot files; a branch appears on one whose turn has not come.
-    run = v1.guarded(tuning=Tuning(delete_keys=1), safety=Safety(gate_every_seconds=0.02))
+    run = v1.guarded(tuning=Tuning(delete_keys=1), safety=Safety(gate_every_seconds=0))
     candidates = [v1.ids[name] for name in ("1", "2", "4", "6", "7")]
 
-    class Slow:
+    class Disturbed:
         def __init__(self, uri: str) -> None:
             self.inner = open_deleter(uri)
 
         def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
             found = self.inner.delete(keys)
             left = [node for node in candidates if (v1.folder / "snapshots" / node).exists()]
-            if left and "back" not in v1.library.list_branches():
+            assert left, "the sweep went on although the gate was shut"
+            if "back" not in v1.library.list_branches():
                 v1.library.create_branch("back", left[-1])
-            time.sleep(0.5)
+                until_shut(run)
             return found
 
-    monkeypatch.setattr(deleting, "open_deleter", Slow)
+    monkeypatch.setattr(deleting, "open_deleter", Disturbed)
     with pytest.raises(RefusedError, match="in use again by branch back"):
         bulk_delete(run, HERE)
     assert build_report(run)["kinds"]["chunks"].get("deleted_objects", 0) == 0
     assert build_report(run)["outcome"] == "partial"
+
+
+def until_shut(run: Run) -> None:
+    """Wait until the driver has seen why the sweep must stop; it looks all the time."""
+    folder = Path(run.folder.uri.removeprefix("file://"), "bulk_delete/_watch")
+    while all(json.loads(path.read_text())["open"] for path in folder.glob("*.json")):
+        time.sleep(0.01)
 
 
 class Dies:

@@ -202,3 +202,12 @@ def test_absent_chunk_and_log_each_refuse_the_run_and_say_which_setting_helps(re
     assert (logs.rule, logs.verdict, logs.figure) == ("transactions_present", "refused", 1)
     assert "a damaged repo info names wrong ids" in logs.text
     assert "keep_transactions (--keep-transactions) collects everything but transaction logs" in logs.text
+
+
+def test_only_so_many_manifests_and_refs_are_read_to_look_into_what_is_absent(repo: Repo, run: Run) -> None:
+    ids = np.array([7], np.uint64)
+    manifests = [f"{number:019d}0" for number in range(21)]
+    part = write_manifest_rows(run.state, "many", [(manifest, ids) for manifest in manifests])
+    ManifestIndex().add(run.state, "0", [], [(part, manifests)])
+    assert len(list(absent._indexed(run, sets.of_names(manifests), ids))) == 20
+    assert absent.TIPS_READ_MAX == 32

@@ -120,3 +120,8 @@ def test_canaries_are_looked_up_as_many_as_may_be(repo: Repo, monkeypatch: pytes
     monkeypatch.setattr(canaries, "LOOKED_UP_MAX", 3)
     present, absent = canaries.split(run, [*keys, *gone])
     assert len(present) + len(absent) == 3
+
+
+def test_sample_is_as_large_as_is_looked_up_in_moments() -> None:
+    assert (canaries.REFS_MAX, canaries.MANIFESTS_MAX, canaries.LOOKED_UP_MAX) == (32, 4, 200)
+    assert canaries.REFS_PER_MANIFEST_MAX == 2_000_000

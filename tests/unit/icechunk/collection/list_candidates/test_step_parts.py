@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import FormatError
+from dredge.icechunk.collection.list_candidates import listing, unproved
 from dredge.icechunk.collection.list_candidates.listing import FIGURES, ListResult, ListTask
 from dredge.icechunk.collection.list_candidates.step import (
     _config,
@@ -124,3 +125,11 @@ def test_live_snapshots_and_manifests_must_all_be_listed(run: Run, record: StepR
             _refuse_absent(run, record)
     else:
         _refuse_absent(run, record)
+
+
+def test_every_kind_has_every_figure_also_where_nothing_was_found(run: Run, record: StepRecord) -> None:
+    _record(record, [], [])
+    objects_and_bytes = ("listed", "candidates", "young", "spared", "pinned")
+    names = {f"{name}_{unit}" for name in objects_and_bytes for unit in ("objects", "bytes")}
+    assert record.counts == {f"{kind}_{name}": 0 for kind in KINDS for name in names | {"foreign", "absent"}}
+    assert listing.ABSENT_MAX == unproved.ABSENT_MAX == 1000

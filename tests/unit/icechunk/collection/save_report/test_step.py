@@ -101,3 +101,19 @@ def test_lease_is_given_back_although_the_report_cannot_be_written(
     with pytest.raises(UnavailableError, match="does not answer"):
         collect(v1.config())
     make_lease(open_state(v1.uri)).acquire("the next run")
+
+
+def test_page_that_cannot_be_drawn_leaves_the_report_as_it_was(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise UnavailableError("the store is away")
+
+    run = v1.plan(dry_run=True)
+    save_report(run)
+    run_steps(run, LocalRunner())
+    monkeypatch.setattr(step, "render_html", away)
+    with pytest.raises(UnavailableError, match="the store is away"):
+        save_report(run)
+    assert run.folder.read_json(REPORT)["outcome"] == "unfinished"
+    assert "not finished" in run.folder.writer.get(PAGE).decode()

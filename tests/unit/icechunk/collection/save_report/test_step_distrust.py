@@ -129,3 +129,29 @@ def test_report_is_written_although_the_state_could_not_move_on_which_is_told(
     assert asked == ["distrust"]
     monkeypatch.setattr(step, "advance_state", lambda _: None)
     assert save_report(run).status == "success"
+
+
+def test_state_moves_on_before_own_files_are_tidied_and_the_report_is_written_last(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version, now, asked = Version("state/versions/x.json", "ab"), utc_now(), list[str]()
+    moved = StepSummary(
+        StateOutput.STEP, run.plan.run_id, "success", now, now, details={"version": version.to_json()}
+    )
+
+    def compacted(_: Run, given: Version) -> None:
+        assert given == version
+        asked.append("keep_small")
+
+    monkeypatch.setattr(step, "_is_complete", lambda _: True)
+    monkeypatch.setattr(step, "advance_state", lambda _: asked.append("advance") or moved)
+    monkeypatch.setattr(step, "keep_small", compacted)
+    for name in ("clean_up", "_distrust", "write_report"):
+        monkeypatch.setattr(step, name, lambda _, name=name: asked.append(name))
+    save_report(run)
+    assert asked == ["advance", "keep_small", "clean_up", "_distrust", "write_report"]
+
+
+def test_run_that_is_not_at_its_end_moves_no_state(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "advance_state", lambda _: pytest.fail("it is not complete"))
+    assert save_report(run).details["outcome"] == "unfinished"

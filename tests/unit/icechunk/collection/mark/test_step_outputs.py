@@ -1,0 +1,77 @@
+"""What a mark leaves for the steps after it, and what it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from dredge.errors import RefusedError
+from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.mark import MarkOutput, read_live_snapshots
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.steps import collect, mark, plan_collection
+from dredge.icechunk.history import History
+from dredge.icechunk.repository import read_history
+from dredge.runs.tasks import LocalRunner
+from dredge.storage import open_reader
+from tests.support.icechunk import objects
+from tests.support.icechunk_repo import Repo
+
+HERE = LocalRunner()
+
+
+def same(run: Run, found: MarkOutput, kind: str, names: Iterable[str]) -> bool:
+    part = found.pruned if kind == "pruned" else found.live(kind)
+    return sets.read_ids(run.folder, part).tolist() == sets.of_names(names).tolist()
+
+
+def test_everything_that_is_live_is_in_a_set_of_its_kind(repo: Repo) -> None:
+    run = repo.plan(dry_run=True)
+    found = MarkOutput.of(mark(run, HERE))
+    history = read_history(open_reader(repo.uri))
+    live = set(history.snapshots)
+    pruned = {log for entry in history.snapshots.values() for log in entry.pruned}
+    manifests = {info.id for node in live for info in repo.library.list_manifest_files(node)}
+    assert bool(pruned & live) is bool(pruned - live) is (repo.spec == 2)
+    assert same(run, found, "snapshots", live)
+    assert same(run, found, "manifests", manifests)
+    assert same(run, found, "transactions", live | pruned)
+    assert same(run, found, "pruned", pruned - live)
+    assert read_live_snapshots(run.folder, found) == live
+    assert found.summary.details["history"] == history.digest
+
+
+def test_what_was_seen_unreachable_is_noted_where_refs_can_be_put_on_it(repo: Repo) -> None:
+    mark(repo.plan(dry_run=True, grace_hours=24), HERE)
+    assert ("dead.json" in repo.metadata()) is (repo.spec == 1)
+
+
+def test_optimized_mark_of_a_repository_that_did_not_change_reads_no_snapshot_again(v1: Repo) -> None:
+    collect(v1.config())
+    before = {key for key in v1.metadata() if key.startswith("index/")}
+    run = Run.open(plan_collection(v1.config(mode="auto")).run_uri)
+    assert run.base is not None
+    counts = mark(run, HERE).counts
+    assert {key for key in v1.metadata() if key.startswith("index/")} == before
+    assert counts["live_snapshots"] == len(objects(v1.folder)["snapshots"])
+    assert counts["manifests_read"] == 0
+
+
+@pytest.mark.parametrize("availability", ["online", "read-only", "offline"])
+def test_only_a_repository_that_is_online_is_marked(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch, availability: str
+) -> None:
+    run = v1.plan(dry_run=True)
+    honest = Run.read_history
+
+    def told(self: Run, known: object = None) -> History:
+        return replace(honest(self), availability=availability)
+
+    monkeypatch.setattr(Run, "read_history", told)
+    if availability == "online":
+        assert mark(run, HERE).counts["live_snapshots"] > 0
+    else:
+        with pytest.raises(RefusedError, match=f"the repository is {availability}"):
+            mark(run, HERE)
