@@ -4,6 +4,8 @@ Airflow asks one place of secrets after the other, and goes on to the next one w
 answer, an environment variable that cannot be read, a server without its database. Where none had it, the answer is
 "not defined", whatever the reason. So who can do without is to ask again here, place by place, such that a failure
 shows.
+
+Source: P25 of docs/platform-behaviour.md
 """
 
 from __future__ import annotations
@@ -65,6 +67,8 @@ def _check(
             continue
         try:
             found = ask(place)
+        except NotImplementedError:
+            continue  # it is a place of other things
         except Exception as error:  # its words may have secrets
             raise _unknown(what, f"{type(place).__name__} fails with {type(error).__name__}") from error
         if found is not None:

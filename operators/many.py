@@ -120,18 +120,19 @@ class SaveSummaryOperator(BaseOperator):
                 f"no repository was chosen, so nothing was done. {first_failure(self, context)}"
             )
         ti: Any = context["ti"]
-        outcomes = [self._outcome(ti, run) for run in self.runs]
+        options = storage_options(self.aws_conn_id)
+        outcomes = [self._outcome(ti, run, options) for run in self.runs]
         skipped: Mapping[str, str] = ti.xcom_pull(task_ids=_FIRST, key=LEFT_OUT) or {}
         outcomes += [left_out(name, why) for name, why in skipped.items()]
         summary = summarize(outcomes, utc_now())
         for line in table_lines(summary):
             self.log.info("%s", line)
-        figures = {**summary["counts"], REPORT: self._save(context, summary)}
+        figures = {**summary["counts"], REPORT: self._save(context, summary, options)}
         for outlet in self.outlets:
             context["outlet_events"][outlet].extra = figures
         return figures
 
-    def _outcome(self, ti: Any, run: Mapping[str, Any]) -> Outcome:
+    def _outcome(self, ti: Any, run: Mapping[str, Any], options: StorageOptions) -> Outcome:
         def pulled(task_id: str, **key: str) -> Any:
             where = {"dag_id": self.collect_dag_id, "run_id": run["trigger_run_id"]}
             return ti.xcom_pull(task_ids=task_id, map_indexes=None, **where, **key)
@@ -140,15 +141,15 @@ class SaveSummaryOperator(BaseOperator):
         failures = (pulled(task_id, key=FAILURE) for task_id in self.tells)
         why = next(filter(None, failures), "")
         repository = run["conf"][self.what]
-        return self.outcome_of(repository, plan.get("run_uri", ""), why, storage_options(self.aws_conn_id))
+        return self.outcome_of(repository, plan.get("run_uri", ""), why, options)
 
-    def _save(self, context: Context, summary: Mapping[str, Any]) -> str:
+    def _save(self, context: Context, summary: Mapping[str, Any], options: StorageOptions) -> str:
         """Write the page where the first task said; "" when no repository was asked for."""
         ti: Any = context["ti"]
         root = ti.xcom_pull(task_ids=_FIRST, key=SUMMARY_ROOT)
         if not root:
             return ""
         name = "".join(letter if letter.isalnum() else "-" for letter in context["run_id"])
-        page = save_summary(summary, root, f"{self.dag_id}-{name}", storage_options(self.aws_conn_id))
+        page = save_summary(summary, root, f"{self.dag_id}-{name}", options)
         ti.xcom_push(REPORT, page)
         return page

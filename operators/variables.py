@@ -30,6 +30,15 @@ def json_variable(name: str) -> Any:
         check_no_variable(name)
         return None
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_each_once)
     except ValueError as error:
         raise ConfigError(f"Variable {name} is no JSON: {error}") from None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two members of one name the last would count, and what keeps a run from deleting may be in the first."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
+    return found

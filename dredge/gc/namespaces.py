@@ -10,7 +10,8 @@ Where namespaces overlap, what is garbage to one repository may be another one's
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 
 from dredge.errors import RefusedError
 from dredge.storage.schemes import canonical_scheme, canonical_uri
@@ -61,16 +62,37 @@ def overlaps(namespaces: Mapping[str, str]) -> list[tuple[str, str, str]]:
     Returns:
         (outer repository, inner repository, how: "equals", "contains" or "may overlap with"), in a stable order.
     """
+    named = sorted((_spelled(uri), name) for name, uri in namespaces.items())
+    # Where links lead counts as well as the way to them: a server may list a folder through either.
+    led = sorted((_led(place), name) for place, name in named)
+    found = dict.fromkeys([*_overlapping(named), *_overlapping(led)])
+    perhaps = dict.fromkeys([*_perhaps_overlapping(named), *_perhaps_overlapping(led)])
+    return [*found, *perhaps]
+
+
+def _overlapping(ordered: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
     # Sorted, a namespace stands right before all that it contains, so the search for those inside it ends at the
     # first one that is not.
-    ordered = sorted((canonical_namespace(uri), name) for name, uri in namespaces.items())
-    found = []
     for index, (outer, first) in enumerate(ordered):
         for inner, second in itertools.islice(ordered, index + 1, None):
             if not inner.startswith(outer):
                 break
-            found.append((first, second, "equals" if inner == outer else "contains"))
-    return found + _perhaps_overlapping(ordered)
+            yield first, second, "equals" if inner == outer else "contains"
+
+
+def _spelled(uri: str) -> str:
+    """A namespace with one spelling: folders of a server have many (`//`, `/./`), keys of a bucket one."""
+    found = canonical_namespace(uri)
+    path = found.removeprefix(_LOCAL)
+    return found if path == found else f"{_LOCAL}{os.path.normpath(path).rstrip('/')}/"
+
+
+def _led(place: str) -> str:
+    """Where a place really is, when links of this machine lead there."""
+    path = place.removeprefix(_LOCAL)
+    if path == place or not path.startswith("/"):
+        return place
+    return f"{_LOCAL}{os.path.realpath(path).rstrip('/')}/"
 
 
 def _perhaps_overlapping(namespaces: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:

@@ -15,7 +15,7 @@ Icechunk ignores the folder.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 
 from dredge.runs.lease import Lease, LeaseGrant
@@ -59,9 +59,5 @@ def right_to_work(
     """
     lease = make_lease(open_state(uri, options))
     held = lease.acquire(holder) if grant is None else lease.renew(grant)
-    try:
-        with lease.kept(held):
-            yield held
-    finally:
-        if grant is None:
-            lease.release(held)
+    with nullcontext() if grant is not None else lease.given_back(held), lease.kept(held):
+        yield held

@@ -21,6 +21,8 @@ log = logging.getLogger("dredge")
 
 _BETWEEN = re.compile(r"[,\s]+")
 _EACH = "/*"
+_ANY_BEGINNING = ("/", "*", "?", "[")
+"""Of a glob, or a path, that a URI may fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,11 @@ class ManyConfig:
         for uri in (*self.wanted, *([] if self.summary_root is None else [self.summary_root])):
             if "://" not in uri:
                 raise ConfigError(f"{uri!r} is not a URI such as s3://bucket/folder")
+        for word in self.unwanted:
+            if "://" not in word and not word.startswith(_ANY_BEGINNING):
+                raise ConfigError(
+                    f"leave_out has {word!r}, which leaves no repository out: write its URI, or a glob such as */{word}"
+                )
 
     @property
     def wanted(self) -> list[str]:

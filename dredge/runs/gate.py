@@ -37,9 +37,11 @@ def write_look(folder: RunFolder, key: str, is_open: bool, reason: str, at: date
         at: the store's time when the look began; None where it could not be asked.
     """
     seen = {"open": is_open, "reason": reason, "at": None if at is None else at.isoformat()}
-    if not is_open:
-        folder.write_json(_shut(key), seen)
-    folder.write_json(key, seen)
+    try:
+        if not is_open:
+            folder.write_json(_shut(key), seen)
+    finally:  # either closes it
+        folder.write_json(key, seen)
 
 
 def _shut(key: str) -> str:

@@ -192,6 +192,27 @@ class Lease:
         raise self._busy()
 
     @contextmanager
+    def given_back(self, grant: LeaseGrant) -> Iterator[None]:
+        """Give a right back at the end of some work. Why the work failed is told, also when that fails as well: it
+        says whether to try again.
+
+        Args:
+            grant: the right.
+
+        Raises:
+            UnavailableError: the work was done, and the right could not be given back.
+        """
+        try:
+            yield
+        except BaseException:
+            try:
+                self.release(grant)
+            except DredgeError as error:
+                log.warning("the lease is left to expire: %s", error)
+            raise
+        self.release(grant)
+
+    @contextmanager
     def kept(self, grant: LeaseGrant, wanted: Callable[[], bool] = lambda: True) -> Iterator[None]:
         """Renew a right in the background while a long step runs. A renewal that fails is logged: the sweep
         has its gate.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
-from dredge.errors import ConfigError, RefusedError
+from dredge.errors import ConfigError, DredgeError, RefusedError
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.run import PlannedRun, RunPlan
 from dredge.runs.versions import Current, State
@@ -58,7 +59,8 @@ def take_again[P: RunPlan, S: State](
         if not resume(grant):
             raise RefusedError(f"run {run.plan.run_id} is being resumed elsewhere. Nothing was done.")
     except Exception:
-        run.lease.release(grant)
+        with suppress(DredgeError):  # it expires
+            run.lease.release(grant)
         raise
 
 

@@ -65,7 +65,18 @@ def canonical_parts(scheme: str, rest: str) -> tuple[str, str]:
     container, at, account = host.rpartition("@")
     if at and scheme.lower() not in {"http", "https"}:
         host, slash, path = account, "/", f"{container}/{path}"
-    return canonical, host.lower().replace(".dfs.core.", ".blob.core.", 1) + slash + path
+    return canonical, _canonical_host(scheme, host) + slash + path
+
+
+def _canonical_host(scheme: str, host: str) -> str:
+    """A host without the port that its scheme means anyway, and without the dot of a full name."""
+    name, _, port = host.rpartition(":")
+    if not name or not port.isdecimal():
+        name, port = host, ""
+    if port == ("80" if scheme.lower() == "http" else "443"):
+        port = ""
+    plain = name.lower().rstrip(".").replace(".dfs.core.", ".blob.core.", 1)
+    return f"{plain}:{port}" if port else plain
 
 
 def canonical_uri(uri: str) -> str:

@@ -102,11 +102,8 @@ class TrashState:
 
         lease = Lease(self.writer, _LEASE, clock)
         grant = lease.acquire(holder)
-        try:
-            with lease.kept(grant):
-                yield TrashState(self.writer, Right(lease, grant, clock))
-        finally:
-            lease.release(grant)
+        with lease.given_back(grant), lease.kept(grant):
+            yield TrashState(self.writer, Right(lease, grant, clock))
 
     @property
     def attempt(self) -> int:

@@ -67,6 +67,10 @@ class EmptyVault(BrokenVault):
         return None
 
 
+class VaultOfOtherThings(BaseSecretsBackend):
+    """One that has neither connections nor Variables."""
+
+
 def use_vault(monkeypatch: pytest.MonkeyPatch, vault: type[BaseSecretsBackend]) -> None:
     """Have Airflow ask a vault first, as its setting `[secrets] backend` says."""
     from airflow.sdk import configuration

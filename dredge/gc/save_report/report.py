@@ -66,20 +66,23 @@ _COUNTS: dict[type[StepOutput], tuple[str, ...]] = {
 """Figures of the steps that are figures of the run."""
 
 
-def write_report(run: Run, known: Mapping[str, StepSummary] | None = None) -> StepSummary:
+def write_report(
+    run: Run, known: Mapping[str, StepSummary] | None = None, attempt: StepTry | None = None
+) -> StepSummary:
     """Write the report of a run, and the summary of the step. It is written anew whenever asked, also after a failure.
 
     Args:
         run: this run.
-        known: summaries of complete steps that were read a moment ago. Whoever did a step again since writes a later
-            report.
+        known: summaries of complete steps that were read since the try was claimed. Whoever did a step again since
+            writes a later report.
+        attempt: of this step; None claims one.
 
     Raises:
         OvertakenError: somebody began to write it later, who knows more; theirs stays.
     """
     started = run.clock()
     folder, plan = run.folder, run.plan
-    attempt = StepTry.claim(folder.writer, SaveReportOutput.STEP)
+    attempt = attempt or StepTry.claim(folder.writer, SaveReportOutput.STEP)
     report = build_report(folder, plan, known)
     parts = vendor_files.write_deleted(folder, attempt)
     attempt.replace(REPORT, json.dumps(report, sort_keys=True).encode())

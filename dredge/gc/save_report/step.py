@@ -13,12 +13,14 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.save_report.analysis import write_analysis
 from dredge.gc.save_report.lifetimes import clean_up
+from dredge.gc.save_report.output import SaveReportOutput
 from dredge.gc.save_report.report import write_report
 from dredge.gc.state.advance import advance_state
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import StateStore
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs.summary import StepSummary
+from dredge.runs.tries import StepTry
 
 log = logging.getLogger("dredge")
 
@@ -32,8 +34,11 @@ def save_report(run: Run) -> StepSummary:
         The summary of the report.
 
     Raises:
+        OvertakenError: somebody began later, who knows more; their report stays.
         DredgeError: the state could not move on. The report is written, and what was deleted was garbage.
     """
+    # Before anything is read: what a try that sleeps has read may have been done again when it wakes.
+    attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     error: DredgeError | None = None
     known = _complete(run)
     try:
@@ -48,7 +53,7 @@ def save_report(run: Run) -> StepSummary:
     if not known:
         _distrust(run)
     write_analysis(run)
-    summary = write_report(run, {} if error else known)
+    summary = write_report(run, {} if error else known, attempt)
     if error is not None:
         raise error
     return summary

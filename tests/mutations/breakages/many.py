@@ -6,6 +6,13 @@ from tests.mutations.breakages.breakage import GC, Breakage
 
 MANY = (
     Breakage(
+        "a connection that cannot be had is one that is not there",
+        "operators/hooks/finding.py",
+        "        check_no_connection(conn_id)\n",
+        "",
+        ("test_without_an_answer_about_a_connection_no_store_is_opened",),
+    ),
+    Breakage(
         "the form's dry run is not one where the Variable says otherwise",
         "operators/many.py",
         'dry_run = params["dry_run"] or (',

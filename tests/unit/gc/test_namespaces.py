@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dredge.errors import ConfigError, RefusedError
@@ -85,6 +87,15 @@ def test_trap_16_two_repositories_on_one_namespace_stop_the_run() -> None:
         ("s3://b", "s3://b/repo", "contains"),
         ("local:///lake", "file:///lake/x", "contains"),
         ("https://acc.blob.core.windows.net/c/r", "http://acc.blob.core.windows.net/c/r/", "equals"),
+        ("local:///base/lake", "local:///base//lake", "equals"),
+        ("local:///base/lake", "local:////base/lake", "equals"),
+        ("local:///base/lake", "file:///base/./lake/data/x", "contains"),
+        ("local:///base/lake", "file:///base/other/../lake/x", "contains"),
+        ("local://lake", "local://lake//data/x", "contains"),
+        ("https://acc.blob.core.windows.net/c/r", "https://ACC.blob.core.windows.net:443/c/r", "equals"),
+        ("https://acc.blob.core.windows.net/c/r", "abfss://c@acc.dfs.core.windows.net./r/x", "contains"),
+        ("http://127.0.0.1:10000/acc/c", "http://127.0.0.1/acc/c", None),
+        ("s3://b/repo", "s3://b//repo", None),
         ("s3://b/repo", "s3://b/repo2", None),
         ("s3://b/repo", "s3://c/repo", None),
         ("s3://b/repo", "gs://b/repo", None),
@@ -95,6 +106,26 @@ def test_trap_15_16_39_namespaces_are_compared_as_places(one: str, other: str, h
     expected = [] if how is None else [how]
     assert [found for _, _, found in overlaps({"one": one, "other": other})] == expected
     assert [found for _, _, found in overlaps({"one": other, "other": one})] == expected
+
+
+def test_a_namespace_that_a_link_leads_to_is_the_same_place(tmp_path: Path) -> None:
+    """Two repositories would take each other's objects for garbage."""
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    lake, link = f"local://{tmp_path}/lake", f"local://{tmp_path}/link"
+    assert overlaps({"lake": lake, "twin": link}) == [("lake", "twin", "equals")]
+    assert overlaps({"lake": lake, "inner": f"{link}/data/x"}) == [("lake", "inner", "contains")]
+    assert overlaps({"twin": link, "inner": f"{link}/data/x"}) == [("twin", "inner", "contains")]
+
+
+def test_a_namespace_behind_a_link_is_also_where_its_path_says(tmp_path: Path) -> None:
+    """A server lists a folder through the links in it."""
+    for name in ("lake", "elsewhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "lake" / "link").symlink_to(tmp_path / "elsewhere")
+    lake, inner = f"local://{tmp_path}/lake", f"local://{tmp_path}/lake/link"
+    assert overlaps({"lake": lake, "inner": inner}) == [("lake", "inner", "contains")]
+    assert overlaps({"inner": inner, "named": "local://link"}) == [("inner", "named", "may overlap with")]
 
 
 OVERLAPPING = {

@@ -13,10 +13,9 @@ import pytest
 from dredge.errors import ConflictError, DefectError, OvertakenError, RefusedError
 from dredge.gc.bulk_delete import sweep
 from dredge.gc.config import GCConfig
-from dredge.gc.plan import PLAN, Plan
+from dredge.gc.plan import PLAN
 from dredge.gc.planning import acquire_lease, release_lease
 from dredge.gc.run import Run
-from dredge.gc.save_report import report, vendor_files
 from dredge.gc.state.advance import advance_state
 from dredge.gc.steps import (
     bulk_delete,
@@ -26,10 +25,7 @@ from dredge.gc.steps import (
     subtract,
 )
 from dredge.runs import ledger
-from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate
-from dredge.runs.summary import PartInfo
-from dredge.runs.tries import StepTry
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from dredge.storage.model import MaySend, always
 from tests.support.gc import World, busy_world, deleting, stage_again, summary_of
@@ -205,57 +201,6 @@ def test_no_sweep_is_let_through_by_the_looks_of_another_ones_driver() -> None:
     assert early.isdisjoint(late)
     assert {sweep["stores"]["attempt"]["number"] for sweep in sweeps(workers.calls)} == {1}
     assert world.data() == kept
-
-
-def test_an_orphans_report_does_not_replace_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It put together what it knew before the sweep, slept, and would tell that nothing was deleted."""
-    world, _, gone = busy_world()
-    orphan = world.plan()
-    world.mark(orphan)
-    retry = driver(world, orphan)
-    honest, left = report.build_report, [lambda: world.run(retry)]
-
-    def slow(folder: RunFolder, plan: Plan, known: Any = None) -> dict[str, Any]:
-        told = honest(folder, plan, known)
-        if left:
-            left.pop()()
-        return told
-
-    monkeypatch.setattr(report, "build_report", slow)
-    with pytest.raises(OvertakenError, match="step save_report"):
-        report.write_report(orphan)
-    told = retry.folder.read_json(report.REPORT)
-    assert (told["outcome"], told["counts"]["deleted_objects"]) == ("success", len(gone))
-    assert summary_of(retry, "save_report").details["outcome"] == "success"
-
-
-def test_who_falls_asleep_among_the_files_of_a_report_leaves_a_later_report_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The files with what was deleted may be many, and whoever writes them is taken for lost meanwhile."""
-    world, _, _ = busy_world()
-    orphan = world.plan()
-    world.mark(orphan)
-    bulk_delete(orphan, HERE)
-    retry = driver(world, orphan)
-    honest, left = vendor_files.write_deleted, [lambda: world.run(retry)]
-    names = report.REPORT, report.PAGE, vendor_files.SUMMARY
-    written: dict[str, bytes] = {}
-
-    def slow(folder: RunFolder, attempt: StepTry) -> list[PartInfo]:
-        parts = honest(folder, attempt)
-        if left:
-            left.pop()()
-            written.update((name, folder.writer.get(name)) for name in names)
-        return parts
-
-    monkeypatch.setattr(vendor_files, "write_deleted", slow)
-    with pytest.raises(OvertakenError, match="step save_report"):
-        report.write_report(orphan)
-    assert {name: retry.folder.writer.get(name) for name in names} == written
-    assert (
-        retry.folder.read_json(report.REPORT)["outcome"] == "success"
-    )  # the earlier one knew no verified sweep
 
 
 def test_a_sweep_that_was_held_back_in_the_middle_of_a_request_checks_again_and_ends(

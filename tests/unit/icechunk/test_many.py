@@ -63,6 +63,13 @@ def test_a_local_folder_is_left_out_however_its_path_is_spelled(lake: Path, spel
     assert found == [f"file://{lake}/b"]
 
 
+@pytest.mark.parametrize("word", ["a", "scratch*", "lake/a", "s3:/lake/a"])
+def test_a_word_that_leaves_nothing_out_is_refused(lake: Path, word: str) -> None:
+    """The repository that was meant would be collected."""
+    with pytest.raises(ConfigError, match=r"leave_out has .* a glob such as \*/"):
+        chosen(lake, storages=f"file://{lake}/*", leave_out=f"*/b {word}")
+
+
 def test_a_name_with_brackets_is_left_out_by_that_name(lake: Path) -> None:
     uri = empty(lake / "a[1]")
     assert uri not in chosen(lake, storages=f"file://{lake}/*", leave_out=uri)[0]

@@ -9,7 +9,15 @@ from airflow.sdk.execution_time.comms import ErrorResponse, VariableResult
 from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError, UnavailableError
 from tests.support.airflow import FILTERS
-from tests.support.airflow_server import DOWN, NO_VARIABLE, BrokenVault, EmptyVault, Server, use_vault
+from tests.support.airflow_server import (
+    DOWN,
+    NO_VARIABLE,
+    BrokenVault,
+    EmptyVault,
+    Server,
+    VaultOfOtherThings,
+    use_vault,
+)
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 NAME = "said_by_somebody"
@@ -26,6 +34,16 @@ def test_what_a_variable_says_and_that_there_is_none(monkeypatch: pytest.MonkeyP
 def test_a_text_that_is_no_json_is_told(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv(f"AIRFLOW_VAR_{NAME.upper()}", text)
     with pytest.raises(ConfigError, match=f"Variable {NAME} is no JSON"):
+        json_variable(NAME)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": {}, "b": {}, "a": {}}', '[{"a": {"dry_run": true, "dry_run": false}}]']
+)
+def test_a_name_that_is_there_twice_is_told(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """One of the two would be gone without a word, and it may be the one that deletes nothing."""
+    monkeypatch.setenv(f"AIRFLOW_VAR_{NAME.upper()}", text)
+    with pytest.raises(ConfigError, match=r"'(a|dry_run)' is there twice"):
         json_variable(NAME)
 
 
@@ -75,8 +93,9 @@ def test_a_vault_that_does_not_answer_does_not_say_that_there_is_none(
 ) -> None:
     if is_task:
         Server(NO_VARIABLE).reached_by(monkeypatch)
-    use_vault(monkeypatch, EmptyVault)
-    assert json_variable(NAME) is None
+    for empty in (EmptyVault, VaultOfOtherThings):
+        use_vault(monkeypatch, empty)
+        assert json_variable(NAME) is None
     use_vault(monkeypatch, BrokenVault)
     with pytest.raises(UnavailableError, match="BrokenVault fails with OSError") as raised:
         json_variable(NAME)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import FormatError, LeaseHeldError, OvertakenError
+from dredge.errors import FormatError, LeaseHeldError, OvertakenError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate, GateConfig, write_look
 from dredge.runs.lease import Lease
@@ -227,6 +227,25 @@ def test_a_look_that_arrives_after_the_one_that_closed_the_gate_opens_nothing(
     first = writer.get(WATCH)
     look(writer, False)
     writer.put(WATCH, first)
+    assert not gate.is_open()
+
+
+@pytest.mark.parametrize("refused", [WATCH, f"{WATCH}.shut"])
+def test_a_gate_is_closed_when_the_store_took_one_of_the_two_words_for_it(
+    gate: Gate, writer: ObjectWriter, refused: str
+) -> None:
+    """Workers would go on by the last look for as long as the driver may be silent."""
+
+    class Refusing(Slow):
+        def put(self, key: str, data: bytes) -> str | None:
+            if key == refused:
+                raise UnavailableError("slow down")
+            return writer.put(key, data)
+
+    look(writer, True)
+    moody: Any = Refusing(writer, lambda: None)
+    watch = Watch(RunFolder(moody, "r"), writer, WATCH, lambda: "main moved")
+    assert not watch.look()
     assert not gate.is_open()
 
 

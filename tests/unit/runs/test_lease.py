@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -308,37 +307,6 @@ def test_a_right_that_could_not_be_given_back_is_told(clock: ManualClock, lease:
         Lease(renewed, TTL, clock).release(grant)
 
 
-def test_a_kept_lease_is_renewed_in_the_background(clock: ManualClock) -> None:
-    lease = Lease(open_writer("memory://lease-test"), timedelta(seconds=0.04), clock)
-    grant = lease.acquire("one")
-    before = open_reader("memory://lease-test").get(LEASE)
-    clock.advance(minutes=1)
-    with lease.kept(grant):
-        for _ in range(200):
-            if open_reader("memory://lease-test").get(LEASE) != before:
-                break
-            threading.Event().wait(0.01)
-    assert open_reader("memory://lease-test").get(LEASE) != before
-    forget_memory_store("lease-test")
-
-
-def test_a_kept_lease_is_renewed_several_times_before_it_expires_and_by_nobody_afterwards(
-    clock: ManualClock, lease: Lease, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits: list[float] = []
-
-    class Event(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            waits.append(timeout or 0)
-            return super().wait(timeout)
-
-    monkeypatch.setattr("dredge.runs.lease.threading", SimpleNamespace(Event=Event, Thread=threading.Thread))
-    with lease.kept(lease.acquire("one")):
-        (keeper,) = (thread for thread in threading.enumerate() if thread.name == "lease")
-    assert not keeper.is_alive()
-    assert waits == [TTL.total_seconds() / 4]
-
-
 def test_a_step_at_work_does_not_take_back_what_was_given_back(clock: ManualClock, lease: Lease) -> None:
     grant = lease.acquire("one")
     lease.release(grant)
@@ -346,23 +314,6 @@ def test_a_step_at_work_does_not_take_back_what_was_given_back(clock: ManualCloc
         lease.renew(grant, take_back=False)
     assert lease.renew(grant).fencing == grant.fencing  # a step that begins does
     assert lease.renew(grant, take_back=False).fencing == grant.fencing
-
-
-@pytest.mark.parametrize("end", ["given back", "overtaken"])
-def test_a_lease_is_not_kept_for_a_step_that_nobody_waits_for(clock: ManualClock, end: str) -> None:
-    writer = open_writer("memory://lease-kept")
-    lease = Lease(writer, timedelta(seconds=0.04), clock)
-    grant = lease.acquire("one")
-    if end == "given back":
-        lease.release(grant)
-    left = writer.get(LEASE)
-    clock.advance(minutes=1)
-    with lease.kept(grant, lambda: end != "overtaken"):
-        for keeper in [thread for thread in threading.enumerate() if thread.name == "lease"]:
-            keeper.join(10)  # unless it has ended already
-            assert not keeper.is_alive()
-    assert writer.get(LEASE) == left
-    forget_memory_store("lease-kept")
 
 
 def test_a_step_that_begins_prolongs_an_old_right_and_leaves_a_fresh_one(

@@ -40,6 +40,8 @@ def save_report(run: Run) -> StepSummary:
         OvertakenError: somebody began to write it later, who knows more; theirs stays.
         DredgeError: the state could not move on. The report is written, and what was deleted was garbage.
     """
+    # Before anything is read: a try that sleeps does not keep the one after it from telling how the run ended.
+    attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     error: DredgeError | None = None
     try:
         if _is_complete(run) and (moved := advance_state(run)) is not None:
@@ -49,7 +51,7 @@ def save_report(run: Run) -> StepSummary:
         log.exception("the state was not moved on")
         error = found
     _distrust(run)
-    summary = write_report(run)
+    summary = write_report(run, attempt)
     if error is not None:
         raise error
     return summary
@@ -90,17 +92,18 @@ def _could_not_read(run: Run) -> str | None:
     return None
 
 
-def write_report(run: Run) -> StepSummary:
+def write_report(run: Run, attempt: StepTry | None = None) -> StepSummary:
     """Write the report of a run, also of one that is not at its end.
 
     Args:
         run: this run.
+        attempt: of this step; None claims one.
 
     Raises:
         OvertakenError: somebody began to write it later, who knows more; theirs stays.
     """
     started = run.clock()
-    attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
+    attempt = attempt or StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     with run.folder.writing(attempt):
         report = build_report(run)
         page = render_html(report).encode()

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from airflow.sdk.bases.secrets_backend import BaseSecretsBackend
 from airflow.sdk.exceptions import ErrorType
 from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse
 
@@ -16,7 +17,15 @@ from airflow_dredge.operators.hooks.storage import storage_options
 from dredge.errors import ConfigError, UnavailableError
 from dredge.storage import open_reader
 from tests.support.airflow import FILTERS, connections
-from tests.support.airflow_server import DOWN, NO_CONNECTION, BrokenVault, EmptyVault, Server, use_vault
+from tests.support.airflow_server import (
+    DOWN,
+    NO_CONNECTION,
+    BrokenVault,
+    EmptyVault,
+    Server,
+    VaultOfOtherThings,
+    use_vault,
+)
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 STORES = {
@@ -74,6 +83,15 @@ def test_a_connection_that_comes_while_it_is_looked_for_is_no_other(monkeypatch:
     monkeypatch.setattr(Slow, "times", 0)
     with pytest.raises(UnavailableError, match="Slow has it by now"):
         find_connection("other")
+
+
+@pytest.mark.parametrize("vault", [EmptyVault, VaultOfOtherThings])
+def test_a_vault_without_the_connection_does_not_stand_against_that_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, vault: type[BaseSecretsBackend]
+) -> None:
+    Server(NO_CONNECTION).reached_by(monkeypatch)
+    use_vault(monkeypatch, vault)
+    assert find_connection("other") is None
 
 
 class Slow(EmptyVault):

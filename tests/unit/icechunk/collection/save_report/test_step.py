@@ -64,6 +64,24 @@ def test_an_orphaned_report_gives_way_to_a_newer_one(
     assert SaveReportOutput.of(summary).outcome == "success"
 
 
+def test_a_try_that_sleeps_before_its_report_gives_way_to_one_that_began_later(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would overtake the later one among its files, and that one's task would fail."""
+    orphan = v1.plan()
+    retry = Run.open(orphan.plan.run_uri)
+
+    def ended(_: Run) -> bool:
+        monkeypatch.undo()
+        run_steps(retry, LocalRunner())
+        save_report(retry)
+        return False
+
+    monkeypatch.setattr(step, "_is_complete", ended)
+    with pytest.raises(OvertakenError, match="try 1 of step save_report was overtaken by try 2"):
+        save_report(orphan)
+
+
 def test_report_is_written_anew_whenever_it_is_asked_for(v1: Repo) -> None:
     run = v1.plan(dry_run=True)
     assert save_report(run).details["outcome"] == "unfinished"

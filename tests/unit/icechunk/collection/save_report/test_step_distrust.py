@@ -147,7 +147,7 @@ def test_state_moves_on_before_own_files_are_tidied_and_the_report_is_written_la
     monkeypatch.setattr(step, "advance_state", lambda _: asked.append("advance") or moved)
     monkeypatch.setattr(step, "keep_small", compacted)
     for name in ("clean_up", "_distrust", "write_report"):
-        monkeypatch.setattr(step, name, lambda _, name=name: asked.append(name))
+        monkeypatch.setattr(step, name, lambda *_, name=name: asked.append(name))
     save_report(run)
     assert asked == ["advance", "keep_small", "clean_up", "_distrust", "write_report"]
 

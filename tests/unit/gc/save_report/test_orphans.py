@@ -1,0 +1,93 @@
+"""A try of the report that was taken for lost and wakes gives way to a later one, which knows more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dredge.errors import OvertakenError
+from dredge.gc.plan import Plan
+from dredge.gc.run import Run
+from dredge.gc.save_report import report, step, vendor_files
+from dredge.gc.steps import bulk_delete, run_steps, save_report
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import PartInfo
+from dredge.runs.tries import StepTry
+from tests.support.gc import busy_world, stage_again, summary_of
+from tests.support.tries import HERE, driver, undo
+
+
+def test_an_orphans_report_does_not_replace_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It put together what it knew before the sweep, slept, and would tell that nothing was deleted."""
+    world, _, gone = busy_world()
+    orphan = world.plan()
+    world.mark(orphan)
+    retry = driver(world, orphan)
+    honest, left = report.build_report, [lambda: world.run(retry)]
+
+    def slow(folder: RunFolder, plan: Plan, known: Any = None) -> dict[str, Any]:
+        told = honest(folder, plan, known)
+        if left:
+            left.pop()()
+        return told
+
+    monkeypatch.setattr(report, "build_report", slow)
+    with pytest.raises(OvertakenError, match="step save_report"):
+        report.write_report(orphan)
+    told = retry.folder.read_json(report.REPORT)
+    assert (told["outcome"], told["counts"]["deleted_objects"]) == ("success", len(gone))
+    assert summary_of(retry, "save_report").details["outcome"] == "success"
+
+
+def test_who_falls_asleep_among_the_files_of_a_report_leaves_a_later_report_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The files with what was deleted may be many, and whoever writes them is taken for lost meanwhile."""
+    world, _, _ = busy_world()
+    orphan = world.plan()
+    world.mark(orphan)
+    bulk_delete(orphan, HERE)
+    retry = driver(world, orphan)
+    honest, left = vendor_files.write_deleted, [lambda: world.run(retry)]
+    names = report.REPORT, report.PAGE, vendor_files.SUMMARY
+    written: dict[str, bytes] = {}
+
+    def slow(folder: RunFolder, attempt: StepTry) -> list[PartInfo]:
+        parts = honest(folder, attempt)
+        if left:
+            left.pop()()
+            written.update((name, folder.writer.get(name)) for name in names)
+        return parts
+
+    monkeypatch.setattr(vendor_files, "write_deleted", slow)
+    with pytest.raises(OvertakenError, match="step save_report"):
+        report.write_report(orphan)
+    assert {name: retry.folder.writer.get(name) for name in names} == written
+    assert (
+        retry.folder.read_json(report.REPORT)["outcome"] == "success"
+    )  # the earlier one knew no verified sweep
+
+
+def test_an_orphan_that_read_what_was_done_again_since_tells_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It read that all was complete, and slept before it wrote; a person had the marks done again meanwhile."""
+    world, _, gone = busy_world()
+    orphan = world.plan(dry_run=True)
+    world.run(orphan)
+    retry = driver(world, orphan)
+
+    def again(_: Run) -> None:
+        monkeypatch.undo()
+        stage_again(world, min(gone), size_bytes=2)
+        undo(retry, "mark_uncommitted")
+        run_steps(retry, HERE)
+        save_report(retry)
+
+    monkeypatch.setattr(step, "write_analysis", again)
+    with pytest.raises(OvertakenError, match="step save_report"):
+        save_report(orphan)
+    told = retry.folder.read_json(report.REPORT)
+    assert told["counts"]["deletable_objects"] == len(gone) - 1
+    assert summary_of(retry, "save_report").counts["deletable_objects"] == len(gone) - 1

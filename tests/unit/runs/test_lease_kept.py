@@ -1,0 +1,105 @@
+"""A right that is held while some work goes on: renewed meanwhile, and given back at its end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dredge.errors import RefusedError, UnavailableError
+from dredge.runs.lease import LEASE, Lease
+from dredge.storage import forget_memory_store, open_reader, open_writer
+from tests.support.lakes import ManualClock
+
+TTL = timedelta(hours=1)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+
+
+@pytest.fixture
+def lease(clock: ManualClock) -> Iterator[Lease]:
+    yield Lease(open_writer("memory://lease-test"), TTL, clock)
+    forget_memory_store("lease-test")
+
+
+def test_work_that_failed_says_why_also_when_its_right_cannot_be_given_back(
+    clock: ManualClock, lease: Lease
+) -> None:
+    """A refusal is never tried again, a store that is away is."""
+
+    class Away:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(open_writer("memory://lease-test"), name)
+
+        def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
+            raise UnavailableError("the store is away")
+
+    away: Any = Away()
+    mine, grant = Lease(away, TTL, clock), lease.acquire("one")
+    with pytest.raises(RefusedError, match="named again"), mine.given_back(grant):
+        raise RefusedError("named again")
+    with pytest.raises(UnavailableError, match="away"), mine.given_back(grant):
+        pass
+    lease.check(grant)
+
+
+def test_a_right_is_free_after_work_that_failed(lease: Lease) -> None:
+    with suppress(RefusedError), lease.given_back(lease.acquire("one")):
+        raise RefusedError("named again")
+    assert lease.acquire("two").fencing == 2
+
+
+def test_a_kept_lease_is_renewed_in_the_background(clock: ManualClock) -> None:
+    lease = Lease(open_writer("memory://lease-test"), timedelta(seconds=0.04), clock)
+    grant = lease.acquire("one")
+    before = open_reader("memory://lease-test").get(LEASE)
+    clock.advance(minutes=1)
+    with lease.kept(grant):
+        for _ in range(200):
+            if open_reader("memory://lease-test").get(LEASE) != before:
+                break
+            threading.Event().wait(0.01)
+    assert open_reader("memory://lease-test").get(LEASE) != before
+    forget_memory_store("lease-test")
+
+
+def test_a_kept_lease_is_renewed_several_times_before_it_expires_and_by_nobody_afterwards(
+    clock: ManualClock, lease: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    class Event(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0)
+            return super().wait(timeout)
+
+    monkeypatch.setattr("dredge.runs.lease.threading", SimpleNamespace(Event=Event, Thread=threading.Thread))
+    with lease.kept(lease.acquire("one")):
+        (keeper,) = (thread for thread in threading.enumerate() if thread.name == "lease")
+    assert not keeper.is_alive()
+    assert waits == [TTL.total_seconds() / 4]
+
+
+@pytest.mark.parametrize("end", ["given back", "overtaken"])
+def test_a_lease_is_not_kept_for_a_step_that_nobody_waits_for(clock: ManualClock, end: str) -> None:
+    writer = open_writer("memory://lease-kept")
+    lease = Lease(writer, timedelta(seconds=0.04), clock)
+    grant = lease.acquire("one")
+    if end == "given back":
+        lease.release(grant)
+    left = writer.get(LEASE)
+    clock.advance(minutes=1)
+    with lease.kept(grant, lambda: end != "overtaken"):
+        for keeper in [thread for thread in threading.enumerate() if thread.name == "lease"]:
+            keeper.join(10)  # unless it has ended already
+            assert not keeper.is_alive()
+    assert writer.get(LEASE) == left
+    forget_memory_store("lease-kept")
