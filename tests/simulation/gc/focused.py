@@ -176,6 +176,9 @@ FOCUS: Mapping[str, Focus] = {
         listing_rows=(3,),
     ),
     "an empty list of active commits is believed": _on("dangling"),
+    "young commits to which no ref leads keep nothing that the server's walk loses": _on(
+        "two_lines", active_walk_early_stop=(YES,), read_kv=(NO,)
+    ),
     "only the server walks over commits": _on("two_lines", active_walk_early_stop=(YES,), read_kv=(NO,)),
     "what earlier runs knew is old": _on("known_and_young", read_kv=(YES,), mode=("clean",)),
     "an object that cannot be looked at may go": _on("known_and_young", read_kv=(YES,), mode=("clean",)),
