@@ -34,6 +34,7 @@ from tests.simulation.gc.scenes.gates import (
 )
 from tests.simulation.gc.scenes.guards import (
     after_a_while,
+    alike_at_once,
     alike_later,
     back_from_the_head,
     clocks_apart,
@@ -155,6 +156,7 @@ SCENES: tuple[Scene, ...] = (
     rows_are_lost,
     not_there,
     alike_later,
+    alike_at_once,
     clocks_apart,
     exactly_old,
     tables_are_broken,
