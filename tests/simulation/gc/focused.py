@@ -253,7 +253,7 @@ FOCUS: Mapping[str, Focus] = {
         "parts_take_a_place", slice_margin=(51.0,)
     ),
     "an object in parts settles although branches were asked about it before its server had staged it": _on(
-        "parts_settle"
+        "parts_after_the_questions", read_kv=(NO,)
     ),
     "the time of the re-check itself lets an object in parts settle": _on(
         "parts_during_the_re_check", read_kv=(NO,)

@@ -316,7 +316,7 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
     ),
     "a look at heads that fails finds nothing": (_SHARES_LATER,),
     "an object in parts settles although branches were asked about it before its server had staged it": (
-        "a sweep right after its guards does not ask branches again",
+        "a sweep long after its guards does not ask branches again",
     ),
     "a yes wins against a no": ("nobody looks for a no while objects are deleted",),
     "an approval outlives the mark": ("an old mark is swept",),

@@ -74,7 +74,11 @@ from tests.simulation.gc.scenes.losses import (
     two_at_once,
 )
 from tests.simulation.gc.scenes.moments import carried_over, left_behind, taken_from_a_tag, taken_from_behind
-from tests.simulation.gc.scenes.parts import parts_during_the_re_check, parts_take_a_place
+from tests.simulation.gc.scenes.parts import (
+    parts_after_the_questions,
+    parts_during_the_re_check,
+    parts_take_a_place,
+)
 from tests.simulation.gc.scenes.people import (
     answered_early,
     asked_first,
@@ -238,6 +242,7 @@ SCENES: tuple[Scene, ...] = (
     left_behind,
     parts_take_a_place,
     parts_during_the_re_check,
+    parts_after_the_questions,
 )
 """All scenes; one that stands twice is drawn twice as often."""
 BY_NAME = {scene.__name__: scene for scene in SCENES}

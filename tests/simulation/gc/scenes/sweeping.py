@@ -175,7 +175,7 @@ def parts_settle(chance: random.Random, stage: Stage) -> Moves:
     if chance.random() < 0.5:
         step = chance.choice(("subtract", "check_limits", "bulk_delete"))
         seconds = chance.choice((280.0, 290.0))
-        calls = chance.choice((3, 5))
+        calls = chance.choice((3, 4, 5))
         moves.append(
             Move(
                 begin,
