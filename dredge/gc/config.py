@@ -76,8 +76,8 @@ class Safety:
             rest is held. Each takes 8 bytes in the driver and in every task of the sweep.
         identical_requests_max: requests made to the server to find out which of them a branch reads, where a page
             of 1,000 paths counts as ten; those that need more are held.
-        ask_again_seconds: when branches were asked so long before a re-check, they are asked again
-            (`bulk_delete.asked_again`).
+        ask_again_seconds: when branches were asked so long before a re-check, candidates as long as entries that heads
+            have got since are kept besides what they serve by now (`bulk_delete.asked_again`).
         canary_branches: branches that the canaries are taken from.
         canary_objects: canaries a branch.
         staged_rows_plenty: a run that finds nothing staged where the last one found this many is suspicious.

@@ -102,10 +102,10 @@ def recovery(world: World, path: str) -> Iterator[None]:
     newest, *_, oldest = catalog.commits.log(name, "main").results[:-1]
     honest = recheck.find_active
 
-    def move(context: Any) -> Any:
+    def move(*arguments: Any) -> Any:
         catalog.objects.update_user_metadata(name, "main", path, {"recovered": "yes"})
         catalog.branches.hard_reset(name, "main", newest.id)
-        return honest(context)
+        return honest(*arguments)
 
     catalog.branches.hard_reset(name, "main", oldest.id)
     recheck.find_active = move

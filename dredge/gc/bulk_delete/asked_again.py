@@ -1,14 +1,15 @@
 """What time has changed since branches were asked about candidates as long as an entry of a head.
 
-A copy of what a head has is staged, and the server does not show it (L6), so the re-check does not see it either. Right
-after the guards that says nothing new. A run that waited for a person, or whose sweep is tried again hours later, has
-to look at it anew: somebody may have staged an old object meanwhile.
+A copy of what a head has is staged, and the server does not show it (L6), so the re-check does not see it either:
+somebody may have staged an old object since the guards asked. So what they cleared is asked about once more after
+each re-check. A run that waited for a person, or whose sweep is tried again hours later, looks besides at what heads
+have got since.
 
     the staging records are read       everything that is staged was seen: nothing else to do. Where only the mark read
                                        them, the last look is none, however short the time
-    size of an entry of a head         branches are asked again; what they serve, or do not answer about, stays
-    size of an entry that a branch     nobody was asked about such a candidate: it stays, and the next run asks
-      has got into its head since
+    cleared by the guards              branches are asked again; what they serve, or do not answer about, stays
+    size of an entry that a branch     after a while: nobody was asked about such a candidate, so it stays, and the next
+    has got into its head since        run asks
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from dredge.gc.bulk_delete.recheck import Subtracted
-from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, prove
+from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, Verdicts, prove
 from dredge.gc.index.metaranges import read_metaranges
 from dredge.gc.index.ranges import Ranges, unite_ranges
 from dredge.gc.list_committed import SIZES, ListCommittedOutput, Roles, collect_ranges
@@ -26,6 +27,7 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.runs.perform import StepRecord
 from dredge.runs.tasks import TaskRunner
+from dredge.sets.files import read_hashes
 from dredge.sets.live import LocatedSet
 
 
@@ -34,7 +36,7 @@ class Asked:
     """What is known of candidates that a branch may serve unseen.
 
     Attributes:
-        at: since when it is known, by this machine's clock, or earlier.
+        at: since when entries of heads are known, by this machine's clock, or earlier.
         holds: what branches answered.
         sizes: candidates that are so long stay.
         questions: requests made to branches.
@@ -65,7 +67,7 @@ class Asked:
 def ask_again(
     run: Run, runner: TaskRunner, record: StepRecord, asked: Asked, subtracted: Subtracted, where: str
 ) -> Asked:
-    """Look anew at what a branch may serve unseen, where the last look is long ago. Comes after a re-check.
+    """Ask once more about what may go although it is as long as an entry of a head. Comes after a re-check.
 
     Args:
         run: this run.
@@ -76,18 +78,23 @@ def ask_again(
         where: folder for the files, relative to the run folder.
 
     Returns:
-        What holds now; the last look where that is not long ago.
+        What holds now; the last look where that is not long ago and nothing may go by what branches said.
     """
-    now = run.clock()
-    if subtracted.exact or now - asked.at < timedelta(seconds=run.plan.config.safety.ask_again_seconds):
+    if subtracted.exact:
+        return asked
+    now, safety = run.clock(), run.plan.config.safety
+    is_late = now - asked.at >= timedelta(seconds=safety.ask_again_seconds)
+    cleared = read_hashes(run.folder, asked.holds.cleared)
+    if not is_late and not len(cleared):
         return asked
     # The sweep's own record takes the files of the ledger only.
-    proof = prove(run, runner, StepRecord(record.inputs, record.attempt))
-    sizes_verdict, served = proof.verdicts.write(run.folder)
+    proof = prove(run, runner, StepRecord(record.inputs, record.attempt), cleared, subtracted.heads)
+    verdicts = Verdicts.read(run.folder, asked.holds.size_verdicts, asked.holds.served)
+    sizes_verdict, served = verdicts.renewed(proof.verdicts).write(run.folder)
     return Asked(
-        at=now,
+        at=now if is_late else asked.at,
         holds=replace(asked.holds, size_verdicts=sizes_verdict, served=served),
-        sizes=_sizes_since(run, runner, record, subtracted, where),
+        sizes=_sizes_since(run, runner, record, subtracted, where) if is_late else asked.sizes,
         questions=proof.answers.requests,
     )
 

@@ -82,7 +82,7 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     # from a head or from what a tag names, so those of that time count as well.
     tags = run.client.tags(run.plan.repository) if run.plan.config.keep_tags else []
     scan = scan_staging(run, where)
-    active = find_active(run)
+    active = find_active(run, subtracted.commits)
     take_in_heads(run, active, scan.heads)
     take_in_tags(run, active, tags)
     heads = scan.heads | {(branch.id, branch.commit_id) for branch in active.branches}

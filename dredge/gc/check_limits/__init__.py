@@ -5,5 +5,16 @@ from dredge.gc.check_limits.holds import COLUMNS as HOLD_COLUMNS
 from dredge.gc.check_limits.holds import Holds, why_held
 from dredge.gc.check_limits.identical import prove
 from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
+from dredge.gc.check_limits.verdicts import Verdicts
 
-__all__ = ["HOLD_COLUMNS", "Canary", "CheckLimitsOutput", "HoldFiles", "Holds", "prove", "sample", "why_held"]
+__all__ = [
+    "HOLD_COLUMNS",
+    "Canary",
+    "CheckLimitsOutput",
+    "HoldFiles",
+    "Holds",
+    "Verdicts",
+    "prove",
+    "sample",
+    "why_held",
+]

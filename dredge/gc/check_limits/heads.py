@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,17 +41,23 @@ class Head:
         return np.concatenate([nothing, *rows]), np.concatenate([nothing, *ranks])
 
 
-def find_heads(run: Run, committed: ListCommittedOutput, places: Places) -> list[Head]:
+def find_heads(
+    run: Run, committed: ListCommittedOutput, places: Places, seen: Iterable[tuple[str, str]] = ()
+) -> list[Head]:
     """Find every head that a branch had when staging was read or later, and the branches that had it.
 
     Args:
         run: this run.
         committed: knows the branches.
         places: wanted entries; heads without any are left out.
+        seen: branches and heads of now, each with its metarange. What a branch has got into its head since is not
+            among the places, and for all else it is asked already.
     """
     table = run.folder.read_part(committed.branches)
+    names, metaranges = table["branch"].to_pylist(), table["metarange_id"].to_pylist()
+    since = [pair for pair in sorted(seen) if pair[0] not in names or pair[1] in metaranges]
     branches: dict[str, list[str]] = defaultdict(list)
-    for branch, metarange in zip(table["branch"].to_pylist(), table["metarange_id"].to_pylist(), strict=True):
+    for branch, metarange in [*zip(names, metaranges, strict=True), *since]:
         if metarange and branch not in branches[metarange]:
             branches[metarange].append(branch)
     heads: list[Head] = []

@@ -19,7 +19,7 @@ Source: pkg/catalog/entry.go, pkg/graveler/uncommitted_diff_iterator.go
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -56,18 +56,27 @@ class Proof:
     answers: Answers = field(default_factory=Answers)
 
 
-def prove(run: Run, runner: TaskRunner, record: StepRecord) -> Proof:
+def prove(
+    run: Run,
+    runner: TaskRunner,
+    record: StepRecord,
+    only: Hashes | None = None,
+    seen: Iterable[tuple[str, str]] = (),
+) -> Proof:
     """Ask branches about the candidates that are held for their size.
 
     Args:
         run: this run.
         runner: spreads the search for their paths.
         record: of the step; its inputs are the candidates and what is committed.
+        only: hashes of those that are asked about; None for all.
+        seen: branches and heads that were seen since, each with its metarange; they are asked where they have what the
+            heads had.
     """
-    wanted = _SameSize.read(run, record.input(SubtractOutput).with_holds)
+    wanted = _SameSize.read(run, record.input(SubtractOutput).with_holds, only)
     if not wanted.objects or not run.plan.config.safety.identical_suspects_max:
         return Proof(wanted.objects)
-    return _ask(run, runner, record, wanted)
+    return _ask(run, runner, record, wanted, seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +98,25 @@ class _SameSize:
         return int(self.counts.sum())
 
     @classmethod
-    def read(cls, run: Run, parts: Sequence[PartInfo]) -> _SameSize:
+    def read(cls, run: Run, parts: Sequence[PartInfo], only: Hashes | None) -> _SameSize:
         hashes: list[Hashes] = []
         sizes: list[Hashes] = []
         for rows in run.folder.read_parts(parts, COLUMNS):
             found = held_for_size(rows)
+            if only is not None:
+                found = found.filter(pa.array(contains(only, found["hash"].to_numpy())))
             hashes.append(found["hash"].to_numpy())
             sizes.append(found["size"].to_numpy().astype(np.uint64))
         distinct, counts = np.unique(np.concatenate([NONE, *sizes]), return_counts=True)
         return cls(unite(hashes), distinct, counts)
 
 
-def _ask(run: Run, runner: TaskRunner, record: StepRecord, wanted: _SameSize) -> Proof:
+def _ask(
+    run: Run, runner: TaskRunner, record: StepRecord, wanted: _SameSize, seen: Iterable[tuple[str, str]]
+) -> Proof:
     plan, safety = run.plan, run.plan.config.safety
     places = find_places(run, runner, record, wanted.sizes)
-    heads = find_heads(run, record.input(ListCommittedOutput), places)
+    heads = find_heads(run, record.input(ListCommittedOutput), places, seen)
     no_path = _sizes_without_path(places)
     weights = weigh(wanted.sizes, places, heads)
     askable = ~contains(unite([no_path, places.skipped]), wanted.sizes)

@@ -17,7 +17,7 @@ from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.sets.files import read_hashes, write_hashes
-from dredge.sets.hashes import Hashes, contains
+from dredge.sets.hashes import Hashes, contains, unite
 
 _CODES = (None, *codes.UNSETTLED)
 _FREE = 0
@@ -50,6 +50,17 @@ class Verdicts:
         for code, some in held.items():
             found[contains(np.sort(some), sizes)] = _CODES.index(code)
         return cls(sizes, found, served)
+
+    def renewed(self, later: Verdicts) -> Verdicts:
+        """These with what was found later about some of the sizes; what a branch served before stays.
+
+        Args:
+            later: about no other sizes.
+        """
+        found = self.codes.copy()
+        again = contains(later.sizes, self.sizes)
+        found[again] = later.codes[np.searchsorted(later.sizes, self.sizes[again])]
+        return Verdicts(self.sizes, found, unite([self.served, later.served]))
 
     def codes_of(self, rows: pa.Table) -> pa.StringArray:
         """The code that holds each of some candidates that are held for their size; null for those that may go.

@@ -1,7 +1,7 @@
 """Step list_committed: the active commits, their ranges, and the set of everything that is live.
 
 step           the order, and what is noted
-active         which commits; graph: the history they are found in
+active         which commits; graph: the history they are found in; dangling: lines to which no ref leads
 expired        ranges that only say why an object is garbage
 roles          what each range is to this run
 collect        ranges to live sets; its tasks: read_ranges, then merge_shards

@@ -2,7 +2,8 @@
 
     base    branch heads ∪ the server's list          (every commit, where there are no rules)
                          ∪ our walk over the records  (`sources` says which of the two, or both)
-    kept    our own walk over the branches' lines · commits of tags · each rule of the user's policy
+    kept    our own walk over the branches' lines, and from young commits to which no ref leads
+            · commits of tags · each rule of the user's policy
 
 All of it is active, except for rules about paths: of their commits only some entries stay. Nothing here ever makes
 the server's answer smaller.
@@ -14,6 +15,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from dredge.errors import NotFoundError, RefusedError
+from dredge.gc.list_committed.dangling import kept_by_dangling
 from dredge.gc.list_committed.graph import Graph, active_by_rules, close_graph, load_graph
 from dredge.gc.list_committed.sources import SERVER, Found, find_history
 from dredge.gc.retention.kept_sets import KeptSet
@@ -91,8 +93,12 @@ class ActiveCommits:
         return {branch.commit_id for branch in self.branches}
 
 
-def find_active(run: Run) -> ActiveCommits:
+def find_active(run: Run, looked_at: Collection[str] = ()) -> ActiveCommits:
     """Find every commit whose objects must stay.
+
+    Args:
+        run: the run.
+        looked_at: commits that were found active before, with what they keep alive.
 
     Raises:
         RefusedError: an answer that could hide active commits.
@@ -105,10 +111,16 @@ def find_active(run: Run) -> ActiveCommits:
         sources["all"] = set(graph)
     sources |= {name: set(listed) for name, listed in found.listed.items()}
     base = set[str]().union(*sources.values())
-    kept = _by_own_walk(run, found) + _by_tags(run, found.tags) + _by_policy(run, branches, graph, warnings)
+    dangling = kept_by_dangling(run, found, looked_at)
+    kept = [
+        *_by_own_walk(run, found, dangling),
+        *_by_tags(run, found.tags),
+        *_by_policy(run, branches, graph, warnings),
+    ]
     sources |= {item.name: set(item.commits) for item in kept}
     active = base.union(*(item.commits for item in kept if not item.paths))
-    metaranges = {commit: graph[commit].metarange_id for commit in active if commit in graph}
+    known = dangling | graph
+    metaranges = {commit: known[commit].metarange_id for commit in active if commit in known}
     for listed in found.listed.values():
         metaranges.update(listed)
     return ActiveCommits(
@@ -126,11 +138,11 @@ def find_active(run: Run) -> ActiveCommits:
     )
 
 
-def _by_own_walk(run: Run, found: Found) -> list[KeptSet]:
+def _by_own_walk(run: Run, found: Found, dangling: Graph) -> list[KeptSet]:
     """What the server's own walk leaves out; where the records were walked over, nothing is."""
     if found.rules is None or SERVER not in found.listed:
         return []
-    own = active_by_rules(found.graph, found.branches, found.rules, run.plan.created_at)
+    own = active_by_rules(found.graph, found.branches, found.rules, run.plan.created_at) | dangling.keys()
     if lost := own - found.listed[SERVER].keys():
         found.warnings.append(
             f"the server's walk left out {len(lost)} commits that a young child keeps alive; they are kept"

@@ -21,7 +21,8 @@ from dredge.lakefs import Commit, LakeFS, Ref, Rules
 type Graph = dict[str, Commit]
 """Commits by id, closed: with a commit all its ancestors."""
 
-_SLACK = timedelta(minutes=5)
+SLACK = timedelta(minutes=5)
+"""So much younger than its date says a commit may be."""
 
 
 def load_graph(client: LakeFS, repository: str, refs: Sequence[Ref], graph: Graph | None = None) -> Graph:
@@ -149,7 +150,7 @@ def active_by_rules(graph: Graph, branches: Sequence[Ref], rules: Rules, now: da
     days = retention.Rules(rules.default_retention_days, rules.branches)
     # Times from the API are whole seconds, and clocks differ a little: in doubt a commit is young.
     try:
-        return set(active_commits(commits, heads, days, now - _SLACK))
+        return set(active_commits(commits, heads, days, now - SLACK))
     except NotFoundError:
         raise RefusedError(
             "a commit has a parent of which there is no record, so what it keeps alive cannot be told. Nothing was"

@@ -59,8 +59,8 @@ SWEEP = (
     Breakage(
         "the re-check reads commits before staging",
         f"{GC}/bulk_delete/recheck.py",
-        "    scan = scan_staging(run, where)\n    active = find_active(run)\n",
-        "    active = find_active(run)\n    scan = scan_staging(run, where)\n",
+        "    scan = scan_staging(run, where)\n    active = find_active(run, subtracted.commits)\n",
+        "    active = find_active(run, subtracted.commits)\n    scan = scan_staging(run, where)\n",
         ("test_what_only_a_tag_names_when_staging_was_read_is_found_in_its_commit",),
     ),
     Breakage(

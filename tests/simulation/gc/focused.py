@@ -176,6 +176,9 @@ FOCUS: Mapping[str, Focus] = {
         listing_rows=(3,),
     ),
     "an empty list of active commits is believed": _on("dangling"),
+    "young commits to which no ref leads keep nothing that the server's walk loses": _on(
+        "two_lines", active_walk_early_stop=(YES,), read_kv=(NO,)
+    ),
     "only the server walks over commits": _on("two_lines", active_walk_early_stop=(YES,), read_kv=(NO,)),
     "what earlier runs knew is old": _on("known_and_young", read_kv=(YES,), mode=("clean",)),
     "an object that cannot be looked at may go": _on("known_and_young", read_kv=(YES,), mode=("clean",)),
@@ -238,6 +241,7 @@ FOCUS: Mapping[str, Focus] = {
         "left_behind", canary_branches=(0,), read_kv=(NO,), servers=(2, 3), raggedness=(1,)
     ),
     "the re-check keeps no new paths": _on("kept_by_a_policy", dry=(YES,)),
+    "a sweep right after its guards does not ask branches again": _on("alike_at_once", read_kv=(NO,)),
     "verdicts are skipped": _on("alike_later"),
     "an object uploaded in parts goes though somebody may be about to stage it": _on(
         "parts_settle", "late_parts"
@@ -249,7 +253,7 @@ FOCUS: Mapping[str, Focus] = {
         "parts_take_a_place", slice_margin=(51.0,)
     ),
     "an object in parts settles although branches were asked about it before its server had staged it": _on(
-        "parts_settle"
+        "parts_after_the_questions", read_kv=(NO,)
     ),
     "the time of the re-check itself lets an object in parts settle": _on(
         "parts_during_the_re_check", read_kv=(NO,)

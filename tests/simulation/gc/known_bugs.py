@@ -315,6 +315,9 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
         "the sweep of a run that exceeds its limits and asked nobody begins",
     ),
     "a look at heads that fails finds nothing": (_SHARES_LATER,),
+    "an object in parts settles although branches were asked about it before its server had staged it": (
+        "a sweep long after its guards does not ask branches again",
+    ),
     "a yes wins against a no": ("nobody looks for a no while objects are deleted",),
     "an approval outlives the mark": ("an old mark is swept",),
     "slices that objects came back into are listed once, however young those are": (

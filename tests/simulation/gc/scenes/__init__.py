@@ -62,6 +62,7 @@ SCENES: tuple[Scene, ...] = (
     guards.rows_are_lost,
     guards.not_there,
     guards.alike_later,
+    guards.alike_at_once,
     guards.clocks_apart,
     guards.exactly_old,
     guards.tables_are_broken,
@@ -143,6 +144,7 @@ SCENES: tuple[Scene, ...] = (
     moments.left_behind,
     parts.parts_take_a_place,
     parts.parts_during_the_re_check,
+    parts.parts_after_the_questions,
 )
 """All scenes; one that stands twice is drawn twice as often."""
 BY_NAME = {scene.__name__: scene for scene in SCENES}

@@ -85,7 +85,9 @@ def two_lines(chance: random.Random, stage: Stage) -> Moves:
         args = (branch, path) if moves[-1].verb == "delete" else (branch, path, b"x", b"y")
         moves[-1] = Move(stage.past(days), moves[-1].verb, args)
         moves.append(Move(stage.past(days - 0.1), "commit", (branch, 0)))
-    if chance.random() < 0.3:
-        # No branch leads to the old child; to the young one must: no request shows others.
+    if chance.random() < 0.3:  # no branch leads to the old child
         moves.append(Move(stage.past(young - 0.3), "hard reset", ("main", OLDEST)))
+    if chance.random() < 0.4:  # nor to the young one
+        leave = chance.choice((("delete branch", (other,)), ("hard reset", (other, OLDEST))))
+        moves.append(Move(stage.past(young - 0.4), *leave))
     return [*moves, *garbage(chance, stage, 0, 1)]

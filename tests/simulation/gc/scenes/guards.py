@@ -181,6 +181,31 @@ def alike_later(chance: random.Random, stage: Stage) -> Moves:
     ]
 
 
+def alike_at_once(chance: random.Random, stage: Stage) -> Moves:
+    """An old object is staged over its like, which no server shows, right after the guards have asked, or before; on a
+    branch that was there, or on one that is made now."""
+    path, data, begin = stage.temper.path(chance), bytes(chance.randrange(70, 90)), max(0.0, stage.at - 1)
+    branch = chance.choice(("main", "main", "one"))
+    moves = [
+        Move(stage.past(20), "upload", ("main", path, data)),
+        Move(stage.past(19), "commit", ("main", 0)),
+        *garbage(chance, stage, 0, 1),
+        *(Move(stage.past(3), "orphan", (data,)) for _ in range(chance.choice((1, 2)))),
+    ]
+    calls = (
+        ("check_limits", "stat_object"),
+        ("check_limits", "put"),
+        ("check_limits", "put"),
+        ("bulk_delete", "get"),
+    )
+    when = *chance.choice(calls), chance.choice((1, 2, 3, 4))
+    if branch != "main":
+        moves.append(Move(begin, "when", (*when, "re-create branch", branch, OLDEST + 1, 0.0)))
+    role, call, number = when
+    moves.append(Move(begin, "when", (role, call, number + (branch != "main"), "stage alike", branch, path)))
+    return moves
+
+
 def clocks_apart(chance: random.Random, stage: Stage) -> Moves:
     """A server's clock is ahead when an address is handed out, and behind when it is linked."""
     off, link = chance.choice((400.0, 900.0, 2400.0)), stage.during(chance)

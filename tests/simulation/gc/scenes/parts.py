@@ -63,3 +63,20 @@ def parts_during_the_re_check(chance: random.Random, stage: Stage) -> Moves:
     for call, times in RE_CHECK:
         moves.append(Move(begin, "each", ("bulk_delete", call, 1, times, "faint", seconds)))
     return moves
+
+
+def parts_after_the_questions(chance: random.Random, stage: Stage) -> Moves:
+    """The same bytes are uploaded again in parts, which end while a run lists; they are staged when branches were asked
+    about them, and the sweep sleeps before its re-check for so long that all else has settled."""
+    branch, path, data = stage.temper.branch(chance), stage.temper.path(chance), content(chance)
+    begin = max(0.0, stage.at - 1)
+    ends = "slice_listing", chance.choice(("list", "list", "get"))
+    return [
+        *branches(stage),
+        Move(stage.past(20), "multipart", (branch, path, data, 0.0)),
+        Move(stage.past(19), "commit", (branch, 0)),
+        Move(stage.past(3), "begin parts", (branch, path, data)),
+        Move(begin, "when", (*ends, 1, "complete parts", -1)),
+        Move(begin, "when", ("parts", chance.choice(("set", "set_if")), 1, "dawdle", chance.choice(LATE))),
+        Move(begin, "each", ("bulk_delete", "get", 1, chance.choice((3, 4, 5)), "faint", 290.0)),
+    ]

@@ -130,8 +130,8 @@ def clocks_jump(chance: random.Random, stage: Stage) -> Moves:
 
 
 def no_answers(chance: random.Random, stage: Stage) -> Moves:
-    """The same bytes are staged again, unseen, and branches that are asked do not answer; a person is waited for, and
-    then they do."""
+    """The same bytes are staged again, unseen, and branches that are asked do not answer, once or twice; a person is
+    waited for, and then they do."""
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     data = bytes(chance.randrange(70, 90))
     name = f"unsure{stage.run}"
@@ -145,8 +145,9 @@ def no_answers(chance: random.Random, stage: Stage) -> Moves:
     ]
     kind = chance.choice(("proxy page", "proxy page", "throttled", "request lost"))
     call = chance.choice(("stat_object", "stat_object", "list_objects"))
-    spell = kind, round(chance.choice((0.02, 0.1, 0.3)) * stage.length, 3), 1.0
-    moves.append(Move(max(0.0, stage.at - 1), "when", ("check_limits", call, 1, "weather", *spell)))
+    for step, shares in (("check_limits", (0.02, 0.1, 0.3)), ("bulk_delete", (0.0, 0.1, 0.3, 0.3))):
+        spell = kind, round(chance.choice(shares) * stage.length, 3), 1.0
+        moves.append(Move(max(0.0, stage.at - 1), "when", (step, call, 1, "weather", *spell)))
     if chance.random() < 0.5:
         at = stage.at + 2 * stage.length + 2 * HOUR
         moves.append(run_of(stage.at + 1, name, most=chance.choice((1, None)), approval=("always", 12.0)))
@@ -174,7 +175,7 @@ def parts_settle(chance: random.Random, stage: Stage) -> Moves:
     if chance.random() < 0.5:
         step = chance.choice(("subtract", "check_limits", "bulk_delete"))
         seconds = chance.choice((280.0, 290.0))
-        calls = chance.choice((3, 5))
+        calls = chance.choice((3, 4, 5))
         moves.append(
             Move(
                 begin,
