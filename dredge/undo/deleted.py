@@ -18,7 +18,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectWriter
 
-_COLUMNS = ["address", "size", "last_modified", "etag", "hash", "reason"]
+_COLUMNS = ["address", "size", "etag", "hash", "reason"]
 _STAYED = (ledger.KEPT, ledger.NOT_ADDRESSABLE)
 
 
@@ -76,7 +76,7 @@ def swept_rows(folder: RunFolder, part: PartInfo, below: Sequence[str]) -> pa.Ta
         below: folders of the repository in which it deletes.
 
     Returns:
-        Rows with `address`, `size`, `last_modified`, `etag` (null where the run knew none), `hash`, `reason`; `outcome`
+        Rows with `address`, `size`, `etag` (null where the run knew none), `hash`, `reason`; `outcome`
         (null where the ledger has nothing), `version_id` (of the delete marker; null where there is none, or none is
         known) and `done_by` (by the store's clock it had been deleted by then; null where the ledger has nothing).
 

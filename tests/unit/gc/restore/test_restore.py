@@ -36,6 +36,7 @@ def test_everything_that_a_run_may_delete_comes_back_byte_for_byte(way: str) -> 
     assert world.data() == kept
     done = restore(world, run, all=True)
     assert done.counts["restored_objects"] == len(gone)
+    assert sum(part.rows for part in done.parts) == len(gone), "its own ledger"
     assert data_bytes(world) == before
     world.assert_readable()
     again = restore(world, run, all=True)
