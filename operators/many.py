@@ -81,7 +81,7 @@ class SaveSummaryOperator(BaseOperator):
 
     :param runs: what the task ``choose_repositories`` returned (templated)
     :param collect_dag_id: the DAG that the runs are of
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     collects: ClassVar[str]

@@ -12,9 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
-
+from airflow_dredge.operators.hooks.finding import find_connection
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lakefs.schedules import gc_schedules
@@ -86,8 +84,8 @@ class AirflowPlaces:
             if settings.get("run_root")
         }
         for server, aws in _servers():
-            options = storage_options(aws)
             try:
+                options = storage_options(aws)
                 self._of_server[server] = [
                     of_repository(item.name, item.namespace, roots.get(item.name), options)
                     for item in LakeFSHook(server).client.repositories()
@@ -113,10 +111,9 @@ def _servers() -> list[tuple[str, str]]:
 
 def _exists(conn_id: str) -> bool:
     try:
-        BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException:
-        return False
-    return True
+        return find_connection(conn_id) is not None
+    except DredgeError:
+        return True  # who uses it is told why it cannot be had
 
 
 def _named() -> Iterator[Place]:

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_dredge.operators.application import SparkApplication
 from airflow_dredge.operators.connect import TOKEN, ConnectJob, remote_of_run
 from airflow_dredge.operators.environment import HasOptions
+from airflow_dredge.operators.hooks.finding import need_connection
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
@@ -73,7 +72,7 @@ class SparkJobOperator(SparkSubmitOperator):
 
     :param run_uri: folder of the run, as the plan step returned it (templated)
     :param spark_engine: ``submit`` for spark-submit, ``connect`` for a Spark Connect server (templated)
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     :param spark_conn_id: connection that names the Spark master; must exist
     :param spark_connect_conn_id: connection that names the Spark Connect server
     :param conf: Spark settings on top of our defaults (templated)
@@ -139,7 +138,7 @@ class SparkJobOperator(SparkSubmitOperator):
     def submit(self, context: Context, secrets: Mapping[str, str]) -> None:
         """Run the job through spark-submit: in an application of its own, or in that of the run."""
         # The provider takes a connection that does not exist for "yarn", so it is looked up first.
-        require_connection(self._conn_id, '{"conn_type": "spark", "host": "local[*]"}')
+        need_connection(self._conn_id, "Spark", '{"conn_type": "spark", "host": "local[*]"}')
         extra_variables, self.env_vars = self.env_vars or {}, None
         hook = self._hook = self._get_hook()
         if is_cluster_mode(hook):
@@ -200,8 +199,10 @@ class SparkJobOperator(SparkSubmitOperator):
 
     def connect(self, secrets: Mapping[str, str]) -> None:
         """Run the job over a Spark Connect server: in a child process of its own, or in the application of the run."""
-        require_connection(
-            self.spark_connect_conn_id, '{"conn_type": "spark_connect", "host": "localhost", "port": 15002}'
+        need_connection(
+            self.spark_connect_conn_id,
+            "Spark",
+            '{"conn_type": "spark_connect", "host": "localhost", "port": 15002}',
         )
         url = SparkConnectHook(self.spark_connect_conn_id).get_connection_url()
         env = {name: str(value) for name, value in (self.env_vars or {}).items()}
@@ -324,21 +325,6 @@ def merged_conf(defaults: Mapping[str, str], conf: Mapping[Any, Any]) -> dict[st
     if _JVM_OPTIONS in defaults and _JVM_OPTIONS in conf:
         merged[_JVM_OPTIONS] = f"{defaults[_JVM_OPTIONS]} {conf[_JVM_OPTIONS]}"
     return merged
-
-
-def require_connection(conn_id: str, example: str) -> None:
-    """Raise unless a connection exists.
-
-    :param conn_id: its id
-    :param example: JSON for the message
-    """
-    try:
-        BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException:
-        raise ConfigError(
-            f"the Spark connection {conn_id!r} does not exist. Make it in the UI or set"
-            f" AIRFLOW_CONN_{conn_id.upper()}, for example to {example}"
-        ) from None
 
 
 def job_error(step: str, code: int | None, lines: Iterable[str]) -> DredgeError | None:

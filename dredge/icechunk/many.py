@@ -15,7 +15,7 @@ from dredge.icechunk.repository import spec_version
 from dredge.runs.many import Outcome, lost, reported
 from dredge.settings import check_settings, read_settings, setting
 from dredge.storage import StorageOptions, open_reader
-from dredge.storage.schemes import canonical_uri
+from dredge.storage.location import place_of
 
 log = logging.getLogger("dredge")
 
@@ -91,19 +91,21 @@ def choose_repositories(
     Raises:
         DredgeError: a folder whose repositories are meant cannot be listed.
     """
+    known = options or StorageOptions.from_env()
     asked = config.wanted or list(named)
     found: dict[str, str] = {}
     for word in asked:
         for uri in _meant(word.rstrip("/"), options):
-            found.setdefault(canonical_uri(uri), uri)
-    unwanted = {*config.unwanted, *map(canonical_uri, config.unwanted)}
-    chosen = [
-        uri
-        for place, uri in found.items()
-        if not any(fnmatchcase(name, glob) for name in (uri, place) for glob in unwanted)
-    ]
+            found.setdefault(place_of(uri, known), uri)
+    unwanted = {*config.unwanted, *(place_of(word, known) for word in config.unwanted)}
+    chosen = [uri for place, uri in found.items() if not _is_among(unwanted, {uri, place})]
     missing = {uri: why for uri in chosen if (why := _why_not(uri, options))}
     return sorted(uri for uri in chosen if uri not in missing), missing
+
+
+def _is_among(globs: set[str], names: set[str]) -> bool:
+    """A name with brackets is no glob that matches itself."""
+    return bool(globs & names) or any(fnmatchcase(name, glob) for name in names for glob in globs)
 
 
 def _meant(uri: str, options: StorageOptions | None) -> Iterator[str]:

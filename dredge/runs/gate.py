@@ -117,7 +117,8 @@ class Gate:
         self.attempt.check()
         # This machine may have slept since it asked for the time.
         store_now += timedelta(seconds=running_seconds() - asked)
-        if seen is None or store_now - seen >= self._silence:
+        # One from the future is of any age: the store's clock was set back since, or another server of it is ahead.
+        if seen is None or abs(store_now - seen) >= self._silence:
             return False
         self._looked = now
         return True

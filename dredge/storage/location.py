@@ -6,10 +6,10 @@ import os
 import re
 from dataclasses import dataclass
 
-from dredge.errors import ConfigError
+from dredge.errors import ConfigError, DredgeError
 from dredge.storage.azure.uris import split_uri
 from dredge.storage.options import StorageOptions
-from dredge.storage.schemes import DRIVERS, Driver, canonical_scheme
+from dredge.storage.schemes import DRIVERS, Driver, canonical_scheme, canonical_uri
 
 _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
 
@@ -42,7 +42,33 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
 
     Raises:
         ConfigError: not such a URI.
+        DredgeError: nobody knows how such a store is reached; see `StorageOptions.unknown`.
     """
+    location = _parsed(uri, options)
+    for driver, error in options.unknown:
+        if driver == location.driver:
+            raise error
+    return location
+
+
+def place_of(uri: str, options: StorageOptions) -> str:
+    """Give what the URI of a folder is compared as, when two may be one place: its spelling does not matter, nor do
+    links between local folders. Of what is no URI (a glob) only the spelling of its parts is made the same.
+
+    Args:
+        uri: as for `parse_uri`.
+        options: as for `parse_uri`.
+    """
+    try:
+        location = parse_uri(uri, options)
+    except DredgeError:
+        return canonical_uri(uri)
+    return canonical_uri(
+        f"file://{os.path.realpath(location.root)}" if location.driver == "local" else location.uri
+    )
+
+
+def _parsed(uri: str, options: StorageOptions) -> Location:
     match = _URI.match(uri)
     if match is None:
         if os.path.isabs(uri):

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from dredge.errors import ConfigError
+from dredge.errors import ConfigError, DredgeError
 from dredge.storage.azure.options import AzureOptions
 from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.schemes import Driver
 
 _STYLE = "AWS_S3_ADDRESSING_STYLE"
 _PAYER = "AWS_REQUEST_PAYER"
@@ -32,6 +33,7 @@ class StorageOptions:
         delete_requests: bulk delete requests in flight at once.
         azure: how Azure Blob Storage is reached.
         gcs: of Google Cloud Storage.
+        unknown: kinds of stores of which could not be found out how they are reached, and why; they are not opened.
     """
 
     endpoint_url: str | None = None
@@ -46,6 +48,7 @@ class StorageOptions:
     delete_requests: int = 16
     azure: AzureOptions = field(default_factory=AzureOptions)
     gcs: GcsOptions = field(default_factory=GcsOptions)
+    unknown: tuple[tuple[Driver, DredgeError], ...] = ()
 
     def __post_init__(self) -> None:
         if self.endpoint_url is not None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from airflow.sdk import BaseHook
-
+from airflow_dredge.operators.hooks.finding import need_connection
 from dredge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,6 +15,9 @@ if TYPE_CHECKING:
     from dredge.kv.rows import ReadRate, RowCleaner, RowReader
 
 DEFAULT_CONNECTION = "lakefs_kv_default"
+_EXAMPLE = (
+    '{"conn_type": "postgres", "host": "db", "schema": "lakefs", "login": "<user>", "password": "<secret>"}'
+)
 _TABLE, _REGION, _ENDPOINT = "dynamodb_table", "region_name", "endpoint_url"
 
 
@@ -38,7 +40,7 @@ class LakeFSKVConnection:
             may have ``dynamodb_table``, ``region_name`` and ``endpoint_url``) or ``sqlite`` (its host is
             the file)
         """
-        connection = BaseHook.get_connection(kv_conn_id)
+        connection = need_connection(kv_conn_id, "key-value store's", _EXAMPLE)
         if connection.conn_type == "postgres":
             return cls(_postgres_url(connection))
         if connection.conn_type == "aws":

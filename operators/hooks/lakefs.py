@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_dredge.operators.hooks.finding import need_connection
 from dredge.errors import ConfigError, DredgeError
 from dredge.lakefs import LakeFSClient
 
@@ -35,13 +35,7 @@ class LakeFSHook(BaseHook):
     @cached_property
     def client(self) -> LakeFSClient:
         """The client, made from the connection on first use."""
-        try:
-            connection = self.get_connection(self.lakefs_conn_id)
-        except AirflowNotFoundException:
-            raise ConfigError(
-                f"the lakeFS connection {self.lakefs_conn_id!r} does not exist. Make it in the UI or set"
-                f" AIRFLOW_CONN_{self.lakefs_conn_id.upper()} to {EXAMPLE}"
-            ) from None
+        connection = need_connection(self.lakefs_conn_id, "lakeFS", EXAMPLE)
         if not (connection.host and connection.login and connection.password):
             raise ConfigError(
                 f"the lakeFS connection {self.lakefs_conn_id!r} is not complete: host is the URL, login"

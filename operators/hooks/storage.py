@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any
-
-from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
+from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.hooks import azure, google
-from dredge.errors import ConfigError
+from airflow_dredge.operators.hooks.finding import find_connection
+from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.storage import StorageOptions
 from dredge.storage.azure.clients import is_installed as is_azure_installed
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+    from dredge.storage.schemes import Driver
 
 log = logging.getLogger(__name__)
 
 GOOGLE_DEFAULT = "google_cloud_default"
 AZURE_DEFAULT = "wasb_default"
-"""The connections that the providers of Google and Microsoft take when none is named."""
+AWS_DEFAULT = "aws_default"
+"""The connections that the providers take when none is named."""
 
 _OWN_CREDENTIALS = ("aws_access_key_id", "role_arn", "profile_name", "session_kwargs", "assume_role_method")
 
@@ -27,10 +31,13 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
     """Return the options that a connection describes.
 
     :param aws_conn_id: connection of type ``aws``; its extra may have ``endpoint_url`` and ``region_name``.
-        None, a connection that does not exist (local folders need none), and one without credentials leave
+        None, ``aws_default`` where it does not exist (local folders need none), and one without credentials leave
         those to the environment and to the machine's role. One of type ``google_cloud_platform`` or ``wasb`` is
         taken as well; else ``google_cloud_default`` says how Google Cloud Storage is reached, and ``wasb_default`` how
         Azure is, where there are such connections (and, for Azure, the extra ``azure`` is installed).
+        Where Airflow cannot tell whether there is a default connection, stores that it may be about cannot be opened.
+    :raises ConfigError: the connection that was named does not exist, or cannot be used
+    :raises UnavailableError: Airflow cannot tell what the connection that was named says
     """
     own = StorageOptions.from_env()
     options = _with_default(own, GOOGLE_DEFAULT, google.CONN_TYPE)
@@ -39,17 +46,37 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
     if not aws_conn_id:
         return options
     try:
-        connection = BaseHook.get_connection(aws_conn_id)
-    except AirflowNotFoundException:
+        connection = find_connection(aws_conn_id)
+    except DredgeError as error:
+        if aws_conn_id != AWS_DEFAULT:
+            raise
+        return _without(options, error, "s3", "gcs", "azure")
+    if connection is None:
+        if aws_conn_id != AWS_DEFAULT:
+            raise ConfigError(
+                f"the connection {aws_conn_id!r} does not exist. Make it, or name none where the worker's own means are"
+                " meant. Nothing was touched."
+            )
         log.info("No connection %s: object stores are reached by the worker's own means", aws_conn_id)
         return options
 
     if connection.conn_type in (google.CONN_TYPE, azure.CONN_TYPE):
         return _with_connection(options, own, connection)
+    return _with_aws(options, connection)
 
+
+def _with_aws(options: StorageOptions, connection: Connection) -> StorageOptions:
+    """Add what a connection says of S3."""
     from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
 
-    hook: AwsGenericHook[Any] = AwsGenericHook(aws_conn_id=aws_conn_id, client_type="s3")
+    class Hook(AwsGenericHook[Any]):
+        """It would ask for the connection again, and go on without one when there is no answer."""
+
+        @classmethod
+        def get_connection(cls, conn_id: str) -> Connection:
+            return connection
+
+    hook = Hook(aws_conn_id=connection.conn_id, client_type="s3")
     settings = hook.conn_config
     options = replace(
         options,
@@ -68,23 +95,35 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
     )
 
 
-def _with_connection(options: StorageOptions, own: StorageOptions, connection: Any) -> StorageOptions:
+def _with_connection(options: StorageOptions, own: StorageOptions, connection: Connection) -> StorageOptions:
     """Add what a connection says of its store to what the environment says of it."""
     if connection.conn_type == google.CONN_TYPE:
-        return replace(options, gcs=google.google_options(connection.extra_dejson, own.gcs))
-    return replace(options, azure=azure.azure_options(connection, own.azure))
+        known = replace(options, gcs=google.google_options(connection.extra_dejson, own.gcs))
+        return _with(known, "gcs")
+    return _with(replace(options, azure=azure.azure_options(connection, own.azure)), "azure")
+
+
+def _with(options: StorageOptions, driver: Driver) -> StorageOptions:
+    return replace(options, unknown=tuple(item for item in options.unknown if item[0] != driver))
 
 
 def _with_default(options: StorageOptions, conn_id: str, conn_type: str) -> StorageOptions:
     """Add what a default connection says. It may be there for something else, so that what is wrong with it matters
     only to who stores objects there, who finds the warning above the error."""
     try:
-        connection = BaseHook.get_connection(conn_id)
-        if connection.conn_type != conn_type:
+        connection = find_connection(conn_id)
+        if connection is None or connection.conn_type != conn_type:
             return options
         return _with_connection(options, options, connection)
-    except AirflowNotFoundException:
-        return options
     except ConfigError as error:
         log.warning("Connection %s is not used: %s", conn_id, error)
         return options
+    except UnavailableError as error:
+        return _without(options, error, "gcs" if conn_type == google.CONN_TYPE else "azure")
+
+
+def _without(options: StorageOptions, error: DredgeError, *drivers: Driver) -> StorageOptions:
+    """Note that nobody knows how stores are reached: by the worker's own means it may be with other rights, or another
+    store of the same name."""
+    log.warning("%s", error)
+    return replace(options, unknown=(*options.unknown, *((driver, error) for driver in drivers)))

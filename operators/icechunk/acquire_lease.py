@@ -17,7 +17,7 @@ class IcechunkAcquireLeaseOperator(IcechunkOperator, AcquireLeaseOperator):
     """Take the exclusive right to maintain a repository; while another run has it, wait without a worker slot.
 
     :param storage: URI of the repository (templated)
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
 
     Further parameters are those of ``AcquireLeaseOperator``.
     """

@@ -20,7 +20,7 @@ class IcechunkOperator(BaseOperator):
     """Work on an Icechunk repository.
 
     :param storage: URI of the repository (templated)
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     template_fields: Sequence[str] = ("storage",)

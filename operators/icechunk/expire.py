@@ -27,7 +27,7 @@ class IcechunkExpireOperator(IcechunkOperator):
     :param lease: what the acquire task returned; None takes the right meanwhile (templated)
     :param exactly: refuse unless the repository is still as the plan saw it
     :param report_only: a dry run: change nothing (templated)
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     template_fields: Sequence[str] = ("storage", "plan", "lease", "report_only")

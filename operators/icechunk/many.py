@@ -15,7 +15,7 @@ from airflow_dredge.operators.many import SaveSummaryOperator, conf_of, started_
 from airflow_dredge.operators.schedules import settings_in
 from dredge.icechunk.many import ManyConfig, choose_repositories, outcome_of, summary_root
 from dredge.runs.many import Outcome
-from dredge.storage.schemes import canonical_uri
+from dredge.storage.location import place_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -30,7 +30,7 @@ class IcechunkChooseRepositoriesOperator(BaseOperator):
     for the rest. It is a dry run when either says so.
 
     :param which: settings of ``ManyConfig`` by name, such as ``{"storages": "s3://lake/*"}`` (templated)
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     template_fields: Sequence[str] = ("which",)
@@ -48,9 +48,10 @@ class IcechunkChooseRepositoriesOperator(BaseOperator):
         config = ManyConfig.from_params(self.which)
         params = {name: context["params"][name] for name in FORM_OF_A_RUN}
         ours, conflicts = storage_settings()
-        chosen, missing = choose_repositories(config, [*ours, *conflicts], storage_options(self.aws_conn_id))
-        own, why_not = by_place(ours, conflicts)
-        places = {uri: canonical_uri(uri) for uri in chosen}
+        options = storage_options(self.aws_conn_id)
+        chosen, missing = choose_repositories(config, [*ours, *conflicts], options)
+        own, why_not = by_place(ours, conflicts, options)
+        places = {uri: place_of(uri, options) for uri in chosen}
         left_out = missing | {uri: why_not[place] for uri, place in places.items() if place in why_not}
         confs = [
             conf_of("storage", uri, params, own.get(place))
@@ -66,17 +67,18 @@ def storage_settings() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
 
 
 def by_place(
-    ours: Mapping[str, Mapping[str, Any]], conflicts: Mapping[str, str]
+    ours: Mapping[str, Mapping[str, Any]], conflicts: Mapping[str, str], options: StorageOptions
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Return the same by the place that a URI means: ``s3a://lake/a`` is ``s3://lake/a``.
 
     :param ours: settings by URI
     :param conflicts: why there are none, by URI
+    :param options: how stores are reached
     """
     found: dict[str, dict[str, Any]] = {}
-    why_not = {canonical_uri(uri): why for uri, why in conflicts.items()}
+    why_not = {place_of(uri, options): why for uri, why in conflicts.items()}
     for uri, settings in ours.items():
-        place, own = canonical_uri(uri), {name: settings[name] for name in settings if name != "storage"}
+        place, own = place_of(uri, options), {name: settings[name] for name in settings if name != "storage"}
         if found.setdefault(place, own) != own:
             why_not[place] = (
                 f"the Variable {ICECHUNK_SCHEDULES} names it in two ways, with other settings for each"

@@ -28,7 +28,7 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
         delete after it (templated)
     :param collect: whether to collect at all; the tasks that follow are skipped otherwise (templated)
     :param mode: ``spark``, ``local`` or ``library`` (templated)
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     template_fields: Sequence[str] = ("storage", "config", "lease", "expiration", "collect", "mode")

@@ -31,7 +31,7 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
     :param config: settings by name, such as ``{"older_than": "30d"}``; docs/settings.md lists them. Values may be given
         as they are or as rendered text; an unknown name or a value that does not fit fails the task before anything is
         touched (templated)
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     template_fields: Sequence[str] = ("storage", "config")

@@ -23,7 +23,7 @@ class IcechunkReleaseLeaseOperator(IcechunkOperator):
     :param storage: URI of the repository (templated)
     :param grant: what the acquire task returned (templated)
     :param run_uri: folder of the collection; empty when there is none (templated)
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     template_fields: Sequence[str] = ("storage", "grant", "run_uri")

@@ -29,7 +29,7 @@ class IcechunkSaveReportOperator(TellsLineage, IcechunkOperator):
 
     :param storage: URI of the repository (templated)
     :param plan: what the plan task returned (templated)
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     template_fields: Sequence[str] = ("storage", "plan")

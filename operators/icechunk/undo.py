@@ -29,7 +29,7 @@ class IcechunkUndoOperator(BaseOperator):
     the next one.
 
     :param config: settings by name; docs/settings.md lists them (templated)
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     step: ClassVar[str]
@@ -62,7 +62,7 @@ class IcechunkRestoreOperator(IcechunkUndoOperator):
 
     :param config: settings by name, such as ``{"storage": "s3://lake/weather", "run": "g3…", "all": True}``;
         docs/settings.md lists them (templated)
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     step = "restore"
@@ -80,7 +80,7 @@ class IcechunkPurgeOperator(IcechunkUndoOperator):
 
     :param config: settings by name, such as ``{"storage": "s3://lake/weather", "dry_run": False}``; docs/settings.md
         lists them (templated)
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     step = "purge"

@@ -17,7 +17,7 @@ class LakeFSAcquireLeaseOperator(LakeFSOperator, AcquireLeaseOperator):
 
     :param repository: lakeFS repository (templated)
     :param lakefs_conn_id: connection of the lakeFS server
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
 
     Further parameters are those of ``AcquireLeaseOperator``.
     """

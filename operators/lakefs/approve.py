@@ -19,7 +19,7 @@ class LakeFSApproveOperator(LakeFSOperator, ApproveOperator):
 
     :param run_uri: folder of the run, as the plan step returned it (templated)
     :param lakefs_conn_id: connection of the lakeFS server
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     asks = "Delete the garbage of a lakeFS repository?"

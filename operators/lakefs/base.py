@@ -30,7 +30,7 @@ class LakeFSOperator(BaseOperator):
     """Work on a lakeFS repository and its object store.
 
     :param lakefs_conn_id: connection of the lakeFS server
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     def __init__(

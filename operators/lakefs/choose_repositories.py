@@ -25,7 +25,7 @@ class LakeFSChooseRepositoriesOperator(LakeFSOperator):
 
     :param which: settings of ``ManyConfig`` by name, such as ``{"repositories": "team-*"}`` (templated)
     :param lakefs_conn_id: connection of the lakeFS server
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     template_fields: Sequence[str] = ("which",)

@@ -24,7 +24,7 @@ class LakeFSMetadataOperator(LakeFSUndoOperator):
         them (templated)
     :param kv_conn_id: connection of lakeFS's key-value store, which alone knows every commit (templated)
     :param lakefs_conn_id: connection of the lakeFS server
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     step = "metadata"

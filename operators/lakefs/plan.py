@@ -29,7 +29,7 @@ class LakeFSPlanRunOperator(LakeFSOperator):
     :param kv_conn_id: connection of lakeFS's key-value store, whose staging records the mark step and the
         check before the sweep then read; only whether there is one goes into the plan (templated)
     :param lakefs_conn_id: connection of the lakeFS server
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     template_fields: Sequence[str] = ("config", "lease", "kv_conn_id")

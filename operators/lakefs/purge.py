@@ -20,7 +20,7 @@ class LakeFSPurgeOperator(LakeFSUndoOperator):
     :param config: settings by name, such as ``{"repository": "lake", "dry_run": False}``; docs/settings.md lists them
         (templated)
     :param lakefs_conn_id: connection of the lakeFS server
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     step = "purge"

@@ -25,7 +25,7 @@ class LakeFSReleaseLeaseOperator(LakeFSOperator):
     :param grant: what the acquire task returned (templated)
     :param run_uri: folder of the run; empty when there is no plan (templated)
     :param lakefs_conn_id: connection of the lakeFS server
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     template_fields: Sequence[str] = ("grant", "run_uri")

@@ -20,7 +20,7 @@ class LakeFSRestoreOperator(LakeFSUndoOperator):
     :param config: settings by name, such as ``{"repository": "lake", "run": "g3…", "all": True}``; docs/settings.md
         lists them (templated)
     :param lakefs_conn_id: connection of the lakeFS server
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     step = "restore"

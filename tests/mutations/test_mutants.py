@@ -98,6 +98,20 @@ def test_a_child_that_hangs_or_dies_is_ended_and_told() -> None:
     assert time.monotonic() - began < 50
 
 
+def test_no_process_that_a_child_left_behind_lives_on() -> None:
+    """A broken product may halt what it started, which would stay for ever."""
+
+    def work() -> list[int]:
+        script = "sleep 100 & echo $$ $!; kill -STOP $$"
+        halted = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True)
+        assert halted.stdout is not None
+        return [int(pid) for pid in halted.stdout.readline().split()]
+
+    halted = in_child(work, 10, 10).value
+    assert len(halted) == 2
+    assert not [pid for pid in halted if Path(f"/proc/{pid}").exists()]
+
+
 def test_a_package_whose_import_starts_threads_is_left_to_each_child() -> None:
     def imported() -> list[bool]:
         for name in [name for name in sys.modules if name.partition(".")[0] in {"icechunk", "wave"}]:

@@ -308,7 +308,8 @@ class Oracle:
             )
         head = self.truth.head_since.get(address)
         # What was on its way when the head moved cannot be held back, however late it is.
-        if head is not None and self._asked() - head > self.fences.seconds_to_notice():
+        notices_after = self.fences.seconds_to_notice()
+        if head is not None and (self.fences.asked() - head > notices_after or self.fences.is_late(head)):
             self.simulation.violate(
                 "live", f"{process.name} deletes {address}, in a head since {head - now:.0f} s"
             )
@@ -377,11 +378,6 @@ class Oracle:
         if address not in self.deleted:
             return "it was never there"
         return f"it was deleted {self.simulation.scheduler.now - self.deleted[address]:.0f} s ago"
-
-    def _asked(self) -> float:
-        """When whoever is at work began the call that it is making."""
-        current = self.simulation.scheduler.current
-        return self.simulation.scheduler.now if current is None else current.asked
 
     def _process(self) -> Process:
         current = self.simulation.scheduler.current

@@ -205,9 +205,31 @@ def _sweep_of_what_was_begun_anew(scene: GcScene) -> None:
     _sweep(scene)
 
 
+def _sweep_what_a_head_has_for_long(scene: GcScene, seconds: float = 80.0) -> None:
+    """Somebody sleeps, so that sweeps may be slow to notice; but no look may be so old."""
+    scheduler, doors, key = scene.simulation.scheduler, scene.simulation.doors, _orphan(scene)
+    sweep = Process("run0 bulk_delete", scheduler, may_fail=True)
+    doors.sleeps = 1
+    scheduler.wait(1.0)
+    for move in (Move(0.0, "stage", ("main", "b", 0)), Move(0.0, "commit", ("main", 0))):
+        scene.make(move)
+    scheduler.wait(seconds)
+
+    def delete() -> None:
+        doors.call("store", "delete", lambda: scene.oracle.bucket.remove(key), {})
+
+    scheduler.join(scheduler.spawn(sweep.name, delete, sweep))
+
+
+def _sweep_what_a_head_has_for_short(scene: GcScene) -> None:
+    _sweep_what_a_head_has_for_long(scene, 50.0)
+
+
 @pytest.mark.parametrize(
     ("act", "rule"),
     [
+        (_sweep_what_a_head_has_for_long, "live"),
+        (_sweep_what_a_head_has_for_short, ""),
         (_purge_current, "purged"),
         (_sweep_unasked, "approved"),
         (_sweep_beyond, "approved"),
@@ -302,6 +324,22 @@ def test_a_run_of_which_a_task_was_marked_as_failed_ends_while_that_goes_on() ->
         lambda scene: seen.extend(scene.orchestrator.runs["left"].errors),
     )
     assert seen == ["bulk_delete: Killed: taken for lost"]
+
+
+def test_a_request_that_was_on_its_way_when_its_step_was_begun_anew_breaks_no_rule() -> None:
+    seen: list[int] = []
+    at = 0.0, "when"
+    _told(
+        [
+            (-3 * DAY, "orphan", (b"x",)),
+            (0.0, "run", ("late", "clean", False, None, 0, None, "dag")),
+            (*at, ("bulk_delete", "delete", 1, "dawdle", 200.0)),
+            (*at, ("bulk_delete", "delete", 1, "weather", "store answer lost", 260.0, 1.0)),
+            (*at, ("bulk_delete", "delete", 1, "redo", "late", "bulk_delete")),
+        ],
+        lambda scene: seen.append(scene.simulation.states["deleted"]),
+    )
+    assert seen == [1]
 
 
 def test_records_are_read_from_a_copy_until_that_is_mended() -> None:

@@ -88,6 +88,7 @@ DRAWS: dict[str, tuple[int, Draw]] = {
     "carry": (1, _each(_branch, _path, _number, _one_of(0.0, 0.0003, 0.3))),
     "carry over": (1, _each(_branch, _branch, _path, _one_of(-1, -1, OLDEST + 1))),
     "leave behind": (1, _each(_branch, _branch, _path, _number, _one_of(True, False))),
+    "take from tag": (1, _each(_branch, _path, _number)),
     "re-create branch": (3, _each(_branch, _number, _hours)),
     "tag": (2, _each(_number)),
     "tag head": (1, _each(_branch)),
@@ -406,6 +407,13 @@ class Writer:
             self.serve(lambda catalog: catalog.tags.create_tag(self.repository, f"left-{commit[:8]}", commit))
         self._hard_reset(target, OLDEST)
         self._reset_path(source, path)
+
+    def _take_from_tag(self, branch: str, path: str, number: int) -> None:
+        """Have what a tagged commit has in the staging of a branch that does not lead there, and remove the tag."""
+        self._hard_reset(branch, number)
+        self._metadata(branch, path)
+        self._hard_reset(branch, OLDEST)
+        self._untag(number)
 
     def _tag(self, number: int) -> None:
         commit = self._commit_id(number)

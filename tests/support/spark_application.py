@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import tempfile
 import threading
@@ -12,7 +14,7 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from unittest import mock
 
-from airflow_dredge.operators.application import SparkApplication, end_applications
+from airflow_dredge.operators.application import SparkApplication
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RUN_URI = "file:///nowhere/run"
@@ -100,6 +102,17 @@ class Program:
         """How often the step `beat` has left a mark."""
         return len(list((self.folder / "beats").iterdir()))
 
+    def pids(self) -> list[int]:
+        """Processes that do the program, or have started it, or are about to."""
+        return [
+            int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if self._is_named(path)
+        ]
+
+    def _is_named(self, command: Path) -> bool:
+        with suppress(OSError):
+            return str(self.script).encode() in command.read_bytes()
+        return False
+
 
 def alive(pid: int) -> bool:
     """Whether a process runs; one that ended and that nobody asked about does not."""
@@ -149,12 +162,11 @@ def programs(folder: Path) -> Iterator[Program]:
         tempfile.TemporaryDirectory(prefix="dredge-") as short,
         mock.patch.object(tempfile, "tempdir", short),
     ):
-        yield Program(folder)
-        for lock in Path(short).rglob("*.lock"):
-            wait_until(lambda path=lock: is_over(path))
-
-
-def is_over(lock: Path) -> bool:
-    """End what holds a lock; gives whether nothing does any more."""
-    end_applications(RUN_URI)
-    return not lock.exists()
+        program = Program(folder)
+        try:
+            yield program
+        finally:
+            while pids := program.pids():
+                for pid in pids:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)

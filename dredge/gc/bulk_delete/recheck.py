@@ -19,6 +19,7 @@ from dredge.gc.list_committed import (
     collect_ranges,
     find_active,
     take_in_heads,
+    take_in_tags,
 )
 from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.retention.kept_sets import find_extra
@@ -78,10 +79,12 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
         RefusedError: staging or commits cannot be read completely, as in the mark.
     """
     # The same order as in the mark, for the same reason: objects move from staging to commits. What moves back comes
-    # from a head, so the heads of that time count as well.
+    # from a head or from what a tag names, so those of that time count as well.
+    tags = run.client.tags(run.plan.repository) if run.plan.config.keep_tags else []
     scan = scan_staging(run, where)
     active = find_active(run)
     take_in_heads(run, active, scan.heads)
+    take_in_tags(run, active, tags)
     heads = scan.heads | {(branch.id, branch.commit_id) for branch in active.branches}
     subtracted.heads = {(branch, active.metaranges[commit]) for branch, commit in heads}
     subtracted.exact = scan.records is not None and scan.records.exact

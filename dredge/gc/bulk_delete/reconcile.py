@@ -114,7 +114,7 @@ def settle(
             f"{not_copied:,} objects stay because they could not be copied, so their deletion could not have been taken"
             " back (undo is quarantine); the ledger says why"
         )
-    return _failure(run, totals, failures) if totals[ledger.FAILED] else None
+    return _failure(run, totals, groups, failures) if totals[ledger.FAILED] else None
 
 
 def _add_up(groups: Iterable[Group]) -> list[Group]:
@@ -125,8 +125,11 @@ def _add_up(groups: Iterable[Group]) -> list[Group]:
     return [totals[fate] for fate in sorted(totals)]
 
 
-def _failure(run: Run, totals: Counter[str], failures: Sequence[Failure]) -> DredgeError:
-    codes = {str(failure.code) for failure in failures}
+def _failure(
+    run: Run, totals: Counter[str], groups: Iterable[Group], failures: Sequence[Failure]
+) -> DredgeError:
+    # Of all that failed, not only of those that are named: one that may pass is worth another try.
+    codes = {group.code for group in groups if group.outcome == ledger.FAILED}
     text = (
         f"run {run.plan.run_id}: {totals[ledger.FAILED]:,} objects could not be deleted"
         f" ({', '.join(sorted(codes))}), such as {failures[0].address!r}; {totals[ledger.DELETED]:,} were."

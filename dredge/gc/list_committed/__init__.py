@@ -8,7 +8,7 @@ collect        ranges to live sets; its tasks: read_ranges, then merge_shards
 tables         the rows that are written
 """
 
-from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads
+from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads, take_in_tags
 from dredge.gc.list_committed.collect import collect_ranges
 from dredge.gc.list_committed.graph import Graph, active_by_rules, load_graph
 from dredge.gc.list_committed.output import COUNTED, HISTORY, SIZES, ListCommittedOutput
@@ -27,4 +27,5 @@ __all__ = [
     "find_active",
     "load_graph",
     "take_in_heads",
+    "take_in_tags",
 ]

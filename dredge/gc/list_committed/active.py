@@ -168,18 +168,42 @@ def take_in_heads(run: Run, active: ActiveCommits, seen: Iterable[tuple[str, str
         active.metaranges[commit_id] = graph[commit_id].metarange_id
 
 
+def take_in_tags(run: Run, active: ActiveCommits, seen: Iterable[Ref]) -> None:
+    """Count the commits of tags that were there before staging was read, too.
+
+    A branch can be reset to such a commit, have an entry of it in staging again, and be reset back, which leaves what
+    is staged. A scan before sees nothing of it, and when the tag is gone, no later list tells of the commit.
+
+    Args:
+        run: the run.
+        active: grows.
+        seen: the tags.
+
+    Raises:
+        RefusedError: a commit does not exist any more.
+    """
+    for tag in seen:
+        if tag.commit_id not in active.metaranges:
+            known = active.graph.get(tag.commit_id) or active.records.get(tag.commit_id)
+            commit = known or _commit_of(run, f"tag {tag.id}", tag.commit_id)
+            active.metaranges[tag.commit_id] = commit.metarange_id
+
+
 def _read_history_of(run: Run, gone: Ref, graph: Graph) -> None:
-    client, repository = run.client, run.plan.repository
     if gone.commit_id in graph:
         return
+    _commit_of(run, f"branch {gone.id}", gone.commit_id)
+    load_graph(run.client, run.plan.repository, [Ref(gone.commit_id, gone.commit_id)], graph)
+
+
+def _commit_of(run: Run, what: str, commit_id: str) -> Commit:
     try:
-        client.commit(repository, gone.commit_id)
+        return run.client.commit(run.plan.repository, commit_id)
     except NotFoundError as error:
         raise RefusedError(
-            f"branch {gone.id} was at commit {gone.commit_id} while staging was read, and now lakeFS does not know it:"
-            f" {error}. Nothing was deleted. Start a new run."
+            f"{what} was at commit {commit_id} while staging was read, and now lakeFS does not know it: {error}."
+            " Nothing was deleted. Start a new run."
         ) from None
-    load_graph(client, repository, [Ref(gone.commit_id, gone.commit_id)], graph)
 
 
 def _kept_by(run: Run, active: ActiveCommits, gone: list[Ref], graph: Graph) -> set[str]:

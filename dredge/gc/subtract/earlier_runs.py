@@ -134,7 +134,7 @@ class SearchConfig:
 
     run_uri: str
     live: LiveSet
-    sized: bool = False
+    sized: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

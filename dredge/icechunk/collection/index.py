@@ -55,6 +55,12 @@ class SnapshotRow:
     manifests: tuple[str, ...]
     refs: tuple[int, ...]
 
+    def united(self, other: SnapshotRow) -> SnapshotRow:
+        """What either of two reads of one snapshot names; of a manifest that both name, this one's references."""
+        refs = dict(zip(other.manifests, other.refs, strict=True))
+        refs |= dict(zip(self.manifests, self.refs, strict=True))
+        return SnapshotRow(self.snapshot, tuple(refs), tuple(refs.values()))
+
 
 @dataclass(slots=True)
 class ManifestIndex:
@@ -68,6 +74,7 @@ class ManifestIndex:
         superseded: heads that a compaction stands for, whose parts are read no more: of each the heads that say so, and
             the names of the parts (none where the head cannot be read).
         unread_heads: heads that do not fit their names, or that another version wrote.
+        contradicted: snapshots of which `snapshots` found reads that differ.
     """
 
     snapshot_parts: list[PartInfo] = field(default_factory=list)
@@ -76,6 +83,7 @@ class ManifestIndex:
     heads: list[str] = field(default_factory=list)
     superseded: dict[str, dict[str, frozenset[str]]] = field(default_factory=dict)
     unread_heads: set[str] = field(default_factory=set)
+    contradicted: set[str] = field(default_factory=set)
 
     @classmethod
     def load(cls, state: ObjectReader) -> ManifestIndex:
@@ -148,13 +156,23 @@ class ManifestIndex:
         self.manifests_of.pop(name, None)
 
     def snapshots(self, state: ObjectReader) -> dict[str, SnapshotRow]:
-        """Read every snapshot that the index knows; a damaged part is left out."""
+        """Read every snapshot that the index knows; a damaged part is left out.
+
+        Where two reads of a snapshot differ, one of the files was damaged, and nobody knows which: what either
+        names counts.
+        """
         found: dict[str, SnapshotRow] = {}
         for part in self.snapshot_parts:
             try:
-                found |= {row.snapshot: row for row in read_snapshot_rows(state, part)}
+                rows = read_snapshot_rows(state, part)
             except DredgeError as error:
                 log.warning("the index's part %s is left out: %s", part.name, error)
+                continue
+            for row in rows:
+                known = found.setdefault(row.snapshot, row)
+                if known != row:
+                    self.contradicted.add(row.snapshot)
+                    found[row.snapshot] = known.united(row)
         return found
 
 

@@ -247,6 +247,13 @@ ICECHUNK = (
         ("test_other_snapshot_under_the_same_id_is_refused",),
     ),
     Breakage(
+        "of two reads of a snapshot the newer one is believed",
+        f"{ICE}/index.py",
+        "found[row.snapshot] = known.united(row)",
+        "found[row.snapshot] = row",
+        ("test_what_either_read_of_a_snapshot_names_is_kept_by_the_runs_after_the_one_that_noticed",),
+    ),
+    Breakage(
         "what a stopped sweep of Icechunk left is forgotten",
         f"{ICE}/bulk_delete/step.py",
         "    note_pending(run.state, run.plan.run_id, run.plan.run_uri, run.plan.lease.fencing, chunks)\n",

@@ -85,6 +85,15 @@ SWEEP = (
         ("test_what_moves_from_a_head_back_into_staging_while_the_re_check_reads_stays",),
     ),
     Breakage(
+        "the re-check forgets tags of the time before its scan",
+        f"{GC}/bulk_delete/recheck.py",
+        "take_in_tags(run, active, tags)",
+        "pass",
+        (
+            "test_what_only_a_tag_named_when_staging_was_about_to_be_read_stays_though_it_was_staged_and_the_tag_is_gone",
+        ),
+    ),
+    Breakage(
         "the re-check reads no ranges that only a commit left behind has",
         f"{GC}/bulk_delete/recheck.py",
         "    ranges.update(_unnamed_files(run, subtracted, active))\n",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import os
 import pickle
 import resource
 import select
 import signal
+import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +21,7 @@ LOOK_SECONDS = 1.0
 """How often a child is looked at."""
 BUSY = "RDTt"
 """States of processes that run, wait for a disk, or are halted by somebody."""
+PR_SET_CHILD_SUBREAPER = 36
 
 
 class Ended(NamedTuple):
@@ -44,6 +48,16 @@ def in_child(work: Callable[[], Any], cpu_seconds_max: float, idle_seconds_max: 
         cpu_seconds_max: after so much of the processor it is ended.
         idle_seconds_max: after so long without any it is ended, as one that waits for ever.
     """
+    before = _children()
+    _adopt(True)
+    try:
+        return _lived(work, cpu_seconds_max, idle_seconds_max)
+    finally:
+        _end_others(before)
+        _adopt(False)
+
+
+def _lived(work: Callable[[], Any], cpu_seconds_max: float, idle_seconds_max: float) -> Ended:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -124,7 +138,7 @@ def _read(reading: int, group: int, idle_seconds_max: float) -> tuple[bytes, boo
 def _ticks_of_sleepers(group: int) -> int | None:
     """What the processes of a group had of the processor until now; None where one wants it, or is halted."""
     total = 0
-    for state, *fields in _stats():
+    for _, state, *fields in _stats():
         if int(fields[1]) == group:
             if state in BUSY:
                 return None
@@ -133,12 +147,33 @@ def _ticks_of_sleepers(group: int) -> int | None:
 
 
 def _stats() -> Iterator[list[str]]:
-    """What the kernel tells of each process, from its state on."""
+    """What the kernel tells of each process: its id, and all from its state on."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            yield path.read_text().rpartition(")")[2].split()
+            yield [path.parent.name, *path.read_text().rpartition(")")[2].split()]
         except OSError:
             continue  # it is gone
+
+
+def _adopt(adopts: bool) -> None:
+    """Say whether processes become this one's children when those that started them have ended."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
+
+
+def _children() -> set[int]:
+    """This process's children."""
+    return {int(pid) for pid, _, parent, *_ in _stats() if int(parent) == os.getpid()}
+
+
+def _end_others(known: Collection[int]) -> None:
+    """End every child but some, and what becomes a child then: a test may start processes of groups of their own."""
+    while others := _children().difference(known):
+        for pid in others:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
 
 
 def allow_cpu(seconds: float) -> None:

@@ -132,9 +132,9 @@ class Fences:
             )
 
     def can_know(self, process: Process, since: float) -> bool:
-        """Whether a process has had the time to notice what has been so since some time: it looks every few seconds
-        while it is awake."""
-        doors, now = self.simulation.doors, self.simulation.scheduler.now
+        """Whether a process has had the time to notice what has been so since some time, before it began the call that
+        it is making: it looks every few seconds while it is awake, and what is on its way cannot be held back."""
+        doors, now = self.simulation.doors, self.asked()
         pace = max([0.01, *doors.pace.values()])
         seconds = 10 + 20 * pace
         if doors.weather.struck:
@@ -145,9 +145,16 @@ class Fences:
     def must_know(self, process: Process, since: float) -> bool:
         """Whether who sends a request must know what has been so since some time: it was awake for long enough, or what
         it looked at last may not be so old, however long it slept since."""
+        return self.can_know(process, since) or self.is_late(since)
+
+    def is_late(self, since: float) -> bool:
+        """Whether a request was begun so long after something that no look which it may trust is older."""
+        return self.asked() - since > LOOK_SECONDS + self._slack()
+
+    def asked(self) -> float:
+        """When whoever is at work began the call that it is making."""
         current = self.simulation.scheduler.current
-        asked = self.simulation.scheduler.now if current is None else current.asked
-        return self.can_know(process, since) or asked - since > LOOK_SECONDS + self._slack()
+        return self.simulation.scheduler.now if current is None else current.asked
 
     def seconds_to_notice(self) -> float:
         """So long something may have been so before every sweep must know: who looks may sleep, or be slow."""

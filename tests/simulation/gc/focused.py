@@ -155,6 +155,9 @@ FOCUS: Mapping[str, Focus] = {
     "the re-check reads no ranges that only a commit left behind has": _on(
         "carried_over", canary_branches=(0,), read_kv=(NO,), servers=(2, 3)
     ),
+    "the re-check forgets tags of the time before its scan": _on(
+        "taken_from_a_tag", canary_branches=(0,), read_kv=(NO,), servers=(2, 3)
+    ),
     "of the heads of the scan only the commits themselves count": _on(
         "taken_from_behind", canary_branches=(0,), read_kv=(NO,)
     ),

@@ -121,6 +121,7 @@ FOCUS: Mapping[str, Focus] = {
         ("learned_wrongly",), {**_AUTO, **_BLIND, "etags": ("md5",)}
     ),
     "a snapshot that names other manifests than before is believed": Focus(("wrong_snapshot",), _SPEC_1),
+    "of two reads of a snapshot the newer one is believed": Focus(("wrong_snapshot",), _SPEC_1),
     "what a stopped sweep of Icechunk left is forgotten": Focus(("stopped_sweep",), {"rest": ("auto",)}),
     "a run builds on counts whose chunks an earlier one kept on purpose": Focus(
         ("kept_chunks",), {"rest": ("auto",)}

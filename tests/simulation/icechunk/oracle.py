@@ -212,7 +212,7 @@ class Oracle:
         for name in names:
             folder, _, each = name.partition("/")
             if folder == "manifests":
-                found |= {f"chunks/{chunk}" for chunk in self.writers.chunks[each]}
+                found |= {f"chunks/{chunk}" for chunk in self.writers.chunks.get(each, ())}
             elif folder == "snapshots" and each in self.parents:
                 node: str | None = each
                 while node is not None:

@@ -133,7 +133,7 @@ def keeps_index(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:
 def keeps_action(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:
     """Why a part of a hook run is needed."""
     parts = row.key.decode().split("/")
-    run = parts[3] if parts[2] in ("runs", "tasks") else parts[-1]
+    run = _run_of(row)
     began = countdown_of(run)
     if now.timestamp() - began < 23.8 * 3600:
         return "its run may be under way"
@@ -145,6 +145,20 @@ def keeps_action(store: WatchedKV, row: Row, named: Named, now: datetime) -> str
     run_key = f"repos/{parts[1]}/runs/{run}".encode()
     there = any(entry.key == run_key for entry in store.scan(ACTIONS, run_key))
     return "its run belongs to this life of the name" if there else ""
+
+
+def _run_of(row: Row) -> str:
+    parts = row.key.decode().split("/")
+    return parts[3] if parts[2] in ("runs", "tasks") else parts[-1]
+
+
+def may_be_of_either_life(row: Row, named: Named) -> bool:
+    """Whether a hook run began about a minute before the repository of its name was created.
+
+    It must not be of this life to go (`keeps_action`), and need not go where clocks that differ may have put it before.
+    """
+    life = named.by_name(row.key.decode().split("/")[1])
+    return life is not None and 50 <= life.created.timestamp() - countdown_of(_run_of(row)) < 62
 
 
 def keeps_owner(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:

@@ -54,6 +54,20 @@ def test_a_place_is_meant_once_and_left_out_however_it_is_spelled(lake: Path) ->
     assert chosen(lake, storages=f"{uri}/*", leave_out=f"{other}/a/ {other}/s*")[0] == [f"{uri}/b"]
 
 
+@pytest.mark.parametrize(
+    "spelled", ["file://{}//a", "file://{}/./a", "{}/a", "local://{}/a", "file://{}/link"]
+)
+def test_a_local_folder_is_left_out_however_its_path_is_spelled(lake: Path, spelled: str) -> None:
+    (lake / "link").symlink_to(lake / "a")
+    found, _ = chosen(lake, storages=f"file://{lake}/a file://{lake}/b", leave_out=spelled.format(lake))
+    assert found == [f"file://{lake}/b"]
+
+
+def test_a_name_with_brackets_is_left_out_by_that_name(lake: Path) -> None:
+    uri = empty(lake / "a[1]")
+    assert uri not in chosen(lake, storages=f"file://{lake}/*", leave_out=uri)[0]
+
+
 def test_those_with_settings_of_their_own_are_meant_when_nothing_else_is(lake: Path) -> None:
     named = (f"file://{lake}/b",)
     assert chosen(lake, named)[0] == list(named)

@@ -84,7 +84,7 @@ def test_killing_a_task_that_still_waits_for_its_application_ends_that_at_once(
     task.kill()
     thread.join(60)
     assert not thread.is_alive()
-    assert "before it did anything" in str(errors)
+    assert f"ended with code {-signal.SIGKILL} before it did anything" in str(errors), "not by itself"
     wait_until(lambda: not alive(program.seen[0]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import io
 import logging
 import os
@@ -332,6 +333,21 @@ def test_settings_that_cannot_be_told_cost_speed_and_nothing_else(
 ) -> None:
     assert submit_conf([sys.executable, "-c", body]) == {}
     assert "Spark starts with its own settings" in caplog.text
+
+
+def test_settings_are_told_by_the_jobs_own_code_in_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def start(command: tuple[str, ...], **_: Any) -> None:
+        asked.extend(command)
+        raise OSError("that is enough")
+
+    monkeypatch.setattr("subprocess.Popen", start)
+    assert submit_conf() == {}
+    assert asked[:2] == [sys.executable, "-m"]
+    (spec,) = (importlib.util.find_spec(module) for module in asked[2:])
+    assert spec is not None
+    assert spec.origin == str(job_file().with_name("session.py"))
 
 
 def test_a_preparation_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
-from airflow.sdk.execution_time import task_runner
+from airflow.sdk.exceptions import ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse, VariableResult
 
 from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError, UnavailableError
 from tests.support.airflow import FILTERS
+from tests.support.airflow_server import DOWN, NO_VARIABLE, BrokenVault, EmptyVault, Server, use_vault
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 NAME = "said_by_somebody"
-
-
-class Server:
-    """Airflow's server, as a task reaches it."""
-
-    def __init__(self, answer: Any, raises: bool = False) -> None:
-        self.answer, self.raises = answer, raises
-
-    def send(self, _message: Any) -> Any:
-        if self.raises and isinstance(self.answer, ErrorResponse):
-            raise AirflowRuntimeError(self.answer)
-        return self.answer
 
 
 def test_what_a_variable_says_and_that_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,8 +30,7 @@ def test_a_text_that_is_no_json_is_told(monkeypatch: pytest.MonkeyPatch, text: s
 
 
 def test_a_task_is_told_what_the_server_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server(VariableResult(key=NAME, value="[7]"))
-    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", server, raising=False)
+    Server(VariableResult(key=NAME, value="[7]")).reached_by(monkeypatch)
     assert json_variable(NAME) == [7]
 
 
@@ -54,17 +39,45 @@ def test_a_task_is_told_what_the_server_has(monkeypatch: pytest.MonkeyPatch) -> 
 def test_only_a_server_that_says_so_has_no_such_variable(
     monkeypatch: pytest.MonkeyPatch, error: ErrorType, raises: bool
 ) -> None:
-    monkeypatch.setattr(
-        task_runner, "SUPERVISOR_COMMS", Server(ErrorResponse(error=error), raises), raising=False
-    )
+    Server(ErrorResponse(error=error), [f"{NAME}_of_others"], raises).reached_by(monkeypatch)
     if error is ErrorType.VARIABLE_NOT_FOUND:
         assert json_variable(NAME) is None
     else:
-        with pytest.raises(Exception, match=r"does not tell|denied"):  # Airflow tells some of them itself
+        with pytest.raises((UnavailableError, ConfigError), match=rf"does not (tell|let).*{NAME}"):
             json_variable(NAME)
 
 
 def test_an_answer_that_is_none_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Server(None), raising=False)
-    with pytest.raises(UnavailableError, match="nothing was started"):
+    Server(None).reached_by(monkeypatch)
+    with pytest.raises(UnavailableError, match="nothing was touched"):
         json_variable(NAME)
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        pytest.param(DOWN, "does not reach its database", id="without-its-database"),
+        pytest.param([NAME], "cannot read it", id="without-its-key"),
+    ],
+)
+def test_a_server_that_cannot_read_what_it_has_does_not_say_that_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, names: object, why: str
+) -> None:
+    """It answers "not found" to either."""
+    Server(NO_VARIABLE, names).reached_by(monkeypatch)
+    with pytest.raises(UnavailableError, match=why):
+        json_variable(NAME)
+
+
+@pytest.mark.parametrize("is_task", [True, False])
+def test_a_vault_that_does_not_answer_does_not_say_that_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, is_task: bool
+) -> None:
+    if is_task:
+        Server(NO_VARIABLE).reached_by(monkeypatch)
+    use_vault(monkeypatch, EmptyVault)
+    assert json_variable(NAME) is None
+    use_vault(monkeypatch, BrokenVault)
+    with pytest.raises(UnavailableError, match="BrokenVault fails with OSError") as raised:
+        json_variable(NAME)
+    assert "hunter2" not in str(raised.value)

@@ -105,6 +105,16 @@ def test_a_gate_is_closed_when_the_driver_was_silent_for_as_long_as_it_may_be(
         assert gate.is_open() is is_open, seconds
 
 
+@pytest.mark.parametrize(("ahead", "is_open"), [(50, True), (70, False), (3600, False)])
+def test_a_look_of_a_driver_that_died_before_the_stores_clock_was_set_back_opens_nothing(
+    gate: Gate, writer: ObjectWriter, ahead: int, is_open: bool
+) -> None:
+    """It would count until the store's clock has come so far again, and nobody looks meanwhile."""
+    at = store_clock(writer, "") + timedelta(seconds=ahead)
+    write_look(RunFolder(writer, "r"), WATCH, True, "", at)
+    assert gate.is_open() is is_open
+
+
 def test_a_look_through_the_gate_is_trusted_for_some_seconds_and_no_longer(
     gate: Gate, writer: ObjectWriter, lease: Lease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +140,24 @@ def test_a_gate_is_closed_to_a_worker_that_slept_while_it_looked(
     look(writer, True)
     times = iter((100.0, 100.0, 100.0 + seconds))
     monkeypatch.setattr("dredge.runs.gate.running_seconds", lambda: next(times))
+    assert gate.is_open() is is_open
+
+
+@pytest.mark.parametrize(("slept", "is_open"), [(50.0, True), (70.0, False)])
+def test_a_gate_is_closed_to_a_worker_that_slept_before_the_stores_time_reached_it(
+    gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch, slept: float, is_open: bool
+) -> None:
+    """Its machine was suspended while the answer was under way: the time in it is that of before."""
+    look(writer, True)
+    seconds = 100.0
+
+    def answered(*asked: Any) -> datetime:
+        nonlocal seconds
+        told, seconds = store_clock(*asked), seconds + slept
+        return told
+
+    monkeypatch.setattr("dredge.runs.gate.running_seconds", lambda: seconds)
+    monkeypatch.setattr("dredge.runs.gate.store_clock", answered)
     assert gate.is_open() is is_open
 
 

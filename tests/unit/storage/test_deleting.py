@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import random
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -28,6 +31,21 @@ type Said = Callable[[list[str], int], dict[str, str]]
 """Codes of the keys of an attempt, by the number of the attempt; keys without one are "deleted"."""
 
 
+class Rate(AdaptiveRate):
+    """Lets everything go at once, and remembers what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.acquired: list[int] = []
+        self.complaints = 0
+
+    def acquire(self, keys: int) -> None:
+        self.acquired.append(keys)
+
+    def throttled(self) -> None:
+        self.complaints += 1
+
+
 class Store:
     """Answers attempts as a test says, and remembers them."""
 
@@ -35,11 +53,11 @@ class Store:
         self._said = said
         self.asked: list[list[str]] = []
         self.waits: list[float] = []
-        rate = AdaptiveRate(sleep=self.waits.append)
-        self._loop = DeleteLoop[str](self._send, codes, str, rate, self.waits.append, versioned)
+        self.rate = Rate()
+        self.loop = DeleteLoop[str](self._send, codes, str, self.rate, self.waits.append, versioned)
 
     def delete(self, *batches: list[str], may_send: MaySend = always) -> dict[str, DeleteOutcome]:
-        return self._loop.delete(list(batches), may_send, 1)
+        return self.loop.delete(list(batches), may_send, 1)
 
     def _send(self, keys: list[str], _may_send: MaySend) -> Sequence[DeleteOutcome]:
         self.asked.append(keys)
@@ -75,6 +93,11 @@ def test_what_is_gone_after_an_answer_in_doubt_was_deleted_and_says_so(code: str
     assert [found[key].message for key in "bc"] == [None, None]
 
 
+def test_a_deletion_that_is_confirmed_tells_the_first_answer() -> None:
+    found = Store(answers({"a": BROKEN})).delete(["a"])
+    assert found["a"].message == f"confirmed when asked again; the first answer was {BROKEN}"
+
+
 def test_a_lost_version_id_is_said_to_be_lost() -> None:
     found = Store(answers({"a": BROKEN}, {"a": "missing"}), versioned=True).delete(["a"])
     assert str(found["a"].message).endswith("; its version id is not known")
@@ -100,6 +123,62 @@ def test_a_no_of_the_driver_does_not_hide_that_a_key_was_sent_before() -> None:
     assert told(found) == {"a": ("failed", BROKEN)}
 
 
+def test_a_no_of_the_driver_is_told_of_a_key_that_was_never_sent() -> None:
+    found = Store(answers({"a": NOT_SENT})).delete(["a", "b"])
+    assert told(found) == {"a": ("failed", NOT_SENT), "b": ("deleted", None)}
+
+
+def test_where_there_is_nothing_to_delete_nothing_is_asked() -> None:
+    store = Store(answers())
+    assert (store.delete(), store.asked) == ({}, [])
+
+
+class AllGiven(list[list[str]]):
+    """Batches; it is known when every one was given to a thread."""
+
+    def __init__(self, *batches: list[str]) -> None:
+        super().__init__(batches)
+        self.are = threading.Event()
+
+    def __iter__(self) -> Iterator[list[str]]:
+        yield from super().__iter__()
+        self.are.set()
+
+
+def test_no_more_requests_are_sent_at_once_than_are_allowed() -> None:
+    batches, threads = AllGiven(["a"], ["b"], ["c"]), set[str]()
+
+    def said(_keys: list[str], _number: int) -> dict[str, str]:
+        threads.add(threading.current_thread().name)
+        batches.are.wait(30)
+        return {}
+
+    found = Store(said).loop.delete(batches, always, 1)
+    assert set(found) == {"a", "b", "c"}
+    assert len(threads) == 1
+
+
+def test_every_attempt_waits_for_the_rate_with_as_many_keys_as_it_has() -> None:
+    store = Store(answers({"a": BROKEN, "b": NOT_CONNECTED}, {"a": BROKEN}))
+    store.delete(["a", "b", "c"])
+    assert store.rate.acquired == [3, 2, 1]
+    assert store.rate.complaints == 0, "nobody said that it is too busy"
+
+
+def test_a_store_that_is_too_busy_is_asked_more_slowly() -> None:
+    store = Store(answers({"a": BUSY, "b": BROKEN}, {"a": BUSY}))
+    store.delete(["a", "b"])
+    assert store.rate.complaints == 2
+
+
+def test_waits_between_attempts_double_and_are_never_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that failed together must not come back together."""
+    monkeypatch.setattr(random, "random", lambda: 0.25)
+    store = Store(lambda keys, _number: dict.fromkeys(keys, BROKEN))
+    store.delete(["a"])
+    assert store.waits == [pytest.approx(0.075 * 2**number) for number in range(ATTEMPTS - 1)]
+
+
 def test_what_no_answer_speaks_about_is_asked_alone_and_permission_with_it() -> None:
     store = Store(answers({"a": UNCLEAR, "b": UNCLEAR}))
     permitted = iter([True, True, False])
@@ -113,6 +192,37 @@ def test_a_batch_that_the_store_does_not_know_goes_key_by_key_without_a_doubt() 
     found = store.delete(["a", "b"])
     assert store.asked == [["a", "b"], ["a"], ["b"]]
     assert found["a"] == DeleteOutcome("a", "missing")
+
+
+def test_what_was_told_before_the_store_knew_no_batch_stays_told() -> None:
+    store = Store(answers({"b": BUSY, "c": BUSY}, {"b": NO_BATCH, "c": NO_BATCH}))
+    found = store.delete(["a", "b", "c"])
+    assert store.asked == [["a", "b", "c"], ["b", "c"], ["b"], ["c"]]
+    assert told(found) == dict.fromkeys("abc", ("deleted", None))
+
+
+def test_a_batch_that_was_done_in_part_was_known() -> None:
+    store = Store(answers({"a": NO_BATCH}))
+    assert told(store.delete(["a", "b"])) == {"a": ("failed", NO_BATCH), "b": ("deleted", None)}
+    assert store.asked == [["a", "b"]]
+
+
+def test_a_key_alone_that_the_store_will_not_hear_of_ends_as_failed() -> None:
+    store = Store(lambda keys, _number: dict.fromkeys(keys, NO_BATCH))
+    assert told(store.delete(["a"])) == {"a": ("failed", NO_BATCH)}
+    assert store.asked == [["a"]]
+
+
+@pytest.mark.parametrize(("other", "requests"), [(NOT_CONNECTED, 3), (BUSY, ATTEMPTS)])
+def test_a_batch_with_something_to_ask_alone_is_given_up_early_unless_the_store_is_busy(
+    other: str, requests: int
+) -> None:
+    codes = replace(CODES, alone=frozenset({BROKEN}))
+    store = Store(lambda _keys, _number: {"a": BROKEN, "b": other}, codes=codes)
+    found = store.delete(["a", "b"])
+    assert store.asked.count(["a", "b"]) == requests
+    assert store.asked[requests:] == [["a"]] * ATTEMPTS
+    assert told(found) == {"a": ("failed", BROKEN), "b": ("failed", other)}
 
 
 @pytest.mark.parametrize(("code", "requests"), [(BUSY, ATTEMPTS), (NOT_CONNECTED, ATTEMPTS), (BROKEN, 3)])

@@ -3,6 +3,7 @@ fail."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -138,19 +139,25 @@ def test_a_commit_on_the_branch_meanwhile_only_costs_another_look(ground: Ground
     assert fates(ground.clean(DAY)) == ["deleted"]
 
 
-def test_a_branch_that_never_rests_keeps_its_orphans(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("moves", "fate", "left"), [(3, "deleted", 0), (4, "busy", 2)])
+def test_a_branch_that_does_not_rest_keeps_its_orphans_after_some_tries(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, moves: int, fate: str, left: int
+) -> None:
+    """One together with others, and three more of its own."""
     ground.scan()
-    delete_rows = ground.world.store.delete_rows
+    delete_rows, tries = ground.world.store.delete_rows, itertools.count(1)
 
     def restless(rows: Any, guards: Any = ()) -> list[bool]:
-        ground.world.branch(ground.partition, "main", ground.head, ground.world.token("lake", "main"))
+        if next(tries) <= moves:
+            token = ground.world.token("lake", "main")
+            ground.world.branch(ground.partition, "main", ground.head, token, sealed=[ground.main])
         return delete_rows(rows, guards)
 
     monkeypatch.setattr(ground.world.store, "delete_rows", restless)
     report = ground.clean(DAY)
-    assert fates(report) == ["busy"]
-    assert report.status == "partial"
-    assert ground.orphan_rows() == 2
+    assert fates(report) == [fate]
+    assert report.status == ("partial" if left else "done")
+    assert ground.orphan_rows() == left
 
 
 def test_a_repository_whose_record_comes_right_before_the_deletion_stays(ground: Ground) -> None:

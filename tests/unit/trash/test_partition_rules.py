@@ -107,6 +107,19 @@ def test_leftovers_with_unknown_keys_are_not_trash(world: World, watcher: Watche
     assert watcher.verdict_of(partition, after=2 * DAY) == ("repository-unclear", "report")
 
 
+@pytest.mark.parametrize(
+    "key", ["settings/x", "imports/x", "tasks/x", "pulls/x", "copies/x", "repo-metadata", "novelties/x"]
+)
+def test_leftovers_are_only_keys_that_a_repository_is_known_to_have(
+    world: World, watcher: Watcher, key: str
+) -> None:
+    partition = b"gulf-" + xid.new_xid(world.now).encode()
+    world.kv.set(partition, key.encode(), b"?")
+    is_known = not key.startswith("novelties")
+    kind = "deleted-repository-leftovers" if is_known else "repository-unclear"
+    assert watcher.verdict_of(partition, after=2 * DAY) == (kind, "wait" if is_known else "report")
+
+
 def test_tracked_copies_are_leftovers_of_a_deletion_too(world: World, watcher: Watcher) -> None:
     partition, _ = world.repository("lake")
     copy = messages.encode(messages.Entry(address="data/a/b"))

@@ -225,3 +225,20 @@ def test_the_folder_is_free_after_a_run_that_failed(state: TrashState) -> None:
     with state.held("second") as held:
         held.check_right()
         assert held.attempt == 2
+
+
+def test_the_folder_of_a_run_that_died_is_free_after_ten_minutes(
+    state: TrashState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [START]
+    monkeypatch.setattr("dredge.trash.state.store_clock", lambda *_: now[0])
+    with state.held("dead") as held:
+        now[0] += timedelta(minutes=10, microseconds=-1)
+        held.check_right()
+        with pytest.raises(LeaseHeldError), state.held("another"):
+            pass
+        now[0] += timedelta(microseconds=1)
+        with pytest.raises(LeaseHeldError):
+            held.check_right()
+        with state.held("another") as other:
+            other.check_right()

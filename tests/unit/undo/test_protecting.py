@@ -55,6 +55,7 @@ def test_an_object_is_deleted_only_when_its_copy_is_there() -> None:
     [
         FormatError("the copy has another size than its source"),
         ConfigError("copying: InvalidObjectState The object is archived"),
+        ConfigError("copying: BlobArchived This operation is not permitted on an archived blob."),
     ],
 )
 def test_an_object_whose_copy_cannot_be_made_stays_until_the_next_run(

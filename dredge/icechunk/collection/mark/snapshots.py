@@ -148,6 +148,7 @@ def _refuse_others(run: Run, before: Mapping[str, SnapshotRow], rows: Mapping[st
         if snapshot in rows and rows[snapshot] != row:
             raise FormatError(
                 f"{run.plan.uri}/{SNAPSHOTS}{snapshot} names other manifests than when an earlier run read it: ids are"
-                " never used again, so one of the two was damaged. Nothing was deleted. Look at the snapshot with"
-                f" Icechunk; when it is sound, remove the folder {run.state.uri}, so that all is read again."
+                " never used again, so one of the two was damaged. Nothing was deleted, and later runs keep what"
+                " either names. Look at the snapshot with Icechunk; when it is sound, remove the folder"
+                f" {run.state.uri}, so that all is read again."
             )

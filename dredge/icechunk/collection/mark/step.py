@@ -9,7 +9,7 @@ it were skipped, live chunks would look dead.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
 from dredge.errors import RefusedError
@@ -65,7 +65,7 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     _record_figures(record, history, roots, live, refs)
     _find_chunks(run, runner, record, index, refs)
     _record_rows(run, record, rows, known)
-    _warn(run, record, roots)
+    _warn(run, record, roots, index.contradicted & live)
 
 
 def _find_chunks(
@@ -156,8 +156,14 @@ def _record_figures(
     )
 
 
-def _warn(run: Run, record: StepRecord, roots: Roots) -> None:
+def _warn(run: Run, record: StepRecord, roots: Roots, contradicted: Collection[str]) -> None:
     config = run.plan.config
+    if contradicted:
+        record.warn(
+            f"{len(contradicted):,} snapshots, such as {min(contradicted)}, named other manifests when they were read"
+            " again: one of the reads was damaged, so what either names is kept. Look at them with Icechunk; when they"
+            f" are sound, remove the folder {run.state.uri}, so that all is read again"
+        )
     if roots.held:
         record.warn(
             f"{len(roots.held):,} released snapshots and what they use are kept until they have been seen"

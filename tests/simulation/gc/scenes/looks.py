@@ -40,12 +40,18 @@ def look_arrives_last(chance: random.Random, stage: Stage) -> Moves:
 
 def worker_sleeps(chance: random.Random, stage: Stage) -> Moves:
     """A worker of a sweep has read what the driver saw, and falls asleep before it has looked at all else; meanwhile a
-    head moves, and the driver sees it."""
+    head moves, and the driver sees it. A deletion before may have taken long and failed, so that the worker looks once
+    more right before it sends it again."""
     begin = max(0.0, stage.at - 1)
-    read, first = chance.choice((("open_read lease.json", 3), ("get bulk_delete/_try.json", 1)))
-    call = "bulk_delete", read, first + chance.choice((0, 1, 2, 3, 4))
-    return [
+    read, first = chance.choice((("open_read lease.json", 3), ("get bulk_delete/_try.json", 2)))
+    call = "bulk_delete", read, first + chance.choice((0, 1, 2, 3, 4, 5))
+    moves = [
         *_expired_and_some(chance, stage),
         *_heads_move(chance, stage, *call),
-        Move(begin, "when", (*call, "faint", chance.choice((100.0, 200.0, 290.0)))),
+        Move(begin, "when", (*call, "faint", chance.choice((100.0, 200.0, 250.0, 290.0)))),
     ]
+    if chance.random() < 0.5:
+        again = "bulk_delete", "delete", chance.choice((1, 1, 2))
+        moves.append(Move(begin, "when", (*again, "dawdle", chance.choice((2.0, 5.0, 20.0)))))
+        moves.append(Move(begin, "when", (*again, "weather", "store down", 0.001, 1.0)))
+    return moves

@@ -98,6 +98,27 @@ def taken_from_behind(chance: random.Random, stage: Stage) -> Moves:
     return [*moves, *_at(begin, role, call, number, "carry over", "two", target, path, OLDEST + 1)]
 
 
+def taken_from_a_tag(chance: random.Random, stage: Stage) -> Moves:
+    """An expired commit is tagged, mostly after the mark; while the re-check reads, what it has goes into the staging
+    of a branch that does not lead there, and the tag goes."""
+    path, begin = stage.temper.path(chance), max(0.0, stage.at - 1)
+    target = chance.choice(("hidden", "main", "one", "two"))
+    moves = [
+        Move(stage.past(44), "rules", (1, 0)),
+        *_left_by_two(chance, stage, path),
+        *garbage(chance, stage, 0, 1),
+        Move(-58.0, "clients hurry"),
+    ]
+    if chance.random() < 0.9:
+        moves.append(Move(begin, "when", (*chance.choice(AFTER_THE_MARK), 1, "tag", OLDEST + 1)))
+    else:
+        moves.append(Move(stage.past(3), "tag", (OLDEST + 1,)))
+    call, number = chance.choice(
+        (("list_branches", 2), ("list_branches", 3), ("list_tags", 1), ("list_tags", 2))
+    )
+    return [*moves, *_at(begin, "bulk_delete", call, number, "take from tag", target, path, OLDEST + 1)]
+
+
 def left_behind(chance: random.Random, stage: Stage) -> Moves:
     """What is staged goes over into a commit that nothing leads to, or that only a tag does, and whose tables are old:
     between two reads of the re-check, so that one reads staging too late and another one commits too early."""

@@ -20,6 +20,7 @@ from dredge.gc.steps import bulk_delete
 from dredge.graveler.committed.ranges import is_table_id
 from dredge.storage import memory_store
 from tests.support.gc import World, make_world, stage_again, summary_of
+from tests.support.kv_views import Snapshots, open_as
 
 PATHS = ("audit/a", "x")
 AUDITS = RetentionPolicy((PolicyRule("audits", ("rel-*",), None, ("audit/**",)),))
@@ -154,6 +155,36 @@ def test_what_only_a_tag_names_when_staging_was_read_is_found_in_its_commit() ->
     with world.during("prepare_uncommitted", tag_and_leave):
         found = recheck(run, world.runner, subtracted, "recheck/0")
     assert found["new_commits"] == 1
+
+
+@pytest.mark.parametrize("records", [False, True])
+def test_what_only_a_tag_named_when_staging_was_about_to_be_read_stays_though_it_was_staged_and_the_tag_is_gone(
+    records: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An expired commit that was tagged after the mark. No list shows it: staging was read before, tags are after."""
+    world, addresses, commits = superseded(read_kv=records)
+    if records:
+        open_as(Snapshots(world), monkeypatch)
+    catalog, repository = world.lake.catalog, world.lake.repository
+    catalog.branches.create_branch(repository, "side", "main")
+    run = world.plan()
+    world.mark(run)
+    catalog.tags.create_tag(repository, "v1", commits[0])
+    asked: list[str] = []
+
+    def before(name: str, _arguments: object) -> None:
+        asked.append(name)
+        if name == "branches" and asked.count(name) == (5 if records else 3):  # staging was read before
+            catalog.branches.hard_reset(repository, "side", commits[0])
+            catalog.objects.update_user_metadata(repository, "side", "x", {"seen": "again"})
+            catalog.branches.hard_reset(repository, "side", "main")
+            catalog.tags.delete_tag(repository, "v1")
+
+    world.client.before = before
+    bulk_delete(run, world.runner)
+    assert catalog.tags.list_tags(repository).results == []
+    assert addresses["x"][0] in world.data()
+    world.assert_readable("side")
 
 
 def test_what_a_policy_keeps_of_a_new_branch_is_read_once() -> None:

@@ -114,6 +114,19 @@ def test_counts_lie_where_somebody_needs_them(dry_run: bool, rules: tuple[str, .
     ]
 
 
+def test_no_rule_keeps_what_the_servers_answer_has_as_well() -> None:
+    world = make_world(policy=policy("last: 2"))
+    world.rules(1)
+    world.upload("a", b"1")
+    world.lake.commit("first")
+    world.age(days=5)
+    world.lake.commit("the same content", allow_empty=True)
+    world.age(days=5)
+    run, found = whole(world, dry_run=True)
+    assert counts_of(world, run) == ([], [])
+    assert [item["objects"] for item in found.kept if item["name"].startswith("policy")] == [0]
+
+
 def test_every_head_that_was_seen_is_noted_with_its_content() -> None:
     world = make_world()
     world.rules(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,8 @@ from dredge.gc.run import Run
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import StateStore
 from dredge.gc.subtract import SubtractOutput
-from tests.support.gc import World, make_world, summary_of
+from dredge.storage import open_deleter
+from tests.support.gc import World, candidates, make_world, summary_of
 
 
 def run(world: World, **settings: Any) -> tuple[Run, dict[str, int]]:
@@ -60,6 +62,31 @@ def test_without_rules_every_range_file_counts_in_each_run_and_is_looked_at_once
         assert address in world.data()
 
 
+def test_the_first_run_without_rules_looks_itself_at_what_only_the_rules_made_active() -> None:
+    """What the run before found active was not all: whatever it did not need is looked at as well."""
+    world = make_world(mode="auto")
+    world.rules(30)
+    world.upload("a", b"1")
+    world.lake.commit("first")
+    catalog = world.lake.catalog
+    catalog.branches.create_branch("lake", "side", "main")
+    address = world.upload("b", b"of a branch that goes", "side")
+    world.age(days=2)
+    world.lake.commit("side", "side")
+    world.age(days=2)
+    before, _ = run(world)
+    assert not state_after(before).all_commits
+    catalog.branches.delete_branch("lake", "side")
+    catalog.garbage.delete_gc_rules("lake")
+    world.age(days=2)
+    made, counts = run(world)
+    assert made.plan.mode == "optimized"
+    assert counts["range_files_looked_at"] == 3, (
+        "that branch's range and metarange, and a file that is neither"
+    )
+    assert address in world.data()
+
+
 @pytest.mark.parametrize("mode", ["clean", "optimized"])
 def test_a_young_range_file_counts_whatever_date_its_commit_claims(mode: str) -> None:
     """A commit takes its entries out of staging, and may be in no branch by the time branches are read."""
@@ -79,6 +106,7 @@ def test_a_young_range_file_counts_whatever_date_its_commit_claims(mode: str) ->
     world.age(hours=1)
     made, counts = run(world)
     assert (made.plan.mode, counts["young_range_files"]) == (mode, 1)
+    assert address not in candidates(made)
     assert address in world.data()
     world.age(days=4)
     made, counts = run(world, mode="clean")
@@ -98,32 +126,104 @@ def test_counted_afresh_everything_active_is_new_and_what_history_names_still_ex
     assert found == Roles(now, {"older": FACTS, "expired": FACTS})
 
 
-def test_what_history_names_of_dropped_ranges_explains_and_the_rest_does_not() -> None:
-    """An object of a commit that nothing leads to any more is garbage whose history is gone."""
-    world = make_world(mode="auto", tuning={"explain_ranges_max": 100})
+def test_counted_afresh_what_history_named_long_ago_is_no_dropped_range() -> None:
+    world = make_world(mode="auto", tuning={"explain_ranges_max": 100, "counted_layers_max": 1})
+    world.rules(5)
+    world.upload("a", b"1")
+    world.upload("b", b"expired")
+    world.lake.commit("first")
+    world.age(days=2)
+    world.lake.catalog.objects.delete_object("lake", "main", "b")
+    world.lake.commit("second")
+    world.age(days=9)
+    world.upload("tick", b"tick")
+    world.lake.commit("third")
+    for _ in range(2):
+        world.age(days=9)
+        orphan = world.orphan("data/other/orphan")
+        world.age(days=2)
+        made, counts = run(world)
+        assert "dropped_ranges" not in counts
+        assert orphan not in world.data()
+        world.assert_readable()
+    assert made.plan.mode == "optimized"
+    assert counts["expired_commits"]
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A lake in which two ranges are active no more since a run: of a branch that is gone, and of an expired commit.
+
+    Attributes:
+        world: the lake.
+        dangling, expired: addresses that only the one names, and the other.
+        key: of the branch's.
+    """
+
+    world: World
+    dangling: str
+    expired: str
+    key: str
+
+
+def with_dropped(explain_ranges_max: int = 100) -> Dropped:
+    world = make_world(mode="auto", tuning={"explain_ranges_max": explain_ranges_max})
     world.rules(5)
     catalog = world.lake.catalog
     world.upload("a", b"1")
     world.lake.commit("first")
     catalog.branches.create_branch("lake", "side", "main")
     dangling = world.upload("b", b"dangling", "side")
+    files = set(world.lake.keys("_lakefs/"))
     world.lake.commit("side", "side")
+    files = set(world.lake.keys("_lakefs/")) - files
     expired = world.upload("c", b"expired")
     world.lake.commit("second")
     catalog.objects.delete_object("lake", "main", "c")
     world.age(days=2)
     world.lake.commit("third")
-    run(world)
+    made, _ = run(world)
+    ranges = made.folder.read_part(state_after(made).ranges)["range_id"].to_pylist()
     catalog.branches.delete_branch("lake", "side")
     world.age(days=9)
     world.upload("tick", b"tick")
     world.lake.commit("fourth")
     world.age(days=9)
-    made, counts = run(world)
+    (of_side,) = {f"_lakefs/{item}" for item in ranges} & files
+    return Dropped(world, dangling, expired, of_side)
+
+
+@pytest.mark.parametrize("most", [0, 100])
+def test_what_history_names_of_dropped_ranges_explains_and_the_rest_does_not(most: int) -> None:
+    """An object of a commit that nothing leads to any more is garbage whose history is gone. Metaranges that an earlier
+    run read need not be read to know it."""
+    lake = with_dropped(most)
+    made, counts = run(lake.world)
     assert made.plan.mode == "optimized"
     assert counts["dropped_ranges"] == 2
-    assert not {dangling, expired} & world.data()
+    assert not {lake.dangling, lake.expired} & lake.world.data()
     parts = SubtractOutput.of(summary_of(made, "subtract")).candidates
     rows = [row for part in parts for row in made.folder.read_part(part).to_pylist()]
     reasons = {row["address"]: row["reason"] for row in rows}
-    assert reasons == {expired: "expired", dangling: "unreferenced"}
+    assert reasons == {lake.expired: "expired", lake.dangling: "unreferenced"}
+
+
+def test_a_dropped_range_that_cannot_be_read_counts_until_it_can() -> None:
+    lake = with_dropped()
+    world, key = lake.world, lake.key
+    content = world.lake.objects.get(key)
+    open_deleter(world.lake.namespace).delete([key])
+    for _ in range(2):
+        made, _ = run(world)
+        assert "1 ranges that are not active any more cannot be read" in str(
+            summary_of(made, "list_committed").warnings
+        )
+        assert lake.dangling in world.data()
+        assert lake.expired not in world.data()
+        world.age(days=2)
+    world.lake.objects.put(key, content)
+    world.age(days=2)
+    made, counts = run(world)
+    assert (made.plan.mode, counts["dropped_ranges"]) == ("optimized", 1)
+    assert lake.dangling not in world.data()
+    world.assert_readable()

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.steps import bulk_delete
+from dredge.gc.steps import bulk_delete, list_committed, mark_uncommitted, slice_listing, subtract
 from dredge.graveler.sstable.envelope import read_envelope
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_deleter
@@ -100,6 +100,26 @@ def test_trap_25_a_branch_made_from_an_expired_commit_before_the_sweep_is_found(
     world.run(context)
     assert old in world.data()
     world.assert_readable("revived")
+
+
+def test_the_head_that_a_branch_had_while_staging_was_read_is_active_although_the_branch_is_gone() -> None:
+    """What was reset to staging since then, and dropped with the branch, was neither staged nor committed else."""
+    world = make_world()
+    world.rules(1)
+    world.upload("a", b"1")
+    world.lake.commit()
+    catalog, name = world.lake.catalog, world.lake.repository
+    catalog.branches.create_branch(name, "side", "main")
+    address = world.upload("b", b"2", "side")
+    world.lake.commit("side", "side")
+    world.age(days=9)
+    run = world.plan()
+    slice_listing(run, world.runner)
+    mark_uncommitted(run, world.runner)
+    catalog.branches.delete_branch(name, "side")
+    list_committed(run, world.runner)
+    subtract(run, world.runner)
+    assert address not in candidates(run)
 
 
 def test_trap_25_a_head_that_moves_while_deleting_stops_the_sweep_until_it_is_checked() -> None:

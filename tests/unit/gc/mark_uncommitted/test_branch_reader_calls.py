@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dredge.errors import NotFoundError, UnavailableError
+from dredge.errors import ConfigError, NotFoundError, UnavailableError
 from dredge.gc.mark_uncommitted import branch_reader
 from dredge.gc.mark_uncommitted.branch_reader import BranchReader, TooManyError, UnreadableError
 from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats
+from dredge.server.query import AMOUNT_MAX
 
 NAMESPACE = "mem://lake/repo"
 
@@ -75,6 +76,20 @@ def test_changes_are_read_page_by_page_and_their_end_is_proved(monkeypatch: pyte
     assert server.asked[-1] == ("objects", "main", "e", 1), "a page may be empty for an error of the store"
     assert reader.questions == len(server.asked) == 5
     assert pages(server.reader(), "c") == [["e"]]
+
+
+def test_a_page_is_as_long_as_lakefs_gives_at_most() -> None:
+    """It refuses a longer one, and shorter ones cost more requests."""
+    server = Server([(f"{number:04d}", "added") for number in range(1500)])
+    honest = server.changes
+
+    def changes(repository: str, branch: str, amount: int, after: str) -> list[Change]:
+        if amount > AMOUNT_MAX:
+            raise ConfigError("lakeFS answered 400: amount must be at most 1000")
+        return honest(repository, branch, amount, after)
+
+    server.changes = changes  # type: ignore[method-assign]
+    assert [len(page) for page in pages(server.reader())] == [1000, 500]
 
 
 def test_changes_that_end_by_an_error_of_the_store_are_no_proof() -> None:

@@ -51,6 +51,15 @@ def test_a_purge_lets_old_leftovers_go_and_nothing_else(way: str) -> None:
     assert purge(world, older_than_days=30).counts["purged_objects"] == 0
 
 
+@pytest.mark.parametrize(("days", "goes"), [(29, False), (31, True)])
+def test_leftovers_stay_for_thirty_days_where_nobody_says_how_long(days: float, goes: bool) -> None:
+    world, _, gone = undo_world("quarantine")
+    world.run(world.plan())
+    world.age(days=days)
+    purge(world)
+    assert leftovers(world) == (set() if goes else gone)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_dry_run_is_the_default_says_what_would_go_and_lets_nothing_go(way: str) -> None:
     assert PurgeConfig(repository="lake").dry_run

@@ -176,6 +176,19 @@ def test_what_came_back_is_kept_from_the_next_runs_until_the_end_of_its_pin(way:
     assert world.data() == kept
 
 
+@pytest.mark.parametrize(("days", "is_kept"), [(29, True), (31, False)])
+def test_what_came_back_is_kept_for_thirty_days_where_nobody_says_how_long(
+    days: float, is_kept: bool
+) -> None:
+    world, kept, gone = undo_world("quarantine")
+    run = world.plan()
+    world.run(run)
+    restore(world, run, all=True)
+    world.age(days=days)
+    world.collect()
+    assert world.data() == (kept | gone if is_kept else kept)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_pin_holds_what_an_optimized_run_carries_and_ends_there_too(way: str) -> None:
     world, kept, gone = undo_world(way)

@@ -17,12 +17,14 @@ from dredge.gc.state import advance
 from dredge.gc.state.advance import SAVED, advance_state
 from dredge.gc.state.base import base_of, open_base
 from dredge.gc.state.model import RunState
+from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import POINTER, StateStore
 from dredge.gc.steps import bulk_delete, verify
 from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.versions import Version
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world, summary_of
+from tests.support.kv_views import Snapshots, open_as
 
 
 def grown(**settings: Any) -> World:
@@ -125,6 +127,28 @@ def test_people_find_the_run_where_the_design_has_it() -> None:
     )
     assert saved["report"] == f"{run.plan.run_uri}/report.json"
     assert saved["covered_slices"] == state.covered.to_json()
+
+
+def test_people_find_a_run_without_a_scan_by_the_server_under_its_own_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = grown(read_kv=True)
+    open_as(Snapshots(world), monkeypatch)
+    run, _ = whole(world, mode="clean")
+    assert summary_of(run, "mark_uncommitted").details["server_runs"] == []
+    saved = json.loads(world.lake.objects.get(f"{SAVED}/{run.plan.run_id}/report.json"))
+    assert saved["report"] == f"{run.plan.run_uri}/report.json"
+
+
+def test_what_is_young_in_a_slice_that_is_not_listed_again_is_carried() -> None:
+    world = grown(slice_margin_hours=50)
+    full = world.lake.catalog.addresses.get_physical_address("lake", "main", "late")
+    world.age(hours=40)
+    late = world.orphan(full.removeprefix(f"{world.lake.namespace}/"), b"late")
+    world.age(hours=12)
+    run, state = whole(world, mode="clean")
+    assert rows(run, state)["carry"] == [late]
+    assert summary_of(run, StateOutput.STEP).counts["carried_objects"] == 1
 
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

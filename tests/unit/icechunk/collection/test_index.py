@@ -130,17 +130,20 @@ def head_of(state: ObjectWriter, label: str) -> str:
     return found
 
 
-def test_newer_head_is_believed_about_a_snapshot_rather_than_an_older_one() -> None:
+def test_what_either_of_two_reads_of_a_snapshot_names_counts_whichever_head_is_newer() -> None:
     state = open_writer("memory://test-index-newer")
-    for label, manifest in (("older", "M"), ("newer", "N")):  # run ids sort newest first
-        row = SnapshotRow("A", (manifest,), (1,))
-        ManifestIndex().add(state, label, [index.write_snapshot_rows(state, label, [row])], [])
+    reads = {"older": (("L", "M"), (1, 2)), "newer": (("M", "N"), (3, 4))}  # run ids sort newest first
+    for label, (manifests, refs) in reads.items():
+        rows = [SnapshotRow("A", manifests, refs), SnapshotRow("B", ("M",), (2,))]
+        ManifestIndex().add(state, label, [index.write_snapshot_rows(state, label, rows)], [])
     loaded = ManifestIndex.load(state)
     assert [part.name for part in loaded.snapshot_parts] == [
         "index/parts/older.parquet",
         "index/parts/newer.parquet",
     ]
-    assert loaded.snapshots(state)["A"].manifests == ("N",)
+    row = loaded.snapshots(state)["A"]
+    assert dict(zip(row.manifests, row.refs, strict=True)) == {"L": 1, "M": 2, "N": 4}
+    assert loaded.contradicted == {"A"}
     assert loaded.heads == [head_of(state, "older"), head_of(state, "newer")]
 
 

@@ -30,7 +30,9 @@ from dredge.icechunk.collection.steps import (
     save_report,
 )
 from dredge.icechunk.expiration.apply import expire
+from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.snapshots import instant, parse_snapshot
+from dredge.icechunk.ids import decode_id
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.tasks import LocalRunner
@@ -353,6 +355,40 @@ def test_other_snapshot_under_the_same_id_is_refused(v1: Repo, monkeypatch: pyte
     with pytest.raises(FormatError, match="names other manifests than when an earlier run read it"):
         mark(base, HERE)
     assert objects(v1.folder) == before
+
+
+def test_what_either_read_of_a_snapshot_names_is_kept_by_the_runs_after_the_one_that_noticed(
+    v1: Repo,
+) -> None:
+    """Only the run that stops sees both; the index tells those after it, which do not build on an earlier run."""
+    commit(v1, 100)
+    collect(v1.config(mode="auto"))
+    place = v1.folder / "snapshots" / read_history(open_reader(v1.uri)).branches["main"]
+    sound, before = place.read_bytes(), objects(v1.folder)
+    name_another_manifest(place)
+    with pytest.raises(FormatError, match="names other manifests than when an earlier run read it"):
+        collect(v1.config(mode="auto"))
+    report = collect(v1.config(mode="auto"))
+    assert report["mode"] == "clean"
+    assert any("what either names is kept" in warning for warning in report["warnings"])
+    assert objects(v1.folder)["manifests"] == before["manifests"]
+    assert objects(v1.folder)["chunks"] == before["chunks"]
+    place.write_bytes(sound)
+    assert contents(v1.library, branch="main")
+
+
+def name_another_manifest(place: Path) -> None:
+    """Let a snapshot's file name a manifest of others, with as many references, in the place of one that only it names."""
+    refs = {
+        path: {info.id: info.refs for info in parse_snapshot(path.read_bytes(), path.name).manifests}
+        for path in sorted(place.parent.iterdir())
+    }
+    own = refs.pop(place)
+    others = {manifest: count for each in refs.values() for manifest, count in each.items()}
+    pairs = [(one, other) for one in own for other in others if own[one] == others[other]]
+    one, other = min(pair for pair in pairs if pair[0] not in others and pair[1] not in own)
+    opened = open_file(place.read_bytes(), place.name, FileType.SNAPSHOT)
+    place.write_bytes(close_file(opened.header, opened.body.replace(decode_id(one), decode_id(other))))
 
 
 def test_many_layers_of_counts_become_one(v2: Repo, tmp_path: Path) -> None:

@@ -109,13 +109,20 @@ def test_each_repository_is_started_with_its_own_settings_or_left_out_with_the_r
     assert root.startswith((here, there))
 
 
-def test_settings_count_however_the_place_is_spelled(dated: Dated, variable: dict[str, Any]) -> None:
+@pytest.mark.parametrize("spelled", ["FILE:///", "file:////", "file:///./", "local:///"])
+def test_settings_count_however_the_place_is_spelled(
+    dated: Dated, variable: dict[str, Any], spelled: str
+) -> None:
     """They may say that nothing is deleted."""
     uri = dated.repo.uri
-    variable["a"] = {"schedule": "@daily", "storage": uri.replace("file:", "FILE:") + "/", "older_than": "7d"}
+    storage = uri.replace("file:///", spelled) + "/"
+    variable["a"] = {"schedule": "@daily", "storage": storage, "older_than": "7d"}
     confs, left_out, _ = chosen(uri, dry_run=False)
     assert [(conf["storage"], conf["older_than"], conf["dry_run"]) for conf in confs] == [(uri, "7d", True)]
-    variable["b"] = {"schedule": "@daily", "storage": uri, "older_than": "8d"}
+    variable["b"] = {"schedule": "@weekly", "storage": uri, "older_than": "7d"}
+    confs, left_out, _ = chosen(uri, dry_run=False)
+    assert [conf["older_than"] for conf in confs] == ["7d"], "both say the same"
+    variable["b"] |= {"older_than": "8d"}
     confs, left_out, _ = chosen(uri, dry_run=False)
     assert confs == []
     assert "in two ways" in left_out[uri]

@@ -1,0 +1,50 @@
+"""Connections, read such that one that cannot be had is never taken for one that is not there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
+
+from airflow_dredge.operators.absent import check_no_connection
+from dredge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+
+def find_connection(conn_id: str) -> Connection | None:
+    """Return a connection; None when there is none.
+
+    :param conn_id: its id
+    :raises ConfigError: it may not be read
+    :raises UnavailableError: Airflow cannot tell whether there is one
+    """
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        check_no_connection(conn_id)
+        return None
+    except AirflowSecretsBackendAccessDenied:
+        raise ConfigError(
+            f"Airflow does not let this process read the connection {conn_id!r}. Nothing was touched."
+        ) from None
+
+
+def need_connection(conn_id: str, what: str, example: str) -> Connection:
+    """Return a connection that there must be.
+
+    :param conn_id: its id
+    :param what: of what it is, for the message, such as "lakeFS"
+    :param example: JSON for the message
+    :raises ConfigError: there is none, or it may not be read
+    :raises UnavailableError: Airflow cannot tell whether there is one
+    """
+    connection = find_connection(conn_id)
+    if connection is None:
+        raise ConfigError(
+            f"the {what} connection {conn_id!r} does not exist. Make it in the UI or set"
+            f" AIRFLOW_CONN_{conn_id.upper()}, for example to {example}"
+        )
+    return connection

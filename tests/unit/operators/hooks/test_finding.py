@@ -1,0 +1,167 @@
+"""A connection that cannot be had is never taken for one that is not there: other credentials would be used."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from airflow.sdk.exceptions import ErrorType
+from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse
+
+from airflow_dredge.operators.hooks.finding import find_connection, need_connection
+from airflow_dredge.operators.hooks.kv import LakeFSKVConnection
+from airflow_dredge.operators.hooks.lakefs import LakeFSHook
+from airflow_dredge.operators.hooks.storage import storage_options
+from dredge.errors import ConfigError, UnavailableError
+from dredge.storage import open_reader
+from tests.support.airflow import FILTERS, connections
+from tests.support.airflow_server import DOWN, NO_CONNECTION, BrokenVault, EmptyVault, Server, use_vault
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+STORES = {
+    "s3": "s3://bucket/lake",
+    "gcs": "gs://bucket/lake",
+    "azure": "https://acct.blob.core.windows.net/c/lake",
+}
+GOOGLE = {"conn_type": "google_cloud_platform", "extra": {"project": "p"}}
+
+
+@pytest.fixture(autouse=True)
+def nothing_by_environment() -> Iterator[None]:
+    with connections(aws_default=None, google_cloud_default=None, wasb_default=None, other=None):
+        yield
+
+
+def test_a_connection_of_the_server_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing: dict[str, None] = dict.fromkeys(["host", "schema", "login", "password", "port", "extra"])
+    said = ConnectionResult.model_validate({"conn_id": "other", "conn_type": "aws", **nothing})
+    Server(said).reached_by(monkeypatch)
+    assert need_connection("other", "AWS", "{}").conn_type == "aws"
+
+
+@pytest.mark.parametrize("raises", [True, False])
+@pytest.mark.parametrize("error", [*ErrorType])
+def test_only_a_server_that_says_so_has_no_such_connection(
+    monkeypatch: pytest.MonkeyPatch, error: ErrorType, raises: bool
+) -> None:
+    Server(ErrorResponse(error=error), raises=raises).reached_by(monkeypatch)
+    if error is ErrorType.CONNECTION_NOT_FOUND:
+        assert find_connection("other") is None
+    else:
+        with pytest.raises((UnavailableError, ConfigError), match=r"does not (tell|let).*other"):
+            find_connection("other")
+
+
+def test_a_server_without_its_database_does_not_say_that_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Server(NO_CONNECTION, names=DOWN).reached_by(monkeypatch)
+    with pytest.raises(UnavailableError, match="does not reach its database"):
+        find_connection("other")
+
+
+def test_a_connection_that_cannot_be_read_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_OTHER", '{"conn_type": "aws", "password": "hunter2"')
+    with pytest.raises(UnavailableError, match="EnvironmentVariablesBackend fails with") as raised:
+        find_connection("other")
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_connection_that_comes_while_it_is_looked_for_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its vault did not answer the first time."""
+    use_vault(monkeypatch, Slow)
+    monkeypatch.setattr(Slow, "times", 0)
+    with pytest.raises(UnavailableError, match="Slow has it by now"):
+        find_connection("other")
+
+
+class Slow(EmptyVault):
+    """A vault that has no answer to the first question."""
+
+    times = 0
+
+    def get_conn_value(self, conn_id: str, team_name: str | None = None) -> str | None:
+        """Answer from the second time on."""
+        Slow.times += 1
+        if Slow.times == 1:
+            raise OSError
+        return "aws://key:secret@"
+
+
+def test_a_named_connection_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="'other' does not exist"):
+        storage_options("other")
+
+
+@pytest.mark.parametrize("conn_id", ["other", "aws_default"])
+def test_without_an_answer_about_a_connection_no_store_is_opened(
+    monkeypatch: pytest.MonkeyPatch, conn_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the worker's own credentials it may be another account, or another store of the same name."""
+    Server(NO_CONNECTION).reached_by(monkeypatch)
+    use_vault(monkeypatch, BrokenVault)
+    if conn_id == "other":
+        with pytest.raises(UnavailableError, match="'other'"):
+            storage_options(conn_id)
+        return
+    with caplog.at_level(logging.WARNING):
+        options = storage_options(conn_id)
+    assert "'aws_default'" in caplog.text
+    for uri in STORES.values():
+        with pytest.raises(UnavailableError, match="nothing was touched"):
+            open_reader(uri, options)
+    open_reader("memory://no-connection", options)
+
+
+@pytest.mark.parametrize("kind", ["gcs", "azure"])
+def test_without_an_answer_about_a_default_connection_only_its_stores_are_not_opened(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    Server(NO_CONNECTION).reached_by(monkeypatch)
+    use_vault(monkeypatch, BrokenVault)
+    options = storage_options(None)
+    with pytest.raises(UnavailableError, match="_default"):
+        open_reader(STORES[kind], options)
+    open_reader(STORES["s3"], options)
+
+
+def test_a_named_connection_says_enough_of_its_kind_of_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_vault(monkeypatch, BrokenVault)
+    with connections(other=GOOGLE):
+        options = storage_options("other")
+    assert options.gcs.project == "p"
+    open_reader(STORES["gcs"], options)
+    with pytest.raises(UnavailableError):
+        open_reader(STORES["azure"], options)
+
+
+def test_keys_are_those_of_the_connection_that_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Amazon's hook would ask again, and without an answer take the machine's."""
+    aws = "aws://S3KEY:s3secret@"
+
+    class Once(EmptyVault):
+        def get_conn_value(self, conn_id: str, team_name: str | None = None) -> str | None:
+            nonlocal aws
+            said, aws = (aws, "") if conn_id == "aws_default" else ("", aws)
+            return said or None
+
+    monkeypatch.setattr(
+        "airflow.sdk.execution_time.supervisor.ensure_secrets_backend_loaded", lambda: [Once()]
+    )
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "MACHINE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "its")
+    assert storage_options("aws_default").access_key_id == "S3KEY"
+
+
+def test_lakefs_and_its_store_are_not_told_to_be_missing_when_nobody_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use_vault(monkeypatch, BrokenVault)
+    with pytest.raises(UnavailableError, match="'other'"):
+        LakeFSHook("other").client  # noqa: B018
+    with pytest.raises(UnavailableError, match="'other'"):
+        LakeFSKVConnection.of("other")
+    use_vault(monkeypatch, EmptyVault)
+    with pytest.raises(ConfigError, match="'other' does not exist"):
+        LakeFSKVConnection.of("other")
