@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import time
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -119,6 +121,14 @@ def main_manifest(folder: Path) -> Path:
     tip = read_history(open_reader(f"file://{folder}")).branches["main"]
     (info,) = parse_snapshot((folder / "snapshots" / tip).read_bytes(), tip).manifests
     return folder / "manifests" / info.id
+
+
+def until_shut(run: Run) -> None:
+    """Wait until the driver of a sweep has seen why it must stop, and no worker trusts an earlier look."""
+    folder, is_open = Path(run.folder.uri.removeprefix("file://"), "bulk_delete/_watch"), True
+    while is_open:
+        time.sleep(run.plan.config.safety.gate_every_seconds)
+        is_open = all(json.loads(path.read_text())["open"] for path in folder.glob("*.json"))
 
 
 def split_local_folders(monkeypatch: pytest.MonkeyPatch) -> None:

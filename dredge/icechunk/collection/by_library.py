@@ -117,7 +117,7 @@ def _collect(run: Run, collect: Collect, record: StepRecord) -> None:
     if run.plan.config.dry_run or verdict != "passed":
         record.status = "dry_run"
         record.counts.update({f"would_delete_{name}": value for name, value in would.counts().items()})
-        if verdict != "passed" and not run.plan.config.dry_run:
+        if not run.plan.config.dry_run:
             record.status = "refused"
             bad = "; ".join(finding.text for finding in findings if finding.verdict == verdict)
             record.error = RefusedError(

@@ -106,7 +106,6 @@ def _batches(
             ]
         except FormatError as error:
             log.warning("%s is not compacted: %s", name, error)
-            continue
         if sum(len(ids) for _, ids in batch) >= PART_IDS:
             yield batch
             batch = []

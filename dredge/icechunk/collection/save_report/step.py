@@ -66,10 +66,11 @@ def _is_complete(run: Run) -> bool:
 
 def _distrust(run: Run) -> None:
     """Let no run build on a state again that this one could not read, or has made untrue."""
-    why = None if run.plan.state is None else _kept_chunks(run) or _could_not_read(run)
-    if run.plan.state is not None and why:
-        log.error("%s may not be used again, and the next run is a clean one: %s", run.plan.state.name, why)
-        StateStore(run.state, run.options).distrust(run.plan.state, why)
+    if (built_on := run.plan.state) is None:
+        return
+    if why := _kept_chunks(run) or _could_not_read(run):
+        log.error("%s may not be used again, and the next run is a clean one: %s", built_on.name, why)
+        StateStore(run.state, run.options).distrust(built_on, why)
 
 
 def _kept_chunks(run: Run) -> str | None:

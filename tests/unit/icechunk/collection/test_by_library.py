@@ -16,7 +16,7 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.icechunk.collection import by_library
-from dredge.icechunk.collection.by_library import collect_by_library
+from dredge.icechunk.collection.by_library import LibraryOutput, collect_by_library
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import plan_collection
 from dredge.icechunk.history import History
@@ -38,6 +38,14 @@ class Library:
         self.asked.append(dry_run)
         self.cutoffs.add(cutoff)
         return FOUND if dry_run else self.done
+
+
+def ended(repo: Repo) -> str:
+    """How the only run ended, which is not complete."""
+    (place,) = (repo.folder / "_dredge" / "runs").iterdir()
+    summary = Run.open(f"file://{place}").folder.read_incomplete(LibraryOutput.STEP)
+    assert summary is not None
+    return summary.status
 
 
 def test_library_looks_first_and_then_deletes(v1: Repo) -> None:
@@ -66,6 +74,7 @@ def test_library_stops_at_a_limit(v1: Repo, limit: dict[str, int]) -> None:
         collect_by_library(v1.config(**limit), collect=library)
     assert library.asked == [True]
     assert str(caught.value).count("would be deleted") == 1
+    assert ended(v1) == "refused"
     plan_collection(v1.config())
 
 
@@ -100,6 +109,7 @@ def test_what_the_library_could_not_delete_or_left_out_is_told(v1: Repo, done: L
     words = "could not delete 3 objects. First errors: a; b" if done.failed else "and left out chunks"
     with pytest.raises(UnavailableError, match=words):
         collect_by_library(v1.config(), collect=Library(done))
+    assert ended(v1) == "partial"
 
 
 def test_history_that_does_not_hold_together_is_not_collected(
@@ -138,6 +148,8 @@ def test_library_itself_is_asked_where_nobody_gives_another(
     report = collect_by_library(before)
     assert called == [True, False]
     assert report["outcome"] == "success"
+    plan = Run.open(f"{v1.uri}/_dredge/runs/{report['run_id']}").plan
+    assert (plan.config.undo, plan.undo.way, plan.inventory) == ("off", "off", None)
 
 
 @pytest.mark.parametrize("dry_run", [True, False])

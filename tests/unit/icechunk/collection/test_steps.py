@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,10 +18,8 @@ from dredge.icechunk.collection.bulk_delete import deleting
 from dredge.icechunk.collection.config import CollectConfig, Tuning
 from dredge.icechunk.collection.list_candidates import listing
 from dredge.icechunk.collection.mark import chunks, manifests, snapshots
-from dredge.icechunk.collection.plan import CollectionPlan
-from dredge.icechunk.collection.steps import collect, list_candidates, mark, plan_collection
+from dredge.icechunk.collection.steps import collect, list_candidates, mark
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import StorageOptions
 from tests.support.icechunk import (
     OBJECT_FOLDERS,
     build,
@@ -72,30 +69,6 @@ def test_dry_run_is_the_default_says_what_would_go_and_deletes_nothing(repo: Rep
     assert report["outcome"] == "dry_run"
     assert report["candidates"]["objects"] in (15, 20)  # spec 2 keeps the logs of expired ancestors
     assert counts_of(report, "bulk_delete")["would_delete_objects"] == report["candidates"]["objects"]
-
-
-def test_collection_has_the_stores_the_clock_and_the_workers_that_it_is_given(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[Any] = []
-
-    def noted(config: CollectConfig, **how: Any) -> CollectionPlan:
-        given.append(how)
-        return plan_collection(config, **how)
-
-    class Workers(LocalRunner):
-        def run(self, name: str, *work: Any) -> list[Any]:
-            given.append(name)
-            return super().run(name, *work)
-
-    def clock() -> datetime:
-        return datetime.now(UTC)
-
-    options = StorageOptions(delete_requests=3)
-    monkeypatch.setattr(steps, "plan_collection", noted)
-    collect(v1.config(dry_run=True), Workers(), options, clock)
-    assert given[0] == {"options": options, "clock": clock}
-    assert {"mark", "list_candidates"} <= {*given[1:]}
 
 
 def test_two_processes_share_the_work(repo: Repo) -> None:

@@ -4,7 +4,6 @@ a yes to these very candidates, and nothing after a no."""
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -49,7 +48,7 @@ from dredge.icechunk.maintenance import make_lease
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import DeleteOutcome, open_deleter
 from tests.support.icechunk import contents, objects
-from tests.support.icechunk_repo import Repo
+from tests.support.icechunk_repo import Repo, until_shut
 
 HERE = LocalRunner()
 
@@ -243,7 +242,7 @@ def stopping(run: Run, after: int) -> Callable[[str], Any]:
             made[0] += 1
             if made[0] == after:
                 said(run, "rejected", by="eve")
-                time.sleep(0.3)  # the driver looks every 10 ms
+                until_shut(run)
             return self.inner.delete(keys, *asked)
 
     return Deleter

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -26,7 +25,7 @@ from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
 from dredge.storage import DeleteOutcome, open_deleter, open_reader, store_clock
 from tests.support.icechunk import contents, counts_of, local_storage, objects, quiet
-from tests.support.icechunk_repo import Repo, change_number
+from tests.support.icechunk_repo import Repo, change_number, until_shut
 
 HERE = LocalRunner()
 
@@ -79,7 +78,7 @@ def test_ref_on_a_released_snapshot_during_the_sweep_stops_it(
     v1: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The first request deletes snapshot files; a branch appears on one whose turn has not come.
-    run = v1.guarded(tuning=Tuning(delete_keys=1), safety=Safety(gate_every_seconds=0))
+    run = v1.guarded(tuning=Tuning(delete_keys=1), safety=Safety(gate_every_seconds=0.02))
     candidates = [v1.ids[name] for name in ("1", "2", "4", "6", "7")]
 
     class Disturbed:
@@ -100,13 +99,6 @@ def test_ref_on_a_released_snapshot_during_the_sweep_stops_it(
         bulk_delete(run, HERE)
     assert build_report(run)["kinds"]["chunks"].get("deleted_objects", 0) == 0
     assert build_report(run)["outcome"] == "partial"
-
-
-def until_shut(run: Run) -> None:
-    """Wait until the driver has seen why the sweep must stop; it looks all the time."""
-    folder = Path(run.folder.uri.removeprefix("file://"), "bulk_delete/_watch")
-    while all(json.loads(path.read_text())["open"] for path in folder.glob("*.json")):
-        time.sleep(0.01)
 
 
 class Dies:
