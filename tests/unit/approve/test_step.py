@@ -100,6 +100,9 @@ def test_a_rejected_run_ends_and_moves_no_state() -> None:
     report = read_report(run)
     assert report["outcome"] == "rejected"
     assert report["approval"]["by"] == "eve"
+    failure = run.folder.read_failure("approve")
+    assert failure is not None
+    assert failure["error"] == "RejectedError", "and no longer that it waits"
     assert world.data() == kept | gone
     assert run.folder.read_summary("state") is None
     assert world.plan(max_delete_objects=None, mode="auto").plan.why_mode == "no complete run came before"
@@ -188,6 +191,15 @@ def test_a_yes_to_what_is_asked_now_counts_when_its_question_is_named() -> None:
     found = answer(run, "approved", "ada", AIRFLOW, find_question(run).digest)
     assert found.approved is not None
     take(run)
+
+
+def test_a_yes_that_came_in_time_is_taken_after_the_time_for_it() -> None:
+    world, run, _, _ = waiting_run(approval_hours=2)
+    world.age(hours=1.5)
+    said(run)
+    world.age(hours=1)
+    take(run)
+    assert find_question(run).rejected is None
 
 
 def test_the_first_yes_stands() -> None:
