@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 GC = "dredge/gc"
 DANGEROUS = (
     *(f"{GC}/{step}" for step in ("bulk_delete", "check_limits", "mark_uncommitted", "subtract")),
+    *(f"dredge/storage/{name}.py" for name in ("deleting", "undo")),
+    "dredge/approve",
     *(f"{GC}/{step}" for step in ("list_committed", "purge", "restore", "undo.py", "approve", "state")),
     *(f"{GC}/{step}" for step in ("metadata", "slice_listing")),
     "dredge/undo",

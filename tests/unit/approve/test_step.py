@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from dredge.approve.records import AIRFLOW
-from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError
+from dredge.approve import step
+from dredge.approve.records import AIRFLOW, Asked, record_answer
+from dredge.errors import AwaitingApprovalError, DredgeError, RefusedError, RejectedError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.approve.step import answer, approve, find_question
 from dredge.gc.bulk_delete.step import bulk_delete
@@ -22,6 +23,11 @@ from tests.support.gc import busy_world, make_world, summary_of
 
 def keys(run: Run) -> list[str]:
     return [key for batch in run.folder.writer.list("approve/") for key in batch["key"].to_pylist()]
+
+
+def is_asked(run: Run) -> bool:
+    """Whether a question was put."""
+    return any(key.endswith("/request.json") for key in keys(run))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +54,7 @@ def test_a_run_asks_only_where_it_has_to_and_else_leaves_nothing(
         return
     with pytest.raises(AwaitingApprovalError, match=r"awaits approval until .*dredge gc approve memory://"):
         approve(run)
-    assert any(key.endswith("/request.json") for key in keys(run))
+    assert is_asked(run)
 
 
 def test_a_run_that_would_delete_nothing_asks_nobody() -> None:
@@ -94,6 +100,9 @@ def test_a_rejected_run_ends_and_moves_no_state() -> None:
     report = read_report(run)
     assert report["outcome"] == "rejected"
     assert report["approval"]["by"] == "eve"
+    failure = run.folder.read_failure("approve")
+    assert failure is not None
+    assert failure["error"] == "RejectedError", "and no longer that it waits"
     assert world.data() == kept | gone
     assert run.folder.read_summary("state") is None
     assert world.plan(max_delete_objects=None, mode="auto").plan.why_mode == "no complete run came before"
@@ -106,6 +115,7 @@ def test_of_two_people_who_answer_differently_the_one_who_says_no_wins(order: tu
     if order[1] == "approved":
         with pytest.raises(RejectedError, match="first rejected it"):
             said(run, order[1], by="second")
+        assert not any(key.endswith("/approved.json") for key in keys(run)), "it is not even written down"
     else:
         said(run, order[1], by="second")
     with pytest.raises(RejectedError):
@@ -147,6 +157,49 @@ def test_a_rejected_and_approved_run_is_told_as_rejected() -> None:
         world.run(run)
     told = read_report(run)["approval"]
     assert (told["state"], told["by"]) == ("rejected", "eve")
+
+
+def test_a_yes_during_which_somebody_says_no_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, run, kept, gone = waiting_run()
+
+    def overtaken(*answered: Any) -> Asked:
+        record_answer(run, find_question(run), "rejected", "eve", AIRFLOW)
+        return record_answer(*answered)
+
+    monkeypatch.setattr(step, "record_answer", overtaken)
+    with pytest.raises(RejectedError, match="eve rejected it"):
+        said(run, by="ada")
+    with pytest.raises(RejectedError):
+        world.run(run)
+    assert world.data() == kept | gone
+
+
+def test_a_yes_to_what_was_shown_before_is_none_to_what_is_asked_now_and_a_no_is_one() -> None:
+    world, run, _, _ = waiting_run()
+    shown = find_question(run).digest
+    asked_again(world, run)
+    with pytest.raises(RefusedError, match="what was shown to ada is not what the run would delete now"):
+        answer(run, "approved", "ada", AIRFLOW, shown)
+    assert find_question(run).answer is None
+    answer(run, "rejected", "ada", AIRFLOW, shown)
+    with pytest.raises(RejectedError):
+        approve(run)
+
+
+def test_a_yes_to_what_is_asked_now_counts_when_its_question_is_named() -> None:
+    _, run, _, _ = waiting_run()
+    found = answer(run, "approved", "ada", AIRFLOW, find_question(run).digest)
+    assert found.approved is not None
+    take(run)
+
+
+def test_a_yes_that_came_in_time_is_taken_after_the_time_for_it() -> None:
+    world, run, _, _ = waiting_run(approval_hours=2)
+    world.age(hours=1.5)
+    said(run)
+    world.age(hours=1)
+    take(run)
+    assert find_question(run).rejected is None
 
 
 def test_the_first_yes_stands() -> None:
@@ -261,3 +314,33 @@ def test_nobody_answers_a_run_that_asks_nothing() -> None:
         answer(run, "approved", "ada", AIRFLOW)
     with pytest.raises(RefusedError, match="awaits no approval"):
         answer(run, "rejected", "ada", AIRFLOW)
+
+
+def test_before_the_guards_have_looked_nobody_is_asked() -> None:
+    world, _, _ = busy_world(max_delete_objects=0)
+    run = world.plan()
+    with pytest.raises(DredgeError):
+        approve(run)
+    assert not is_asked(run)
+
+
+def test_about_results_that_do_not_belong_together_nobody_is_asked() -> None:
+    world, _, _ = busy_world(max_delete_objects=0)
+    run = world.plan()
+    world.mark(run)
+    summary = summary_of(run, "subtract")
+    run.folder.write_summary(replace(summary, details={**summary.details, "made": "again"}))
+    with pytest.raises(RefusedError, match="another result of subtract"):
+        approve(run)
+    assert not is_asked(run)
+
+
+def test_nobody_is_asked_to_overrule_the_guards() -> None:
+    world, _, _ = busy_world(approval="always")
+    run = world.plan()
+    world.mark(run)
+    summary = summary_of(run, "check_limits")
+    run.folder.write_summary(replace(summary, details={**summary.details, "verdict": "refused"}))
+    with pytest.raises(RefusedError, match="the guards did not pass, so nobody is asked"):
+        approve(run)
+    assert not is_asked(run)

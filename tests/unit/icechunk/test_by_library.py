@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
@@ -12,16 +13,27 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import LeaseHeldError, RefusedError
+from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.by_library import OutcomeDiffersError, differ, expire_by_library
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.expiration.stored import store_plan
 from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
-from tests.support.icechunk import build, graph_of, local_storage, quiet, s3_storage, scenarios
+from tests.support.icechunk import (
+    Graph,
+    build,
+    graph_of,
+    history_of,
+    local_storage,
+    micros_of,
+    quiet,
+    s3_storage,
+    scenarios,
+)
 from tests.support.objectstore import TestBucket, moto_s3
 
 SAMPLE = scenarios()[0]
@@ -72,6 +84,59 @@ def test_library_that_does_something_else_is_an_error_that_names_the_snapshots(t
         expire_by_library(open_reader(f"file://{tmp_path}"), wrong, threshold_at(tmp_path, ids, 3.5))
     assert ids["7"] in str(caught.value)
     assert caught.value.kind == "outcome_differs"
+
+
+def changed(history: History, **facts: Any) -> History:
+    """The same history with another snapshot "4"."""
+    snapshots = {**history.snapshots, "4": replace(history.snapshots["4"], **facts)}
+    return replace(history, snapshots=snapshots)
+
+
+def test_every_difference_between_an_outcome_and_its_plan_is_told() -> None:
+    line = (("1", "0", 1.0), ("2", "1", 2.0), ("3", "2", 3.0), ("4", "3", 4.0))
+    before = history_of(Graph(line, {"main": "4"}, {"t": "4"}), 2)
+    plan = plan_expiration(before, instant(micros_of(2.5)))
+    after, released = plan.after, set(plan.released)
+    assert released == {"1", "2"}
+    others = {name: entry for name, entry in after.snapshots.items() if name != "4"}
+    more = {**after.snapshots, "1": before.snapshots["1"]}
+    for found, ids, told in (
+        (after, released, []),
+        (after, {"1"}, ["2 was not released"]),
+        (after, released | {"3"}, ["3 was released"]),
+        (replace(after, snapshots=others), released, ["4 is no longer in the history"]),
+        (replace(after, snapshots=more), released, ["1 is still in the history"]),
+        (changed(after, parent_id="0"), released, ["4 has the parent 0, planned was 3"]),
+        (changed(after, pruned=("1",)), released, ["4 keeps other transaction logs than planned"]),
+        (changed(after, flushed_at=7), released, ["4 changed its time"]),
+        (replace(after, tags={}), released, ["tag:t is gone"]),
+        (replace(after, branches={"main": "4", "b": "4"}), released, ["branch:b is still there"]),
+    ):
+        assert differ(plan, found, ids) == told
+
+
+def test_where_nothing_is_expired_the_library_is_not_asked(tmp_path: Path) -> None:
+    ids = build(local_storage(tmp_path), graph_of(SAMPLE), 2, chunks=False)
+
+    def never(threshold: datetime, branches: bool, tags: bool) -> set[str]:
+        raise AssertionError("nothing was to be done")
+
+    applied = expire_by_library(open_reader(f"file://{tmp_path}"), never, threshold_at(tmp_path, ids, -1))
+    assert (applied.plan.is_empty, applied.edited, applied.refs_deleted) == (True, (), ())
+
+
+def test_an_expiration_that_left_no_record_is_no_success(tmp_path: Path) -> None:
+    ids = build(local_storage(tmp_path), graph_of(SAMPLE), 2, chunks=False)
+    with pytest.raises(FormatError, match="records no expiration, though one just ran"):
+        expire_by_library(
+            open_reader(f"file://{tmp_path}"), lambda *_: set(), threshold_at(tmp_path, ids, 7.5)
+        )
+
+
+def test_a_repository_of_spec_1_is_not_expired_by_the_library(tmp_path: Path) -> None:
+    build(local_storage(tmp_path), graph_of(SAMPLE), 1, chunks=False)
+    with pytest.raises(ConfigError, match="has spec version 1, not 2"):
+        expire_by_library(open_reader(f"file://{tmp_path}"), lambda *_: set(), datetime.now(UTC))
 
 
 def test_commits_between_plan_and_expiration_are_no_difference(tmp_path: Path) -> None:

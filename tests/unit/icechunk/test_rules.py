@@ -88,6 +88,15 @@ def test_threshold_before_the_root_changes_nothing(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["document", "spec_v1", "spec_v2"])
+def test_a_snapshot_of_the_very_threshold_is_not_older(rule: str) -> None:
+    plan = plan_expiration(history_of(LINEAR, 1), at(3), rule=rule)
+    assert set(plan.released) == {"1", "2"}
+    assert plan.ancestries() == {"branch:main": ["4", "3", "0"]}
+    (tip,) = plan_expiration(history_of(LINEAR, 1), at(4), rule=rule).refs
+    assert (tip.action, tip.snapshots_before, tip.snapshots_after) == ("shortened", 5, 2)
+
+
+@pytest.mark.parametrize("rule", ["document", "spec_v1", "spec_v2"])
 def test_root_is_never_released_or_edited_and_main_never_deleted(rule: str) -> None:
     plan = plan_expiration(
         history_of(LINEAR, 1), at(99), rule=rule, delete_expired_branches=True, delete_expired_tags=True

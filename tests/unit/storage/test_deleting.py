@@ -12,7 +12,7 @@ import pytest
 from dredge.storage import NOT_SENT, DeleteOutcome, StorageOptions
 from dredge.storage.azure.deleting import AzureDeleter
 from dredge.storage.azure.options import AzureOptions
-from dredge.storage.deleting import ATTEMPTS, NOT_CONNECTED, UNCLEAR, Codes, DeleteLoop
+from dredge.storage.deleting import ATTEMPTS, NOT_CONNECTED, UNCLEAR, BatchDeleter, Codes, DeleteLoop
 from dredge.storage.location import parse_uri
 from dredge.storage.model import MaySend, always
 from dredge.storage.rate import AdaptiveRate
@@ -238,6 +238,61 @@ def test_what_never_passes_ends_as_failed(code: str, requests: int) -> None:
     assert store.asked.count(["a", "b"]) == requests
     # After its three attempts as a batch each of the two has its own.
     assert len(store.asked) == (requests if code != BROKEN else 3 + 2 * ATTEMPTS)
+
+
+class Batches(BatchDeleter):
+    """Deletes nothing, two keys a request, and remembers where it would have."""
+
+    BATCH_KEYS = 2
+    CODES = CODES
+
+    def __init__(self, uri: str, said: Said | None = None, rate: Rate | None = None) -> None:
+        options = StorageOptions()
+        super().__init__(parse_uri(uri, options), options, rate)
+        self._said = said or answers()
+        self.asked: list[list[str]] = []
+        self.prepared = 0
+
+    def _can_name(self, key: str) -> bool:
+        return key != "odd"
+
+    def _prepare(self) -> None:
+        self.prepared += 1
+        self._versioned = True
+
+    def _send(self, keys: list[str], _may_send: MaySend) -> Sequence[DeleteOutcome]:
+        self.asked.append([self._root + key for key in keys])
+        codes = self._said(keys, len(self.asked))
+        return [_outcome(key, codes.get(key)) for key in keys]
+
+
+@pytest.mark.parametrize(("uri", "root"), [("s3://bkt/lake", "lake/"), ("s3://bkt", "")])
+def test_each_key_is_asked_for_once_at_its_place_and_told_in_the_given_order(uri: str, root: str) -> None:
+    deleter = Batches(uri)
+    assert [item.key for item in deleter.delete(["b", "a", "b", "c"])] == ["b", "a", "b", "c"]
+    assert sorted(deleter.asked) == [[f"{root}b", f"{root}a"], [f"{root}c"]]
+    assert deleter.prepared == 1
+
+
+def test_what_the_store_cannot_be_asked_for_is_told_and_not_asked_for() -> None:
+    deleter = Batches("s3://bkt")
+    found = deleter.delete(["odd", "a", ""])
+    assert [item.outcome for item in found] == ["not_addressable", "deleted", "not_addressable"]
+    assert deleter.asked == [["a"]]
+
+
+def test_where_nothing_can_be_asked_for_no_request_is_made() -> None:
+    deleter = Batches("s3://bkt")
+    assert [item.outcome for item in deleter.delete(["odd", ""])] == ["not_addressable"] * 2
+    assert (deleter.prepared, deleter.asked) == (0, [])
+
+
+def test_what_is_learned_first_counts_for_the_first_request() -> None:
+    rate = Rate()
+    deleter = Batches("s3://bkt", answers({"a": UNCLEAR, "b": BROKEN}, {"b": "missing"}), rate)
+    found = {item.key: item for item in deleter.delete(["a", "b"])}
+    assert str(found["b"].message).endswith("; its version id is not known")
+    assert rate.acquired == [2, 1, 1]
 
 
 def out_of_reach() -> Iterable[AzureDeleter | S3Deleter]:

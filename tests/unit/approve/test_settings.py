@@ -1,0 +1,88 @@
+"""The settings of limits and approvals refuse what has no meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dredge.approve.settings import (
+    ALWAYS,
+    MARK_AGE_HOURS,
+    NEVER,
+    OVER_LIMITS,
+    approval_hours_setting,
+    approval_setting,
+    approvers_setting,
+    bytes_limit,
+    ids_of,
+    objects_limit,
+    share_limit,
+)
+from dredge.errors import ConfigError
+from dredge.settings import read_settings
+
+
+def config(**given: Any) -> Any:
+    """A configuration with all of them, as a collector's is made."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        objects: int | None = objects_limit()
+        bytes: int | None = bytes_limit()
+        share: float | None = share_limit()
+        approval: str = approval_setting()
+        hours: float = approval_hours_setting()
+        approvers: str | None = approvers_setting()
+
+    return Config(**read_settings(Config, given))
+
+
+def test_without_a_word_nothing_is_limited_and_nobody_in_particular_is_asked() -> None:
+    plain = config()
+    assert (plain.objects, plain.bytes, plain.share, plain.approvers) == (None, None, None, None)
+    assert (plain.approval, plain.hours) == (OVER_LIMITS, MARK_AGE_HOURS)
+    assert ids_of(plain.approvers) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("objects", 0),
+        ("bytes", 0),
+        ("share", 0),
+        ("share", 100),
+        ("hours", 0.1),
+        ("hours", 12),
+        ("approval", ALWAYS),
+        ("approval", NEVER),
+    ],
+)
+def test_the_bounds_themselves_are_allowed(name: str, value: Any) -> None:
+    assert getattr(config(**{name: value}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("objects", -1),
+        ("bytes", -1),
+        ("share", -1),
+        ("share", 100.5),
+        ("hours", 0),
+        ("approval", "sometimes"),
+    ],
+)
+def test_what_lies_beyond_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=name):
+        config(**{name: value})
+
+
+def test_nobody_waits_for_an_answer_longer_than_a_run_may_be_swept() -> None:
+    with pytest.raises(ConfigError, match=r"hours.*may be swept for as long after its plan"):
+        config(hours=12.5)
+
+
+def test_approvers_are_read_from_text_with_commas() -> None:
+    assert ids_of(" ada, eve,,") == ("ada", "eve")

@@ -1,0 +1,184 @@
+"""One edit of a snapshot, and one ref that goes: each only when the repository is as the plan saw it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError, ConflictError, RefusedError
+from dredge.icechunk.expiration.apply import expire
+from dredge.icechunk.expiration.in_place import _drop_ref, apply_edit, expire_in_place
+from dredge.icechunk.expiration.plan import Edit
+from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.history import Ref
+from dredge.icechunk.repository import read_history
+from dredge.storage import ObjectInfo, ObjectWriter, open_writer
+from tests.support.icechunk import Graph, build, local_storage
+
+LINE = Graph(
+    (("1", "0", 1.0), ("2", "1", 2.0), ("3", "2", 3.0)), {"main": "3", "old": "1", "side": "2"}, {"t": "1"}
+)
+
+
+class Counted:
+    """A writer that counts conditional writes, and may have no tags."""
+
+    def __init__(self, inner: ObjectWriter) -> None:
+        self.inner, self.writes, self.has_tags = inner, 0, True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def stat(self, key: str) -> ObjectInfo:
+        found = self.inner.stat(key)
+        return found if self.has_tags else replace(found, etag=None)
+
+    def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
+        self.writes += 1
+        return self.inner.put_if_match(key, data, etag)
+
+
+class Line:
+    """A repository of three commits behind each other, and a way to write to it.
+
+    Args:
+        folder: an empty one.
+        spec: 1 or 2.
+    """
+
+    def __init__(self, folder: Path, spec: int = 1) -> None:
+        self.uri = f"file://{folder}"
+        self.ids = build(local_storage(folder), LINE, spec, chunks=False)
+        self.writer: Any = Counted(open_writer(self.uri))
+
+    def parents(self) -> dict[str, str | None]:
+        names = {node: name for name, node in self.ids.items()}
+        found = read_history(self.writer).snapshots.values()
+        return {names[entry.id]: names[entry.parent_id] if entry.parent_id else None for entry in found}
+
+    def edit(self, snapshot: str, old: str, new: str) -> Edit:
+        return Edit(self.ids.get(snapshot, snapshot), self.ids[old], self.ids[new])
+
+    def refs(self) -> set[str]:
+        return {ref.label for ref in read_history(self.writer).refs}
+
+    def between(self, older: str, newer: str) -> datetime:
+        """A time after one commit and before the other."""
+        entries = read_history(self.writer).snapshots
+        times = [entries[self.ids[name]].flushed_at for name in (older, newer)]
+        return instant(sum(times) // 2 + 1)
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Line:
+    return Line(tmp_path)
+
+
+def test_an_edit_is_made_once(line: Line) -> None:
+    edit = line.edit("3", "2", "0")
+    assert apply_edit(line.writer, edit)
+    assert line.parents() == {"0": None, "1": "0", "2": "1", "3": "0"}
+    assert not apply_edit(line.writer, edit), "it has that parent already"
+    assert line.writer.writes == 1
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "old", "why"),
+    [("3", "1", "the plan knew"), ("ZZZZZZZZZZZZZZZZZZZ0", "2", "ZZZZZZZZZZZZZZZZZZZ0 is gone")],
+)
+def test_a_snapshot_that_is_not_as_planned_is_not_edited(
+    line: Line, snapshot: str, old: str, why: str
+) -> None:
+    with pytest.raises(ConflictError, match=why):
+        apply_edit(line.writer, line.edit(snapshot, old, "0"))
+    assert line.writer.writes == 0
+
+
+def test_without_tags_nothing_is_written(line: Line) -> None:
+    line.writer.has_tags = False
+    with pytest.raises(RefusedError, match="gives no tags"):
+        apply_edit(line.writer, line.edit("3", "2", "0"))
+    assert line.writer.writes == 0
+
+
+def test_a_ref_goes_only_while_it_is_where_the_plan_saw_it(line: Line) -> None:
+    gone: list[Ref] = []
+    here, moved = (Ref("branch", "old", line.ids[name]) for name in "12")
+    with pytest.raises(ConflictError, match="branch:old moved"):
+        _drop_ref(line.writer, moved, gone.append)
+    _drop_ref(line.writer, Ref("branch", "nobody", line.ids["1"]), gone.append)
+    assert gone == []
+    with pytest.raises(ConfigError, match="needs a way to delete them"):
+        _drop_ref(line.writer, here, None)
+    _drop_ref(line.writer, here, gone.append)
+    assert gone == [here]
+
+
+@pytest.mark.parametrize("flag", ["delete_expired_branches", "delete_expired_tags"])
+def test_who_wants_refs_deleted_says_how_before_anything_is_touched(line: Line, flag: str) -> None:
+    with pytest.raises(ConfigError, match="needs a way to delete them"):
+        expire_in_place(line.writer, line.between("2", "3"), **{flag: True})  # type: ignore[arg-type]
+    assert line.writer.writes == 0
+
+
+def test_without_these_flags_none_is_needed(line: Line) -> None:
+    applied = expire_in_place(line.writer, line.between("2", "3"))
+    assert (applied.refs_deleted, applied.attempts) == ((), 1)
+    assert line.ids["3"] in applied.edited
+    assert expire_in_place(line.writer, line.between("2", "3")).edited == ()
+
+
+def test_five_attempts_are_made_and_no_sixth(line: Line) -> None:
+    attempts: list[str] = []
+
+    class Refusing(Counted):
+        def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
+            attempts.append(key)
+            raise ConflictError("somebody was first")
+
+    with pytest.raises(RefusedError, match="changed during 5 attempts"):
+        expire_in_place(Refusing(line.writer.inner), line.between("2", "3"))
+    assert len(attempts) == 5
+
+
+@pytest.mark.parametrize("spec", [1, 2])
+@pytest.mark.parametrize(
+    ("flags", "gone"),
+    [
+        ({}, set()),
+        ({"delete_expired_branches": True}, {"branch:old", "branch:side"}),
+        ({"delete_expired_tags": True}, {"tag:t"}),
+    ],
+)
+def test_only_those_refs_go_that_were_asked_for(
+    tmp_path: Path, spec: int, flags: dict[str, bool], gone: set[str]
+) -> None:
+    line = Line(tmp_path, spec)
+    refs = line.refs()
+    applied = expire(line.uri, line.between("2", "3"), **flags)  # type: ignore[arg-type]
+    assert {ref.label for ref in applied.refs_deleted} == gone
+    assert line.refs() == refs - gone
+
+
+@pytest.mark.parametrize("spec", [1, 2])
+def test_what_was_not_approved_is_not_applied(tmp_path: Path, spec: int) -> None:
+    line = Line(tmp_path, spec)
+    before = read_history(line.writer).digest
+    with pytest.raises(RefusedError, match="changed since the plan another was approved"):
+        expire(line.uri, line.between("2", "3"), approved_digest="another")
+    assert read_history(line.writer).digest == before
+
+
+@pytest.mark.parametrize(("rule", "applied"), [(None, "spec_v1"), ("spec_v1", "spec_v1"), ("document",) * 2])
+def test_on_spec_1_the_rule_that_was_asked_for_is_applied(line: Line, rule: str | None, applied: str) -> None:
+    assert expire(line.uri, line.between("2", "3"), rule=rule).plan.rule == applied
+
+
+@pytest.mark.parametrize("rule", [None, "spec_v2"])
+def test_on_spec_2_there_is_one_rule(tmp_path: Path, rule: str | None) -> None:
+    line = Line(tmp_path, 2)
+    assert expire(line.uri, line.between("2", "3"), rule=rule).plan.rule == "spec_v2"
