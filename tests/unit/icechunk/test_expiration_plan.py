@@ -156,3 +156,10 @@ def test_unless_somebody_says_so_no_ref_is_deleted() -> None:
     assert (plain.rule, plain.older_than, plain.estimate) == (None, "30d", True)
     with pytest.raises(ConfigError, match="rule"):
         ExpireConfig(rule="spec_v9")
+
+
+def test_a_ref_on_the_root_is_not_deleted_by_the_documents_rule() -> None:
+    """It holds nothing that could be freed."""
+    plan = planned(3.5, "document", {"main": "4"}, {"old": "0", "gone": "1"}, delete_expired_tags=True)
+    assert [ref.label for ref in plan.refs_deleted] == ["tag:gone"]
+    assert "tag:old" in plan.ancestries()
