@@ -27,13 +27,18 @@ def settle(run: Run, record: StepRecord) -> DredgeError | None:
     """
     totals: Counter[str] = Counter()
     failures: list[dict[str, str | None]] = []
+    codes: set[str] = set()
     candidates = record.input(ListCandidatesOutput)
     for kind in FOLDERS:
         for part in candidates.candidates(kind):
             rows = ledger.best(ledger.read_raw(run.folder, ledger.stem_of(part)))
-            found = ledger.settle_rows(run.folder, part, rows, ["outcome"], _FAILURES_SHOWN - len(failures))
+            found = ledger.settle_rows(
+                run.folder, part, rows, ["outcome", "code"], _FAILURES_SHOWN - len(failures)
+            )
             record.parts.append(found.part)
             failures += found.failures
+            # Of all that failed, not only of those that are named: one that may pass is worth another try.
+            codes |= {str(group["code"]) for group in found.groups if group["outcome"] == ledger.FAILED}
             for group in found.groups:
                 for unit in ("objects", "bytes"):
                     totals[f"{kind}_{group['outcome']}_{unit}"] += group[unit]
@@ -44,7 +49,6 @@ def settle(run: Run, record: StepRecord) -> DredgeError | None:
     if not failures:
         return None
     record.details["failures"] = failures
-    codes = {str(failure["code"]) for failure in failures}
     text = (
         f"run {run.plan.run_id}: {record.counts['failed_objects']:,} objects could not be deleted"
         f" ({', '.join(sorted(codes))}); kinds after theirs were not begun. What was deleted is in the ledger."

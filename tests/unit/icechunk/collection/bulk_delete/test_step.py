@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -44,8 +45,8 @@ from tests.support.icechunk_repo import Repo
 HERE = LocalRunner()
 
 
-def failing(kind: str, times: int, code: str = "SlowDown") -> Callable[[str], Any]:
-    left = [times]
+def failing(kind: str, times: int, *codes: str) -> Callable[[str], Any]:
+    left, others = [times], codes or ("SlowDown",)
 
     class Failing:
         def __init__(self, uri: str) -> None:
@@ -54,7 +55,11 @@ def failing(kind: str, times: int, code: str = "SlowDown") -> Callable[[str], An
         def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
             if keys[0].startswith(kind) and left[0]:
                 left[0] -= 1
-                return [DeleteOutcome(key, "failed", code, "later") for key in keys]
+                given = itertools.chain(others, itertools.repeat(others[-1]))
+                return [
+                    DeleteOutcome(key, "failed", code, "later")
+                    for key, code in zip(keys, given, strict=False)
+                ]
             return self.inner.delete(keys)
 
     return Failing
@@ -81,6 +86,17 @@ def test_failed_deletes_are_counted_later_kinds_are_not_begun_and_a_rerun_finish
         for row in table.to_pylist()
     ]
     assert set(attempts) == {2}
+
+
+def test_a_failure_that_may_pass_is_tried_again_also_where_only_others_are_named(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = repo.guarded()
+    monkeypatch.setattr(settle, "_FAILURES_SHOWN", 1)
+    monkeypatch.setattr(deleting, "open_deleter", failing("manifests", 1, "AccessDenied", "SlowDown"))
+    with pytest.raises(UnavailableError, match=r"5 objects could not be deleted \(AccessDenied, SlowDown\)"):
+        bulk_delete(run, HERE)
+    assert bulk_delete(run, HERE).counts["failed_objects"] == 0
 
 
 def test_objects_that_the_key_pair_may_not_delete_are_no_promise_that_nothing_was_touched(
