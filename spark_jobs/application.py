@@ -83,16 +83,23 @@ class Application:
             listener: on the socket.
         """
         threading.Thread(target=self._accept, args=(listener,), name="accept", daemon=True).start()
-        while not self._ending:
-            self._serve_one()
+        try:
+            while not self._ending:
+                self._serve_one()
+        finally:
+            self._ending = True
 
     def _accept(self, listener: Listener) -> None:
         """Greet everybody at once, so that nobody waits for an application that is busy."""
         while True:
-            with suppress(OSError), listener.accept() as task:
-                # Who hears nothing starts another one.
-                if not self._ending and is_of_this_user(task):
-                    self._greet(task)
+            try:
+                with listener.accept() as task:
+                    # Who hears nothing starts another one.
+                    if not self._ending and is_of_this_user(task):
+                        self._greet(task)
+            except OSError:
+                if self._ending:  # the socket is closed, and would only say so again and again
+                    return
 
     def _greet(self, task: Connection) -> None:
         is_free = self._in_use.acquire(blocking=False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
+from multiprocessing.connection import Listener
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +92,14 @@ def test_who_watches_a_task_never_reads_what_the_next_one_asks(
             assert json.loads(line.recv_bytes())["code"] == 0
     served.join(10)
     assert not served.is_alive()
+
+
+def test_nobody_is_awaited_on_a_socket_that_was_closed(tmp_path: Path) -> None:
+    """It says so at once, again and again: a thread that went on asking would take a processor to itself."""
+    with Listener(str(tmp_path / "s"), "AF_UNIX") as listener:
+        ended = application.Application({}, Future(), idle_seconds=0)
+        ended.serve(listener)
+    accepting = threading.Thread(target=ended._accept, args=(listener,), daemon=True)
+    accepting.start()
+    accepting.join(10)
+    assert not accepting.is_alive()
