@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from dredge.errors import UnavailableError
-from dredge.gc.bulk_delete.head_watch import look_at_heads
+from dredge.gc.bulk_delete.head_watch import look_at_heads, watching_heads
 from tests.support.gc import make_world
 
 
@@ -49,3 +51,18 @@ def test_a_look_that_fails_for_any_reason_stops_the_sweep(error: Exception) -> N
     world.client.branches = fail  # type: ignore[assignment, method-assign]
     with pytest.raises(UnavailableError, match="branch heads could not be looked at"):
         look_at_heads(run, set())
+
+
+def test_a_no_stops_the_sweep_though_heads_and_namespaces_are_as_they_were() -> None:
+    world = make_world()
+    world.upload("a")
+    commit = world.lake.commit()
+    run = world.plan()
+    answer = ""
+    with watching_heads(run, {commit.id}, "watch.json", lambda: answer) as watch:
+        assert watch.found is None
+        answer = "eve rejected it"
+        assert not watch.look()
+    assert watch.found == "eve rejected it"
+    seen = json.loads(run.folder.writer.get("watch.json"))
+    assert (seen["open"], seen["reason"]) == (False, "eve rejected it")
