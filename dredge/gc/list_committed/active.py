@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from dredge.errors import NotFoundError, RefusedError
 from dredge.gc.list_committed.dangling import kept_by_dangling
-from dredge.gc.list_committed.graph import Graph, active_by_rules, close_graph, load_graph
+from dredge.gc.list_committed.graph import Graph, active_by_rules, close_graph, known_commit, load_graph
 from dredge.gc.list_committed.sources import SERVER, Found, find_history
 from dredge.gc.retention.kept_sets import KeptSet
 from dredge.gc.run import Run
@@ -209,13 +208,8 @@ def _read_history_of(run: Run, gone: Ref, graph: Graph) -> None:
 
 
 def _commit_of(run: Run, what: str, commit_id: str) -> Commit:
-    try:
-        return run.client.commit(run.plan.repository, commit_id)
-    except NotFoundError as error:
-        raise RefusedError(
-            f"{what} was at commit {commit_id} while staging was read, and now lakeFS does not know it: {error}."
-            " Nothing was deleted. Start a new run."
-        ) from None
+    told = f"{what} was at commit {commit_id} while staging was read, and now lakeFS does not know it"
+    return known_commit(run.client, run.plan.repository, commit_id, told)
 
 
 def _kept_by(run: Run, active: ActiveCommits, gone: list[Ref], graph: Graph) -> set[str]:

@@ -14,8 +14,7 @@ import logging
 from collections.abc import Collection
 from datetime import timedelta
 
-from dredge.errors import NotFoundError, RefusedError
-from dredge.gc.list_committed.graph import SLACK, Graph
+from dredge.gc.list_committed.graph import SLACK, Graph, known_commit
 from dredge.gc.list_committed.sources import SERVER, Found
 from dredge.gc.retention.policy.model import main_parent
 from dredge.gc.run import Run
@@ -71,10 +70,5 @@ def kept_by_dangling(run: Run, found: Found, looked_at: Collection[str]) -> Grap
 
 
 def _ask(run: Run, commit_id: str) -> Commit:
-    try:
-        return run.client.commit(run.plan.repository, commit_id)
-    except NotFoundError as error:
-        raise RefusedError(
-            f"the server's list of active commits leads to {commit_id}, and lakeFS does not know that: {error}. Nothing"
-            " was deleted. Start a new run."
-        ) from None
+    told = f"the server's list of active commits leads to {commit_id}, and lakeFS does not know that"
+    return known_commit(run.client, run.plan.repository, commit_id, told)

@@ -25,6 +25,24 @@ SLACK = timedelta(minutes=5)
 """So much younger than its date says a commit may be."""
 
 
+def known_commit(client: LakeFS, repository: str, commit_id: str, told: str) -> Commit:
+    """Read a commit that there must be.
+
+    Args:
+        client: of the server.
+        repository: its name.
+        commit_id: of the commit.
+        told: for the message: who leads there, and that lakeFS does not know it.
+
+    Raises:
+        RefusedError: it does not exist.
+    """
+    try:
+        return client.commit(repository, commit_id)
+    except NotFoundError as error:
+        raise RefusedError(f"{told}: {error}. Nothing was deleted. Start a new run.") from None
+
+
 def load_graph(client: LakeFS, repository: str, refs: Sequence[Ref], graph: Graph | None = None) -> Graph:
     """Read the history of refs, each commit once, and prove that each ref's commit exists.
 
