@@ -10,7 +10,7 @@ tables         the rows that are written
 
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads, take_in_tags
 from dredge.gc.list_committed.collect import collect_ranges
-from dredge.gc.list_committed.graph import Graph, active_by_rules, load_graph
+from dredge.gc.list_committed.graph import Graph, active_by_rules, known_commit, load_graph
 from dredge.gc.list_committed.output import COUNTED, HISTORY, SIZES, ListCommittedOutput
 from dredge.gc.list_committed.roles import Roles
 
@@ -25,6 +25,7 @@ __all__ = [
     "active_by_rules",
     "collect_ranges",
     "find_active",
+    "known_commit",
     "load_graph",
     "take_in_heads",
     "take_in_tags",
