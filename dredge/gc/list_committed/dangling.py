@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from datetime import timedelta
 
 from dredge.gc.list_committed.graph import SLACK, Graph, known_commit
 from dredge.gc.list_committed.sources import SERVER, Found
 from dredge.gc.retention.policy.model import main_parent
 from dredge.gc.run import Run
+from dredge.graveler.retention import rules as retention
 from dredge.lakefs import Commit
 from dredge.storage.parallel import ordered_map
 
@@ -55,7 +55,9 @@ def kept_by_dangling(run: Run, found: Found, looked_at: Collection[str]) -> Grap
             "run %s: %d active commits to which no ref leads are asked for", run.plan.run_id, len(waiting)
         )
     # Such lines have the default rule. Times are whole seconds, and clocks differ: in doubt a commit is young.
-    threshold = run.plan.created_at - SLACK - timedelta(days=found.rules.default_retention_days)
+    threshold = retention.Rules(found.rules.default_retention_days).threshold(
+        run.plan.created_at - SLACK, None
+    )
     looked, kept = set(looked_at), set[str]()
     while waiting:
         unknown = [commit_id for commit_id in waiting if commit_id not in known]

@@ -81,6 +81,11 @@ def test_of_a_merge_the_main_parent_is_kept() -> None:
         assert kept(Asked({"x": EXTRA["x"], "y": merge}, "y")) == {"x", "y"}
 
 
+def test_more_days_than_a_calendar_has_keep_all() -> None:
+    assert kept(Asked(EXTRA, "y", rules=Rules(10**7))) == {"x", "y", "a", "b"}
+    assert kept(Asked(EXTRA, "y", rules=Rules(-(10**7)))) == {"y"}
+
+
 def test_what_was_looked_at_before_is_not_asked_for_again() -> None:
     server = Asked(EXTRA | {"z": commit("z", "y", days=1)}, "y", "z")
     assert kept(server, ("y", "x")) == {"y", "z"}
