@@ -29,7 +29,7 @@ from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.retention.kept_sets import find_extra
 from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
-from dredge.lakefs import Rules
+from dredge.lakefs import Ref, Rules
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.sharded import ShardedSet
 
@@ -91,13 +91,14 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     """
     # The same order as in the mark, for the same reason: objects move from staging to commits. What moves back comes
     # from a head or from what a tag names, so those of that time count as well.
-    tags = run.client.tags(run.plan.repository) if run.plan.config.keep_tags else []
+    seen, tags = _see_refs(run)
     scan = scan_staging(run, where)
+    seen |= scan.heads
     active = find_active(run, subtracted.looked)
     subtracted.looked = subtracted.looked.then(active.dangling, active.rules)
-    take_in_heads(run, active, scan.heads)
+    take_in_heads(run, active, seen)
     take_in_tags(run, active, tags)
-    heads = scan.heads | {(branch.id, branch.commit_id) for branch in active.branches}
+    heads = seen | {(branch.id, branch.commit_id) for branch in active.branches}
     subtracted.heads = {(branch, active.metaranges[commit]) for branch, commit in heads}
     subtracted.exact = scan.records is not None and scan.records.exact
     new_commits = {
@@ -121,6 +122,16 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     }
     log.info("run %s: re-check: %s", run.plan.run_id, counts)
     return counts
+
+
+def _see_refs(run: Run) -> tuple[set[tuple[str, str]], list[Ref]]:
+    """Branches with their heads, and tags, where these keep data. The scan lists branches again first of all, so a
+    commit whose branch gives way to a tag meanwhile, or the other way round, is in one of the three lists."""
+    if not run.plan.config.keep_tags:
+        return set(), []
+    client, repository = run.client, run.plan.repository
+    heads = {(branch.id, branch.commit_id) for branch in client.branches(repository)}
+    return heads, client.tags(repository)
 
 
 def _find_new_paths(

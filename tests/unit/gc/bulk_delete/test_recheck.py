@@ -29,14 +29,15 @@ LAST = RetentionPolicy((PolicyRule("last", ("rel-*",), 2),))
 
 
 def superseded(**settings: Any) -> tuple[World, dict[str, list[str]], list[str]]:
-    """A branch on which every commit overwrites the same paths: addresses by path, and commits, oldest first."""
+    """A branch on which every commit overwrites the same paths by something longer: addresses by path, and commits,
+    oldest first."""
     world = make_world(**settings)
     world.rules(1)
     addresses: dict[str, list[str]] = {path: [] for path in PATHS}
     commits = []
     for number in range(4):
         for path, found in addresses.items():
-            found.append(world.upload(path, f"{path} {number}".encode()))
+            found.append(world.upload(path, f"{path:<9}{'.' * number}".encode()))
         commits.append(world.lake.commit(str(number)).id)
         world.age(days=3)
     return world, addresses, commits
@@ -116,7 +117,7 @@ def test_a_head_counts_whether_it_was_one_before_or_after_staging_was_read() -> 
 
     def before(name: str, _arguments: object) -> None:
         asked.append(name)
-        if name == "branches" and asked.count(name) == 3:  # staging was read between the first two
+        if name == "branches" and asked.count(name) == 4:  # staging was read between the second and the third
             commits.append(world.lake.commit().id)
 
     commits: list[str] = []
@@ -158,6 +159,14 @@ def test_what_only_a_tag_names_when_staging_was_read_is_found_in_its_commit() ->
     assert found["new_commits"] == 1
 
 
+def carry(world: World, commit: str) -> None:
+    """Have branch `side` stage an entry of a commit."""
+    catalog, repository = world.lake.catalog, world.lake.repository
+    catalog.branches.hard_reset(repository, "side", commit)
+    catalog.objects.update_user_metadata(repository, "side", "x", {"seen": "again"})
+    catalog.branches.hard_reset(repository, "side", "main")
+
+
 @pytest.mark.parametrize("records", [False, True])
 def test_what_only_a_tag_named_when_staging_was_about_to_be_read_stays_though_it_was_staged_and_the_tag_is_gone(
     records: bool, monkeypatch: pytest.MonkeyPatch
@@ -175,15 +184,55 @@ def test_what_only_a_tag_named_when_staging_was_about_to_be_read_stays_though_it
 
     def before(name: str, _arguments: object) -> None:
         asked.append(name)
-        if name == "branches" and asked.count(name) == (5 if records else 3):  # staging was read before
-            catalog.branches.hard_reset(repository, "side", commits[0])
-            catalog.objects.update_user_metadata(repository, "side", "x", {"seen": "again"})
-            catalog.branches.hard_reset(repository, "side", "main")
+        if name == "branches" and asked.count(name) == (6 if records else 4):  # staging was read before
+            carry(world, commits[0])
             catalog.tags.delete_tag(repository, "v1")
 
     world.client.before = before
     bulk_delete(run, world.runner)
     assert catalog.tags.list_tags(repository).results == []
+    assert addresses["x"][0] in world.data()
+    world.assert_readable("side")
+
+
+@pytest.mark.parametrize("call", [("branches", 1), ("tags", 1), ("branches", 2)])
+@pytest.mark.parametrize("is_tagged", [False, True], ids=["branch", "tag"])
+def test_what_a_branch_leads_to_and_then_a_tag_or_the_other_way_round_stays_though_it_was_staged_and_both_are_gone(
+    call: tuple[str, int], is_tagged: bool
+) -> None:
+    """An expired commit that was taken up again after the mark. The one gives way to the other between two lists."""
+    world, addresses, commits = superseded()
+    catalog, repository = world.lake.catalog, world.lake.repository
+    catalog.branches.create_branch(repository, "side", "main")
+    run = world.plan()
+    world.mark(run)
+
+    def refer(by_tag: bool) -> None:
+        if by_tag:
+            catalog.tags.create_tag(repository, "v1", commits[0])
+        else:
+            catalog.branches.create_branch(repository, "kept", commits[0])
+
+    def leave(by_tag: bool) -> None:
+        if by_tag:
+            catalog.tags.delete_tag(repository, "v1")
+        else:
+            catalog.branches.delete_branch(repository, "kept")
+
+    refer(is_tagged)
+    asked: list[str] = []
+
+    def before(name: str, _arguments: object) -> None:
+        asked.append(name)
+        if (name, asked.count(name)) == call:
+            refer(not is_tagged)
+            leave(is_tagged)
+        elif name == "branches" and asked.count(name) == 4:  # staging was read before
+            carry(world, commits[0])
+            leave(not is_tagged)
+
+    world.client.before = before
+    bulk_delete(run, world.runner)
     assert addresses["x"][0] in world.data()
     world.assert_readable("side")
 
