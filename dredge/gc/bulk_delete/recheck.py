@@ -93,9 +93,9 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     # from a head or from what a tag names, so those of that time count as well.
     seen, tags = _see_refs(run)
     scan = scan_staging(run, where)
-    seen |= scan.heads
     active = find_active(run, subtracted.looked)
     subtracted.looked = subtracted.looked.then(active.dangling, active.rules)
+    seen |= scan.heads
     take_in_heads(run, active, seen)
     take_in_tags(run, active, tags)
     heads = seen | {(branch.id, branch.commit_id) for branch in active.branches}
