@@ -112,9 +112,10 @@ def test_trap_06_the_same_bytes_uploaded_in_parts_that_are_staged_after_branches
     committed_too(world)
     context = world.plan()
     world.mark(context)
-    stage_again(world, ADDRESS, PATH, size_bytes=len(IN_PARTS))
     world.age(minutes=40)
-    bulk_delete(context, world.runner)
+    # After the last questions, and before the first request to delete.
+    with world.during("repositories", lambda: stage_again(world, ADDRESS, PATH, size_bytes=len(IN_PARTS))):
+        bulk_delete(context, world.runner)
     assert ADDRESS in world.data()
     assert world.lake.read(PATH) == IN_PARTS
     assert candidates_of(context) == {ADDRESS}
