@@ -315,6 +315,7 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
         "the sweep of a run that exceeds its limits and asked nobody begins",
     ),
     "a look at heads that fails finds nothing": (_SHARES_LATER,),
+    "tags keep nothing": ("the re-check forgets tags of the time before its scan",),
     "heads that branches had during the scan are forgotten": (
         "a sweep long after its guards does not ask branches again",
     ),
