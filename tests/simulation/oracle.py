@@ -34,6 +34,7 @@ from datetime import datetime, timedelta
 
 from dredge.errors import NotFoundError
 from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.config import OPTIMIZED
 from dredge.gc.run import Run
 from dredge.runs import ledger
 from tests.simulation.buckets import Bucket, Stored
@@ -41,6 +42,7 @@ from tests.simulation.clock import Clock
 from tests.simulation.gc.answers import Answers
 from tests.simulation.gc.asked import Asked
 from tests.simulation.gc.fences import Fences
+from tests.simulation.gc.latecomers import Latecomers
 from tests.simulation.gc.mishaps import INNER
 from tests.simulation.gc.serving import Serving
 from tests.simulation.gc.undone import CLOCKS, QUARANTINE, Undone
@@ -79,6 +81,7 @@ class Oracle:
         copy_read: whether a copy of the records was read that fell behind.
         fences: rules about leases and tries.
         answers: rules about asking people.
+        latecomers: what only a clean run finds.
         undone: rules about what can be taken back.
     """
 
@@ -102,6 +105,7 @@ class Oracle:
     copy_read: bool = False
     fences: Fences = field(init=False)
     answers: Answers = field(init=False)
+    latecomers: Latecomers = field(default_factory=Latecomers)
     undone: Undone = field(init=False)
 
     def __post_init__(self) -> None:
@@ -185,6 +189,7 @@ class Oracle:
                     self.serving.put[key.removeprefix(self.root)] = self.simulation.scheduler.now
                 first = self.first.get(key, data)
                 self.undone.on_put(key.removeprefix(self.root), data, first, current.process)
+                self.latecomers.on_put(key.removeprefix(self.root), current.process.role, self.bucket.clock())
             self.first[key] = data
         elif key == f"{self.root}{OWN}rules/config.json":
             self.truth.rules_changed(data)
@@ -221,6 +226,8 @@ class Oracle:
         named = {row["address"] for row in rows if row["outcome"] != ledger.DELETED}
         asked = self.asked["rest"]
         kept = self.truth.kept(asked.policy) if asked.policy is not None else set()
+        if run.plan.mode == OPTIMIZED:
+            kept |= self.latecomers.addresses
         if asked.read_kv:  # then whatever a record names counts as live
             kept |= self.truth.by_all_tokens()
         now = self.simulation.scheduler.now

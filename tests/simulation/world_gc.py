@@ -326,6 +326,7 @@ class GcWorld:
         oracle.clocks = [server.clock for server in servers]
         orchestrator.marked = oracle.has_marked
         config = draw_config(draw, REPOSITORY)
+        oracle.latecomers.margin = timedelta(hours=config["slice_margin_hours"])
         scene = GcScene(simulation, kv, servers, writer, orchestrator, oracle, config, clocks)
         scene.haste = draw.of("haste")
         scene.mishaps = Mishaps(
