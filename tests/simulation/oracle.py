@@ -50,7 +50,7 @@ from tests.simulation.gc.undone import CLOCKS, QUARANTINE, Undone
 from tests.simulation.history import Simulation
 from tests.simulation.orchestrator import Orchestrated
 from tests.simulation.scheduler import Process
-from tests.simulation.truth import Truth
+from tests.simulation.truth import SURE, Truth
 
 OWN = "_lakefs/retention/gc/"
 CLOCK = 330.0
@@ -236,7 +236,7 @@ class Oracle:
         if asked.read_kv:  # then whatever a record names counts as live
             kept |= self.truth.by_all_tokens()
         now = self.simulation.scheduler.now
-        keep, cutoff = self.truth.readable() | named | kept, run.plan.cutoff
+        keep, cutoff = self.truth.readable(sure=-SURE) | named | kept, run.plan.cutoff
         for key in self.bucket.keys:
             address = key.removeprefix(self.root)
             if (

@@ -269,6 +269,8 @@ class GcScene:
         root: str = "",
     ) -> None:
         now = self.simulation.scheduler.now
+        while name in self.orchestrator.runs:  # two scenes may call theirs the same; Airflow does not
+            name += "b"
         config = config_of_run(self.config, now, mode, dry_run, most, policy, window, approval, undo)
         if root:
             config["run_root"] = f"memory://bucket/{root}"
