@@ -47,6 +47,7 @@ CLEAN, OPTIMIZED, AUTO = versions.CLEAN, versions.OPTIMIZED, versions.AUTO
 BOTH = "both"
 _MAY_BE_NONE = ("explain_ranges_max", "report_names_max")
 _GONE = ("warn_on_foreign_overlaps",)
+_GONE_SAFETY = ("ask_again_seconds",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +77,6 @@ class Safety:
             rest is held. Each takes 8 bytes in the driver and in every task of the sweep.
         identical_requests_max: requests made to the server to find out which of them a branch reads, where a page
             of 1,000 paths counts as ten; those that need more are held.
-        ask_again_seconds: when branches were asked so long before a re-check, candidates as long as entries that heads
-            have got since are kept besides what they serve by now (`bulk_delete.asked_again`).
         canary_branches: branches that the canaries are taken from.
         canary_objects: canaries a branch.
         staged_rows_plenty: a run that finds nothing staged where the last one found this many is suspicious.
@@ -99,7 +98,6 @@ class Safety:
     prepare_deadline_seconds: float = 1200
     identical_suspects_max: int = 5_000_000
     identical_requests_max: int = 20_000
-    ask_again_seconds: float = 1800
     canary_branches: int = 32
     canary_objects: int = 20
     staged_rows_plenty: int = 100
@@ -361,13 +359,15 @@ class GCConfig:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> GCConfig:
-        """From the JSON object that `to_json` made.
+        """From the JSON object that `to_json` made, also in the version before: a run that it planned goes on.
 
         Raises:
             ConfigError: an unknown name, or a value that does not fit.
         """
         plain: dict[str, Any] = dict(value)
-        plain["safety"] = from_fields(Safety, plain.get("safety") or {}, "safety.")
+        safety = plain.get("safety") or {}
+        known = {name: found for name, found in safety.items() if name not in _GONE_SAFETY}
+        plain["safety"] = from_fields(Safety, known, "safety.")
         plain["tuning"] = from_fields(Tuning, plain.get("tuning") or {}, "tuning.")
         if isinstance(plain.get("policy"), Mapping):
             plain["policy"] = RetentionPolicy.from_json(plain["policy"])

@@ -129,7 +129,7 @@ class LakeFSClient:
         return (_commit(item) for item in pages)
 
     def commit(self, repository: str, commit_id: str) -> Commit:
-        """Return a commit; raises NotFoundError only if the record does not exist.
+        """Return a commit; raises NotFoundError only if the record does not exist, and FormatError if it is another's.
 
         The server's commit cache can answer 404 for a full id although the record exists, until the entry expires; a
         prefix of the id is looked up without that cache.
@@ -140,7 +140,11 @@ class LakeFSClient:
 
         def ask(given: str) -> Commit:
             names = {"repository": repository, "commit": given}
-            return _commit(self._get(path, names, {}, what, ABSENT_COMMIT, members))
+            found = _commit(self._get(path, names, {}, what, ABSENT_COMMIT, members))
+            # The call takes any name, also that of a branch, and older servers repeat what they were asked for.
+            if found.id not in (given, commit_id):
+                raise FormatError(f"{what}: lakeFS answered with commit {found.id}. Nothing was deleted.")
+            return found
 
         try:
             return ask(commit_id)

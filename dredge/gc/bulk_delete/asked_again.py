@@ -1,28 +1,27 @@
-"""What time has changed since branches were asked about candidates as long as an entry of a head.
+"""What may have been staged unseen since branches were asked about candidates as long as an entry of a head.
 
 A copy of what a head has is staged, and the server does not show it (L6), so the re-check does not see it either:
-somebody may have staged an old object since the guards asked. So what they cleared is asked about once more after
-each re-check. A run that waited for a person, or whose sweep is tried again hours later, looks besides at what heads
-have got since.
+somebody may have staged an old object since the guards asked. So after each re-check the branches of that moment are
+asked once more, by all the heads at which it saw them.
 
-    the staging records are read       everything that is staged was seen: nothing else to do. Where only the mark read
-                                       them, the last look is none, however short the time
+    the staging records are read       everything that is staged was seen: nothing else to do
     cleared by the guards              branches are asked again; what they serve, or do not answer about, stays
-    size of an entry that a branch     after a while: nobody was asked about such a candidate, so it stays, and the next
-    has got into its head since        run asks
+    of no size that a head had then    nobody was asked about such a candidate, as none could be served: it stays where
+                                       it is as long as an entry that a head has got since, and the next run asks
+
+Where only the mark read the records, nobody was asked about any candidate: those as long as any entry of a head stay.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 
 from dredge.gc.bulk_delete.recheck import Subtracted
-from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, Verdicts, prove
+from dredge.gc.check_limits import HoldFiles, Since, Verdicts, prove
 from dredge.gc.index.metaranges import read_metaranges
-from dredge.gc.index.ranges import Ranges, unite_ranges
-from dredge.gc.list_committed import SIZES, ListCommittedOutput, Roles, collect_ranges
+from dredge.gc.index.ranges import Ranges, facts_of
+from dredge.gc.list_committed import SIZES, ListCommittedOutput, Roles, collect_ranges, known_commit
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.runs.perform import StepRecord
@@ -36,32 +35,14 @@ class Asked:
     """What is known of candidates that a branch may serve unseen.
 
     Attributes:
-        at: since when entries of heads are known, by this machine's clock, or earlier.
         holds: what branches answered.
-        sizes: candidates that are so long stay.
+        sizes: candidates that are so long, and about which nobody was asked, stay.
         questions: requests made to branches.
     """
 
-    at: datetime
     holds: HoldFiles
     sizes: tuple[LocatedSet, ...] = ()
     questions: int = 0
-
-    @classmethod
-    def by_the_guards(cls, run: Run, record: StepRecord) -> Asked:
-        """What the guards found.
-
-        Args:
-            run: this run.
-            record: of the sweep.
-        """
-        guards = record.input(CheckLimitsOutput)
-        if record.input(MarkUncommittedOutput).exact:
-            # They had nobody to ask. What the mark saw is no answer about what was staged since.
-            return cls(at=datetime.min.replace(tzinfo=UTC), holds=guards.hold_files)
-        # Another machine's clock wrote it down; both may differ from the store's.
-        skew = 2 * timedelta(seconds=run.plan.config.safety.clock_skew_seconds_max)
-        return cls(at=guards.summary.finished_at - skew, holds=guards.hold_files)
 
 
 def ask_again(
@@ -73,60 +54,67 @@ def ask_again(
         run: this run.
         runner: spreads the search.
         record: of the sweep.
-        asked: the last look.
+        asked: the last look; at first what the guards found.
         subtracted: what the re-check saw.
         where: folder for the files, relative to the run folder.
 
-    Returns:
-        What holds now; the last look where that is not long ago and nothing may go by what branches said.
+    Raises:
+        RefusedError: the commit of a branch does not exist.
     """
     if subtracted.exact:
-        return asked
-    now, safety = run.clock(), run.plan.config.safety
-    is_late = now - asked.at >= timedelta(seconds=safety.ask_again_seconds)
+        return replace(asked, questions=0)
+    heads = subtracted.heads | _heads_now(run, subtracted)
+    new = _new_in_heads(run, runner, record.input(ListCommittedOutput), heads, f"{where}/heads")
+    asked = replace(asked, sizes=_not_asked_about(run, runner, record, new, f"{where}/heads"), questions=0)
     cleared = read_hashes(run.folder, asked.holds.cleared)
-    if not is_late and not len(cleared):
+    if not len(cleared):
         return asked
     # The sweep's own record takes the files of the ledger only.
-    proof = prove(run, runner, StepRecord(record.inputs, record.attempt), cleared, subtracted.heads)
+    since = Since(cleared=cleared, heads=heads, ranges=new)
+    proof = prove(run, runner, StepRecord(record.inputs, record.attempt), since)
     verdicts = Verdicts.read(run.folder, asked.holds.size_verdicts, asked.holds.served)
-    sizes_verdict, served = verdicts.renewed(proof.verdicts).write(run.folder)
-    return Asked(
-        at=now if is_late else asked.at,
-        holds=replace(asked.holds, size_verdicts=sizes_verdict, served=served),
-        sizes=_sizes_since(run, runner, record, subtracted, where) if is_late else asked.sizes,
-        questions=proof.answers.requests,
-    )
+    size_verdicts, served = verdicts.renewed(proof.verdicts).write(run.folder)
+    holds = replace(asked.holds, size_verdicts=size_verdicts, served=served)
+    return replace(asked, holds=holds, questions=proof.answers.requests)
 
 
-def _sizes_since(
-    run: Run, runner: TaskRunner, record: StepRecord, subtracted: Subtracted, where: str
-) -> tuple[LocatedSet, ...]:
-    """Sizes about which branches could not be asked: those of entries that are new in a head, and of all where the mark
-    read the staging records, so that no candidate was held for its size."""
-    committed = record.input(ListCommittedOutput)
-    known = committed.sizes if record.input(MarkUncommittedOutput).exact else ()
-    new = _new_in_heads(run, runner, committed, subtracted, f"{where}/heads")
-    if not new:
-        return known
-    found = collect_ranges(run, runner, f"{where}/heads", Roles(new), []).set_of(SIZES)
-    return (*known, LocatedSet(run.plan.run_uri, found))
+def _heads_now(run: Run, subtracted: Subtracted) -> set[tuple[str, str]]:
+    """Branches, each with the metarange of its head: since the re-check listed them it has read commits and ranges, and
+    a branch may have been made, or reset to a commit that it knows, for which no sweep stops."""
+    found, repository = set(), run.plan.repository
+    for branch in run.client.branches(repository):
+        metarange = subtracted.commits.get(branch.commit_id)
+        if metarange is None:
+            told = f"branch {branch.id} is at commit {branch.commit_id}, and lakeFS does not know that"
+            metarange = known_commit(run.client, repository, branch.commit_id, told).metarange_id
+        found.add((branch.id, metarange))
+    return found
 
 
 def _new_in_heads(
-    run: Run, runner: TaskRunner, committed: ListCommittedOutput, subtracted: Subtracted, where: str
+    run: Run,
+    runner: TaskRunner,
+    committed: ListCommittedOutput,
+    heads: Collection[tuple[str, str]],
+    where: str,
 ) -> Ranges:
-    """The ranges of each branch's head that no head of this branch had that its questions were about."""
-    table = run.folder.read_part(committed.branches)
-    then: dict[str, set[str]] = defaultdict(set)
-    for branch, metarange in zip(table["branch"].to_pylist(), table["metarange_id"].to_pylist(), strict=True):
-        then[branch].add(metarange)
-    moved = {(branch, now) for branch, now in subtracted.heads if now not in then[branch]}
-    wanted = {metarange for branch, now in moved for metarange in (now, *then[branch]) if metarange}
-    named = read_metaranges(run, runner, where, wanted)
-    new: Ranges = {}
-    for branch, now in sorted(moved):
-        asked = named.select(then[branch])
-        ranges = named.select([now], [now])
-        unite_ranges(new, ((item, facts) for item, facts in ranges.items() if item not in asked))
-    return new
+    """The ranges of heads that none of the heads had that the guards asked about."""
+    then = set(run.folder.read_part(committed.branches, ["metarange_id"])["metarange_id"].to_pylist())
+    moved = {metarange for _, metarange in heads} - then
+    if not moved:
+        return {}
+    known = {item for item, facts in facts_of(run.folder.read_part(committed.ranges)) if facts.head}
+    ranges = read_metaranges(run, runner, where, moved).select(moved, moved)
+    return {item: facts for item, facts in ranges.items() if item not in known}
+
+
+def _not_asked_about(
+    run: Run, runner: TaskRunner, record: StepRecord, new: Ranges, where: str
+) -> tuple[LocatedSet, ...]:
+    """Sizes of which a branch may serve a candidate that the classification did not hold for its size: those of entries
+    that are new in a head, and of all where the mark read the staging records, so that it held none."""
+    known = record.input(ListCommittedOutput).sizes if record.input(MarkUncommittedOutput).exact else ()
+    if not new:
+        return known
+    found = collect_ranges(run, runner, where, Roles(new), []).set_of(SIZES)
+    return (*known, LocatedSet(run.plan.run_uri, found))

@@ -10,11 +10,15 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
+import pyarrow.compute as pc
+
 from dredge.gc.index.metaranges import Metaranges, read_ranges
 from dredge.gc.index.ranges import Ranges, find_range_files
 from dredge.gc.list_committed import (
+    NOTHING,
     ActiveCommits,
     ListCommittedOutput,
+    Looked,
     Roles,
     collect_ranges,
     find_active,
@@ -25,6 +29,7 @@ from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.retention.kept_sets import find_extra
 from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
+from dredge.lakefs import Ref, Rules
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.sharded import ShardedSet
 
@@ -42,6 +47,7 @@ class Subtracted:
         live: hashes of what was found alive since the mark.
         heads: branches, each with a metarange that was its head during the last re-check; "" for one without entries.
         exact: whether the last re-check read every staging record, so that nothing else can be staged.
+        looked: active commits to which no ref led, with what these keep alive.
     """
 
     commits: dict[str, str]
@@ -50,6 +56,7 @@ class Subtracted:
     live: list[ShardedSet] = field(default_factory=list)
     heads: set[tuple[str, str]] = field(default_factory=set)
     exact: bool = False
+    looked: Looked = NOTHING
 
     @classmethod
     def of_mark(cls, run: Run, committed: ListCommittedOutput) -> Subtracted:
@@ -60,7 +67,11 @@ class Subtracted:
         pairs = zip(commits["commit_id"].to_pylist(), commits["metarange_id"].to_pylist(), strict=True)
         rows = folder.read_part(committed.path_commits)
         by_path = set(zip(rows["set"].to_pylist(), rows["commit_id"].to_pylist(), strict=True))
-        return cls(dict(pairs), set(ranges["range_id"].to_pylist()), by_path)
+        history = folder.read_part(committed.history, ["commit_id"])
+        dangling = pc.invert(pc.is_in(commits["commit_id"], history["commit_id"]))
+        rules = None if committed.rules is None else Rules.from_json(committed.rules)
+        looked = NOTHING.then(commits["commit_id"].filter(dangling).to_pylist(), rules)
+        return cls(dict(pairs), set(ranges["range_id"].to_pylist()), by_path, looked=looked)
 
 
 def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) -> dict[str, int]:
@@ -80,12 +91,14 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     """
     # The same order as in the mark, for the same reason: objects move from staging to commits. What moves back comes
     # from a head or from what a tag names, so those of that time count as well.
-    tags = run.client.tags(run.plan.repository) if run.plan.config.keep_tags else []
+    seen, tags = _see_refs(run)
     scan = scan_staging(run, where)
-    active = find_active(run, subtracted.commits)
-    take_in_heads(run, active, scan.heads)
+    active = find_active(run, subtracted.looked)
+    subtracted.looked = subtracted.looked.then(active.dangling, active.rules)
+    seen |= scan.heads
+    take_in_heads(run, active, seen)
     take_in_tags(run, active, tags)
-    heads = scan.heads | {(branch.id, branch.commit_id) for branch in active.branches}
+    heads = seen | {(branch.id, branch.commit_id) for branch in active.branches}
     subtracted.heads = {(branch, active.metaranges[commit]) for branch, commit in heads}
     subtracted.exact = scan.records is not None and scan.records.exact
     new_commits = {
@@ -109,6 +122,16 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     }
     log.info("run %s: re-check: %s", run.plan.run_id, counts)
     return counts
+
+
+def _see_refs(run: Run) -> tuple[set[tuple[str, str]], list[Ref]]:
+    """Branches with their heads, and tags, where these keep data. The scan lists branches again first of all, so a
+    commit whose branch gives way to a tag meanwhile, or the other way round, is in one of the three lists."""
+    if not run.plan.config.keep_tags:
+        return set(), []
+    client, repository = run.client, run.plan.repository
+    heads = {(branch.id, branch.commit_id) for branch in client.branches(repository)}
+    return heads, client.tags(repository)
 
 
 def _find_new_paths(

@@ -1,7 +1,7 @@
 """Bulk delete: check again, then delete the candidates, and write down what became of each.
 
     one chain? guards passed? approved, where one has to ask? mark young enough?
-      → re-check → asked again, after a pause → delete, batch by batch, through the gate → settle
+      → re-check → branches asked again → delete, batch by batch, through the gate → settle
            ↑                                     │
            └ a branch moved to an unknown commit ┘
 
@@ -111,7 +111,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
     tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
     rounds_max = run.plan.config.safety.recheck_rounds_max
-    asked = Asked.by_the_guards(run, record)
+    asked = Asked(holds=record.input(CheckLimitsOutput).hold_files)
     for turn in range(rounds_max):
         if turn:
             approval_of(run, record, ApproveOutput)
@@ -120,8 +120,8 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
         settling = look_at_settling(run, record)
         figures = recheck(run, runner, subtracted, where)
         record.details.setdefault("rechecks", []).append(figures)
-        before, asked = asked, ask_again(run, runner, record, asked, subtracted, where)
-        figures["questions"] = 0 if asked is before else asked.questions
+        asked = ask_again(run, runner, record, asked, subtracted, where)
+        figures["questions"] = asked.questions
         watch = _delete(run, runner, record, tasks, subtracted, settling, asked, turn)
         if watch is None:
             return

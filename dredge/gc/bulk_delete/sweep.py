@@ -47,7 +47,7 @@ class SweepConfig:
         delete_keys: longest group of keys.
         alive: hashes of what was found alive since the mark.
         holds: what was proved about candidates that are held.
-        sizes_since: sizes that branches could not be asked about after a pause.
+        sizes_since: sizes of new entries of heads; candidates that were not held for theirs stay.
         settling: what is known of objects that may just have appeared.
         pinned: hashes of what is kept because somebody brought it back.
         undo: how deletions can be taken back.
@@ -112,7 +112,9 @@ def _codes_of_kept(
     settling = appeared.among(rows)
     codes = pc.if_else(pc.and_(settling, pc.is_null(codes)), MULTIPART_SETTLING, codes)
     (since,) = in_any(config.sizes_since, [rows["size"].to_numpy().astype(np.uint64)])
-    codes = pc.if_else(pc.and_(pa.array(since), pc.is_null(codes)), HEAD_SINCE, codes)
+    # About what was held for its size branches were asked, and by now nothing may hold it.
+    unheld = pc.is_null(rows["hold"].combine_chunks())
+    codes = pc.if_else(pc.and_(pc.and_(pa.array(since), unheld), pc.is_null(codes)), HEAD_SINCE, codes)
     hashes = rows["hash"].to_numpy()
     (pinned,) = in_any(config.pinned, [hashes])
     codes = pc.if_else(pa.array(pinned), PINNED, codes)

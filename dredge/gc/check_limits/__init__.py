@@ -3,7 +3,7 @@
 from dredge.gc.check_limits.canaries import Canary, sample
 from dredge.gc.check_limits.holds import COLUMNS as HOLD_COLUMNS
 from dredge.gc.check_limits.holds import Holds, why_held
-from dredge.gc.check_limits.identical import prove
+from dredge.gc.check_limits.identical import Since, prove
 from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
 from dredge.gc.check_limits.verdicts import Verdicts
 
@@ -13,6 +13,7 @@ __all__ = [
     "CheckLimitsOutput",
     "HoldFiles",
     "Holds",
+    "Since",
     "Verdicts",
     "prove",
     "sample",

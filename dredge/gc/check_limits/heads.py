@@ -41,24 +41,23 @@ class Head:
         return np.concatenate([nothing, *rows]), np.concatenate([nothing, *ranks])
 
 
-def find_heads(
-    run: Run, committed: ListCommittedOutput, places: Places, seen: Iterable[tuple[str, str]] = ()
-) -> list[Head]:
-    """Find every head that a branch had when staging was read or later, and the branches that had it.
+def heads_of_the_mark(run: Run, committed: ListCommittedOutput) -> list[tuple[str, str]]:
+    """Every branch with each head that it had when staging was read or later, by its metarange."""
+    table = run.folder.read_part(committed.branches)
+    return list(zip(table["branch"].to_pylist(), table["metarange_id"].to_pylist(), strict=True))
+
+
+def find_heads(run: Run, seen: Iterable[tuple[str, str]], places: Places) -> list[Head]:
+    """Find the heads that have wanted entries, and the branches that had them.
 
     Args:
         run: this run.
-        committed: knows the branches.
+        seen: branches, each with the metarange of a head that it had.
         places: wanted entries; heads without any are left out.
-        seen: branches and heads of now, each with its metarange. What a branch has got into its head since is not
-            among the places, and for all else it is asked already.
     """
-    table = run.folder.read_part(committed.branches)
-    names, metaranges = table["branch"].to_pylist(), table["metarange_id"].to_pylist()
-    since = [pair for pair in sorted(seen) if pair[0] not in names or pair[1] in metaranges]
     branches: dict[str, list[str]] = defaultdict(list)
-    for branch, metarange in [*zip(names, metaranges, strict=True), *since]:
-        if metarange and branch not in branches[metarange]:
+    for branch, metarange in dict.fromkeys(seen):
+        if metarange:
             branches[metarange].append(branch)
     heads: list[Head] = []
     for key, data in run.reader.get_many([METADATA + metarange for metarange in sorted(branches)]):

@@ -19,7 +19,7 @@ Source: pkg/catalog/entry.go, pkg/graveler/uncommitted_diff_iterator.go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,11 +27,12 @@ import pyarrow as pa
 
 from dredge.gc.check_limits import codes
 from dredge.gc.check_limits.asker import Answers, Asker
-from dredge.gc.check_limits.heads import find_heads, weigh
+from dredge.gc.check_limits.heads import find_heads, heads_of_the_mark, weigh
 from dredge.gc.check_limits.holds import COLUMNS, held_for_size
 from dredge.gc.check_limits.places import Numbers, Places, find_places
 from dredge.gc.check_limits.questions import choose
 from dredge.gc.check_limits.verdicts import Verdicts
+from dredge.gc.index.ranges import Ranges
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
@@ -56,27 +57,35 @@ class Proof:
     answers: Answers = field(default_factory=Answers)
 
 
-def prove(
-    run: Run,
-    runner: TaskRunner,
-    record: StepRecord,
-    only: Hashes | None = None,
-    seen: Iterable[tuple[str, str]] = (),
-) -> Proof:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Since:
+    """What branches are asked once more about, and where they may serve it by now.
+
+    Attributes:
+        cleared: hashes of the candidates.
+        heads: branches that were seen since, each with the metarange of a head that it had.
+        ranges: of these heads, those that none had before.
+    """
+
+    cleared: Hashes
+    heads: Collection[tuple[str, str]]
+    ranges: Ranges
+
+
+def prove(run: Run, runner: TaskRunner, record: StepRecord, since: Since | None = None) -> Proof:
     """Ask branches about the candidates that are held for their size.
 
     Args:
         run: this run.
         runner: spreads the search for their paths.
         record: of the step; its inputs are the candidates and what is committed.
-        only: hashes of those that are asked about; None for all.
-        seen: branches and heads that were seen since, each with its metarange; they are asked where they have what the
-            heads had.
+        since: what is asked about once more; None asks about all by the heads of the mark.
     """
+    only = None if since is None else since.cleared
     wanted = _SameSize.read(run, record.input(SubtractOutput).with_holds, only)
     if not wanted.objects or not run.plan.config.safety.identical_suspects_max:
         return Proof(wanted.objects)
-    return _ask(run, runner, record, wanted, seen)
+    return _ask(run, runner, record, wanted, since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +120,11 @@ class _SameSize:
         return cls(unite(hashes), distinct, counts)
 
 
-def _ask(
-    run: Run, runner: TaskRunner, record: StepRecord, wanted: _SameSize, seen: Iterable[tuple[str, str]]
-) -> Proof:
+def _ask(run: Run, runner: TaskRunner, record: StepRecord, wanted: _SameSize, since: Since | None) -> Proof:
     plan, safety = run.plan, run.plan.config.safety
-    places = find_places(run, runner, record, wanted.sizes)
-    heads = find_heads(run, record.input(ListCommittedOutput), places, seen)
+    places = find_places(run, runner, record, wanted.sizes, None if since is None else since.ranges)
+    of_the_mark = heads_of_the_mark(run, record.input(ListCommittedOutput))
+    heads = find_heads(run, of_the_mark if since is None else sorted(since.heads), places)
     no_path = _sizes_without_path(places)
     weights = weigh(wanted.sizes, places, heads)
     askable = ~contains(unite([no_path, places.skipped]), wanted.sizes)

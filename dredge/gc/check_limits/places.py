@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from dredge.errors import FormatError
 from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.gc.index.decoding import entries_of
-from dredge.gc.index.ranges import facts_of
+from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
@@ -62,7 +62,9 @@ class Places:
     skipped: Hashes
 
 
-def find_places(run: Run, runner: TaskRunner, record: StepRecord, sizes: Hashes) -> Places:
+def find_places(
+    run: Run, runner: TaskRunner, record: StepRecord, sizes: Hashes, new: Ranges | None = None
+) -> Places:
     """Find every entry of a branch head that has one of some sizes.
 
     Args:
@@ -70,10 +72,12 @@ def find_places(run: Run, runner: TaskRunner, record: StepRecord, sizes: Hashes)
         runner: spreads the search.
         record: of the step; takes the files.
         sizes: sorted and distinct.
+        new: ranges of heads that came after those of the mark.
     """
     folder = run.folder
     table = folder.read_part(record.input(ListCommittedOutput).ranges)
     counts = {range_id: facts.count for range_id, facts in facts_of(table) if facts.head}
+    counts |= {range_id: facts.count for range_id, facts in (new or {}).items()}
     jobs = _jobs(CommittedIndex.load(run.state, run.plan.namespace), counts)
     config = SearchConfig(sizes=write_hashes(folder, f"{_STEP}/sizes.u64", sizes), places_max=_PLACES_MAX)
     shares = in_chunks(jobs, run.num_tasks(runner, len(jobs)))

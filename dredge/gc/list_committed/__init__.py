@@ -10,21 +10,25 @@ tables         the rows that are written
 
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads, take_in_tags
 from dredge.gc.list_committed.collect import collect_ranges
-from dredge.gc.list_committed.graph import Graph, active_by_rules, load_graph
+from dredge.gc.list_committed.dangling import NOTHING, Looked
+from dredge.gc.list_committed.graph import Graph, active_by_rules, known_commit, load_graph
 from dredge.gc.list_committed.output import COUNTED, HISTORY, SIZES, ListCommittedOutput
 from dredge.gc.list_committed.roles import Roles
 
 __all__ = [
     "COUNTED",
     "HISTORY",
+    "NOTHING",
     "SIZES",
     "ActiveCommits",
     "Graph",
     "ListCommittedOutput",
+    "Looked",
     "Roles",
     "active_by_rules",
     "collect_ranges",
     "find_active",
+    "known_commit",
     "load_graph",
     "take_in_heads",
     "take_in_tags",

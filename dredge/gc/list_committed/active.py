@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from dredge.gc.list_committed.dangling import kept_by_dangling
+from dredge.gc.list_committed.dangling import NOTHING, Looked, kept_by_dangling
 from dredge.gc.list_committed.graph import Graph, active_by_rules, close_graph, known_commit, load_graph
 from dredge.gc.list_committed.sources import SERVER, Found, find_history
 from dredge.gc.retention.kept_sets import KeptSet
@@ -87,17 +87,22 @@ class ActiveCommits:
         return [replace(item, commits=item.commits & asked.get(item.name, set())) for item in found]
 
     @property
+    def dangling(self) -> set[str]:
+        """Active commits to which no ref leads."""
+        return self.metaranges.keys() - self.graph.keys()
+
+    @property
     def heads(self) -> set[str]:
         """Commit ids of the branch heads."""
         return {branch.commit_id for branch in self.branches}
 
 
-def find_active(run: Run, looked_at: Collection[str] = ()) -> ActiveCommits:
+def find_active(run: Run, looked: Looked = NOTHING) -> ActiveCommits:
     """Find every commit whose objects must stay.
 
     Args:
         run: the run.
-        looked_at: commits that were found active before, with what they keep alive.
+        looked: commits to which no ref led, that were found active before with what they keep alive.
 
     Raises:
         RefusedError: an answer that could hide active commits.
@@ -110,7 +115,7 @@ def find_active(run: Run, looked_at: Collection[str] = ()) -> ActiveCommits:
         sources["all"] = set(graph)
     sources |= {name: set(listed) for name, listed in found.listed.items()}
     base = set[str]().union(*sources.values())
-    dangling = kept_by_dangling(run, found, looked_at)
+    dangling = kept_by_dangling(run, found, looked)
     kept = [
         *_by_own_walk(run, found, dangling),
         *_by_tags(run, found.tags),

@@ -5,36 +5,71 @@
      └─── young ✗          but the young one is in the server's list, so it can be asked for its parent
 
 It takes a request for each such commit of the list. As a rule there are few: what was merged is in the history of a
-branch. The staging records' store has them all, so where it is read nothing is asked.
+branch. The staging records' store has them all, so where it is read nothing is asked. A re-check asks only for what
+became such a commit since: what had a ref before may have been under a branch's shorter rule.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
-from datetime import timedelta
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from dredge.gc.list_committed.graph import SLACK, Graph, known_commit
 from dredge.gc.list_committed.sources import SERVER, Found
 from dredge.gc.retention.policy.model import main_parent
 from dredge.gc.run import Run
-from dredge.lakefs import Commit
+from dredge.graveler.retention import rules as retention
+from dredge.lakefs import Commit, Rules
 from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
 _AT_ONCE = 16
-REQUESTS_MAX = 20_000
-"""More commits of the list are not asked for; the run warns."""
+PLENTY = 20_000
+"""When more commits of the list are asked for, the run says what would save that."""
 
 
-def kept_by_dangling(run: Run, found: Found, looked_at: Collection[str]) -> Graph:
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was found before.
+
+    Attributes:
+        commits: to which no ref led, with the parents that they keep alive by the rules of that time.
+        days: of the default rule then; None where there was none.
+    """
+
+    commits: frozenset[str] = frozenset()
+    days: int | None = None
+
+    def by(self, rules: Rules) -> frozenset[str]:
+        """Those with all that they keep alive by some rules: none, where these keep more than those of that time."""
+        return (
+            self.commits
+            if self.days is not None and self.days >= rules.default_retention_days
+            else frozenset()
+        )
+
+    def then(self, commits: Iterable[str], rules: Rules | None) -> Looked:
+        """With what was found later.
+
+        Args:
+            commits: active ones to which no ref led.
+            rules: of that time.
+        """
+        return self if rules is None else Looked(self.by(rules).union(commits), rules.default_retention_days)
+
+
+NOTHING = Looked()
+
+
+def kept_by_dangling(run: Run, found: Found, looked: Looked) -> Graph:
     """Find the main parents of young commits to which no ref leads, and theirs as long as they are young as well.
 
     Args:
         run: the run.
-        found: what the server says; takes a warning when not all are asked for.
-        looked_at: active commits whose parents were found before.
+        found: what the server says; takes a warning when very many are asked for.
+        looked: what was found before, and is not asked for again.
 
     Raises:
         RefusedError: a commit of the server's list, or its parent, does not exist.
@@ -42,30 +77,31 @@ def kept_by_dangling(run: Run, found: Found, looked_at: Collection[str]) -> Grap
     if found.rules is None or SERVER not in found.listed:
         return {}
     known = found.records | found.graph
-    waiting = sorted(found.listed[SERVER].keys() - known.keys() - set(looked_at))
-    if len(waiting) > REQUESTS_MAX:
+    before = looked.by(found.rules)
+    waiting = sorted(found.listed[SERVER].keys() - known.keys() - before)
+    if len(waiting) > PLENTY:
         found.warnings.append(
-            f"{len(waiting) - REQUESTS_MAX:,} active commits to which no ref leads were not asked for: what they keep"
-            " alive and the server's walk left out is not kept. Name lakeFS's own key-value store (kv_conn_id), which"
-            " tells of all"
+            f"{len(waiting):,} active commits to which no ref leads are asked for, each by a request; lakeFS's own"
+            " key-value store (kv_conn_id) would tell of all"
         )
-        del waiting[REQUESTS_MAX:]
     if waiting:
         log.info(
             "run %s: %d active commits to which no ref leads are asked for", run.plan.run_id, len(waiting)
         )
     # Such lines have the default rule. Times are whole seconds, and clocks differ: in doubt a commit is young.
-    threshold = run.plan.created_at - SLACK - timedelta(days=found.rules.default_retention_days)
-    looked, kept = set(looked_at), set[str]()
+    threshold = retention.Rules(found.rules.default_retention_days).threshold(
+        run.plan.created_at - SLACK, None
+    )
+    done, kept = set(before), set[str]()
     while waiting:
         unknown = [commit_id for commit_id in waiting if commit_id not in known]
         for commit in ordered_map(lambda commit_id: _ask(run, commit_id), unknown, _AT_ONCE):
             known[commit.id] = commit
-        looked.update(waiting)
+        done.update(waiting)
         young = [known[commit_id] for commit_id in waiting if known[commit_id].created_at > threshold]
         parents = {parent for commit in young if (parent := main_parent(commit)) is not None}
         kept |= parents
-        waiting = sorted(parents - looked)
+        waiting = sorted(parents - done)
     return {commit_id: known[commit_id] for commit_id in kept if commit_id in known}
 
 

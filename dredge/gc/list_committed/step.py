@@ -85,7 +85,7 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         active_commits=len(active.metaranges),
         reachable_commits=len(active.graph),
         expired_commits=len(expired_commits),
-        dangling_commits=len(active.metaranges.keys() - active.graph.keys()),
+        dangling_commits=len(active.dangling),
         branches=len(active.branches),
         tags=len(active.tags),
         metaranges=len({metarange for metarange in active.metaranges.values() if metarange}),

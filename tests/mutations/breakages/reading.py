@@ -182,7 +182,7 @@ COMMITTED = (
     Breakage(
         "young commits to which no ref leads keep nothing that the server's walk loses",
         f"{GC}/list_committed/active.py",
-        "dangling = kept_by_dangling(run, found, looked_at)",
+        "dangling = kept_by_dangling(run, found, looked)",
         "dangling: Graph = {}",
         ("test_trap_19_a_commit_that_the_servers_walk_loses_is_kept",),
     ),

@@ -75,6 +75,13 @@ def test_a_plan_survives_json_and_holds_no_secret() -> None:
     assert "secret" not in str(value).lower()
 
 
+def test_a_run_that_the_version_before_planned_goes_on_without_a_setting_that_is_gone() -> None:
+    config = GCConfig(repository="lake")
+    then = config.to_json()
+    then["safety"]["ask_again_seconds"] = 1800
+    assert GCConfig.from_json(then) == config
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("name", ["commit_hours_max", "mark_age_hours_max", "watch_silence_seconds_max"])
 def test_a_margin_that_is_no_finite_number_is_refused(name: str, value: float) -> None:

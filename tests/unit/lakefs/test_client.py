@@ -182,6 +182,25 @@ def test_trap_42_a_denied_commit_is_asked_for_by_a_shorter_prefix(
     assert client.commit("lake", full).metarange_id == "m"
 
 
+@pytest.mark.parametrize("given", ["a" * 64, "a" * 63])
+@pytest.mark.parametrize(("answered", "is_it"), [("a" * 64, True), ("b" * 64, False), (None, True)])
+def test_a_commit_is_the_one_that_was_asked_for(
+    server: Script, client: LakeFSClient, given: str, answered: str | None, is_it: bool
+) -> None:
+    """A branch may have the name, or a cache on the way the answer about another one. Older servers repeat the name."""
+    body = {"id": answered or given, "parents": [], "creation_date": 1, "meta_range_id": "m", "version": 1}
+
+    def answer(asked: Asked) -> tuple[int, Any]:
+        return (200, body) if asked.path.endswith(f"/{given}") else (404, {"message": "commit not found"})
+
+    server.answer = answer
+    if is_it:
+        assert client.commit("lake", "a" * 64).id == "a" * 64
+        return
+    with pytest.raises(FormatError, match=r"commit a+ of lake: lakeFS answered with commit b+\. Nothing"):
+        client.commit("lake", "a" * 64)
+
+
 def test_trap_42_a_commit_that_is_really_missing_is_not_found(server: Script, client: LakeFSClient) -> None:
     server.answer = lambda _: (404, {"message": "commit not found"})
     with pytest.raises(NotFoundError):

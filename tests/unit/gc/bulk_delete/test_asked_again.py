@@ -1,25 +1,27 @@
-"""A sweep looks anew at what a branch may read without the server showing it; long after the guards at more."""
+"""A sweep asks the branches of its moment about what they may read without the server showing it."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dredge.errors import AwaitingApprovalError
+from dredge.errors import AwaitingApprovalError, RefusedError
 from dredge.gc.approve.step import approve
 from dredge.gc.bulk_delete import BulkDeleteOutput, step
 from dredge.gc.bulk_delete.asked_again import Asked, ask_again
 from dredge.gc.bulk_delete.recheck import Subtracted
 from dredge.gc.bulk_delete.step import bulk_delete
+from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
+from dredge.lakefs import Ref
 from dredge.runs.perform import StepRecord
 from dredge.runs.tries import StepTry
 from dredge.sets.live import in_any
@@ -96,23 +98,122 @@ def on_another_that_was_there(world: World) -> str:
     return "side"
 
 
-@pytest.mark.parametrize(
-    "where",
-    [lambda _: "main", on_another, on_another_by_a_path_of_its_own, on_another_that_was_there],
-    ids=["main", "new", "new and ahead", "reset"],
-)
+def on_another_that_was_made_anew(world: World) -> str:
+    world.lake.catalog.branches.delete_branch(world.lake.repository, "side")
+    world.lake.catalog.branches.create_branch(world.lake.repository, "side", "main")
+    return "side"
+
+
+def by_what_it_has_got_since(world: World) -> str:
+    world.upload("a", b"of a third length")
+    world.lake.commit()
+    world.upload("a", CONTENT)
+    world.lake.commit()
+    return "main"
+
+
+def by_what_no_head_had(world: World) -> str:
+    """Commits before the head: their ranges are active, and in no head."""
+    catalog, repository = world.lake.catalog, world.lake.repository
+    catalog.branches.hard_reset(repository, "side", "main~1")
+    assert world.served("side").keys() == {"a", "z"}
+    return "side"
+
+
+WAYS = [
+    lambda _: "main",
+    on_another,
+    on_another_by_a_path_of_its_own,
+    on_another_that_was_there,
+    on_another_that_was_made_anew,
+    by_what_it_has_got_since,
+    by_what_no_head_had,
+]
+NAMES = ["main", "new", "new and ahead", "reset", "made anew", "moved", "moved back"]
+
+
+def with_a_side() -> tuple[World, Run, str]:
+    """Branches `main` and `side`; the one before the head of `main` has more."""
+    world = make_world()
+    world.lake.catalog.branches.create_branch(world.lake.repository, "side", "main")
+    world.upload("a", CONTENT)
+    world.upload("z", CONTENT)
+    world.lake.commit()
+    world.lake.catalog.objects.delete_object(world.lake.repository, "main", "z")
+    return marked_in(world)
+
+
+@pytest.mark.parametrize("where", WAYS, ids=NAMES)
 def test_an_object_that_a_branch_serves_unseen_right_after_the_guards_stays(
     where: Callable[[World], str],
 ) -> None:
-    world = make_world()
-    world.lake.catalog.branches.create_branch(world.lake.repository, "side", "main")
-    world, run, old = marked_in(world)
+    world, run, old = with_a_side()
     branch = where(world)
-    stage_old(world, old, "a", branch)
+    stage_old(world, old, "z" if where is by_what_no_head_had else "a", branch)
     bulk_delete(run, world.runner)
     assert old in world.data()
     world.assert_readable(branch)
     assert kept_by(run) == {"identical_served": 1}
+
+
+@pytest.mark.parametrize("where", [*WAYS[:2], *WAYS[3:5], WAYS[6]], ids=[*NAMES[:2], *NAMES[3:5], NAMES[6]])
+def test_an_object_that_a_branch_serves_unseen_which_the_re_check_saw_elsewhere_or_not_at_all_stays(
+    where: Callable[[World], str],
+) -> None:
+    """No branch is at a commit that was not checked, so nothing stops the sweep."""
+    world, run, old = with_a_side()
+    path = "z" if where is by_what_no_head_had else "a"
+    with world.during("prepare_commits", lambda: stage_old(world, old, path, where(world))):
+        bulk_delete(run, world.runner)
+    assert old in world.data()
+    for branch in ("main", "side"):
+        world.assert_readable(branch)
+    assert kept_by(run) == {"identical_served": 1}
+
+
+def test_an_object_stays_that_a_head_hid_while_staging_was_read_and_that_the_branch_shows_since() -> None:
+    world, run, old = with_a_side()
+    branch = on_another_that_was_there(world)
+    stage_old(world, old, "a", branch)
+    reset = world.lake.catalog.branches.hard_reset
+    with world.during("prepare_commits", lambda: reset(world.lake.repository, branch, "main~2") and None):
+        bulk_delete(run, world.runner)
+    assert world.served(branch) == {"a": old}
+    world.assert_readable(branch)
+    assert kept_by(run) == {"identical_served": 1}
+
+
+def test_a_branch_is_asked_by_a_head_that_nobody_has_checked_and_that_it_does_not_keep() -> None:
+    """It is back at the one before when the sweep looks at heads."""
+    world, run, old = marked()
+    calls: list[str] = []
+
+    def before(name: str, _arguments: object) -> None:
+        calls.append(name)
+        if name == "branches" and calls.count(name) == 5:  # the re-check has listed them four times
+            world.upload("b", CONTENT)
+            world.lake.commit()
+            stage_old(world, old, "b")
+        elif name == "branches" and calls.count(name) == 6:
+            world.lake.catalog.branches.hard_reset(world.lake.repository, "main", "main~1")
+
+    world.client.before = before
+    bulk_delete(run, world.runner)
+    assert len(summary_of(run, "bulk_delete").details["rechecks"]) == 1
+    assert world.served()["b"] == old
+    world.assert_readable()
+
+
+def test_a_branch_at_a_commit_that_is_not_there_stops_the_sweep() -> None:
+    world, run, _ = marked()
+    honest, calls = world.client.branches, iter(range(9))
+
+    def branches(repository: str) -> list[Ref]:
+        return [*honest(repository), *[Ref("lost", "f" * 64)] * (next(calls) == 4)]
+
+    world.client.branches = branches  # type: ignore[method-assign]
+    with pytest.raises(RefusedError, match=r"branch lost is at commit f+, and lakeFS does not know that"):
+        bulk_delete(run, world.runner)
 
 
 @pytest.mark.parametrize("approval", ["always", "never"])
@@ -137,6 +238,22 @@ def test_an_object_that_a_branch_serves_unseen_by_an_entry_of_its_new_head_stays
     assert old in world.data()
     world.assert_readable()
     assert kept_by(run) == {"head_since": 1}
+
+
+def test_garbage_stays_for_a_new_entry_of_a_head_once_at_most() -> None:
+    """As long as nothing was when the guards looked. The next run asks about it, though the entry is written anew."""
+    world, run, old = marked(b"of another length")
+    for turn, kept in enumerate(({"head_since": 1}, {})):
+        world.upload("b", CONTENT)
+        world.upload("c", b"c" * turn)
+        world.lake.commit(f"{turn}")
+        bulk_delete(run, world.runner)
+        assert kept_by(run) == kept
+        release_lease(run)
+        world.age(days=2)
+        run = world.plan()
+        world.mark(run)
+    assert old not in world.data()
 
 
 def test_an_object_that_a_branch_serves_unseen_which_was_not_there_stays() -> None:
@@ -224,26 +341,19 @@ def record_of(run: Run) -> StepRecord:
     return StepRecord(inputs, StepTry.claim(run.folder.writer, "bulk_delete"))
 
 
-def test_an_answer_counts_for_a_while_and_the_guards_may_have_a_clock_that_is_ahead() -> None:
+def first(record: StepRecord) -> Asked:
+    return Asked(holds=record.input(CheckLimitsOutput).hold_files)
+
+
+def test_where_everything_staged_was_seen_nobody_is_asked() -> None:
     world, run, _ = marked()
-    record, safety = record_of(run), run.plan.config.safety
-    first = Asked.by_the_guards(run, record)
-    skew = timedelta(seconds=safety.clock_skew_seconds_max)
-    assert first.at == summary_of(run, "check_limits").finished_at - 2 * skew
-    now, pause = run.clock(), timedelta(seconds=safety.ask_again_seconds)
-
-    def asked(before: timedelta, exact: bool = False) -> tuple[Asked, Asked]:
-        known = replace(first, at=now - before)
-        subtracted = Subtracted({}, set(), set(), heads={("new", "")}, exact=exact)
-        return known, ask_again(run, world.runner, record, known, subtracted, "recheck/x")
-
-    known, found = asked(10 * pause, exact=True)
-    assert found is known, "everything that is staged was seen"
-    known, found = asked(pause - timedelta(microseconds=1))
-    assert (found.at, found.questions, found.sizes) == (known.at, 1, ())
-    known, found = asked(pause)
-    assert (found.at, found.questions, found.sizes) == (now, 1, ())
-    assert found.holds.cleared == first.holds.cleared
+    record = record_of(run)
+    before = replace(first(record), questions=3)
+    world.client.before = lambda name, _: pytest.fail(f"{name} was called")
+    found = ask_again(
+        run, world.runner, record, before, Subtracted({}, set(), set(), exact=True), "recheck/x"
+    )
+    assert found == replace(before, questions=0)
 
 
 def test_after_a_mark_that_held_nothing_for_its_size_all_sizes_of_heads_stay() -> None:
@@ -254,10 +364,8 @@ def test_after_a_mark_that_held_nothing_for_its_size_all_sizes_of_heads_stay() -
     details = {**staged.summary.details, "kv": {"exact": True}}
     exactly = {**record.inputs, "mark_uncommitted": replace(staged.summary, details=details)}
     for inputs, stays in ((record.inputs, False), (exactly, True)):
-        asked = replace(Asked.by_the_guards(run, record), at=run.clock() - timedelta(days=1))
-        nothing_new = Subtracted({}, set(), set())
         again = StepRecord(inputs, record.attempt)
-        found = ask_again(run, world.runner, again, asked, nothing_new, "recheck/x")
+        found = ask_again(run, world.runner, again, first(record), Subtracted({}, set(), set()), "recheck/x")
         (held,) = in_any(found.sizes, [np.array([len(CONTENT)], np.uint64)])
         assert held.tolist() == [stays]
 

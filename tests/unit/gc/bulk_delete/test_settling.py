@@ -110,7 +110,7 @@ def test_trap_06_the_same_bytes_uploaded_in_parts_that_are_staged_after_branches
 ) -> None:
     """The server does not show them as staged, so the re-check does not see them, however long the run takes."""
     committed_too(world)
-    context = world.plan(safety={"ask_again_seconds": 7200})
+    context = world.plan()
     world.mark(context)
     stage_again(world, ADDRESS, PATH, size_bytes=len(IN_PARTS))
     world.age(minutes=40)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,10 +14,7 @@ from dredge.gc.check_limits.heads import Head, find_heads
 from dredge.gc.check_limits.places import Places
 from dredge.sets.hashes import NONE
 
-METARANGES = {"m1": [("a", 10), ("b", 5), ("c", 7)], "m2": [("x", 4)], "m3": [("c", 7), ("a", 10)]} | {
-    "m4": [("n", 3), ("b", 5)],
-    "m5": [("b", 5)],
-}
+METARANGES = {"m1": [("a", 10), ("b", 5), ("c", 7)], "m2": [("x", 4)], "m3": [("c", 7), ("a", 10)]}
 BRANCHES = [("main", "m1"), ("dev", "m1"), ("main", "m1"), ("main", "m3"), ("empty", ""), ("other", "m2")]
 
 
@@ -33,20 +29,14 @@ def find(monkeypatch: pytest.MonkeyPatch) -> Any:
         return [(key, key.removeprefix("_lakefs/").encode()) for key in keys]
 
     monkeypatch.setattr(heads, "read_metarange", read_metarange)
-    names, metaranges = zip(*BRANCHES, strict=True)
-    table = pa.table({"branch": names, "metarange_id": metaranges})
-    run: Any = SimpleNamespace(
-        folder=SimpleNamespace(read_part=lambda part: {"branches": table}[part]),
-        reader=SimpleNamespace(get_many=get_many),
-    )
-    committed: Any = SimpleNamespace(branches="branches")
+    run: Any = SimpleNamespace(reader=SimpleNamespace(get_many=get_many))
 
-    def call(*ranges: str, seen: Sequence[tuple[str, str]] = ()) -> list[Head]:
+    def call(*ranges: str) -> list[Head]:
         spans = {name: range(number, number + 1) for number, name in enumerate(ranges)}
         nothing = np.zeros(len(ranges), np.int64)
         paths = pa.array([b""] * len(ranges), pa.large_binary())
         places = Places(spans, nothing, paths, nothing.astype(np.uint64), NONE)
-        return find_heads(run, committed, places, seen)
+        return find_heads(run, BRANCHES, places)
 
     return call
 
@@ -58,16 +48,6 @@ def test_each_head_has_all_of_its_branches_and_what_comes_before_each_range(find
 def test_heads_without_wanted_entries_are_not_asked(find: Any) -> None:
     assert find("x") == [Head(["other"], [("x", 0)])]
     assert find() == []
-
-
-def test_branches_of_now_are_asked_where_they_have_what_heads_had(find: Any) -> None:
-    """A branch that went on is asked for that already."""
-    seen = [("new", "m1"), ("ahead", "m4"), ("dev", "m2"), ("main", "m1"), ("other", "m5"), ("bare", "")]
-    assert find("b", "x", seen=seen) == [
-        Head(["main", "dev", "new"], [("b", 10)]),
-        Head(["other", "dev"], [("x", 0)]),
-        Head(["ahead"], [("b", 3)]),
-    ]
 
 
 def test_rows_of_a_head_are_those_wanted_with_their_places_in_it() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import pytest
 
 from dredge.errors import RefusedError
 from dredge.gc.list_committed import dangling
 from dredge.gc.list_committed.active import OWN, ActiveCommits, find_active
+from dredge.gc.list_committed.dangling import NOTHING, Looked
 from dredge.gc.list_committed.sources import RECORDS, SERVER, Found
 from dredge.lakefs import Commit, Rules
 from tests.support.few_commits import EXTRA, GRAPH, MAIN, RULES, Server, commit, csv, run_of
@@ -27,13 +26,13 @@ class Asked(Server):
         return super().commit(repository, commit_id)
 
 
-def found_active(server: Server, looked_at: Collection[str] = ()) -> ActiveCommits:
-    return find_active(run_of(server, keep_tags=False), looked_at)
+def found_active(server: Server, looked: Looked = NOTHING) -> ActiveCommits:
+    return find_active(run_of(server, keep_tags=False), looked)
 
 
-def kept(server: Server, looked_at: Collection[str] = ()) -> set[str]:
+def kept(server: Server, looked: Looked = NOTHING) -> set[str]:
     """What is active beside what the server lists and branches keep."""
-    return found_active(server, looked_at).metaranges.keys() - {"c", "d", "t"}
+    return found_active(server, looked).metaranges.keys() - {"c", "d", "t"}
 
 
 def test_the_parent_of_a_young_commit_is_active_though_the_servers_walk_left_it_out() -> None:
@@ -81,10 +80,33 @@ def test_of_a_merge_the_main_parent_is_kept() -> None:
         assert kept(Asked({"x": EXTRA["x"], "y": merge}, "y")) == {"x", "y"}
 
 
+def test_more_days_than_a_calendar_has_keep_all() -> None:
+    assert kept(Asked(EXTRA, "y", rules=Rules(10**7))) == {"x", "y", "a", "b"}
+    assert kept(Asked(EXTRA, "y", rules=Rules(-(10**7)))) == {"y"}
+
+
 def test_what_was_looked_at_before_is_not_asked_for_again() -> None:
     server = Asked(EXTRA | {"z": commit("z", "y", days=1)}, "y", "z")
-    assert kept(server, ("y", "x")) == {"y", "z"}
+    assert kept(server, NOTHING.then(("y", "x"), RULES)) == {"y", "z"}
     assert server.asked == ["z"]
+
+
+@pytest.mark.parametrize(
+    ("then", "asked"), [(Rules(9), ["y", "x"]), (RULES, []), (Rules(11), []), (None, ["y", "x"])]
+)
+def test_what_was_looked_at_by_rules_that_keep_less_is_asked_for_again(
+    then: Rules | None, asked: list[str]
+) -> None:
+    server = Asked(EXTRA, "y")
+    assert ("x" in kept(server, NOTHING.then(("y", "x"), then))) is bool(asked)
+    assert server.asked == asked
+
+
+def test_looks_by_several_rules_count_for_what_each_of_them_keeps() -> None:
+    first = NOTHING.then("a", Rules(20))
+    assert first.then("b", Rules(10)) == Looked(frozenset("ab"), 10)
+    assert first.then("b", Rules(30)) == Looked(frozenset("b"), 30)
+    assert first.then("b", None) == first
 
 
 def test_a_commit_of_the_list_that_is_not_there_stops_the_run() -> None:
@@ -92,12 +114,15 @@ def test_a_commit_of_the_list_that_is_not_there_stops_the_run() -> None:
         kept(Asked({"y": EXTRA["y"]}, "y"))
 
 
-def test_of_very_many_some_are_asked_for_and_the_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dangling, "REQUESTS_MAX", 1)
+def test_of_very_many_all_are_asked_for_and_the_run_says_what_would_save_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dangling, "PLENTY", 1)
     server = Asked(EXTRA | {"z": commit("z", "b", days=1)}, "y", "z")
     found = found_active(server)
-    assert server.asked == ["y", "x"]
-    assert [text for text in found.warnings if text.startswith("1 active commits to which no ref leads")]
+    assert sorted(server.asked) == ["x", "y", "z"]
+    assert {"x", "b"} <= found.metaranges.keys()
+    assert [text for text in found.warnings if text.startswith("2 active commits to which no ref leads")]
     assert not found_active(Asked(EXTRA, "y")).warnings[1:]
 
 
@@ -105,5 +130,5 @@ def test_what_records_have_is_not_asked_for() -> None:
     server = Asked({}, "y")
     listed = {SERVER: {"y": "m-y"}, RECORDS: {"y": "m-y"}}
     found = Found([MAIN], [], GRAPH, RULES, False, listed, EXTRA)
-    assert dangling.kept_by_dangling(run_of(server), found, ()) == {}
+    assert dangling.kept_by_dangling(run_of(server), found, NOTHING) == {}
     assert server.asked == []

@@ -130,7 +130,7 @@ def test_trap_25_a_head_that_moves_while_deleting_stops_the_sweep_until_it_is_ch
     catalog, name = world.lake.catalog, world.lake.repository
     old = {f"{number:02d}": world.upload(f"{number:02d}", b"first %d" % number) for number in range(30)}
     commit = world.lake.commit("first")
-    for content in (b"second", b"third"):
+    for content in (b"second and longer", b"third"):
         world.age(days=3)
         for path in old:
             world.upload(path, content + path.encode())
