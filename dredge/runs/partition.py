@@ -55,11 +55,13 @@ class WorkerRun:
         stores: URIs.
         folder: the run folder; what is written belongs to the driver's try.
         progress: of this task.
+        task: its name, among the tasks of the step.
     """
 
     stores: Stores
     folder: RunFolder
     progress: Progress
+    task: str
 
     @classmethod
     def open(cls, stores: Stores, task: str) -> WorkerRun:
@@ -67,10 +69,10 @@ class WorkerRun:
 
         Args:
             stores: as the driver named them.
-            task: name of the task's progress file.
+            task: name of the task, and of its progress file.
         """
         folder = RunFolder.of_task(stores.run_uri, stores.run_id, stores.attempt)
-        return cls(stores, folder, Progress(folder, stores.progress, task))
+        return cls(stores, folder, Progress(folder, stores.progress, task), task)
 
     def open_store(self) -> ObjectReader:
         """Open what is collected, for reading."""
