@@ -4,42 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from dredge.errors import FormatError
 from dredge.graveler.xid import new_descending_xid
-from dredge.runs.folder import RunFolder
 from dredge.runs.lifetimes import ListedFiles, counting_versions, is_run_id, run_ids
-from dredge.runs.summary import PartInfo
-from dredge.runs.versions import POINTER, VERSIONS, Current, VersionStore
+from dredge.runs.versions import POINTER, VERSIONS, Current
 from dredge.storage import ObjectWriter, forget_memory_store, open_writer, store_clock
+from tests.support.versions import Told, ToldVersions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
-
-
-@dataclass(frozen=True)
-class Told:
-    """A state that says nothing but whose it is."""
-
-    run_id: str
-    clean_at: datetime = NOW
-
-    def to_json(self) -> dict[str, Any]:
-        return {"run_id": self.run_id}
-
-
-class Versions(VersionStore[Told]):
-    def parse(self, value: Mapping[str, Any]) -> Told:
-        return Told(value["run_id"])
-
-    def files(self, state: Told) -> Iterable[tuple[RunFolder, PartInfo]]:
-        return ()
 
 
 @pytest.fixture
@@ -49,15 +27,15 @@ def writer() -> Iterator[ObjectWriter]:
 
 
 @pytest.fixture
-def store(writer: ObjectWriter) -> Versions:
-    return Versions(writer)
+def store(writer: ObjectWriter) -> ToldVersions:
+    return ToldVersions(writer)
 
 
 @pytest.fixture
-def names(store: Versions) -> list[str]:
+def names(store: ToldVersions) -> list[str]:
     """Versions of five runs, the newest first; the pointer names that."""
     found = [
-        store.advance(Told(new_descending_xid(NOW - days * DAY)), Current(etag=store._etag())).name
+        store.advance(Told(new_descending_xid(NOW - days * DAY)), Current(etag=store.etag)).name
         for days in (5, 4, 3, 2, 1)
     ]
     return found[::-1]
@@ -72,7 +50,7 @@ def files(names: Iterable[str], aged: Iterable[str] = (), folder: str = "") -> L
 @pytest.mark.parametrize("folder", ["", "_dredge/"])
 @pytest.mark.parametrize(("young", "counting"), [(0, 1), (1, 2), (3, 4), (5, 5)])
 def test_a_version_counts_that_was_the_newest_since_files_age(
-    store: Versions, names: list[str], folder: str, young: int, counting: int
+    store: ToldVersions, names: list[str], folder: str, young: int, counting: int
 ) -> None:
     beside = f"{folder}{VERSIONS}-of-another/x.json"
     listed = files(names, names[young:], folder)
@@ -82,17 +60,17 @@ def test_a_version_counts_that_was_the_newest_since_files_age(
 
 
 def test_the_one_that_the_pointer_names_counts_though_it_was_listed_as_old_or_not_at_all(
-    store: Versions, names: list[str]
+    store: ToldVersions, names: list[str]
 ) -> None:
-    store.advance(store.read(names[3], None), Current(etag=store._etag()))
+    store.advance(store.read(names[3], None), Current(etag=store.etag))
     assert set(counting_versions(store, files(names[:4], names[1:4]), "")) == {*names[:2], names[3]}
     assert set(counting_versions(store, files([]), "")) == {names[3]}
 
 
 def test_without_a_pointer_the_listed_ones_count(
-    store: Versions, writer: ObjectWriter, names: list[str]
+    store: ToldVersions, writer: ObjectWriter, names: list[str]
 ) -> None:
-    other = Versions(open_writer("memory://lifetimes-test/another"))
+    other = ToldVersions(open_writer("memory://lifetimes-test/another"))
     assert counting_versions(other, files([]), "") == {}
     for name in names:
         other.writer.put(name, writer.get(name))
@@ -101,7 +79,7 @@ def test_without_a_pointer_the_listed_ones_count(
 
 @pytest.mark.parametrize("data", [b"{}", b"no JSON"])
 def test_a_damaged_version_counts_for_nobody_unless_it_is_the_newest(
-    store: Versions, writer: ObjectWriter, names: list[str], data: bytes
+    store: ToldVersions, writer: ObjectWriter, names: list[str], data: bytes
 ) -> None:
     for damaged in names[1:3]:
         writer.put(damaged, data)
@@ -112,7 +90,7 @@ def test_a_damaged_version_counts_for_nobody_unless_it_is_the_newest(
 
 
 def test_the_newest_is_the_one_of_its_whole_digest(
-    store: Versions, writer: ObjectWriter, names: list[str]
+    store: ToldVersions, writer: ObjectWriter, names: list[str]
 ) -> None:
     pointer = json.loads(writer.get(POINTER))
     digest = hashlib.sha256(b"another").hexdigest()
