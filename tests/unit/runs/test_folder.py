@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -165,10 +165,21 @@ def test_a_held_or_partial_step_is_not_complete(folder: RunFolder, status: str) 
         do(folder, "second", ["first"])
 
 
+@pytest.mark.parametrize("status", ["success", "dry_run"])
+def test_a_dry_run_of_a_step_is_as_complete_as_a_wet_one(folder: RunFolder, status: str) -> None:
+    def body(record: StepRecord) -> None:
+        record.status = status  # type: ignore[assignment]
+
+    perform(folder, "first", [], body, clock)
+    assert do(folder, "second", ["first"]).status == "success"
+
+
 def test_a_summary_survives_json_and_its_digest_ignores_times_only(folder: RunFolder) -> None:
     part = folder.write_table("listing", 0, ROWS)
     summary = StepSummary("s", "r", "success", NOW, NOW, {"a": 1}, (part,), {"x": "y"}, ("w",), {"d": [1]})
     assert StepSummary.from_json(summary.to_json()) == summary
+    assert StepSummary.from_json(replace(summary, try_number=3).to_json()).try_number == 3
+    assert "try" not in summary.to_json()
     later = StepSummary(
         "s", "r", "success", NOW, NOW.replace(hour=3), {"a": 1}, (part,), {"x": "y"}, (), {"d": [1]}
     )
@@ -177,6 +188,19 @@ def test_a_summary_survives_json_and_its_digest_ignores_times_only(folder: RunFo
     assert other.digest != summary.digest
     with pytest.raises(FormatError, match="digest"):
         StepSummary.from_json({**summary.to_json(), "counts": {"a": 2}})
+
+
+def test_a_part_is_found_by_its_name_wherever_it_lies(folder: RunFolder) -> None:
+    plain, apart = PartInfo("s/a-1", 1, 1, "x"), PartInfo("s/b-1", 2, 2, "y", "s/t003/b-1")
+    summary = StepSummary("s", "r", "success", NOW, NOW + timedelta(seconds=90), parts=(plain, apart))
+    assert (summary.part("s/b-1"), summary.part("s/a-1")) == (apart, plain)
+    assert (summary.parts_below("s/b"), summary.parts_below("s/")) == ([apart], [plain, apart])
+    with pytest.raises(FormatError, match="step s names no part s/c-1"):
+        summary.part("s/c-1")
+    assert (plain.key, apart.key) == ("s/a-1", "s/t003/b-1")
+    assert [PartInfo.from_json(part.to_json()) for part in summary.parts] == [plain, apart]
+    assert ["key" in part.to_json() for part in summary.parts] == [False, True]
+    assert summary.seconds == 90
 
 
 def test_what_an_orchestrator_keeps_is_small(folder: RunFolder) -> None:
