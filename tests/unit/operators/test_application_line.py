@@ -106,7 +106,7 @@ def test_a_step_is_asked_for_and_what_is_said_meanwhile_is_logged_before_its_ans
         asked.append(json.loads(line.recv_bytes()))
         with log.open("a") as more:
             more.write("at work\n")
-        wait_until(lambda: "at work" in caplog.messages)
+        wait_until(lambda: "at work" in caplog.messages, 10)
         log.write_text(log.read_text() + "done\n")
         line.send_bytes(b'{"code": 3, "said": "no"}')
 
