@@ -22,7 +22,7 @@ import pytest
 
 from airflow_dredge.operators import application
 from airflow_dredge.operators.application import SparkApplication, end_applications
-from dredge.errors import UnavailableError
+from dredge.errors import ConfigError, UnavailableError
 from tests.support.airflow import FILTERS
 from tests.support.spark_application import RUN_URI, wait_until
 
@@ -73,7 +73,8 @@ def listening(
 
     def serve() -> None:
         with suppress(EOFError, OSError), listener.accept() as line:
-            line.send_bytes(json.dumps(greeting).encode())
+            if greeting is not None:
+                line.send_bytes(json.dumps(greeting).encode())
             say(line)
 
     with Listener(str(file_of(task, ".sock", number)), "AF_UNIX") as listener:
@@ -149,17 +150,65 @@ def test_who_waits_for_one_that_starts_logs_what_is_new_there_and_starts_none(
     task.kill()  # it is somebody else's
 
 
+def test_where_all_are_at_work_none_of_them_ends_with_who_found_them(
+    task: SparkApplication,
+    killed: list[tuple[int, int]],
+    waited: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(application, "_APPLICATIONS_MAX", 1)
+    with (
+        listening(task, BUSY, lambda line: line.recv_bytes()),
+        pytest.raises(UnavailableError, match="1 Spark applications of run"),
+    ):
+        task.do("see", {})
+    task.kill()
+    assert (killed, waited) == ([], [])
+
+
+def test_nothing_is_told_to_somebody_elses_process(
+    task: SparkApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[bytes] = []
+    monkeypatch.setattr(application, "is_of_this_user", lambda _: False)
+    with (
+        listening(task, FREE, lambda line: heard.append(line.recv_bytes())),
+        pytest.raises(ConfigError, match="another user's process listens on"),
+    ):
+        task.do("see", {"SECRET": "hunter2"})
+    assert heard == []
+
+
+def test_one_that_does_not_greet_is_waited_for_and_then_given_up(
+    task: SparkApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "_GREETING_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(application, "_START_SECONDS_MAX", 0.01)
+    with (
+        held(file_of(task, ".lock")),
+        listening(task, None, lambda line: line.recv_bytes()),
+        pytest.raises(UnavailableError, match="did not start within"),
+    ):
+        task.do("see", {})
+
+
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
-    """How programs were started; they do nothing but have the lock."""
+def started(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[dict[str, Any]]]:
+    """How programs were started; they do nothing but have the lock, or have ended with a code."""
     found: list[dict[str, Any]] = []
     fds: list[int] = []
+    code: int | None = getattr(request, "param", None)
 
     def start(command: list[str], **given: Any) -> Any:
         found.append({"command": command, **given})
         fds.extend(os.dup(fd) for fd in given["pass_fds"])
+        given["stdout"].write(b"it starts\n")
+        given["stdout"].flush()
+        assert not Path(command[-1]).exists(), "it could not listen there"
         wait = lambda: found[-1].update(is_waited_for_by=threading.current_thread())  # noqa: E731
-        return SimpleNamespace(pid=815, wait=wait, poll=lambda: None)
+        return SimpleNamespace(pid=815, wait=wait, poll=lambda: code, returncode=code)
 
     monkeypatch.setattr(subprocess, "Popen", start)
     yield found
@@ -172,21 +221,31 @@ def test_one_that_was_started_and_never_listens_is_ended_at_once_with_its_task(
     started: list[dict[str, Any]],
     killed: list[tuple[int, int]],
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     file_of(task, ".log").write_text("of one that has ended\n")
     file_of(task, ".sock").touch()
     monkeypatch.setattr(application, "_START_SECONDS_MAX", 0.1)
-    with pytest.raises(UnavailableError, match="did not start within"):
+    with caplog.at_level(logging.INFO), pytest.raises(UnavailableError, match="did not start within"):
         task.do("see", {})
+    assert "it starts" in caplog.messages
     (how,) = started
     assert how["command"] == ["spark-submit", "--serve", str(file_of(task, ".sock"))]
     assert how["start_new_session"]
     wait_until(lambda: "is_waited_for_by" in how)
     assert how["is_waited_for_by"].daemon, "no worker stays for it"
-    assert file_of(task, ".log").read_text() == ""
     monkeypatch.setattr(application.time, "sleep", lambda _: pytest.fail("it waits"))
     task.kill()
     assert killed == [(815, signal.SIGKILL)]
+
+
+@pytest.mark.parametrize("started", [7], indirect=True)
+def test_one_that_ends_before_it_listens_is_told_with_its_code(
+    task: SparkApplication, started: list[dict[str, Any]]
+) -> None:
+    with pytest.raises(UnavailableError, match="Spark ended with code 7 before it did anything"):
+        task.do("see", {})
+    assert len(started) == 1
 
 
 def test_the_kill_of_a_task_hangs_up_and_insists(
@@ -225,6 +284,12 @@ def test_the_end_of_a_run_ends_what_is_idle_and_leaves_what_is_at_work(
         end_applications(RUN_URI)
     assert said == heard
     assert {path.suffix for path in application._folder().iterdir()} - {".sock"} == left
+
+
+def test_the_end_of_a_run_clears_up_after_what_was_killed(task: SparkApplication) -> None:
+    file_of(task, ".lock").touch()
+    end_applications(RUN_URI)
+    assert list(application._folder().iterdir()) == []
 
 
 def test_an_application_lives_while_its_lock_is_held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
