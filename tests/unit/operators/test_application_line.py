@@ -302,3 +302,10 @@ def test_an_application_lives_while_its_lock_is_held(folder: Path, monkeypatch: 
     holder.__enter__()
     monkeypatch.setattr(application.time, "sleep", lambda _: holder.__exit__(None, None, None))
     assert application._ends(lock, 60)
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o710, 0o701])
+def test_a_folder_that_others_can_enter_is_refused(folder: Path, task: SparkApplication, mode: int) -> None:
+    folder.chmod(mode)
+    with pytest.raises(ConfigError, match="nobody else can enter"):
+        task.do("see", {"SECRET": "hunter2"})
