@@ -260,9 +260,7 @@ def _folder() -> Path:
     :raises ConfigError: somebody else has it
     """
     places = (Path(tempfile.gettempdir()), Path("/tmp"))
-    parent = next(
-        place for place in places if len(str(place)) < _ADDRESS_BYTES_MAX - 60 or place == places[-1]
-    )
+    parent = next(place for place in places if len(str(place)) < _ADDRESS_BYTES_MAX - 60)
     folder = parent / f"dredge-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()

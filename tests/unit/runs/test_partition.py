@@ -114,3 +114,4 @@ def test_a_payload_is_what_it_was() -> None:
     task = Task(words=["ä", "\n"], part=PartInfo("n", 1, 2, "ab", "k"))
     assert from_json(Task, json.loads(json.dumps(to_json(task)))) == task
     assert from_json(Config, json.loads(json.dumps(to_json(CONFIG)))) == CONFIG
+    assert to_json(CONFIG)["shards"] == {"2": "two"}, "names are text, as in every JSON"

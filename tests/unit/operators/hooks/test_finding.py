@@ -61,8 +61,9 @@ def test_only_a_server_that_says_so_has_no_such_connection(
     if error is ErrorType.CONNECTION_NOT_FOUND:
         assert find_connection("other") is None
     else:
-        with pytest.raises((UnavailableError, ConfigError), match=r"does not (tell|let).*other"):
+        with pytest.raises((UnavailableError, ConfigError), match=r"does not (tell|let).*other") as raised:
             find_connection("other")
+        assert raised.type is ConfigError or f"server says {error.value}." in str(raised.value)
 
 
 def test_a_server_without_its_database_does_not_say_that_there_is_none(
