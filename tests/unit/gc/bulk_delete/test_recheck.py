@@ -157,6 +157,15 @@ def test_what_only_a_tag_names_when_staging_was_read_is_found_in_its_commit() ->
     assert found["new_commits"] == 1
 
 
+def test_where_tags_keep_nothing_what_only_a_tag_names_is_not_read() -> None:
+    world, _, commits = superseded(keep_tags=False)
+    run = world.plan()
+    world.mark(run)
+    subtracted = Subtracted.of_mark(run, ListCommittedOutput.of(summary_of(run, "list_committed")))
+    world.lake.catalog.tags.create_tag(world.lake.repository, "v1", commits[0])
+    assert recheck(run, world.runner, subtracted, "recheck/0")["new_commits"] == 0
+
+
 @pytest.mark.parametrize("records", [False, True])
 def test_what_only_a_tag_named_when_staging_was_about_to_be_read_stays_though_it_was_staged_and_the_tag_is_gone(
     records: bool, monkeypatch: pytest.MonkeyPatch
