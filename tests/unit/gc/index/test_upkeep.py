@@ -5,8 +5,8 @@ The ranges here are numbers: what decoding gives of them is said by the test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,57 +14,10 @@ import pytest
 from dredge.errors import FormatError
 from dredge.gc.index import upkeep
 from dredge.gc.index.decoding import RangeHashes
-from dredge.gc.index.store import PARTS, CommittedIndex, NewPart, read_part, write_part
+from dredge.gc.index.store import NewPart, write_part
 from dredge.gc.index.upkeep import Verified, compact, rebuild_index, verify_index
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer
-
-NAMESPACE = "memory://upkeep/lake"
-
-
-def named(range_id: str, *addresses: int, sizes: tuple[int, ...] = (7,)) -> RangeHashes:
-    found = np.array(addresses or (1, 2), np.uint64)
-    return RangeHashes(range_id, len(found), 0, found, np.array(sizes, np.uint64))
-
-
-@dataclass
-class Kept:
-    """An index in a store of its own."""
-
-    state: ObjectWriter
-
-    @property
-    def index(self) -> CommittedIndex:
-        return CommittedIndex.load(self.state, NAMESPACE)
-
-    def add(self, name: str, *ranges: RangeHashes) -> NewPart:
-        """Have a part of these ranges; of equal ones the part of the lower name counts."""
-        new = write_part(self.state, name, ranges)
-        self.index.add(f"{name}-", [new])
-        return new
-
-    def parts(self) -> dict[str, list[str]]:
-        """The ranges of each part that counts for some."""
-        return self.index.group(self.index.places)[0]
-
-    def files(self) -> set[str]:
-        return {info.key.removeprefix(f"{PARTS}/") for info in self.state.list_level(f"{PARTS}/").objects}
-
-    def damage(self, new: NewPart) -> None:
-        name = new.part.addresses.name
-        self.state.put(name, self.state.get(name)[:-1] + b"?")
-
-    def ranges(self, part: str) -> list[RangeHashes]:
-        return read_part(self.state, self.index.parts[part], lambda _: True)
-
-
-@pytest.fixture
-def kept() -> Iterator[Kept]:
-    yield Kept(open_writer(f"{NAMESPACE}/_lakefs/retention/gc/dredge"))
-    forget_memory_store("upkeep")
-
-
-def says(found: RangeHashes) -> tuple[object, ...]:
-    return found.range_id, found.count, found.outside, found.addresses.tolist(), found.sizes.tolist()
+from dredge.storage import open_writer
+from tests.support.index_parts import NAMESPACE, Kept, named, says
 
 
 def test_of_the_parts_that_are_united_only_what_is_looked_up_goes_along(kept: Kept) -> None:
