@@ -76,6 +76,7 @@ def marked_in(world: World) -> tuple[World, Run, Subtracted]:
 
 def test_what_is_new_is_read_once() -> None:
     world, run, subtracted = marked()
+    assert not subtracted.exact
 
     def figures(number: int) -> tuple[int, ...]:
         found = recheck(run, world.runner, subtracted, f"recheck/{number}")

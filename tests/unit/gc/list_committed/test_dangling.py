@@ -93,6 +93,7 @@ def test_a_commit_of_the_list_that_is_not_there_stops_the_run() -> None:
 
 
 def test_of_very_many_some_are_asked_for_and_the_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert dangling.REQUESTS_MAX == 20_000
     monkeypatch.setattr(dangling, "REQUESTS_MAX", 1)
     server = Asked(EXTRA | {"z": commit("z", "b", days=1)}, "y", "z")
     found = found_active(server)
