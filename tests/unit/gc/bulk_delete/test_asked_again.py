@@ -246,6 +246,13 @@ def test_an_answer_counts_for_a_while_and_the_guards_may_have_a_clock_that_is_ah
     assert found.holds.cleared == first.holds.cleared
 
 
+def test_for_a_while_nobody_is_asked_where_the_guards_cleared_nothing() -> None:
+    world, run, _ = marked(b"of another length")
+    record = record_of(run)
+    known = replace(Asked.by_the_guards(run, record), at=run.clock())
+    assert ask_again(run, world.runner, record, known, Subtracted({}, set(), set()), "recheck/x") is known
+
+
 def test_after_a_mark_that_held_nothing_for_its_size_all_sizes_of_heads_stay() -> None:
     """Where it read the staging records and the re-check cannot, nobody was asked about any candidate."""
     world, run, _ = marked()
