@@ -206,6 +206,23 @@ def test_what_the_guards_held_stays_for_the_same_reason() -> None:
     assert kept_by(run) == {"identical_served": 1}
 
 
+def test_only_what_the_guards_cleared_is_asked_about_again() -> None:
+    world = make_world()
+    world.upload("a", CONTENT)
+    world.upload("b", b"of another length")
+    world.lake.commit()
+    served, old = world.orphan("data/served", CONTENT), world.orphan("data/old", b"OF ANOTHER LENGTH")
+    stage_old(world, served, "a")
+    world.age(days=2)
+    run = world.plan()
+    world.mark(run)
+    bulk_delete(run, world.runner)
+    assert served in world.data()
+    assert old not in world.data()
+    (recheck,) = summary_of(run, "bulk_delete").details["rechecks"]
+    assert (summary_of(run, "check_limits").counts["questions"], recheck["questions"]) == (2, 1)
+
+
 def test_a_server_that_does_not_answer_after_a_pause_keeps_what_it_was_to_be_asked_about() -> None:
     world, run, old = marked(approval="always")
     wait(world, run)
