@@ -72,6 +72,7 @@ class Oracle:
         min_age: of all runs.
         secrets: that no file may hold.
         deleted: addresses that went, with the time.
+        in_records: those that staging records had named since before the sweep began.
         asked: what runs were asked for, by name.
         shared_since: since when another repository has this namespace.
         clocks: of the servers.
@@ -95,6 +96,7 @@ class Oracle:
     min_age: timedelta
     secrets: tuple[bytes, ...] = ()
     deleted: dict[str, float] = field(default_factory=dict)
+    in_records: set[str] = field(default_factory=set)
     first: dict[str, bytes] = field(default_factory=dict)
     by_run: dict[str, set[str]] = field(default_factory=dict)
     asked: dict[str, Asked] = field(default_factory=dict)
@@ -139,6 +141,8 @@ class Oracle:
         self._judge_life(address, process)
         self._judge_request(address, process)
         self.undone.on_delete(address, process)
+        if self.truth.named_since.get(address, process.begun + 1) <= process.begun:
+            self.in_records.add(address)
         self.deleted[address] = self.simulation.scheduler.now
         self.first_deleted.setdefault(address, self.deleted[address])
         self.by_run.setdefault(process.name.partition(" ")[0], set()).add(address)
@@ -170,9 +174,11 @@ class Oracle:
 
     def _could_be_known(self, address: str) -> bool:
         """Whether somebody has seen that an address was staged: what a sealed token has below a newer write is in no
-        answer of a server, only in staging records."""
+        answer of a server, only in staging records: there before whoever deleted it began."""
         reads_records = not self.copy_read and any(asked.read_kv for asked in self.asked.values())
-        return reads_records or any(address in staged for staged in self.marked)
+        return (reads_records and address in self.in_records) or any(
+            address in staged for staged in self.marked
+        )
 
     def has_marked(self) -> None:
         """A run has read all that is staged."""

@@ -65,6 +65,7 @@ class Truth:
         rules: versions of the retention rules, with the times since when.
         since: since when an address has been readable without a gap; only what is.
         head_since: the same for what a branch's head names.
+        named_since: the same for what any token of a branch names.
         moved: when a branch, commit, tag or staging record changed last.
     """
 
@@ -78,6 +79,7 @@ class Truth:
     rules: list[tuple[float, Rules | None]] = field(default_factory=lambda: [(0.0, None)])
     since: dict[str, float] = field(default_factory=dict)
     head_since: dict[str, float] = field(default_factory=dict)
+    named_since: dict[str, float] = field(default_factory=dict)
     following: bool = False
     moved: float = 0.0
     _entries: dict[str, dict[bytes, str]] = field(default_factory=dict)
@@ -103,7 +105,11 @@ class Truth:
     def look(self) -> None:
         """Bring `since` up to date."""
         now = self.scheduler.now
-        for since, found in ((self.since, self.readable()), (self.head_since, self.by_heads())):
+        for since, found in (
+            (self.since, self.readable()),
+            (self.head_since, self.by_heads()),
+            (self.named_since, self.by_all_tokens()),
+        ):
             for address in [address for address in since if address not in found]:
                 del since[address]
             for address in found:
