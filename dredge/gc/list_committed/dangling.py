@@ -15,6 +15,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dredge.errors import NotFoundError
 from dredge.gc.list_committed.graph import SLACK, Graph, known_commit
 from dredge.gc.list_committed.sources import SERVER, Found
 from dredge.gc.retention.policy.model import main_parent
@@ -64,7 +65,8 @@ NOTHING = Looked()
 
 
 def kept_by_dangling(run: Run, found: Found, looked: Looked) -> Graph:
-    """Find the main parents of young commits to which no ref leads, and theirs as long as they are young as well.
+    """Find the main parents of young commits on the lines of those to which no ref leads, down to their roots: a commit
+    may claim any date, so a young one may come after an old one.
 
     Args:
         run: the run.
@@ -93,16 +95,39 @@ def kept_by_dangling(run: Run, found: Found, looked: Looked) -> Graph:
         run.plan.created_at - SLACK, None
     )
     done, kept = set(before), set[str]()
+    for commit in ordered_map(lambda commit_id: _ask(run, commit_id), waiting, _AT_ONCE):
+        known[commit.id] = commit
     while waiting:
-        unknown = [commit_id for commit_id in waiting if commit_id not in known]
-        for commit in ordered_map(lambda commit_id: _ask(run, commit_id), unknown, _AT_ONCE):
-            known[commit.id] = commit
-        done.update(waiting)
-        young = [known[commit_id] for commit_id in waiting if known[commit_id].created_at > threshold]
-        parents = {parent for commit in young if (parent := main_parent(commit)) is not None}
-        kept |= parents
-        waiting = sorted(parents - done)
+        commit_id = waiting.pop()
+        done.add(commit_id)
+        if commit_id not in known:
+            _read_line(run, commit_id, known)
+        parent = main_parent(known[commit_id])
+        if parent is not None and known[commit_id].created_at > threshold:
+            kept.add(parent)
+        if parent is not None and parent not in done:
+            waiting.append(parent)
     return {commit_id: known[commit_id] for commit_id in kept if commit_id in known}
+
+
+def _read_line(run: Run, commit_id: str, known: Graph) -> None:
+    """Read a commit that the server's list does not name, and by pages what is behind it, until its line comes to what
+    is known. What a page lacks is asked for by itself in its turn."""
+    known[commit_id] = _ask(run, commit_id)
+    found: Graph = {}
+    wanted = main_parent(known[commit_id])
+    if wanted is None or wanted in known:
+        return
+    try:
+        for commit in run.client.log(run.plan.repository, commit_id):
+            found[commit.id] = commit
+            while wanted in found:
+                wanted = main_parent(found[wanted])
+            if wanted is None or wanted in known:
+                break
+    except NotFoundError:
+        log.info("run %s: lakeFS has no log of commit %s", run.plan.run_id, commit_id)
+    known |= found
 
 
 def _ask(run: Run, commit_id: str) -> Commit:

@@ -243,6 +243,7 @@ FOCUS: Mapping[str, Focus] = {
     ),
     "the re-check keeps no new paths": _on("kept_by_a_policy", dry=(YES,)),
     "a sweep right after its guards does not ask branches again": _on("alike_at_once", read_kv=(NO,)),
+    "a sweep asks branches again only by entries that heads had before": _on("alike_at_once", read_kv=(NO,)),
     "verdicts are skipped": _on("alike_later"),
     "an object uploaded in parts goes though somebody may be about to stage it": _on(
         "parts_settle", "late_parts"

@@ -50,7 +50,7 @@ def test_sweep_keeps_what_only_an_orphaned_try_of_list_committed_saw() -> None:
     def retry_and_commit() -> None:
         for step in (list_committed, subtract, check_limits):
             step(retry, HERE)
-        stage_again(world, late, size_bytes=2)
+        stage_again(world, late)  # by another length than that of all the others
         world.lake.commit()
 
     with (
@@ -162,7 +162,7 @@ def test_sweep_keeps_what_came_alive_while_a_busy_store_let_an_orphan_wait(
             done = inner.delete(keys[:1], may_send)
             if not alive and len(keys) > 1:
                 alive.append(keys[1])
-                stage_again(world, keys[1], size_bytes=2)
+                stage_again(world, keys[1])  # by another length than that of all the others
                 world.lake.commit()
                 bulk_delete(retry, HERE)
             return done + inner.delete(keys[1:], may_send)

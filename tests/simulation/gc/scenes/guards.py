@@ -183,7 +183,7 @@ def alike_later(chance: random.Random, stage: Stage) -> Moves:
 
 def alike_at_once(chance: random.Random, stage: Stage) -> Moves:
     """An old object is staged over its like, which no server shows, right after the guards have asked, or before; on a
-    branch that was there, or on one that is made now."""
+    branch that was there, or on one that is made now; over an entry that was there, or one that comes now."""
     path, data, begin = stage.temper.path(chance), bytes(chance.randrange(70, 90)), max(0.0, stage.at - 1)
     branch = chance.choice(("main", "main", "one"))
     moves = [
@@ -202,7 +202,14 @@ def alike_at_once(chance: random.Random, stage: Stage) -> Moves:
     if branch != "main":
         moves.append(Move(begin, "when", (*when, "re-create branch", branch, OLDEST + 1, 0.0)))
     role, call, number = when
-    moves.append(Move(begin, "when", (role, call, number + (branch != "main"), "stage alike", branch, path)))
+    now: list[tuple[Any, ...]] = [("stage alike", branch, path)]
+    if chance.random() < 0.4:
+        was = bytes(len(data) + chance.choice((-1, 0, 0)) - 1) + b"1"  # as long or not, but none of its like
+        moves[0] = Move(stage.past(20), "upload", ("main", path, was))
+        path = f"{path} too"
+        now = [("upload", branch, path, data), ("commit", branch, 0), ("stage alike", branch, path)]
+    for later, move in enumerate(now, number + (branch != "main")):
+        moves.append(Move(begin, "when", (role, call, later, *move)))
     return moves
 
 

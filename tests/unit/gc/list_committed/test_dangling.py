@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from dredge.errors import RefusedError
@@ -14,11 +16,16 @@ from tests.support.few_commits import EXTRA, GRAPH, MAIN, RULES, Server, commit,
 
 
 class Asked(Server):
-    """Notes which commits it is asked for one by one, but for those of its logs."""
+    """Notes which commits it is asked for one by one, but for those of its logs, and for which logs."""
 
     def __init__(self, extra: dict[str, Commit], *listed: str, rules: Rules | None = RULES) -> None:
         super().__init__(GRAPH | extra, rules, csv("c", "d", "t", *listed))
         self.asked: list[str] = []
+        self.logs: list[str] = []
+
+    def log(self, repository: str, ref: str) -> Iterator[Commit]:
+        self.logs.append(ref)
+        return super().log(repository, ref)
 
     def commit(self, repository: str, commit_id: str) -> Commit:
         if repository:
@@ -66,7 +73,33 @@ def test_a_line_is_followed_as_long_as_it_is_young_also_where_refs_lead_to_it() 
     }
     server = Asked(line, "z")
     assert kept(server) == {"z", "w", "u", "b"}
-    assert server.asked == ["z", "w", "u"], "b is in the history of a branch"
+    assert server.asked == ["z", "w"], "u comes with the log of w, and b is in the history of a branch"
+
+
+@pytest.mark.parametrize(
+    ("parents", "asked"),
+    [(("w",), ["y", "x"]), (("w", "b"), ["y", "x"]), (("w", "lost"), ["y", "x", "w"])],
+    ids=["one", "merge", "merge of what is lost"],
+)
+def test_a_young_commit_behind_an_old_one_keeps_its_parent_as_well(
+    parents: tuple[str, ...], asked: list[str]
+) -> None:
+    """Clients give commits any date. The rest of a line is read by pages; one that lakeFS cannot give, by commits."""
+    line = {
+        "y": commit("y", "x", days=5),
+        "x": commit("x", *parents, days=80),
+        "w": commit("w", "v", days=3),
+        "v": commit("v", days=85),
+    }
+    server = Asked(line, "y")
+    assert kept(server) == {"y", "x", "v"}
+    assert server.asked == asked
+
+
+def test_no_log_is_read_of_what_comes_from_a_branch() -> None:
+    server = Asked({"y": commit("y", "x", days=5), "x": commit("x", "b", days=80)}, "y")
+    assert kept(server) == {"y", "x"}
+    assert server.logs == ["main", "topic"]
 
 
 def test_what_has_no_parent_keeps_nothing_else() -> None:
