@@ -7,8 +7,8 @@
 
 The three types are payloads (`dredge.runs.payload`). The decorator makes of the function what a `TaskRunner` calls:
 JSON in, JSON out, in any process. It opens the run as the worker sees it, so that no function has to, and a result
-holds counts and names, never rows: rows are written as parts whose names follow from the task, so that a task that
-runs twice writes the same names.
+holds counts and names, never rows: rows are written as parts whose names follow from the task. The keys of these parts
+are each call's own, so that a task that runs twice overwrites nothing; what counts is the call whose result was taken.
 """
 
 from __future__ import annotations

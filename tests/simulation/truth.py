@@ -109,14 +109,15 @@ class Truth:
             for address in found:
                 since.setdefault(address, now)
 
-    def readable(self, since: float | None = None) -> set[str]:
+    def readable(self, since: float | None = None, sure: timedelta = SURE) -> set[str]:
         """Addresses that can be read now: what branches have staged, and what commits name that no rule lets go.
 
         Args:
             since: only what every version of the rules since this time keeps; None asks the newest version.
+            sure: commits count that no rule lets go so much later; a negative time adds those that one let go since.
         """
         found = self.by_staging()
-        for commit in self.active(since):
+        for commit in self.active(since, sure):
             found.update(self.entries(commit).values())
         return found
 
@@ -138,13 +139,14 @@ class Truth:
         heads = {branch.commit_id for branch in self.branches.values()}
         return {address for commit in heads for address in self.entries(commit).values()}
 
-    def active(self, since: float | None = None) -> set[str]:
+    def active(self, since: float | None = None, sure: timedelta = SURE) -> set[str]:
         """Commits that no rule lets go."""
         versions = [rules for _, rules in self.rules[-1:]]
         if since is not None:
             last = max(number for number, (at, _) in enumerate(self.rules) if at <= since or number == 0)
             versions = [rules for _, rules in self.rules[last:]]
-        found = [self._active(rules, instant(self.scheduler.now)) for rules in versions]
+        now = instant(self.scheduler.now) + sure
+        found = [self._active(rules, now) for rules in versions]
         return set.intersection(*found) | {tag.commit_id for tag in self.tags.values()} & set(self.commits)
 
     def _active(self, rules: Rules | None, now: datetime) -> set[str]:
@@ -153,12 +155,12 @@ class Truth:
         heads = {branch.commit_id for branch in self.branches.values()} & set(self.commits)
         mains = {commit.main_parent for commit in self.commits.values()}
         starts = [
-            (branch.commit_id, rules.threshold(now, branch.name) + SURE)
+            (branch.commit_id, rules.threshold(now, branch.name))
             for branch in self.branches.values()
             if branch.commit_id in self.commits
         ]
         found = set(heads)
-        default = rules.threshold(now, None) + SURE
+        default = rules.threshold(now, None)
         for leaf in self.commits.keys() - mains - heads:
             starts.append((leaf, default))
             if self.commits[leaf].creation_date > default:
