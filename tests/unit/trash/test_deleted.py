@@ -248,7 +248,9 @@ def test_a_clean_leaves_what_was_handed_over_after_its_plan(world: World, tmp_pa
     state = TrashState(open_writer(f"file://{tmp_path}/state"))
     options: dict[str, Any] = {"clock": world.store.machine_clock, "margins": TrashMargins()}
     plan = scan(world.store, state, **options).plan
-    later = world.hand_over("later")
+    later, emptied = world.hand_over("later"), world.hand_over("emptied")
+    for row in list(world.kv.scan(emptied)):
+        world.kv.delete(emptied, row.key)
     report = clean(
         world.store,
         state,
@@ -261,7 +263,9 @@ def test_a_clean_leaves_what_was_handed_over_after_its_plan(world: World, tmp_pa
     assert {o.entry.split("/")[1]: o.fate for o in report.deleted} == {
         "planned": "cleaned",
         "later": "skipped",
+        "emptied": "skipped",
     }
+    assert all("not in the plan" in o.message for o in report.deleted if o.fate == "skipped")
     assert (rows_of(world, planned), rows_of(world, later)) == (0, 2)
 
 
