@@ -103,7 +103,7 @@ def test_a_copy_that_says_nothing_or_is_gone_meanwhile_does_not_hide_another(
     check(writer, CURRENT, [copy(9)])
     writer.put(f"{OVERWRITTEN}{copy(7)}", b"copy")
     with pytest.raises(RefusedError):
-        check_not_rolled_back(writer, CURRENT, [copy(9), copy(8), copy(7)])
+        check_not_rolled_back(writer, CURRENT, [copy(10), copy(9), copy(7)])
 
 
 def test_without_a_log_or_a_time_in_its_name_nothing_is_said_of_a_copy(

@@ -269,6 +269,35 @@ def test_the_kill_of_a_task_hangs_up_and_insists(
     assert killed == [(FREE["group"], signal.SIGKILL)]
 
 
+@pytest.mark.parametrize(("moment", "group"), [("_process", 815), ("_asked", FREE["group"])])
+def test_a_kill_at_any_moment_ends_the_application_of_its_task_and_nothing_else(
+    started: list[dict[str, Any]],
+    killed: list[tuple[int, int]],
+    waited: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+    group: int,
+) -> None:
+    """A signal comes as soon as the program was started, or has answered."""
+
+    class Struck(SparkApplication):
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if name == moment and value is not None:
+                self.kill()
+
+    monkeypatch.setattr(application, "_START_SECONDS_MAX", 0.1)
+    task = Struck(RUN_URI, ["spark-submit"], {})
+    with suppress(UnavailableError):
+        if moment == "_process":
+            task.do("see", {})
+        else:
+            with listening(task, FREE, lambda line: line.recv_bytes()):
+                assert task.do("see", {}) == (None, "")
+    assert killed == [(group, signal.SIGKILL)]
+    assert len(waited) == 1
+
+
 @pytest.mark.parametrize(
     ("greeting", "heard", "left"),
     [(FREE, [{"end": True}], set()), (BUSY, [], {".lock", ".log"})],
