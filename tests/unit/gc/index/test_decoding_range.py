@@ -53,6 +53,14 @@ def test_all_that_entries_mean_in_the_namespace_is_kept_and_the_rest_counted(
     assert sorted(set(keys_of(tables["x"].data, "x", NAMESPACE).to_pylist())) == keys
 
 
+@pytest.mark.parametrize("promised", [RangeFacts(3, b"", b"p1"), RangeFacts(2, b"", b"p2")])
+def test_a_range_that_is_not_what_its_metarange_promised_stops_the_run(promised: RangeFacts) -> None:
+    files = [("_lakefs/x", written(RELATIVE, INSIDE).data)]
+    assert len(list(decode(files, {"x": RangeFacts(2, b"", b"p1")}, NAMESPACE))) == 1
+    with pytest.raises(FormatError):
+        list(decode(files, {"x": promised}, NAMESPACE))
+
+
 def test_paths_and_sizes_come_in_the_order_of_the_keys_and_all_that_were_promised() -> None:
     data = written(RELATIVE, OUTSIDE).data
     found = entries_of(data, "x", 2)

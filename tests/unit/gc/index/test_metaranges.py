@@ -124,9 +124,9 @@ def files_in(run: Run, where: str) -> set[str]:
 def test_many_metaranges_are_as_many_tasks_as_they_are_worth(
     run: Run, ids: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metaranges, "_INLINE", 3)
+    monkeypatch.setattr(metaranges, "_INLINE", 6)
     assert read_ranges(run, PARALLEL, "where", ids.values()) == facts("abcde")
-    assert len([name for name in files_in(run, "where") if "metaranges" in name]) == 7 // 3 + 1
+    assert len([name for name in files_in(run, "where") if "metaranges" in name]) == 7 // 6 + 1
 
 
 def test_a_metarange_that_is_missing_stops_the_run(run: Run, ids: dict[str, str]) -> None:
@@ -136,7 +136,7 @@ def test_a_metarange_that_is_missing_stops_the_run(run: Run, ids: dict[str, str]
 
 def test_a_file_that_is_another_metarange_or_none_stops_the_run(world: World, run: Run) -> None:
     other = put(world, write_metarange([info("a")]).data, "f" * 64)
-    made = write_table([(b"a", info("a").value().encode())])
+    made = write_table([(b"az", info("a").value().encode())])
     for name in (other, put(world, made.data, made.id)):
         with pytest.raises(FormatError):
             read_files(run.reader, [name])

@@ -96,7 +96,7 @@ def test_of_all_files_those_are_ranges_that_hold_records_of_objects(files: Files
     files.put(table(b"1", kind=METARANGES), B)
     files.put(table(b"1", entity="commit"), C)
     files.put(table(), D)
-    files.put(b"neither", "dummy")
+    files.put(b"neither" * FOOTER_SIZE, "dummy")
     found, names = files.find()
     assert found == {A: RangeFacts(2, b"", b"2"), "renamed": RangeFacts(1, b"", b"3")}
     assert names == {A, B, C, D, "renamed", "dummy"}

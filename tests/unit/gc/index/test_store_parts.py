@@ -47,6 +47,10 @@ def test_a_part_whose_files_are_about_different_ranges_is_damaged(kept: Kept) ->
 
 def test_a_part_that_is_not_as_it_was_written_is_damaged(kept: Kept) -> None:
     new = write_part(kept.state, "p", RANGES)
+    other = write_part(kept.state, "other", RANGES[1:]).part
+    kept.state.put(new.part.addresses.name, kept.state.get(other.addresses.name))
+    with pytest.raises(FormatError):
+        read(kept, new.part, lambda _: False)
     kept.damage(new)
     with pytest.raises(FormatError):
         read(kept, new.part, lambda _: False)
@@ -98,6 +102,9 @@ def test_the_newest_checkpoint_that_can_be_trusted_stands_for_all_before_it(kept
     for name in ("p9", "p8", "p7"):
         kept.add(name, named(name))
         kept.index.checkpoint(name)
+        if name == "p9":
+            (first,) = kept.state.list_level(f"{CHECKPOINTS}/").objects
+            kept.state.put(first.key, b"damaged: the next one does not know of it")
     (newest, older, oldest) = sorted(info.key for info in kept.state.list_level(f"{CHECKPOINTS}/").objects)
     manifests = {info.key for info in kept.state.list_level(f"{MANIFESTS}/").objects}
     assert kept.index.superseded == {older, oldest, *manifests}

@@ -44,6 +44,7 @@ def test_a_part_is_small_below_the_length_of_both_its_files(
 ) -> None:
     part = kept.add("p5", named("a")).part
     size = sum(len(kept.state.get(file.name)) for file in (part.addresses, part.sizes))
+    assert upkeep._SMALL_BYTES == 4_000_000, "a quarter of a full one"
     monkeypatch.setattr(upkeep, "_SMALL_BYTES", size)
     assert compact(kept.state, NAMESPACE, "p1", ["a"], parts_max=0) == 0
     monkeypatch.setattr(upkeep, "_SMALL_BYTES", size + 1)

@@ -63,6 +63,7 @@ def test_a_policy_survives_the_plan() -> None:
         ("version: 1\nkeep:\n  - last: '1'\n", 3, "not '1'"),
         ("version: 1\nkeep:\n  - last: [1]\n", 3, "not a sequence"),
         ("version: 1\nkeep:\n  - last: 1\n    name:\n", 4, "must be a text"),
+        ("version: 1\nkeep:\n  - last: 1\n    name: ~\n", 4, "must be a text"),
         ("version: 1\nkeep:\n  - last: 1\n    name: [a]\n", 4, "must be a text"),
         ("version: 1\nkeep:\n  - last: 1\n    branches: []\n", 4, "empty list"),
         ("version: 1\nkeep:\n  - last: 1\n    paths:\n      - a\n      - ''\n", 6, "must be a text"),
@@ -73,6 +74,7 @@ def test_a_policy_survives_the_plan() -> None:
         ("version: 1\nkeep:\n  - {name: 'rule 2', last: 1}\n  - {last: 2}\n", 4, "rule of line 3"),
         ("version: 1\nkeep:\n  - last: 1\n    branches: *\n", 4, "in quotes"),
         ("version: 1\nkeep:\n  - last: 1\n   branches: a\n", 4, "not YAML"),
+        ("version: 1\nkeep: []\n\x00", 1, "not YAML"),
         ("version: 1\nkeep: !!python/object/apply:os.system ['true']\n", 2, "a rule must"),
     ],
 )
@@ -129,6 +131,7 @@ def test_a_mistake_in_an_inline_policy_names_its_line() -> None:
         ("a/**/b", ["a/b", "a/x/b", "a/x/y/b"], ["ab", "a/xb"]),
         ("**.md", ["a.md", ".md", "x/y.md"], ["a.mdx", "x/md"]),
         ("x/**", ["x/", "x/a/b"], ["x"]),
+        ("a**/b", ["a/b", "ax/b", "a/x/b"], ["ab", "axb"]),
         ("a**b", ["ab", "a/x/b"], ["a/x/c"]),
         ("?.csv", ["a.csv", "é.csv"], ["/.csv", "ab.csv", ".csv"]),
         ("[a-c]1", ["a1", "c1"], ["d1", "/1"]),
