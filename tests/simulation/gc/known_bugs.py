@@ -315,6 +315,9 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
         "the sweep of a run that exceeds its limits and asked nobody begins",
     ),
     "a look at heads that fails finds nothing": (_SHARES_LATER,),
+    "heads that branches had during the scan are forgotten": (
+        "a sweep long after its guards does not ask branches again",
+    ),
     "an object in parts settles although branches were asked about it before its server had staged it": (
         "a sweep long after its guards does not ask branches again",
     ),

@@ -284,6 +284,7 @@ def test_with_an_old_copy_of_the_store_a_copy_hidden_by_a_head_of_the_time_of_th
     catalog.branches.hard_reset(name, "main", other.id)
     for step in (list_committed, subtract, check_limits):
         step(context, world.runner)
+    assert summary_of(context, "check_limits").counts["identical_served_objects"] == 1
     catalog.branches.hard_reset(name, "main", same.id)
     assert world.served()["a"] == again
     bulk_delete(context, world.runner)
