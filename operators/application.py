@@ -96,13 +96,15 @@ class SparkApplication:
         if self._asked is not None and not self._asked.closed:
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self._asked.fileno())) as line:
                 line.shutdown(socket.SHUT_RDWR)
-        elif self._asked is not None or self._process is None:
+            group, seconds = self._group, _KILL_AFTER_SECONDS
+        elif self._asked is None and self._process is not None:
+            group, seconds = self._process.pid, 0.0
+        else:
             return  # it does nothing for us
         log.info("Stopping Spark")
-        seconds = _KILL_AFTER_SECONDS if self._asked is not None else 0
         if not _ends(self._address.with_suffix(".lock"), seconds):
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._group, signal.SIGKILL)
+                os.killpg(group, signal.SIGKILL)
 
     def _find(self) -> _Log:
         """Be put through to an application that is free; start one where there is none. Gives what it says."""
@@ -136,7 +138,8 @@ class SparkApplication:
 
     def _is_free(self, application: Connection, greeting: Mapping[str, Any]) -> bool:
         if greeting["free"]:
-            self._asked, self._group = application, greeting["group"]
+            # In this order: a kill may come between the two.
+            self._group, self._asked = greeting["group"], application
         else:
             application.close()
         return bool(greeting["free"])
@@ -160,7 +163,6 @@ class SparkApplication:
                     start_new_session=True,  # it serves later tasks, too
                     pass_fds=(lock.fileno(),),  # the lock is held for as long as it lives (P19)
                 )
-            self._group = self._process.pid
             # Whoever ends it, it leaves no zombie in a worker that lives on.
             threading.Thread(target=self._process.wait, name="Spark application", daemon=True).start()
         return True
@@ -260,9 +262,7 @@ def _folder() -> Path:
     :raises ConfigError: somebody else has it
     """
     places = (Path(tempfile.gettempdir()), Path("/tmp"))
-    parent = next(
-        place for place in places if len(str(place)) < _ADDRESS_BYTES_MAX - 60 or place == places[-1]
-    )
+    parent = next(place for place in places if len(str(place)) < _ADDRESS_BYTES_MAX - 60)
     folder = parent / f"dredge-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from airflow.sdk import Variable
 from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
+from airflow.sdk.log import mask_secret
 
-from airflow_dredge.operators.absent import check_no_variable
+from airflow_dredge.operators.places import ask_for_variable
 from dredge.errors import ConfigError
 
 
@@ -23,12 +23,12 @@ def json_variable(name: str) -> Any:
     :raises UnavailableError: Airflow cannot tell whether there is one
     """
     try:
-        text = Variable.get(name, default=None)
+        text = ask_for_variable(name)
     except AirflowSecretsBackendAccessDenied:
         raise ConfigError(f"Airflow does not let this process read the Variable {name}") from None
     if text is None:
-        check_no_variable(name)
         return None
+    mask_secret(text, name)
     try:
         return json.loads(text, object_pairs_hook=_each_once)
     except ValueError as error:

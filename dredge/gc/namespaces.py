@@ -10,10 +10,11 @@ Where namespaces overlap, what is garbage to one repository may be another one's
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import unquote
 
 from dredge.errors import RefusedError
+from dredge.storage.location import place_of, spelled
 from dredge.storage.schemes import canonical_scheme, canonical_uri
 
 DATA = "data/"
@@ -62,12 +63,17 @@ def overlaps(namespaces: Mapping[str, str]) -> list[tuple[str, str, str]]:
     Returns:
         (outer repository, inner repository, how: "equals", "contains" or "may overlap with"), in a stable order.
     """
-    named = sorted((_spelled(uri), name) for name, uri in namespaces.items())
-    # Where links lead counts as well as the way to them: a server may list a folder through either.
-    led = sorted((_led(place), name) for place, name in named)
-    found = dict.fromkeys([*_overlapping(named), *_overlapping(led)])
-    perhaps = dict.fromkeys([*_perhaps_overlapping(named), *_perhaps_overlapping(led)])
-    return [*found, *perhaps]
+    places = sorted((place, name) for name, uri in namespaces.items() for place in places_of(uri))
+    return list(dict.fromkeys([*_overlapping(places), *_perhaps_overlapping(places)]))
+
+
+def places_of(uri: str) -> set[str]:
+    """Give every place that a namespace may mean, each with one spelling and a slash at its end.
+
+    A server reads it as a URI: `%20` is a space, and there may be a query (L39). And where links lead counts as well as
+    the way to them: a server may list a folder through either.
+    """
+    return {f"{way(text)}/" for text in (uri, unquote(uri.partition("?")[0])) for way in (spelled, place_of)}
 
 
 def _overlapping(ordered: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
@@ -77,22 +83,8 @@ def _overlapping(ordered: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str,
         for inner, second in itertools.islice(ordered, index + 1, None):
             if not inner.startswith(outer):
                 break
-            yield first, second, "equals" if inner == outer else "contains"
-
-
-def _spelled(uri: str) -> str:
-    """A namespace with one spelling: folders of a server have many (`//`, `/./`), keys of a bucket one."""
-    found = canonical_namespace(uri)
-    path = found.removeprefix(_LOCAL)
-    return found if path == found else f"{_LOCAL}{os.path.normpath(path).rstrip('/')}/"
-
-
-def _led(place: str) -> str:
-    """Where a place really is, when links of this machine lead there."""
-    path = place.removeprefix(_LOCAL)
-    if path == place or not path.startswith("/"):
-        return place
-    return f"{_LOCAL}{os.path.realpath(path).rstrip('/')}/"
+            if first != second:
+                yield first, second, "equals" if inner == outer else "contains"
 
 
 def _perhaps_overlapping(namespaces: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:
@@ -107,7 +99,7 @@ def _perhaps_overlapping(namespaces: Sequence[tuple[str, str]]) -> list[tuple[st
     return [
         (first, second, "may overlap with")
         for (path, first), (tail, second) in itertools.product(whole, named)
-        if any(_is_same_way(path[start:], tail) for start in range(len(path)))
+        if first != second and any(_is_same_way(path[start:], tail) for start in range(len(path)))
     ]
 
 

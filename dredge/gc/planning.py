@@ -13,7 +13,7 @@ from dredge.errors import ConfigError, DredgeError, LeaseHeldError, NotFoundErro
 from dredge.gc.clocks import compare_server
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
 from dredge.gc.foresee.run_cost import expected_lines, forecast
-from dredge.gc.namespaces import DATA, canonical_namespace, check_namespaces
+from dredge.gc.namespaces import DATA, check_namespaces, places_of
 from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.run import Run, make_lease, open_state, read_plan
 from dredge.gc.state.store import StateStore
@@ -260,9 +260,9 @@ def _run_root(config: GCConfig, repository: Repository, namespaces: Mapping[str,
         return f"{repository.namespace.rstrip('/')}/{RUNS}"
     if "://" not in config.run_root:
         raise ConfigError(f"run_root {config.run_root!r} is not a URI such as s3://bucket/folder")
-    place = canonical_namespace(config.run_root)
+    places = places_of(config.run_root)
     for name, namespace in namespaces.items():
-        if place.startswith(canonical_namespace(namespace) + DATA):
+        if any(place.startswith(outer + DATA) for outer in places_of(namespace) for place in places):
             raise ConfigError(
                 f"run_root {config.run_root} lies among the data of repository {name}, where its files"
                 " would be taken for garbage. Name another folder."

@@ -3,7 +3,7 @@
 <run root>/<run id>/
     plan.json
     <step>/_try.json                   how often the step was tried; see `dredge.runs.tries`
-    <step>/t001/part-00000.parquet …   rows of a try, named by task so that a repeated task writes the same names
+    <step>/t001/part-00000.parquet …   rows of a try; those of a task have the mark of its call before the dot
     <step>/_progress/…                 how far long tasks are
     <step>/_SUCCESS.json               the summary, written last: without it the step did not happen
     <step>/_INCOMPLETE.json            the summary of a try that ended in another way
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -42,12 +43,17 @@ class RunFolder:
         writer: on the folder itself.
         run_id: the run's id.
         attempt: the try whose results are written; None where no step is at work.
+        call: of a task, in the keys of what it writes. A task that was taken for lost may still be at work beside its
+            repetition, and what the two saw of the world may differ: neither replaces what the other told of.
     """
 
-    def __init__(self, writer: ObjectWriter, run_id: str, attempt: StepTry | None = None) -> None:
+    def __init__(
+        self, writer: ObjectWriter, run_id: str, attempt: StepTry | None = None, call: str = ""
+    ) -> None:
         self.writer = writer
         self.run_id = run_id
         self.attempt = attempt
+        self.call = call
 
     @classmethod
     def of_task(cls, run_uri: str, run_id: str, attempt: Mapping[str, Any] | None) -> RunFolder:
@@ -59,7 +65,8 @@ class RunFolder:
             attempt: the driver's try, as `StepTry.to_json` gave it; None outside a step.
         """
         writer = open_writer(run_uri)
-        return cls(writer, run_id, None if attempt is None else StepTry.from_json(writer, attempt))
+        found = None if attempt is None else StepTry.from_json(writer, attempt)
+        return cls(writer, run_id, found, call=uuid.uuid4().hex[:8])
 
     @property
     def label(self) -> str:
@@ -106,8 +113,11 @@ class RunFolder:
         return read_json(self.writer, name)
 
     def write_bytes(self, name: str, data: bytes, rows: int) -> PartInfo:
-        """Write a file as a part; it lies in the folder of the try."""
+        """Write a file as a part; it lies in the folder of the try, and no other call of a task writes there."""
         key = name if self.attempt is None else self.attempt.key(name)
+        if self.call:
+            stem, dot, kind = key.rpartition(".")
+            key = f"{stem}-{self.call}{dot}{kind}"
         self.writer.put(key, data)
         return PartInfo(name, rows, len(data), hashlib.sha256(data).hexdigest(), key)
 

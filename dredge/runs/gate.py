@@ -22,6 +22,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.lease import LEASE, LeaseGrant, check_lease
 from dredge.runs.partition import WorkerRun
 from dredge.storage import ObjectWriter, store_clock
+from dredge.storage.clock import PROBE, probe_of
 
 log = logging.getLogger("dredge")
 
@@ -74,17 +75,21 @@ class Gate:
         folder: the run folder; what is written there belongs to the try that deletes.
         state: the folder of the lease.
         config: what to look at.
+        probe: the object by which the store is asked for the time.
 
     Raises:
         FormatError: the folder belongs to no try, so nobody could tell whether the worker still counts.
     """
 
-    def __init__(self, folder: RunFolder, state: ObjectWriter, config: GateConfig) -> None:
+    def __init__(
+        self, folder: RunFolder, state: ObjectWriter, config: GateConfig, probe: str = PROBE
+    ) -> None:
         if folder.attempt is None:
             raise FormatError(f"run {folder.run_id}: nothing is deleted outside a try of a step")
         self._folder = folder
         self._state = state
         self._config = config
+        self._probe = probe
         self.attempt = folder.attempt
         self._silence = timedelta(seconds=config.silence_seconds_max)
         self._looked: float | None = None
@@ -100,7 +105,7 @@ class Gate:
             run: as the task sees it.
             config: the same for all tasks.
         """
-        return cls(run.folder, run.open_state(), config)
+        return cls(run.folder, run.open_state(), config, probe_of(run.task))
 
     def is_open(self) -> bool:
         """Whether the next request may be sent. A look is trusted for a few seconds.
@@ -114,7 +119,7 @@ class Gate:
             return True
         seen = self._seen_at()
         asked = running_seconds()
-        store_now = store_clock(self._state, "")
+        store_now = store_clock(self._state, "", self._probe)
         check_lease(self._state, LEASE, self._config.lease, store_now)
         self.attempt.check()
         # This machine may have slept since it asked for the time.

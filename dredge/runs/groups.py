@@ -27,7 +27,7 @@ type Bounds = Mapping[str, tuple[Any, Any]]
 
 GROUP_ROWS = 10_000
 _FEW_WORDS = ("reason", "hold", "outcome", "code")
-"""Columns with the same few texts again and again."""
+"""Columns with the same few texts again and again, where a table has them."""
 
 
 def grouped_bytes(table: pa.Table) -> bytes:
@@ -43,7 +43,7 @@ def grouped_bytes(table: pa.Table) -> bytes:
         sink,
         row_group_size=GROUP_ROWS,
         compression=codecs,
-        use_dictionary=[name for name in _FEW_WORDS if name in table.column_names],
+        use_dictionary=_FEW_WORDS,
         write_statistics=True,
         write_page_checksum=True,
     )

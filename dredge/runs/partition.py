@@ -7,8 +7,8 @@
 
 The three types are payloads (`dredge.runs.payload`). The decorator makes of the function what a `TaskRunner` calls:
 JSON in, JSON out, in any process. It opens the run as the worker sees it, so that no function has to, and a result
-holds counts and names, never rows: rows are written as parts whose names follow from the task, so that a task that
-runs twice writes the same names.
+holds counts and names, never rows: rows are written as parts whose names follow from the task. The keys of these parts
+are each call's own, so that a task that runs twice overwrites nothing; what counts is the call whose result was taken.
 """
 
 from __future__ import annotations
@@ -55,11 +55,13 @@ class WorkerRun:
         stores: URIs.
         folder: the run folder; what is written belongs to the driver's try.
         progress: of this task.
+        task: its name, among the tasks of the step.
     """
 
     stores: Stores
     folder: RunFolder
     progress: Progress
+    task: str
 
     @classmethod
     def open(cls, stores: Stores, task: str) -> WorkerRun:
@@ -67,10 +69,10 @@ class WorkerRun:
 
         Args:
             stores: as the driver named them.
-            task: name of the task's progress file.
+            task: name of the task, and of its progress file.
         """
         folder = RunFolder.of_task(stores.run_uri, stores.run_id, stores.attempt)
-        return cls(stores, folder, Progress(folder, stores.progress, task))
+        return cls(stores, folder, Progress(folder, stores.progress, task), task)
 
     def open_store(self) -> ObjectReader:
         """Open what is collected, for reading."""

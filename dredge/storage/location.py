@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 from dredge.errors import ConfigError, DredgeError
@@ -11,6 +12,7 @@ from dredge.storage.azure.uris import split_uri
 from dredge.storage.options import StorageOptions
 from dredge.storage.schemes import DRIVERS, Driver, canonical_scheme, canonical_uri
 
+_LOCAL = f"{canonical_scheme('local')}://"
 _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
 
 
@@ -51,21 +53,35 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
     return location
 
 
-def place_of(uri: str, options: StorageOptions) -> str:
+def spelled(uri: str) -> str:
+    """Give the URI of a folder one spelling, without a slash at its end: a folder of a machine has many (`//`, `/./`),
+    and a key of a bucket one. Links count as folders.
+
+    Args:
+        uri: as for `parse_uri`, or a server's; what is no URI stays as it is.
+    """
+    found = canonical_uri(uri)
+    path = found.removeprefix(_LOCAL)
+    if path == found:
+        return found
+    plain = os.path.normpath(f"{path}/").rstrip("/")
+    return _LOCAL + (f"/{plain.lstrip('/')}" if plain.startswith("/") else plain)
+
+
+def place_of(uri: str, options: StorageOptions | None = None) -> str:
     """Give what the URI of a folder is compared as, when two may be one place: its spelling does not matter, nor do
     links between local folders. Of what is no URI (a glob) only the spelling of its parts is made the same.
 
     Args:
-        uri: as for `parse_uri`.
-        options: as for `parse_uri`.
+        uri: as for `spelled`.
+        options: say where `local://name` lies, and that a path is a URI; None where only another machine knows.
     """
-    try:
-        location = parse_uri(uri, options)
-    except DredgeError:
-        return canonical_uri(uri)
-    return canonical_uri(
-        f"file://{os.path.realpath(location.root)}" if location.driver == "local" else location.uri
-    )
+    if options is not None:
+        with suppress(DredgeError):
+            uri = parse_uri(uri, options).uri
+    place = spelled(uri)
+    path = place.removeprefix(_LOCAL)
+    return _LOCAL + os.path.realpath(path).rstrip("/") if path != place and os.path.isabs(path) else place
 
 
 def _parsed(uri: str, options: StorageOptions) -> Location:

@@ -8,15 +8,15 @@ The entry stays until its partition is empty, so a run that was killed is simply
 
 Three things are stricter than the design. A partition that a record still names is skipped, whatever the
 entry says: an active record means that the entry is wrong, one in deletion that the deletion has not
-finished. Only what the run's plan names goes, so that limits and approvals hold. And every row is written to
-the undo log first, and deleted only with its very value.
+finished. Only what the run's plan names goes, with the rows that the plan saw, so that limits and approvals hold. And
+every row is written to the undo log first, and deleted only with its very value.
 
 Source: design "Repository operations error handling", trash cleaner.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import batched
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from typing import Any, Literal
 from dredge.errors import DredgeError, LeaseHeldError
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner, RowView, show
 from dredge.trash.apply import GROUP_ROWS
+from dredge.trash.look import contents_of
 from dredge.trash.names import DELETED, REPOSITORIES, REPOSITORY_PREFIX, Instance, deleted_instance
 from dredge.trash.undo import UndoLog
 
@@ -74,8 +75,7 @@ def clean_deleted(
     store: RowCleaner,
     undo: UndoLog,
     check_right: Callable[[], None],
-    planned: Collection[bytes],
-    empty: Collection[bytes] = (),
+    planned: Mapping[bytes, str],
 ) -> Iterator[DeletedOutcome]:
     """Delete what deleted repositories left, entry by entry.
 
@@ -83,10 +83,9 @@ def clean_deleted(
         store: what to clean.
         undo: where rows go first.
         check_right: asked right before each deletion; raises when this try was overtaken.
-        planned: partitions that may go. What was handed over later is for the next plan: nobody has approved it,
-            and no limit has counted it.
-        empty: those of them in which the plan saw no row: only their entries may go. What a request that was frozen
-            writes there later is for the next plan, too.
+        planned: partitions that may go, each with the digest of the rows that the plan saw there ("" where it saw
+            none, and only the entry may go). What was handed over later, or is there with other rows since a request
+            that was frozen has written some, is for the next plan: nobody has approved it, and no limit has counted it.
 
     Yields:
         What became of each entry; one that could not be cleaned does not keep the others back.
@@ -99,7 +98,7 @@ def clean_deleted(
     for entry in entries:
         if not entry.key.startswith(_ENTRY_PREFIX):
             continue
-        outcome = _clean(store, undo, entry, check_right, planned, empty)
+        outcome = _clean(store, undo, entry, check_right, planned)
         yield outcome
         if isinstance(outcome.error, LeaseHeldError):
             raise outcome.error
@@ -110,18 +109,19 @@ def _clean(
     undo: UndoLog,
     entry: Row,
     check_right: Callable[[], None],
-    planned: Collection[bytes],
-    empty: Collection[bytes],
+    planned: Mapping[bytes, str],
 ) -> DeletedOutcome:
     name = show(entry.key)
     instance = deleted_instance(entry.key)
     if instance is None:
         return DeletedOutcome(name, "skipped", 0, "not repo/<repository>/<xid>: left alone")
-    deleted = 0
+    deleted, left = 0, None
     try:
         while True:
             with store.view() as view:
                 guard, named = _record(view, instance)
+                if left is None:
+                    left = _planned_rows(view, instance.partition, planned)
                 rows = _first_rows(view, instance.partition)
             if named:
                 return DeletedOutcome(
@@ -133,14 +133,15 @@ def _clean(
                 )
             if not rows:
                 break
-            if instance.partition in empty:
+            if not left:
                 return DeletedOutcome(
-                    name, "skipped", 0, "it was empty when the run was planned: left for the next one"
+                    name, "skipped", deleted, "it has other rows than the run planned: left for the next one"
                 )
-            undo.write(rows)
+            undo.write(rows[:left])
             check_right()
-            gone = sum(store.delete_rows(rows, [guard]))
+            gone = sum(store.delete_rows(rows[:left], [guard]))
             deleted += gone
+            left -= gone
             if not gone:
                 return DeletedOutcome(name, "skipped", deleted, "its rows change as they are deleted")
         undo.write([entry])
@@ -163,6 +164,12 @@ def _record(view: RowView, instance: Instance) -> tuple[Guard, bool]:
     found = next((entry.value for entry in view.scan(REPOSITORIES, key) if entry.key == key), None)
     guard = Guard(REPOSITORIES, key, found)
     return guard, found is not None and Repository.decode(found).partition == instance.partition
+
+
+def _planned_rows(view: RowView, partition: bytes, planned: Mapping[bytes, str]) -> int:
+    """How many rows of a partition may go: all, or none when they are not those of the plan."""
+    found = contents_of(view.scan(partition)) if planned.get(partition) else None
+    return found.rows if found is not None and found.digest == planned[partition] else 0
 
 
 def _first_rows(view: RowView, partition: bytes) -> Sequence[Row]:

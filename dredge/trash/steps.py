@@ -259,8 +259,7 @@ def _remove(
     again = _second_look(store, state, report.plan, clock, margins)
     both = in_both(report.plan.findings, again.findings)
     still = [f for f in both if f.kind != HANDED_OVER]
-    handed_over = {_handed_over(f) for f in both if f.kind == HANDED_OVER}
-    empty = {_handed_over(f) for f in both if f.kind == HANDED_OVER and f.key is not None}
+    handed_over = {_handed_over(f): f.digest if f.key is None else "" for f in both if f.kind == HANDED_OVER}
     undo = state.undo(run_id)
     unrecorded = [name for name in look.partitions if parse_instance(name)]
     applier = Applier(store, undo, state.check_right, unrecorded, linger=linger)
@@ -281,7 +280,7 @@ def _remove(
     state.set_open_run(run_id)
     try:
         if handed_over:
-            for outcome in clean_deleted(store, undo, state.check_right, handed_over, empty):
+            for outcome in clean_deleted(store, undo, state.check_right, handed_over):
                 deleted.append(outcome)
         applier.run(still)
     except NamedAgainError as error:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
+from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
+from airflow.sdk.execution_time.context import _preset_connections
+from airflow.sdk.log import mask_secret
 
-from airflow_dredge.operators.absent import check_no_connection
+from airflow_dredge.operators.places import ask_for_connection
 from dredge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,14 +24,17 @@ def find_connection(conn_id: str) -> Connection | None:
     :raises UnavailableError: Airflow cannot tell whether there is one
     """
     try:
-        return BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException:
-        check_no_connection(conn_id)
-        return None
+        if conn_id in (_preset_connections.get() or ()):  # the form of a connection tests itself
+            return BaseHook.get_connection(conn_id)
+        found = ask_for_connection(conn_id)
     except AirflowSecretsBackendAccessDenied:
         raise ConfigError(
             f"Airflow does not let this process read the connection {conn_id!r}. Nothing was touched."
         ) from None
+    if found is not None:
+        for secret in filter(None, (found.password, found.extra)):
+            mask_secret(secret)
+    return found
 
 
 def need_connection(conn_id: str, what: str, example: str) -> Connection:

@@ -28,14 +28,16 @@ DANGEROUS = (
     *(f"dredge/storage/{name}.py" for name in ("deleting", "undo")),
     "dredge/approve",
     *(f"{GC}/{step}" for step in ("list_committed", "purge", "restore", "undo.py", "approve", "state")),
-    *(f"{GC}/{step}" for step in ("metadata", "slice_listing")),
+    *(f"{GC}/{step}" for step in ("metadata", "slice_listing", "index", "retention")),
     "dredge/undo",
-    *(
-        f"dredge/runs/{name}.py"
-        for name in ("lease", "gate", "tries", "ledger", "sweep", "watch", "chain", "limits")
-    ),
+    "dredge/runs",
     "dredge/trash",
     "dredge/icechunk/collection",
+    *(
+        f"dredge/icechunk/expiration/{name}.py"
+        for name in ("apply", "by_library", "in_place", "plan", "rules")
+    ),
+    *(f"dredge/icechunk/{name}.py" for name in ("history", "repository", "rollback", "threshold")),
     "operators",
 )
 """What is broken when nothing is named, most dangerous first."""
@@ -43,7 +45,8 @@ SAYING = frozenset(
     {"output.py", "codes.py", "words.py", "report.py", "rows.py", "examples.py", "question.py"}
     | {"by_branch.py", "largest.py", "markdown.py", "cost.py", "estimate.py", "drift.py", "early_deletion.py"}
     | {"pages.py", "pages_airflow.py", "settings_page.py", "links.py", "metrics.py", "mode.py"}
-    | {"lineage.py", "lineage_facets.py", "lineage_teller.py"}
+    | {"lineage.py", "lineage_facets.py", "lineage_teller.py", "lines.py", "kept_figures.py"}
+    | {"curve.py", "progress.py", "report_rows.py"}
 )
 """What only says something to people, or what a step hands on; it is broken when it is named."""
 REACHES = {"own": OWN, "room": ROOM, "around": AROUND, "all": REST}

@@ -337,9 +337,12 @@ def is_old(age) -> bool:
     return age > AGE_MAX
 """
 TESTS = """\
+import pytest
+
 from toy.guard import Sweep
 
-def test_an_old_apple_is_not_eaten():
+@pytest.mark.parametrize("uri", ["memory://a"])
+def test_an_old_apple_is_not_eaten(uri):
     rows = [1, 2]
     assert Sweep(rows).run(11) == 0
     assert rows == [1, 2]

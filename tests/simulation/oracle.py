@@ -31,9 +31,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
-from dredge.errors import NotFoundError
+from dredge.errors import FormatError, NotFoundError
 from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.config import OPTIMIZED
 from dredge.gc.run import Run
 from dredge.runs import ledger
 from tests.simulation.buckets import Bucket, Stored
@@ -41,17 +43,19 @@ from tests.simulation.clock import Clock
 from tests.simulation.gc.answers import Answers
 from tests.simulation.gc.asked import Asked
 from tests.simulation.gc.fences import Fences
+from tests.simulation.gc.latecomers import Latecomers
 from tests.simulation.gc.mishaps import INNER
 from tests.simulation.gc.serving import Serving
 from tests.simulation.gc.undone import CLOCKS, QUARANTINE, Undone
 from tests.simulation.history import Simulation
 from tests.simulation.orchestrator import Orchestrated
 from tests.simulation.scheduler import Process
-from tests.simulation.truth import Truth
+from tests.simulation.truth import SURE, Truth
 
 OWN = "_lakefs/retention/gc/"
 CLOCK = 330.0
 """One machine's clock may be off by less."""
+_PART = re.compile(r"/t\d{3}/")
 _DENIED = re.compile(r"commit ([0-9a-f]{64}).*(?:does not know it|does not exist)")
 """A run says that a commit does not exist."""
 VERBS_NOT_PROMISED = ("stage", "copy")
@@ -68,6 +72,7 @@ class Oracle:
         min_age: of all runs.
         secrets: that no file may hold.
         deleted: addresses that went, with the time.
+        in_records: those that staging records had named since before the sweep began.
         asked: what runs were asked for, by name.
         shared_since: since when another repository has this namespace.
         clocks: of the servers.
@@ -75,10 +80,12 @@ class Oracle:
         marked: what was staged when some run's mark ended, of each mark.
         others: when a run of another collector ended.
         first_deleted: when addresses went first.
+        parts: what steps wrote, by key.
         serving: what servers are about to stage.
         copy_read: whether a copy of the records was read that fell behind.
         fences: rules about leases and tries.
         answers: rules about asking people.
+        latecomers: what only a clean run finds.
         undone: rules about what can be taken back.
     """
 
@@ -89,6 +96,7 @@ class Oracle:
     min_age: timedelta
     secrets: tuple[bytes, ...] = ()
     deleted: dict[str, float] = field(default_factory=dict)
+    in_records: set[str] = field(default_factory=set)
     first: dict[str, bytes] = field(default_factory=dict)
     by_run: dict[str, set[str]] = field(default_factory=dict)
     asked: dict[str, Asked] = field(default_factory=dict)
@@ -98,10 +106,12 @@ class Oracle:
     marked: list[set[str]] = field(default_factory=list)
     others: list[float] = field(default_factory=list)
     first_deleted: dict[str, float] = field(default_factory=dict)
+    parts: dict[str, bytes] = field(default_factory=dict)
     serving: Serving = field(default_factory=Serving)
     copy_read: bool = False
     fences: Fences = field(init=False)
     answers: Answers = field(init=False)
+    latecomers: Latecomers = field(default_factory=Latecomers)
     undone: Undone = field(init=False)
 
     def __post_init__(self) -> None:
@@ -131,6 +141,8 @@ class Oracle:
         self._judge_life(address, process)
         self._judge_request(address, process)
         self.undone.on_delete(address, process)
+        if self.truth.named_since.get(address, process.begun + 1) <= process.begun:
+            self.in_records.add(address)
         self.deleted[address] = self.simulation.scheduler.now
         self.first_deleted.setdefault(address, self.deleted[address])
         self.by_run.setdefault(process.name.partition(" ")[0], set()).add(address)
@@ -162,9 +174,11 @@ class Oracle:
 
     def _could_be_known(self, address: str) -> bool:
         """Whether somebody has seen that an address was staged: what a sealed token has below a newer write is in no
-        answer of a server, only in staging records."""
+        answer of a server, only in staging records: there before whoever deleted it began."""
         reads_records = not self.copy_read and any(asked.read_kv for asked in self.asked.values())
-        return reads_records or any(address in staged for staged in self.marked)
+        return (reads_records and address in self.in_records) or any(
+            address in staged for staged in self.marked
+        )
 
     def has_marked(self) -> None:
         """A run has read all that is staged."""
@@ -178,6 +192,8 @@ class Oracle:
             self._judge_state()
         elif key == f"{self.root}{OWN}dredge/state/current.json":
             self.fences.on_state(data, self.bucket.objects[key].etag)
+        elif _PART.search(key) and self.parts.setdefault(key, data) != data:
+            self.simulation.violate("figures", f"{key} was replaced, and its digest is told already")
         if key.startswith(f"{self.root}data/"):
             current = self.simulation.scheduler.current
             if current is not None:
@@ -185,6 +201,7 @@ class Oracle:
                     self.serving.put[key.removeprefix(self.root)] = self.simulation.scheduler.now
                 first = self.first.get(key, data)
                 self.undone.on_put(key.removeprefix(self.root), data, first, current.process)
+                self.latecomers.on_put(key.removeprefix(self.root), current.process.role, self.bucket.clock())
             self.first[key] = data
         elif key == f"{self.root}{OWN}rules/config.json":
             self.truth.rules_changed(data)
@@ -216,15 +233,16 @@ class Oracle:
 
     def check_garbage(self, run: Run) -> None:
         """Look whether a complete run in peace left garbage that it does not name."""
-        output = BulkDeleteOutput.of(_summary(run))
-        rows = [row for part in output.settled for row in run.folder.read_part(part).to_pylist()]
+        rows = _settled(run)
         named = {row["address"] for row in rows if row["outcome"] != ledger.DELETED}
         asked = self.asked["rest"]
         kept = self.truth.kept(asked.policy) if asked.policy is not None else set()
+        if run.plan.mode == OPTIMIZED:
+            kept |= self.latecomers.addresses
         if asked.read_kv:  # then whatever a record names counts as live
             kept |= self.truth.by_all_tokens()
         now = self.simulation.scheduler.now
-        keep, cutoff = self.truth.readable() | named | kept, run.plan.cutoff
+        keep, cutoff = self.truth.readable(sure=-SURE) | named | kept, run.plan.cutoff
         for key in self.bucket.keys:
             address = key.removeprefix(self.root)
             if (
@@ -250,11 +268,10 @@ class Oracle:
         summary = run.folder.read_summary(ledger.STEP)
         if summary is None or run.plan.dry_run:
             return
-        rows = [
-            row
-            for part in BulkDeleteOutput.of(summary).settled
-            for row in run.folder.read_part(part).to_pylist()
-        ]
+        try:
+            rows = _settled(run)
+        except FormatError as error:
+            self.simulation.violate("figures", f"the ledger is not what was written: {error}")
         gone = [row for row in rows if row["outcome"] == ledger.DELETED]
         for row in gone:
             if self.first_deleted.get(row["address"], float("inf")) > ended.ended_at:
@@ -393,8 +410,10 @@ def _is_complete(run: Orchestrated) -> bool:
     return run.outcome == "success" and not run.config["dry_run"] and "window_begin" not in run.config
 
 
-def _summary(run: Run):  # type: ignore[no-untyped-def]
+def _settled(run: Run) -> list[dict[str, Any]]:
+    """The ledger of a run that has swept: a row for each object."""
     summary = run.folder.read_summary(ledger.STEP)
     if summary is None:
         raise NotFoundError("the run did not come to deleting")
-    return summary
+    parts = BulkDeleteOutput.of(summary).settled
+    return [row for part in parts for row in run.folder.read_part(part).to_pylist()]

@@ -65,6 +65,7 @@ class Truth:
         rules: versions of the retention rules, with the times since when.
         since: since when an address has been readable without a gap; only what is.
         head_since: the same for what a branch's head names.
+        named_since: the same for what any token of a branch names.
         moved: when a branch, commit, tag or staging record changed last.
     """
 
@@ -78,6 +79,7 @@ class Truth:
     rules: list[tuple[float, Rules | None]] = field(default_factory=lambda: [(0.0, None)])
     since: dict[str, float] = field(default_factory=dict)
     head_since: dict[str, float] = field(default_factory=dict)
+    named_since: dict[str, float] = field(default_factory=dict)
     following: bool = False
     moved: float = 0.0
     _entries: dict[str, dict[bytes, str]] = field(default_factory=dict)
@@ -103,20 +105,25 @@ class Truth:
     def look(self) -> None:
         """Bring `since` up to date."""
         now = self.scheduler.now
-        for since, found in ((self.since, self.readable()), (self.head_since, self.by_heads())):
+        for since, found in (
+            (self.since, self.readable()),
+            (self.head_since, self.by_heads()),
+            (self.named_since, self.by_all_tokens()),
+        ):
             for address in [address for address in since if address not in found]:
                 del since[address]
             for address in found:
                 since.setdefault(address, now)
 
-    def readable(self, since: float | None = None) -> set[str]:
+    def readable(self, since: float | None = None, sure: timedelta = SURE) -> set[str]:
         """Addresses that can be read now: what branches have staged, and what commits name that no rule lets go.
 
         Args:
             since: only what every version of the rules since this time keeps; None asks the newest version.
+            sure: commits count that no rule lets go so much later; a negative time adds those that one let go since.
         """
         found = self.by_staging()
-        for commit in self.active(since):
+        for commit in self.active(since, sure):
             found.update(self.entries(commit).values())
         return found
 
@@ -138,13 +145,14 @@ class Truth:
         heads = {branch.commit_id for branch in self.branches.values()}
         return {address for commit in heads for address in self.entries(commit).values()}
 
-    def active(self, since: float | None = None) -> set[str]:
+    def active(self, since: float | None = None, sure: timedelta = SURE) -> set[str]:
         """Commits that no rule lets go."""
         versions = [rules for _, rules in self.rules[-1:]]
         if since is not None:
             last = max(number for number, (at, _) in enumerate(self.rules) if at <= since or number == 0)
             versions = [rules for _, rules in self.rules[last:]]
-        found = [self._active(rules, instant(self.scheduler.now)) for rules in versions]
+        now = instant(self.scheduler.now) + sure
+        found = [self._active(rules, now) for rules in versions]
         return set.intersection(*found) | {tag.commit_id for tag in self.tags.values()} & set(self.commits)
 
     def _active(self, rules: Rules | None, now: datetime) -> set[str]:
@@ -153,12 +161,12 @@ class Truth:
         heads = {branch.commit_id for branch in self.branches.values()} & set(self.commits)
         mains = {commit.main_parent for commit in self.commits.values()}
         starts = [
-            (branch.commit_id, rules.threshold(now, branch.name) + SURE)
+            (branch.commit_id, rules.threshold(now, branch.name))
             for branch in self.branches.values()
             if branch.commit_id in self.commits
         ]
         found = set(heads)
-        default = rules.threshold(now, None) + SURE
+        default = rules.threshold(now, None)
         for leaf in self.commits.keys() - mains - heads:
             starts.append((leaf, default))
             if self.commits[leaf].creation_date > default:

@@ -269,6 +269,8 @@ class GcScene:
         root: str = "",
     ) -> None:
         now = self.simulation.scheduler.now
+        while name in self.orchestrator.runs:  # two scenes may call theirs the same; Airflow does not
+            name += "b"
         config = config_of_run(self.config, now, mode, dry_run, most, policy, window, approval, undo)
         if root:
             config["run_root"] = f"memory://bucket/{root}"
@@ -326,6 +328,7 @@ class GcWorld:
         oracle.clocks = [server.clock for server in servers]
         orchestrator.marked = oracle.has_marked
         config = draw_config(draw, REPOSITORY)
+        oracle.latecomers.margin = timedelta(hours=config["slice_margin_hours"])
         scene = GcScene(simulation, kv, servers, writer, orchestrator, oracle, config, clocks)
         scene.haste = draw.of("haste")
         scene.mishaps = Mishaps(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from dredge.errors import DredgeError, NotFoundError
+from dredge.errors import ConflictError, DredgeError, NotFoundError
 from dredge.graveler.catalog import Catalog
 from dredge.graveler.catalog import Rules as CatalogRules
 from dredge.graveler.catalog.imports import ImportPath
@@ -205,12 +206,13 @@ class Writer:
         self._keep("multipart", stats.physical_address)
 
     def _put_at_upload(self, number: int, content: bytes) -> None:
-        """Put an object where an upload in parts is going to lie: whoever uploads knows the address."""
+        """Put an object where an upload in parts is going to lie, once: whoever uploads knows the address."""
         if self.uploads:
             _, _, wanted, _ = self.uploads[number % len(self.uploads)]
             for each in open_writer(self.namespace).uploads().open():
                 if each.upload_id == wanted:
-                    open_writer(self.namespace).put(each.key, content)
+                    with suppress(ConflictError):
+                        open_writer(self.namespace).put_if_absent(each.key, content)
 
     def _link(
         self, branch: str, path: str, content: bytes, upload_hours: float, link_hours: float, linked: bool

@@ -26,9 +26,11 @@ class Server:
 
     def __init__(self, answer: Any, names: Any = (), raises: bool = False) -> None:
         self.answer, self.names, self.raises = answer, names, raises
+        self.asked: list[Any] = []
 
     def send(self, message: Any) -> Any:
         """Answer."""
+        self.asked.append(message)
         answer = self.answer
         if isinstance(message, GetVariableKeys):
             answer = self.names
@@ -37,6 +39,10 @@ class Server:
         if self.raises and isinstance(answer, ErrorResponse):
             raise AirflowRuntimeError(answer)
         return answer
+
+    def asked_for(self, kind: str) -> int:
+        """How often it was asked a question of a kind."""
+        return sum(type(message).__name__ == kind for message in self.asked)
 
     def reached_by(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Be the server of this process."""

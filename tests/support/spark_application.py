@@ -14,10 +14,13 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from unittest import mock
 
+from airflow_dredge.operators import application
 from airflow_dredge.operators.application import SparkApplication
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RUN_URI = "file:///nowhere/run"
+START_SECONDS_MAX = 30.0
+"""The program starts in less than one, unless the machine has much else to do."""
 
 PROGRAM = """
 import os, time
@@ -161,6 +164,7 @@ def programs(folder: Path) -> Iterator[Program]:
     with (
         tempfile.TemporaryDirectory(prefix="dredge-") as short,
         mock.patch.object(tempfile, "tempdir", short),
+        mock.patch.object(application, "_START_SECONDS_MAX", START_SECONDS_MAX),
     ):
         program = Program(folder)
         try:

@@ -5,10 +5,11 @@
     index/heads/<run>-<step>-<sha256>.json      the parts of one step, with their digests; one of a compaction also
                                                 names the heads that it stands for (`upkeep`)
 
-Snapshots' contents and manifests never change and ids are never used again (an in-place expiration changes a
-snapshot's parent only, which is not kept here), so what is in the index stays true. A head that does not fit the
-digest in its name, or that an earlier reader wrote, is left out, a part that does not fit its head is read from
-the repository again.
+What snapshots name is written once their manifests have been read as well: a damaged read that names what is not there
+leaves nothing. Snapshots' contents and manifests never change and ids are never used again (an in-place expiration
+changes a snapshot's parent only, which is not kept here), so what is in the index stays true. A head that does not fit
+the digest in its name, or that an earlier reader wrote, is left out, a part that does not fit its head is read from the
+repository again.
 
 A part of manifests is what goes into sets without another step:
 
@@ -44,6 +45,10 @@ PARTS = "index/parts"
 HEADS = "index/heads"
 FORMAT = 2
 """Rises when files are read more strictly: what an earlier reader believed is read again."""
+READ_AGAIN = (
+    "remove the folder _dredge/index of the repository while no run is at work and start a clean run, which reads all"
+    " again"
+)
 _ID_BYTES = 8
 
 
@@ -54,6 +59,11 @@ class SnapshotRow:
     snapshot: str
     manifests: tuple[str, ...]
     refs: tuple[int, ...]
+
+    def covers(self, other: SnapshotRow) -> bool:
+        """Whether this one names all that the other one names, with as many references."""
+        named = zip(other.manifests, other.refs, strict=True)
+        return set(named) <= set(zip(self.manifests, self.refs, strict=True))
 
     def united(self, other: SnapshotRow) -> SnapshotRow:
         """What either of two reads of one snapshot names; of a manifest that both name, this one's references."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.icechunk.collection.index import SnapshotRow
+from dredge.icechunk.collection.index import READ_AGAIN, SnapshotRow
 from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.format.manifests import native_chunk_hashes
 from dredge.icechunk.format.snapshots import parse_snapshot
@@ -56,7 +56,7 @@ def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
                 raise FormatError(
                     f"{SNAPSHOTS}{row.snapshot} is damaged, or another snapshot is: it says that manifest"
                     f" {manifest} has {count} chunk references, the other one {found[manifest]}. Nothing was"
-                    " deleted."
+                    f" deleted. Look at them with Icechunk; when they are sound, {READ_AGAIN}."
                 )
     return found
 
@@ -102,5 +102,6 @@ def _missing_is_damage(reader: ObjectReader) -> Iterator[None]:
     except NotFoundError as error:
         raise FormatError(
             f"{reader.uri}: a live file is missing: {error}. Nothing was deleted. The repository is damaged:"
-            " delete the refs that need the file, or restore it."
+            " restore the file, or delete the refs that need it. When Icechunk finds that no snapshot names it, one was"
+            f" read wrongly: {READ_AGAIN}."
         ) from None

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dredge.errors import DredgeError, FormatError
 from dredge.icechunk.collection.index import (
     ManifestIndex,
+    SnapshotRow,
     read_manifest_rows,
     write_manifest_rows,
     write_snapshot_rows,
@@ -47,7 +48,8 @@ def compact_index(run: Run, version: Version) -> int:
         DredgeError: the state, or the index, could not be read or written. The index is as it was.
     """
     index = ManifestIndex.load(run.state)
-    rows = open_base(version, run.state, run.options).rows
+    base = open_base(version, run.state, run.options)
+    rows = base.rows
     live = {manifest for row in rows.values() for manifest in row.manifests}
     wanted = _wanted(index, live)
     going = _that_go(index, wanted, run.plan.config.tuning.index_parts_max)
@@ -62,8 +64,10 @@ def compact_index(run: Run, version: Version) -> int:
         for number, batch in enumerate(_batches(run, index, wanted, going))
     ]
     kept = [(index.manifest_parts[name], index.manifests_of[name]) for name in wanted if name not in going]
+    # Beside the row of what either of two reads names, one of nothing: so the index still knows that they differed.
+    contradicted = [SnapshotRow(name, (), ()) for name in base.state.contradicted]
     snapshots = write_snapshot_rows(
-        run.state, f"{label}-snapshots-00000", [rows[name] for name in sorted(rows)]
+        run.state, f"{label}-snapshots-00000", [*(rows[name] for name in sorted(rows)), *contradicted]
     )
     replaces = {*index.heads, *index.superseded, *index.unread_heads}
     run.lease.check(run.plan.lease)

@@ -35,8 +35,8 @@ class Request:
     """
 
     threshold: int
-    delete_branches: bool = False
-    delete_tags: bool = False
+    delete_branches: bool
+    delete_tags: bool
 
     def may_delete(self, ref: Ref) -> bool:
         """Tell whether refs of this kind may be deleted; main never is."""

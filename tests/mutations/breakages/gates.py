@@ -94,8 +94,8 @@ GATES = (
         "a worker asks for the time before it reads what the driver saw",
         "dredge/runs/gate.py",
         "        seen = self._seen_at()\n        asked = running_seconds()\n"
-        '        store_now = store_clock(self._state, "")\n',
-        '        asked, store_now = running_seconds(), store_clock(self._state, "")\n'
+        '        store_now = store_clock(self._state, "", self._probe)\n',
+        '        asked, store_now = running_seconds(), store_clock(self._state, "", self._probe)\n'
         "        seen = self._seen_at()\n",
         ("test_a_worker_asks_for_the_time_after_it_has_read_what_the_driver_saw",),
     ),

@@ -7,9 +7,9 @@ from tests.mutations.breakages.breakage import GC, Breakage
 MANY = (
     Breakage(
         "a connection that cannot be had is one that is not there",
-        "operators/hooks/finding.py",
-        "        check_no_connection(conn_id)\n",
-        "",
+        "operators/places.py",
+        '            raise _unknown(what, f"{type(place).__name__} fails with {type(error).__name__}") from error\n',
+        "            continue\n",
         ("test_without_an_answer_about_a_connection_no_store_is_opened",),
     ),
     Breakage(

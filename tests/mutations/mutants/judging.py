@@ -223,7 +223,7 @@ class Judge:
         reports = _Reports()
         if tests:
             options = [*QUIET, f"--rootdir={self.root}", "-x", "--basetemp", str(self._basetemp())]
-            code = pytest.main([*options, *(str(self.root / test) for test in tests)], plugins=[reports])
+            code = pytest.main([*options, *(f"{self.root}/{test}" for test in tests)], plugins=[reports])
             if code != pytest.ExitCode.OK:
                 return reports.failed[0] if reports.failed else f"error: {code!r}"
         return _ask_seeds(mutant, seeds)

@@ -213,6 +213,7 @@ FOCUS: Mapping[str, Focus] = {
     "a lease is handed over whoever wrote meanwhile": _on("handed_over"),
     "a run is resumed unconditionally": _on("handed_over"),
     "an older report replaces a later one": _on("reported_twice"),
+    "a task that is still at work replaces what its repetition told": _on("taken_back", twice=(0.3,)),
     "what left staging may go at once": _on("long_commit", read_kv=(NO,)),
     "what left staging may go as soon as one mark did not show it": _on("long_commit", read_kv=(NO,)),
     "what tells that something left staging is removed": _on("long_commit", read_kv=(NO,), dry=(YES,)),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dredge.errors import DredgeError
+from dredge.errors import DredgeError, UnavailableError
 from dredge.graveler.catalog import Catalog
 from dredge.graveler.xid import new_descending_xid
 from dredge.storage import open_writer
@@ -136,7 +137,11 @@ class Mishaps:
         """Somebody overwrites the object that nobody names which came last."""
         addresses = [key.removeprefix(self.root) for key in self._below("data/orphans/")]
         if addresses:
-            open_writer(self.namespace).put(addresses[-1], data)
+            self._write(addresses[-1], data)
+
+    def _write(self, key: str, data: bytes) -> None:
+        with suppress(UnavailableError):  # whoever it is does not try again
+            open_writer(self.namespace).put(key, data)
 
     def _read_copy(self) -> None:
         """The way to the key-value store leads to a copy by now, which gets nothing more."""
@@ -159,8 +164,9 @@ class Mishaps:
     def _other_collector(self) -> None:
         """lakeFS's own collector ends a run, which leaves a folder without a plan."""
         run_id = new_descending_xid(self.bucket.clock())
-        open_writer(self.namespace).put(f"{RUNS}{run_id}/summary.json", b"{}")
-        self.note_other()
+        self._write(f"{RUNS}{run_id}/summary.json", b"{}")
+        if f"{self.root}{RUNS}{run_id}/summary.json" in self.bucket.objects:
+            self.note_other()
 
     def _tables(self) -> Iterator[str]:
         return (key for key in self._below("_lakefs/") if _TABLE.fullmatch(key.removeprefix(self.root)))

@@ -227,7 +227,8 @@ class Oracle:
                 node: str | None = each
                 while node is not None:
                     found |= self._objects_of(node)
-                    node = self.parents.get(node)
+                    # In spec 2 the repo info tells of parents, and what it does not have, nobody can come back to.
+                    node = self.parents.get(node) if self.writers.spec == 1 else None
         return found
 
     def _forgive_absent(self, snapshots: Iterable[str]) -> None:

@@ -27,6 +27,8 @@ WEEK = 7 * DAY - HOUR
 MARK_AGE_SECONDS = 12.3 * HOUR
 CALLS = 12
 """So many calls of a process lie between its last look and what it does then, at most."""
+SETTLING_CALLS = 3
+"""So many calls settle a part of the ledger, or end the step, after the last look of a sweep."""
 
 
 @dataclass
@@ -186,7 +188,7 @@ class OwnFiles:
         step, current = summary["step"], self.simulation.scheduler.current
         if step == "bulk_delete":
             self._check_inputs(run, summary["inputs"])
-            self.check_chain(run)
+            self.check_chain(run, SETTLING_CALLS * (len(summary["parts"]) + 1))
         if step not in ("mark", *CHAIN) or step == "bulk_delete":
             return
         was = bool(run.broken)
@@ -199,13 +201,18 @@ class OwnFiles:
         elif not was and current is not None:
             run.broken = self._calls(run)
 
-    def check_chain(self, run: RunFiles) -> None:
-        """A sweep is done, or is about to delete something: it has seen results that belong together."""
+    def check_chain(self, run: RunFiles, more: int = 0) -> None:
+        """A sweep is done, or is about to delete something: it has seen results that belong together.
+
+        Args:
+            run: that it belongs to.
+            more: calls that it has made besides since its last look.
+        """
         current = self.simulation.scheduler.current
         if current is None or not run.broken:
             return
         seen = run.broken.get(current.process.name)
-        if seen is not None and current.process.calls - seen > CALLS:
+        if seen is not None and current.process.calls - seen > CALLS + more:
             self.simulation.violate(
                 "chain", f"{run.name} deletes by results that were not made from each other"
             )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from dredge.errors import ConfigError, RefusedError
+from dredge.gc.config import GCConfig
 from dredge.gc.namespaces import canonical_namespace, check_namespaces, key_of, overlaps
+from dredge.gc.planning import _run_root
+from dredge.lakefs import Repository
 from tests.support.gc import make_world
 
 
@@ -69,8 +73,6 @@ def test_trap_16_two_repositories_on_one_namespace_stop_the_run() -> None:
     world = make_world()
     kept = world.upload("a", b"1")
     honest = world.client.repositories
-    from dredge.lakefs import Repository
-
     world.client.repositories = lambda: [*honest(), Repository("twin", world.lake.namespace + "/", "main")]
     world.age(days=2)
     with pytest.raises(RefusedError, match="equals"):
@@ -94,6 +96,10 @@ def test_trap_16_two_repositories_on_one_namespace_stop_the_run() -> None:
         ("local://lake", "local://lake//data/x", "contains"),
         ("https://acc.blob.core.windows.net/c/r", "https://ACC.blob.core.windows.net:443/c/r", "equals"),
         ("https://acc.blob.core.windows.net/c/r", "abfss://c@acc.dfs.core.windows.net./r/x", "contains"),
+        ("s3://b/a lake", "s3://b/a%20lake", "equals"),
+        ("s3://b/a lake", "s3://b/a%20lake?x=1", "equals"),
+        ("s3://b/lake", "s3://b/%6cake/data/x", "contains"),
+        ("local:///base/a lake", "local:///base/a%20lake", "equals"),
         ("http://127.0.0.1:10000/acc/c", "http://127.0.0.1/acc/c", None),
         ("s3://b/repo", "s3://b//repo", None),
         ("s3://b/repo", "s3://b/repo2", None),
@@ -116,6 +122,15 @@ def test_a_namespace_that_a_link_leads_to_is_the_same_place(tmp_path: Path) -> N
     assert overlaps({"lake": lake, "twin": link}) == [("lake", "twin", "equals")]
     assert overlaps({"lake": lake, "inner": f"{link}/data/x"}) == [("lake", "inner", "contains")]
     assert overlaps({"twin": link, "inner": f"{link}/data/x"}) == [("twin", "inner", "contains")]
+
+
+def test_links_in_a_circle_are_places_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to(tmp_path / "two")
+    (tmp_path / "two").symlink_to(tmp_path / "one")
+    (tmp_path / "up").symlink_to(tmp_path)
+    one, two = f"local://{tmp_path}/one", f"local://{tmp_path}/two"
+    assert overlaps({"one": one, "two": two, "inner": f"{two}/x"}) == [("two", "inner", "contains")]
+    assert overlaps({"one": one, "up": f"local://{tmp_path}/up"}) == [("up", "one", "contains")]
 
 
 def test_a_namespace_behind_a_link_is_also_where_its_path_says(tmp_path: Path) -> None:
@@ -203,6 +218,20 @@ def test_runs_cannot_be_kept_where_a_repository_has_its_data() -> None:
         world.plan(run_root=f"{world.lake.namespace}/data/runs")
     with pytest.raises(ConfigError, match="run_root"):
         world.plan(run_root="runs")
+
+
+def test_runs_cannot_be_kept_where_a_link_leads_to_the_data_of_a_repository(tmp_path: Path) -> None:
+    (tmp_path / "lake" / "data").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "lake" / "data")
+    lake = Repository("lake", f"local://{tmp_path}/lake", "main")
+    for name, refused in {"link": True, "link/runs": True, "lake//data": True, "runs": False}.items():
+        config = GCConfig(repository="lake", run_root=f"file://{tmp_path}/{name}")
+        with (
+            pytest.raises(ConfigError, match="lies among the data of repository lake")
+            if refused
+            else nullcontext()
+        ):
+            _run_root(config, lake, {"lake": lake.namespace})
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.by_library import OutcomeDiffersError, differ, expire_by_library
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.expiration.stored import store_plan
+from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import make_lease, open_state
@@ -37,6 +38,7 @@ from tests.support.icechunk import (
 from tests.support.objectstore import TestBucket, moto_s3
 
 SAMPLE = scenarios()[0]
+LINE = Graph((("1", "0", 1.0), ("2", "1", 2.0), ("3", "2", 3.0)), {"main": "3"})
 
 
 def threshold_at(folder: Path, ids: dict[str, str], time: float) -> datetime:
@@ -181,6 +183,47 @@ def test_approved_plan_is_applied_and_no_other(tmp_path: Path) -> None:
     quiet().Repository.open(local_storage(tmp_path)).create_branch("new", ids["14"])
     with pytest.raises(RefusedError, match="changed since the plan"):
         expire(f"file://{tmp_path}", threshold, approved_digest=plan.digest)
+    again = plan_expiration(read_history(open_reader(f"file://{tmp_path}")), threshold)
+    assert expire(f"file://{tmp_path}", threshold, approved_digest=again.digest).plan.digest == again.digest
+
+
+@pytest.mark.parametrize(("size", "later"), [(2, 0), (2, 1), (3, 1), (3, 2), (9, 2)])
+def test_the_record_of_an_expiration_is_found_wherever_it_lies(tmp_path: Path, size: int, later: int) -> None:
+    """The repo info names its last few changes, and a copy that names those before."""
+    ids = build(local_storage(tmp_path), LINE, 2, chunks=False)
+    settings = quiet().RepositoryConfig.default()
+    settings.num_updates_per_repo_info_file = size
+    library = quiet().Repository.open(local_storage(tmp_path), config=settings)
+
+    def busy(threshold: datetime, branches: bool, tags: bool) -> set[str]:
+        library.writable_session("main").commit("before", allow_empty=True)
+        released = set(library.expire_snapshots(threshold))
+        for number in range(later):
+            library.create_tag(f"late {number}", ids["3"])
+        return released
+
+    applied = expire_by_library(open_reader(f"file://{tmp_path}"), busy, threshold_at(tmp_path, ids, 2.5))
+    assert set(applied.plan.released) == {ids["1"], ids["2"]}
+    assert "before" in [entry.message for entry in applied.plan.before.snapshots.values()]
+
+
+def test_an_expiration_without_a_copy_of_the_state_before_it_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = build(local_storage(tmp_path), LINE, 2, chunks=False)
+    library = quiet().Repository.open(local_storage(tmp_path))
+
+    def without_copies(data: bytes, *_: str) -> RepoInfo:
+        info = parse_repo_info(data)
+        return replace(info, updates=tuple(replace(item, backup=None) for item in info.updates))
+
+    monkeypatch.setattr("dredge.icechunk.expiration.by_library.parse_repo_info", without_copies)
+    with pytest.raises(FormatError, match="names no backup of the state before"):
+        expire_by_library(
+            open_reader(f"file://{tmp_path}"),
+            lambda threshold, *_: set(library.expire_snapshots(threshold)),
+            threshold_at(tmp_path, ids, 2.5),
+        )
 
 
 @pytest.mark.parametrize("spec", [1, 2])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConfigError, ConflictError, RefusedError
+from dredge.errors import ConfigError, ConflictError, PartialError, RefusedError
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.in_place import _drop_ref, apply_edit, expire_in_place
 from dredge.icechunk.expiration.plan import Edit
@@ -143,6 +143,21 @@ def test_five_attempts_are_made_and_no_sixth(line: Line) -> None:
     with pytest.raises(RefusedError, match="changed during 5 attempts"):
         expire_in_place(Refusing(line.writer.inner), line.between("2", "3"))
     assert len(attempts) == 5
+
+
+def test_a_ref_that_went_is_no_promise_that_nothing_was_touched(line: Line) -> None:
+    gone: list[Ref] = []
+
+    def delete(ref: Ref) -> None:
+        if gone:
+            raise ConfigError("access denied")
+        gone.append(ref)
+
+    threshold = line.between("2", "3")
+    expire_in_place(line.writer, threshold)
+    with pytest.raises(PartialError, match=r"denied\. 0 snapshots were edited and 1 refs deleted before"):
+        expire_in_place(line.writer, threshold, delete_expired_branches=True, delete_ref=delete)
+    assert len(gone) == 1
 
 
 @pytest.mark.parametrize("spec", [1, 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -112,6 +113,32 @@ def test_document_rule_never_releases_what_a_ref_points_to() -> None:
     plan = plan_expiration(history_of(graph, 1), at(3.5), rule="document")
     assert set(plan.released) == {"3"}
     assert plan.ancestries()["branch:old"] == ["2", "1", "0"]
+
+
+@pytest.mark.parametrize("rule", ["document", "spec_v1", "spec_v2"])
+def test_what_only_deleted_refs_held_is_no_history_any_more(rule: str) -> None:
+    graph = Graph(LINEAR.nodes, {"main": "4", "old": "3"}, {"tag": "2"})
+    plan = plan_expiration(
+        history_of(graph, 1), at(3.5), rule=rule, delete_expired_branches=True, delete_expired_tags=True
+    )
+    assert {ref.label for ref in plan.refs_deleted} == {"branch:old", "tag:tag"}
+    assert set(plan.after.snapshots) == {"0", "4"}
+
+
+@pytest.mark.parametrize("rule", ["document", "spec_v1"])
+def test_while_a_snapshot_with_the_time_of_an_earlier_expiration_lives_its_path_stays(rule: str) -> None:
+    nodes = (
+        *(("1", "0", 5), ("2", "1", 2), ("3", "2", 3), ("4", "3", 6)),
+        *(("7", "0", 1), ("8", "7", 2), ("9", "8", 6)),
+    )
+    graph = Graph(nodes, {"main": "4", "expired": "3", "other": "9"})
+    history = replace(history_of(graph, 1), restamped=frozenset({"1"}))
+    for threshold in (4, 5):
+        plan = plan_expiration(history, at(threshold), rule=rule)
+        assert [(edit.snapshot, edit.new_parent) for edit in plan.edits] == [("9", "0")]
+        assert set(plan.released) == {"7", "8"}
+    later = plan_expiration(history, at(5.5), rule=rule)
+    assert ("4", "0") in [(edit.snapshot, edit.new_parent) for edit in later.edits], "it does not live"
 
 
 @pytest.mark.parametrize("rule", ["document", "spec_v1", "spec_v2"])

@@ -65,6 +65,15 @@ def test_only_a_server_that_says_so_has_no_such_variable(
             json_variable(NAME)
 
 
+def test_a_later_place_is_not_asked_when_an_earlier_one_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Server(VariableResult(key=NAME, value="[7]")).reached_by(monkeypatch)
+    use_vault(monkeypatch, BrokenVault)
+    with pytest.raises(UnavailableError, match="BrokenVault fails with OSError"):
+        json_variable(NAME)
+
+
 def test_an_answer_that_is_none_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     Server(None).reached_by(monkeypatch)
     with pytest.raises(UnavailableError, match="nothing was touched"):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
 
-from dredge.errors import FormatError, NotFoundError, RefusedError, UnavailableError
+from dredge.errors import FormatError, NotFoundError, OvertakenError, RefusedError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord, perform
 from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.tries import StepTry
 from dredge.storage import forget_memory_store, open_deleter, open_writer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -54,6 +56,43 @@ def test_a_part_that_is_not_what_was_written_is_refused(folder: RunFolder, damag
         folder.write_table("listing", 0, ROWS.slice(0, 2))
     with pytest.raises(FormatError, match=r"listing/part-00000\.parquet"):
         folder.read_part(part)
+
+
+@pytest.mark.parametrize("lie", [{"rows": 2}, {"size_bytes": 1}])
+def test_a_part_that_is_not_as_long_as_was_recorded_is_refused(
+    folder: RunFolder, lie: dict[str, int]
+) -> None:
+    part = folder.write_table("listing", 0, ROWS)
+    with pytest.raises(FormatError, match=r"listing/part-00000\.parquet"):
+        folder.read_part(replace(part, **lie))  # type: ignore[arg-type]
+
+
+def test_outside_of_a_try_files_lie_under_their_own_names(folder: RunFolder) -> None:
+    task = RunFolder.of_task(folder.uri, "r1", None)
+    assert (task.attempt, task.label) == (None, "r1")
+    assert task.write_table("listing", 0, ROWS).key == "listing/part-00000.parquet"
+    task.publish_json("report.json", {"a": 1})
+    assert folder.read_json("report.json") == {"a": 1}
+    summary = StepSummary("listing", "r1", "success", NOW, NOW)
+    task.write_summary(summary)
+    assert folder.read_json("listing/_SUCCESS.json") == summary.to_json()
+
+
+def test_what_a_try_publishes_names_it_and_gives_way_to_a_later_one(folder: RunFolder) -> None:
+    first, second = (StepTry.claim(folder.writer, "s") for _ in range(2))
+    with folder.writing(second):
+        folder.publish_json("report.json", {"a": 2})
+    with folder.writing(first), pytest.raises(OvertakenError):
+        folder.publish_json("report.json", {"a": 1})
+    assert folder.read_json("report.json") == {"a": 2, "try": 2}
+
+
+def test_the_last_result_is_known_while_the_step_is_done_again(folder: RunFolder) -> None:
+    assert folder.last_summary("first") is None
+    summary = do(folder, "first", [])
+    StepTry.claim(folder.writer, "first")
+    assert folder.read_summary("first") is None
+    assert folder.last_summary("first") == summary
 
 
 def test_json_comes_back_and_its_absence_is_told_from_damage(folder: RunFolder) -> None:
@@ -126,10 +165,21 @@ def test_a_held_or_partial_step_is_not_complete(folder: RunFolder, status: str) 
         do(folder, "second", ["first"])
 
 
+@pytest.mark.parametrize("status", ["success", "dry_run"])
+def test_a_dry_run_of_a_step_is_as_complete_as_a_wet_one(folder: RunFolder, status: str) -> None:
+    def body(record: StepRecord) -> None:
+        record.status = status  # type: ignore[assignment]
+
+    perform(folder, "first", [], body, clock)
+    assert do(folder, "second", ["first"]).status == "success"
+
+
 def test_a_summary_survives_json_and_its_digest_ignores_times_only(folder: RunFolder) -> None:
     part = folder.write_table("listing", 0, ROWS)
     summary = StepSummary("s", "r", "success", NOW, NOW, {"a": 1}, (part,), {"x": "y"}, ("w",), {"d": [1]})
     assert StepSummary.from_json(summary.to_json()) == summary
+    assert StepSummary.from_json(replace(summary, try_number=3).to_json()).try_number == 3
+    assert "try" not in summary.to_json()
     later = StepSummary(
         "s", "r", "success", NOW, NOW.replace(hour=3), {"a": 1}, (part,), {"x": "y"}, (), {"d": [1]}
     )
@@ -138,6 +188,19 @@ def test_a_summary_survives_json_and_its_digest_ignores_times_only(folder: RunFo
     assert other.digest != summary.digest
     with pytest.raises(FormatError, match="digest"):
         StepSummary.from_json({**summary.to_json(), "counts": {"a": 2}})
+
+
+def test_a_part_is_found_by_its_name_wherever_it_lies(folder: RunFolder) -> None:
+    plain, apart = PartInfo("s/a-1", 1, 1, "x"), PartInfo("s/b-1", 2, 2, "y", "s/t003/b-1")
+    summary = StepSummary("s", "r", "success", NOW, NOW + timedelta(seconds=90), parts=(plain, apart))
+    assert (summary.part("s/b-1"), summary.part("s/a-1")) == (apart, plain)
+    assert (summary.parts_below("s/b"), summary.parts_below("s/")) == ([apart], [plain, apart])
+    with pytest.raises(FormatError, match="step s names no part s/c-1"):
+        summary.part("s/c-1")
+    assert (plain.key, apart.key) == ("s/a-1", "s/t003/b-1")
+    assert [PartInfo.from_json(part.to_json()) for part in summary.parts] == [plain, apart]
+    assert ["key" in part.to_json() for part in summary.parts] == [False, True]
+    assert summary.seconds == 90
 
 
 def test_what_an_orchestrator_keeps_is_small(folder: RunFolder) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,6 +22,33 @@ def double(config: Json, task: Json) -> Json:
     if task["value"] == config.get("poison"):
         raise RefusedError("poisoned")
     return {"value": task["value"] * config["by"]}
+
+
+def tell(config: Json, task: Json) -> Json:
+    return {"pid": os.getpid()}
+
+
+def meet(config: Json, task: Json) -> Json:
+    """The first one fails when the second has begun, which ends a while later."""
+    folder = Path(config["folder"])
+    own, other = ("failed", "begun") if task["fails"] else ("begun", "failed")
+    if not task["fails"]:
+        (folder / own).touch()
+    while not (folder / other).exists():
+        pass
+    if task["fails"]:
+        (folder / own).touch()
+        raise RefusedError("poisoned")
+    sum(range(10_000_000))
+    (folder / "ended").touch()
+    return {}
+
+
+def is_there(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
 
 
 @pytest.mark.parametrize("processes", [0, 2])
@@ -40,6 +69,24 @@ def test_processes_that_are_killed_can_be_tried_again() -> None:
         assert runner.run("step", double, {"by": 3}, [{"value": 1}]) == [{"value": 3}]
 
 
+def test_processes_stay_for_the_next_step_and_end_with_their_runner() -> None:
+    with LocalRunner(1) as runner:
+        (first,), (second,) = (runner.run("step", tell, {}, [{}]) for _ in range(2))
+        assert first == second
+        runner.close()
+        assert not is_there(first["pid"])
+        (third,) = runner.run("step", tell, {}, [{}])
+        assert third != first
+    assert not is_there(third["pid"])
+
+
+def test_an_error_is_raised_when_no_task_is_at_work_any_more(tmp_path: Path) -> None:
+    with LocalRunner(2) as runner:
+        with pytest.raises(RefusedError, match="poisoned"):
+            runner.run("step", meet, {"folder": str(tmp_path)}, [{"fails": True}, {"fails": False}])
+        assert (tmp_path / "ended").exists()
+
+
 items = st.lists(st.integers(), max_size=60)
 hands = st.integers(1, 20)
 
@@ -58,3 +105,4 @@ def test_cut_items_keep_their_order(values: list[int], count: int) -> None:
     pieces = in_chunks(values, count)
     assert [value for piece in pieces for value in piece] == values
     assert len(pieces) == min(count, len(values))
+    assert not pieces or max(map(len, pieces)) - min(map(len, pieces)) <= 1

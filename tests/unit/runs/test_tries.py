@@ -244,9 +244,18 @@ def test_tasks_write_where_their_driver_does(folder: RunFolder) -> None:
     attempt = StepTry.claim(folder.writer, "s").to_json()
     StepTry.claim(folder.writer, "s")
     task = RunFolder.of_task(folder.uri, folder.run_id, json.loads(json.dumps(attempt)))
-    assert task.write_table("s", 0, ROWS).key == "s/t001/part-00000.parquet"
-    assert task.write_table("recheck/x", 0, ROWS).key == "s/t001/recheck/x/part-00000.parquet"
+    assert task.write_table("s", 0, ROWS).key == f"s/t001/part-00000-{task.call}.parquet"
+    assert task.write_table("recheck/x", 0, ROWS).key == f"s/t001/recheck/x/part-00000-{task.call}.parquet"
     assert task.label == "r1-t001"
+
+
+def test_a_task_that_is_still_at_work_replaces_nothing_of_its_repetition(folder: RunFolder) -> None:
+    attempt = StepTry.claim(folder.writer, "s").to_json()
+    lost, repeated = (RunFolder.of_task(folder.uri, folder.run_id, attempt) for _ in range(2))
+    taken = repeated.write_table("s", 0, ROWS)
+    other = lost.write_table("s", 0, ROWS.slice(1))  # the world has moved on between their looks
+    assert taken.name == other.name
+    assert folder.read_part(taken).equals(ROWS)
 
 
 def test_what_an_older_version_left_is_read_as_it_was(folder: RunFolder) -> None:

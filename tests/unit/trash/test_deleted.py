@@ -21,6 +21,7 @@ from dredge.storage import open_writer
 from dredge.trash import deleted
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.deleted import DeletedOutcome
+from dredge.trash.look import contents_of
 from dredge.trash.margins import TrashLimits, TrashMargins
 from dredge.trash.names import deleted_instance
 from dredge.trash.plan import check_limits
@@ -43,10 +44,15 @@ def world() -> World:
 
 
 def clean_deleted(store: RowCleaner, undo: UndoLog) -> list[DeletedOutcome]:
+    return list(deleted.clean_deleted(store, undo, lambda: None, planned_in(store)))
+
+
+def planned_in(store: RowCleaner) -> dict[bytes, str]:
+    """What a plan that is made now lets go."""
     with store.view() as view:
         found = [deleted_instance(entry.key) for entry in view.scan(b"graveler_deleted")]
-    planned = {instance.partition for instance in found if instance}
-    return list(deleted.clean_deleted(store, undo, lambda: None, planned))
+        contents = {one.partition: contents_of(view.scan(one.partition)) for one in found if one}
+    return {partition: rows.digest if rows else "" for partition, rows in contents.items()}
 
 
 def rows_of(world: World, partition: bytes) -> int:
@@ -242,7 +248,9 @@ def test_a_clean_leaves_what_was_handed_over_after_its_plan(world: World, tmp_pa
     state = TrashState(open_writer(f"file://{tmp_path}/state"))
     options: dict[str, Any] = {"clock": world.store.machine_clock, "margins": TrashMargins()}
     plan = scan(world.store, state, **options).plan
-    later = world.hand_over("later")
+    later, emptied = world.hand_over("later"), world.hand_over("emptied")
+    for row in list(world.kv.scan(emptied)):
+        world.kv.delete(emptied, row.key)
     report = clean(
         world.store,
         state,
@@ -255,7 +263,9 @@ def test_a_clean_leaves_what_was_handed_over_after_its_plan(world: World, tmp_pa
     assert {o.entry.split("/")[1]: o.fate for o in report.deleted} == {
         "planned": "cleaned",
         "later": "skipped",
+        "emptied": "skipped",
     }
+    assert all("not in the plan" in o.message for o in report.deleted if o.fate == "skipped")
     assert (rows_of(world, planned), rows_of(world, later)) == (0, 2)
 
 
@@ -281,26 +291,39 @@ def test_a_repository_that_is_handed_over_while_a_clean_begins_is_beyond_its_lim
     assert (rows_of(world, planned), rows_of(world, later[0])) == (0, 2)
 
 
-def test_what_a_frozen_request_writes_into_an_emptied_repository_is_left_for_the_next_plan(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_what_a_frozen_request_writes_into_a_deleted_repository_is_left_for_the_next_plan(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_empty: bool
 ) -> None:
     partition = world.hand_over("lake")
-    rows = list(world.kv.scan(partition))
-    for row in rows:
-        world.kv.delete(partition, row.key)
+    if is_empty:
+        for row in list(world.kv.scan(partition)):
+            world.kv.delete(partition, row.key)
+    rows = rows_of(world, partition)
 
     def a_row_first(*arguments: Any) -> Iterator[DeletedOutcome]:
-        world.kv.set(partition, rows[0].key, rows[0].value)
+        world.tag(partition, "late", "nowhere")
         return deleted.clean_deleted(*arguments)
 
     monkeypatch.setattr("dredge.trash.steps.clean_deleted", a_row_first)
     state = TrashState(open_writer(f"file://{tmp_path}/state"))
     report = clean_all(world, state)
     assert [(o.fate, o.rows) for o in report.deleted] == [("skipped", 0)]
-    assert "empty when the run was planned" in report.deleted[0].message
-    assert (rows_of(world, partition), rows_of(world, b"graveler_deleted")) == (1, 1)
+    assert "other rows than the run planned" in report.deleted[0].message
+    assert (rows_of(world, partition), rows_of(world, b"graveler_deleted")) == (rows + 1, 1)
     monkeypatch.undo()
-    assert [(o.fate, o.rows) for o in clean_all(world, state).deleted] == [("cleaned", 1)]
+    assert [(o.fate, o.rows) for o in clean_all(world, state).deleted] == [("cleaned", rows + 1)]
+
+
+def test_no_more_rows_go_than_the_plan_saw(
+    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dredge.trash.deleted.GROUP_ROWS", 2)
+    partition = world.hand_over("lake")
+    world.store.before_delete.append(lambda: world.tag(partition, "late", "nowhere"))
+    (outcome,) = clean_deleted(world.store, undo)
+    assert (outcome.fate, outcome.rows) == ("skipped", 2)
+    assert rows_of(world, partition) == rows_of(world, b"graveler_deleted") == 1
 
 
 def test_a_repository_that_was_handed_over_and_is_named_again_is_put_back(

@@ -9,29 +9,18 @@ import pytest
 
 from dredge.errors import LeaseHeldError
 from dredge.graveler.xid import new_xid
-from dredge.kv.rows import GuardFailedError, Row, RowCleaner
+from dredge.kv.rows import GuardFailedError, Row
 from dredge.storage import open_writer
 from dredge.trash import deleted
 from dredge.trash.deleted import DeletedOutcome
-from dredge.trash.names import deleted_instance
 from dredge.trash.undo import UndoLog
 from tests.support.kv_world import START, World
+from tests.unit.trash.test_deleted import clean_deleted, planned_in, rows_of
 
 
 @pytest.fixture
 def undo(tmp_path: Path) -> UndoLog:
     return UndoLog(open_writer(f"file://{tmp_path}"), "undo")
-
-
-def clean_deleted(store: RowCleaner, undo: UndoLog) -> list[DeletedOutcome]:
-    with store.view() as view:
-        found = [deleted_instance(entry.key) for entry in view.scan(b"graveler_deleted")]
-    planned = {instance.partition for instance in found if instance}
-    return list(deleted.clean_deleted(store, undo, lambda: None, planned))
-
-
-def rows_of(world: World, partition: bytes) -> int:
-    return len(list(world.kv.scan(partition)))
 
 
 def test_keys_behind_the_entries_are_none(world: World, undo: UndoLog) -> None:
@@ -58,7 +47,9 @@ def test_rows_and_entry_are_in_the_undo_log_before_the_last_look_at_the_right(
     def look() -> None:
         logged.append(set(undo.read()))
 
-    assert [o.fate for o in deleted.clean_deleted(world.store, undo, look, {partition})] == ["cleaned"]
+    assert [o.fate for o in deleted.clean_deleted(world.store, undo, look, planned_in(world.store))] == [
+        "cleaned"
+    ]
     assert logged == [rows, rows | {entry}]
 
 
@@ -110,12 +101,13 @@ def test_an_outcome_without_rows_names_no_removed_partition() -> None:
 
 
 def test_a_lost_right_keeps_the_next_entries_back(world: World, undo: UndoLog) -> None:
-    planned = {world.hand_over(name) for name in ("one", "two")}
+    for name in ("one", "two"):
+        world.hand_over(name)
 
     def lost() -> None:
         raise LeaseHeldError("a later try has taken over")
 
-    found = deleted.clean_deleted(world.store, undo, lost, planned)
+    found = deleted.clean_deleted(world.store, undo, lost, planned_in(world.store))
     assert next(found).fate == "failed"
     with pytest.raises(LeaseHeldError):
         next(found)

@@ -172,16 +172,3 @@ def test_slices_are_intervals_of_a_bounded_number() -> None:
     assert few == Coverage(tuple((at, at + SECOND) for at in (times[0], times[9])))
     assert unite_slices([few, found]).has(times[9])
     assert slices_of(pa.array([], pa.string())) == Coverage()
-
-
-def test_the_smallest_gaps_are_filled() -> None:
-    slices = Coverage.of(
-        (START + timedelta(hours=at), START + timedelta(hours=at + 1)) for at in (0, 2, 10, 12, 30)
-    )
-    assert slices.at_most(5) == slices
-    three = slices.at_most(3)
-    assert three == Coverage.of(
-        (START + timedelta(hours=a), START + timedelta(hours=b)) for a, b in ((0, 3), (10, 13), (30, 31))
-    )
-    (all_of_it,) = slices.at_most(1).intervals
-    assert all_of_it == (START, START + timedelta(hours=31))

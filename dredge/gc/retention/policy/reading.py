@@ -46,8 +46,8 @@ def load_policy(given: str, options: StorageOptions | None = None) -> RetentionP
         return read_policy(given, INLINE)
     place = given.strip()
     uri = f"file://{place}" if place.startswith("/") else place
-    folder, slash, name = uri.rpartition("/")
-    if "://" not in uri or not slash or not name or folder.endswith(":/"):
+    folder, _, name = uri.rpartition("/")
+    if "://" not in uri or not name or folder.endswith(":/"):
         raise ConfigError(
             f"retention_policy {given!r} is neither an absolute path, nor a URI such as s3://bucket/policy.yaml, nor"
             " the policy's text itself"

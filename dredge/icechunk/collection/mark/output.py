@@ -64,6 +64,12 @@ class MarkOutput(StepOutput):
         return self.part(SNAPSHOT_ROWS)
 
     @property
+    def contradicted(self) -> list[str]:
+        """Live snapshots that named other manifests when they were read again; what either read names is live."""
+        found: list[str] = self.detail("contradicted")
+        return found
+
+    @property
     def new_manifests(self) -> PartInfo:
         """Live manifests that the run it builds on did not count (optimized runs): a JSON object by id, of the MD5 of
         the bytes that this run read ("" where an earlier one had read them), and the name of the part of the index

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.collection.index import (
+    READ_AGAIN,
     ManifestIndex,
     SnapshotRow,
     read_snapshot_rows,
@@ -106,16 +107,22 @@ def index_snapshots(
     index: ManifestIndex,
     live: set[str],
     replaced: Collection[str] = (),
-) -> list[SnapshotRow]:
-    """Read the live snapshots that the index lacks, and give the rows of all.
+    contradicted: Collection[str] = (),
+) -> tuple[list[SnapshotRow], list[PartInfo]]:
+    """Read the live snapshots that the index lacks.
 
     Args:
         run: whose state holds the index. One that builds on an earlier run has the rows of that one.
         runner: spreads the reading.
-        index: gets the new parts.
+        index: what earlier runs have read.
         live: ids.
         replaced: snapshots whose files are others than earlier runs read: they are read again, and must name what
             they named.
+        contradicted: those of which earlier runs had reads that differ: naming less than all of these is nothing new.
+
+    Returns:
+        The rows of all, and the new parts. These belong into the index once the manifests that they name have been
+        read: a damaged read, which names what is not there, must not keep later runs from reading better.
 
     Raises:
         FormatError: a live snapshot is missing or damaged, or no task has read it, or it names other manifests.
@@ -131,15 +138,26 @@ def index_snapshots(
     ]
     config = SnapshotsConfig(threads=tuning.threads)
     written = run.spread(runner, MarkOutput.STEP, read_snapshots, config, tasks, "snapshots", len(lacking))
-    index.add(run.state, f"{label}-1", written, [])
     for part in written:
         rows |= {row.snapshot: row for row in read_snapshot_rows(run.state, part)}
-    _refuse_others(run, before, rows)
+    for snapshot in before.keys() & rows.keys() & set(contradicted):
+        if before[snapshot].covers(rows[snapshot]):  # one of the reads that it was made of, and nothing new
+            rows[snapshot] = before[snapshot]
+    try:
+        _refuse_others(run, before, rows)
+    except FormatError:
+        add_snapshots(run, index, written)  # only this run sees both
+        raise
     if missing := live - rows.keys():
         raise FormatError(
             f"{run.plan.uri}: {len(missing)} live snapshots were not read, such as {min(missing)}"
         )
-    return [rows[snapshot] for snapshot in sorted(live)]
+    return [rows[snapshot] for snapshot in sorted(live)], written
+
+
+def add_snapshots(run: Run, index: ManifestIndex, parts: Sequence[PartInfo]) -> None:
+    """Let the index name parts that `index_snapshots` gave."""
+    index.add(run.state, f"{run.folder.label}-1", parts, [])
 
 
 def _refuse_others(run: Run, before: Mapping[str, SnapshotRow], rows: Mapping[str, SnapshotRow]) -> None:
@@ -149,6 +167,6 @@ def _refuse_others(run: Run, before: Mapping[str, SnapshotRow], rows: Mapping[st
             raise FormatError(
                 f"{run.plan.uri}/{SNAPSHOTS}{snapshot} names other manifests than when an earlier run read it: ids are"
                 " never used again, so one of the two was damaged. Nothing was deleted, and later runs keep what"
-                " either names. Look at the snapshot with Icechunk; when it is sound, remove the folder"
-                f" {run.state.uri}, so that all is read again."
+                " either names. Look at the snapshot with Icechunk, and restore it if it is damaged; when it is sound,"
+                f" {READ_AGAIN}."
             )

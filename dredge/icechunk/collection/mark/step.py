@@ -9,12 +9,12 @@ it were skipped, live chunks would look dead.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow
+from dredge.icechunk.collection.index import READ_AGAIN, ManifestIndex, SnapshotRow
 from dredge.icechunk.collection.live_files import refs_by_manifest
 from dredge.icechunk.collection.mark.chunks import find_live_chunks
 from dredge.icechunk.collection.mark.counts import count_change, count_live
@@ -26,7 +26,12 @@ from dredge.icechunk.collection.mark.output import (
     MarkOutput,
 )
 from dredge.icechunk.collection.mark.roots import Roots, choose_roots
-from dredge.icechunk.collection.mark.snapshots import index_snapshots, snapshot_files, with_ancestors
+from dredge.icechunk.collection.mark.snapshots import (
+    add_snapshots,
+    index_snapshots,
+    snapshot_files,
+    with_ancestors,
+)
 from dredge.icechunk.collection.mark.unreachable import read_unreachable, write_unreachable
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state.base import snapshots_table
@@ -59,13 +64,16 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     live = with_ancestors(run.reader, roots.tips, history.snapshots)
     index = ManifestIndex.load(run.state)
     replaced = {node for node, tag in tags.items() if known.entries.get(node, ("", None))[0] != tag}
-    rows = index_snapshots(run, runner, index, live, replaced & live)
+    before = set() if run.base is None else {*run.base.state.contradicted}
+    rows, parts = index_snapshots(run, runner, index, live, replaced & live, before)
     refs = refs_by_manifest(rows)
     _record_live(run, record, history, live, refs)
     _record_figures(record, history, roots, live, refs)
     _find_chunks(run, runner, record, index, refs)
+    add_snapshots(run, index, parts)
     _record_rows(run, record, rows, known)
-    _warn(run, record, roots, index.contradicted & live)
+    record.details["contradicted"] = contradicted = sorted((before | index.contradicted) & live)
+    _warn(run, record, roots, contradicted)
 
 
 def _find_chunks(
@@ -156,13 +164,13 @@ def _record_figures(
     )
 
 
-def _warn(run: Run, record: StepRecord, roots: Roots, contradicted: Collection[str]) -> None:
+def _warn(run: Run, record: StepRecord, roots: Roots, contradicted: Sequence[str]) -> None:
     config = run.plan.config
     if contradicted:
         record.warn(
-            f"{len(contradicted):,} snapshots, such as {min(contradicted)}, named other manifests when they were read"
-            " again: one of the reads was damaged, so what either names is kept. Look at them with Icechunk; when they"
-            f" are sound, remove the folder {run.state.uri}, so that all is read again"
+            f"{len(contradicted):,} snapshots, such as {contradicted[0]}, named other manifests when they were read"
+            " again: one of the reads was damaged, so what either names is kept. Look at them with Icechunk, and"
+            f" restore those that are damaged; when all are sound, {READ_AGAIN}"
         )
     if roots.held:
         record.warn(

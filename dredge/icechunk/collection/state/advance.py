@@ -78,4 +78,5 @@ def _state(run: Run, record: StepRecord, counted: CountedSet) -> RunState:
         chunk_objects=listed - deleted if base is None else base.state.chunk_objects,
         snapshots=record.input(MarkOutput).snapshot_rows,
         counted=counted,
+        contradicted=tuple(record.input(MarkOutput).contradicted),
     )

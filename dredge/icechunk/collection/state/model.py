@@ -51,6 +51,7 @@ class RunState:
         chunk_objects: chunks in the store, as the last clean run counted them.
         snapshots: file of the snapshots that were live, with their parents and manifests (`base.SNAPSHOTS`).
         counted: how many of the manifests that these name hold each chunk, in the folder of lease and index.
+        contradicted: snapshots that named other manifests when they were read again; they have what either read names.
     """
 
     uri: str
@@ -68,6 +69,7 @@ class RunState:
     chunk_objects: int
     snapshots: PartInfo
     counted: CountedSet
+    contradicted: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -77,6 +79,7 @@ class RunState:
             **{name: getattr(self, name).isoformat() for name in _TIMES},
             "snapshots": self.snapshots.to_json(),
             "counted": self.counted.to_json(),
+            "contradicted": list(self.contradicted),
         }
 
     @classmethod
@@ -88,4 +91,4 @@ class RunState:
         fields |= {name: datetime.fromisoformat(value[name]) for name in _TIMES}
         fields["snapshots"] = PartInfo.from_json(value["snapshots"])
         fields["counted"] = CountedSet.from_json(value["counted"])
-        return cls(**fields)
+        return cls(**fields, contradicted=tuple(value.get("contradicted", ())))

@@ -323,6 +323,23 @@ def test_what_the_guards_held_stays_for_the_same_reason() -> None:
     assert kept_by(run) == {"identical_served": 1}
 
 
+def test_only_what_the_guards_cleared_is_asked_about_again() -> None:
+    world = make_world()
+    world.upload("a", CONTENT)
+    world.upload("b", b"of another length")
+    world.lake.commit()
+    served, old = world.orphan("data/served", CONTENT), world.orphan("data/old", b"OF ANOTHER LENGTH")
+    stage_old(world, served, "a")
+    world.age(days=2)
+    run = world.plan()
+    world.mark(run)
+    bulk_delete(run, world.runner)
+    assert served in world.data()
+    assert old not in world.data()
+    (recheck,) = summary_of(run, "bulk_delete").details["rechecks"]
+    assert (summary_of(run, "check_limits").counts["questions"], recheck["questions"]) == (2, 1)
+
+
 def test_a_server_that_does_not_answer_after_a_pause_keeps_what_it_was_to_be_asked_about() -> None:
     world, run, old = marked(approval="always")
     wait(world, run)
@@ -354,6 +371,13 @@ def test_where_everything_staged_was_seen_nobody_is_asked() -> None:
         run, world.runner, record, before, Subtracted({}, set(), set(), exact=True), "recheck/x"
     )
     assert found == replace(before, questions=0)
+
+
+def test_for_a_while_nobody_is_asked_where_the_guards_cleared_nothing() -> None:
+    world, run, _ = marked(b"of another length")
+    record = record_of(run)
+    known = replace(Asked.by_the_guards(run, record), at=run.clock())
+    assert ask_again(run, world.runner, record, known, Subtracted({}, set(), set()), "recheck/x") is known
 
 
 def test_after_a_mark_that_held_nothing_for_its_size_all_sizes_of_heads_stay() -> None:

@@ -78,6 +78,7 @@ def marked_in(world: World) -> tuple[World, Run, Subtracted]:
 
 def test_what_is_new_is_read_once() -> None:
     world, run, subtracted = marked()
+    assert not subtracted.exact
 
     def figures(number: int) -> tuple[int, ...]:
         found = recheck(run, world.runner, subtracted, f"recheck/{number}")
@@ -165,6 +166,15 @@ def carry(world: World, commit: str) -> None:
     catalog.branches.hard_reset(repository, "side", commit)
     catalog.objects.update_user_metadata(repository, "side", "x", {"seen": "again"})
     catalog.branches.hard_reset(repository, "side", "main")
+
+
+def test_where_tags_keep_nothing_what_only_a_tag_names_is_not_read() -> None:
+    world, _, commits = superseded(keep_tags=False)
+    run = world.plan()
+    world.mark(run)
+    subtracted = Subtracted.of_mark(run, ListCommittedOutput.of(summary_of(run, "list_committed")))
+    world.lake.catalog.tags.create_tag(world.lake.repository, "v1", commits[0])
+    assert recheck(run, world.runner, subtracted, "recheck/0")["new_commits"] == 0
 
 
 @pytest.mark.parametrize("records", [False, True])

@@ -8,7 +8,14 @@ from typing import Any, cast
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.list_committed.active import OWN, TAGS, ActiveCommits, find_active, take_in_heads
+from dredge.gc.list_committed.active import (
+    OWN,
+    TAGS,
+    ActiveCommits,
+    find_active,
+    take_in_heads,
+    take_in_tags,
+)
 from dredge.gc.list_committed.sources import SERVER
 from dredge.gc.run import Run
 from dredge.lakefs import Commit, Ref, Rules
@@ -165,3 +172,27 @@ def test_a_head_of_the_scan_that_nobody_knows_any_more_stops_the_run() -> None:
 def test_a_head_that_is_in_the_history_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Server, "commit", lambda *_: pytest.fail("asked"))
     assert taken_in(active(), run_of(Server()), ("main", "b")) == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("graph", "records", "server"),
+    [(GRAPH, {}, {}), ({}, GRAPH, {}), ({}, {}, GRAPH)],
+    ids=["history", "records", "server"],
+)
+def test_the_commit_of_a_tag_counts_and_is_asked_for_only_where_nothing_read_tells_of_it(
+    graph: dict[str, Commit], records: dict[str, Commit], server: dict[str, Commit]
+) -> None:
+    found = active(graph=graph, records=records)
+    take_in_tags(run_of(Server(server)), found, [TAG])
+    assert found.metaranges == {name: f"m-{name}" for name in ("b", "c", "d", "t")}
+
+
+def test_a_tag_of_what_is_active_already_changes_nothing() -> None:
+    found = active(metaranges={"b": "as listed"})
+    take_in_tags(run_of(Server({})), found, [TAG])
+    assert found.metaranges == {"b": "as listed"}
+
+
+def test_a_tag_of_a_commit_that_nobody_knows_any_more_stops_the_run() -> None:
+    with pytest.raises(RefusedError, match="tag v1 was at commit b while staging was read"):
+        take_in_tags(run_of(Server({})), active(graph={}), [TAG])

@@ -16,6 +16,7 @@ from dredge.gc.subtract.holds import (
     LEFT_STAGING,
     SAME_SIZE,
     UNREADABLE,
+    UPLOAD_PARTS,
     Evidence,
     Hold,
     Mask,
@@ -57,15 +58,15 @@ def test_pieces_of_an_upload_that_goes_on_are_held_and_no_others() -> None:
         "data/a/x",
         "data/a/x.part_1",
     ]
-    rows = pa.table({"address": names})
 
-    def held(uploading: pa.Array | None) -> list[bool]:
-        return holds.upload_parts(rows, replace(EVIDENCE, uploading=uploading)).tolist()
+    def held(uploading: pa.Array | None) -> list[str | None]:
+        codes: list[str | None] = holds_of(rows(*names), replace(EVIDENCE, uploading=uploading)).to_pylist()
+        return codes
 
-    assert held(pa.array(["data/a/x"])) == [True, True, False, False, False]
-    assert held(pa.array(["data/a/z"])) == [False] * 5
-    assert held(pa.array([], pa.string())) == [False] * 5
-    assert held(None) == [False] * 5
+    assert held(pa.array(["data/a/x"])) == [UPLOAD_PARTS, UPLOAD_PARTS, None, None, None]
+    assert held(pa.array(["data/a/z"])) == [None] * 5
+    assert held(pa.array([], pa.string())) == [None] * 5
+    assert held(None) == [None] * 5
 
 
 def world_with_two_orphans(**settings: object) -> tuple[World, str, str]:

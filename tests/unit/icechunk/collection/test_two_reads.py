@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dredge.errors import FormatError
+from dredge.icechunk.collection.config import Tuning
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.snapshots import parse_snapshot
@@ -18,24 +21,97 @@ from tests.support.icechunk_repo import Repo
 from tests.unit.icechunk.collection.test_optimized import commit
 
 
-def test_what_either_read_of_a_snapshot_names_is_kept_by_the_runs_after_the_one_that_noticed(
-    v1: Repo,
-) -> None:
-    """Only the run that stops sees both; the index tells those after it, which do not build on an earlier run."""
+@pytest.fixture
+def collected(v1: Repo) -> Repo:
+    """A repository after a clean run, with a manifest that only main's tip names."""
     commit(v1, 100)
     collect(v1.config(mode="auto"))
-    place = v1.folder / "snapshots" / read_history(open_reader(v1.uri)).branches["main"]
-    sound, before = place.read_bytes(), objects(v1.folder)
+    return v1
+
+
+def tip_of(repo: Repo) -> Path:
+    return repo.folder / "snapshots" / read_history(open_reader(repo.uri)).branches["main"]
+
+
+def refused(repo: Repo, why: str) -> None:
+    with pytest.raises(FormatError, match=why):
+        collect(repo.config(mode="auto"))
+
+
+def says_so(report: dict[str, Any]) -> bool:
+    return any("what either names is kept" in warning for warning in report["warnings"])
+
+
+def test_what_either_read_of_a_snapshot_names_is_kept_by_the_runs_after_the_one_that_noticed(
+    collected: Repo,
+) -> None:
+    """Only the run that stops sees both; the index tells those after it, which do not build on an earlier run."""
+    place = tip_of(collected)
+    sound, before = place.read_bytes(), objects(collected.folder)
     name_another_manifest(place)
-    with pytest.raises(FormatError, match="names other manifests than when an earlier run read it"):
-        collect(v1.config(mode="auto"))
-    report = collect(v1.config(mode="auto"))
+    refused(collected, "names other manifests than when an earlier run read it")
+    report = collect(collected.config(mode="auto"))
     assert report["mode"] == "clean"
-    assert any("what either names is kept" in warning for warning in report["warnings"])
-    assert objects(v1.folder)["manifests"] == before["manifests"]
-    assert objects(v1.folder)["chunks"] == before["chunks"]
+    assert says_so(report)
+    assert objects(collected.folder)["manifests"] == before["manifests"]
+    assert objects(collected.folder)["chunks"] == before["chunks"]
     place.write_bytes(sound)
-    assert contents(v1.library, branch="main")
+    assert contents(collected.library, branch="main")
+
+
+def test_every_report_says_that_two_reads_differ_until_a_person_has_all_read_again(collected: Repo) -> None:
+    place = tip_of(collected)
+    sound, before = place.read_bytes(), objects(collected.folder)
+    name_another_manifest(place)
+    refused(collected, "names other manifests than when an earlier run read it")
+    collect(collected.config(mode="auto"))
+    assert says_so(collect(collected.config(mode="auto")))
+    place.write_bytes(sound)
+    compacting = collect(collected.config(mode="auto", tuning=Tuning(index_parts_max=0)))
+    assert compacting["mode"] == "optimized"  # the file names nothing that the two reads did not
+    assert says_so(compacting)
+    assert says_so(collect(collected.config()))
+    shutil.rmtree(collected.folder / "_dredge" / "index")
+    assert not says_so(collect(collected.config()))
+    assert not says_so(collect(collected.config(mode="auto")))
+    assert objects(collected.folder)["manifests"] == before["manifests"]
+    assert contents(collected.library, branch="main")[0] == 100
+
+
+def test_read_that_names_what_neither_of_two_reads_named_is_refused(collected: Repo) -> None:
+    place = tip_of(collected)
+    name_another_manifest(place)
+    refused(collected, "names other manifests than when an earlier run read it")
+    collect(collected.config(mode="auto"))
+    name_no_manifest(place)
+    refused(collected, "names other manifests than when an earlier run read it")
+
+
+def test_damaged_first_read_of_a_snapshot_is_forgotten(v1: Repo) -> None:
+    commit(v1, 100)
+    place = tip_of(v1)
+    sound = place.read_bytes()
+    name_no_manifest(place)
+    refused(v1, "a live file is missing: .*manifests/")
+    place.write_bytes(sound)
+    before = contents(v1.library, branch="main")
+    assert collect(v1.config(mode="auto"))["warnings"] == []
+    assert contents(v1.library, branch="main") == before
+
+
+def test_manifest_that_only_one_of_two_reads_names_stops_runs_until_a_person_has_all_read_again(
+    collected: Repo,
+) -> None:
+    """It may have been the true one: what it names could not be told from garbage."""
+    place = tip_of(collected)
+    sound = place.read_bytes()
+    name_no_manifest(place)
+    refused(collected, "names other manifests than when an earlier run read it")
+    place.write_bytes(sound)
+    refused(collected, "a live file is missing: .*remove the folder _dredge/index")
+    shutil.rmtree(collected.folder / "_dredge" / "index")
+    assert not says_so(collect(collected.config()))
+    assert contents(collected.library, branch="main")[0] == 100
 
 
 def name_another_manifest(place: Path) -> None:
@@ -50,3 +126,12 @@ def name_another_manifest(place: Path) -> None:
     one, other = min(pair for pair in pairs if pair[0] not in others and pair[1] not in own)
     opened = open_file(place.read_bytes(), place.name, FileType.SNAPSHOT)
     place.write_bytes(close_file(opened.header, opened.body.replace(decode_id(one), decode_id(other))))
+
+
+def name_no_manifest(place: Path) -> None:
+    """Let a snapshot's file name a manifest that never was."""
+    opened = open_file(place.read_bytes(), place.name, FileType.SNAPSHOT)
+    named = decode_id(parse_snapshot(place.read_bytes(), place.name).manifests[0].id)
+    place.write_bytes(
+        close_file(opened.header, opened.body.replace(named, bytes([named[0] ^ 1]) + named[1:]))
+    )

@@ -6,9 +6,12 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from airflow.sdk import Connection
 from airflow.sdk.bases.secrets_backend import BaseSecretsBackend
 from airflow.sdk.exceptions import ErrorType
 from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse
+from airflow.sdk.execution_time.context import _preset_connections
+from airflow.secrets.environment_variables import EnvironmentVariablesBackend
 
 from airflow_dredge.operators.hooks.finding import find_connection, need_connection
 from airflow_dredge.operators.hooks.kv import LakeFSKVConnection
@@ -33,6 +36,8 @@ STORES = {
     "gcs": "gs://bucket/lake",
     "azure": "https://acct.blob.core.windows.net/c/lake",
 }
+NOTHING: dict[str, None] = dict.fromkeys(["host", "schema", "login", "password", "port", "extra"])
+OF_THE_SERVER = ConnectionResult.model_validate({"conn_id": "other", "conn_type": "aws", **NOTHING})
 GOOGLE = {"conn_type": "google_cloud_platform", "extra": {"project": "p"}}
 
 
@@ -43,9 +48,7 @@ def nothing_by_environment() -> Iterator[None]:
 
 
 def test_a_connection_of_the_server_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing: dict[str, None] = dict.fromkeys(["host", "schema", "login", "password", "port", "extra"])
-    said = ConnectionResult.model_validate({"conn_id": "other", "conn_type": "aws", **nothing})
-    Server(said).reached_by(monkeypatch)
+    Server(OF_THE_SERVER).reached_by(monkeypatch)
     assert need_connection("other", "AWS", "{}").conn_type == "aws"
 
 
@@ -58,8 +61,9 @@ def test_only_a_server_that_says_so_has_no_such_connection(
     if error is ErrorType.CONNECTION_NOT_FOUND:
         assert find_connection("other") is None
     else:
-        with pytest.raises((UnavailableError, ConfigError), match=r"does not (tell|let).*other"):
+        with pytest.raises((UnavailableError, ConfigError), match=r"does not (tell|let).*other") as raised:
             find_connection("other")
+        assert raised.type is ConfigError or f"server says {error.value}." in str(raised.value)
 
 
 def test_a_server_without_its_database_does_not_say_that_there_is_none(
@@ -77,12 +81,45 @@ def test_a_connection_that_cannot_be_read_is_there(monkeypatch: pytest.MonkeyPat
     assert "hunter2" not in str(raised.value)
 
 
-def test_a_connection_that_comes_while_it_is_looked_for_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its vault did not answer the first time."""
-    use_vault(monkeypatch, Slow)
-    monkeypatch.setattr(Slow, "times", 0)
-    with pytest.raises(UnavailableError, match="Slow has it by now"):
+def test_a_later_place_is_not_asked_when_an_earlier_one_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There may be a default one of the same name, without credentials."""
+    Server(OF_THE_SERVER).reached_by(monkeypatch)
+    use_vault(monkeypatch, BrokenVault)
+    for place in ({}, {"other": GOOGLE}):
+        with connections(**place), pytest.raises(UnavailableError, match="BrokenVault fails with OSError"):
+            find_connection("other")
+
+
+def test_the_first_place_that_has_a_connection_counts_and_no_more_are_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server(OF_THE_SERVER)
+    server.reached_by(monkeypatch)
+    with connections(other=GOOGLE):
+        assert need_connection("other", "Google", "{}").conn_type == "google_cloud_platform"
+        assert server.asked_for("GetConnection") == 0
+    assert need_connection("other", "AWS", "{}").conn_type == "aws"
+    assert (server.asked_for("GetConnection"), server.asked_for("GetVariableKeys")) == (1, 0)
+
+
+def test_secrets_of_a_connection_are_hidden_in_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden: list[object] = []
+    monkeypatch.setattr("airflow_dredge.operators.hooks.finding.mask_secret", hidden.append)
+    with connections(other={"conn_type": "aws", "password": "hunter2", "extra": {"token": "t"}}):
         find_connection("other")
+    assert hidden == ["hunter2", '{"token": "t"}']
+
+
+def test_a_connection_whose_form_tests_it_is_the_one_of_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_vault(monkeypatch, BrokenVault)
+    form = Connection(conn_id="other", conn_type="aws")
+    token = _preset_connections.set({"other": form})
+    try:
+        assert find_connection("other") is form
+    finally:
+        _preset_connections.reset(token)
 
 
 @pytest.mark.parametrize("vault", [EmptyVault, VaultOfOtherThings])
@@ -92,19 +129,6 @@ def test_a_vault_without_the_connection_does_not_stand_against_that_there_is_non
     Server(NO_CONNECTION).reached_by(monkeypatch)
     use_vault(monkeypatch, vault)
     assert find_connection("other") is None
-
-
-class Slow(EmptyVault):
-    """A vault that has no answer to the first question."""
-
-    times = 0
-
-    def get_conn_value(self, conn_id: str, team_name: str | None = None) -> str | None:
-        """Answer from the second time on."""
-        Slow.times += 1
-        if Slow.times == 1:
-            raise OSError
-        return "aws://key:secret@"
 
 
 def test_a_named_connection_that_is_not_there_is_an_error() -> None:
@@ -145,7 +169,14 @@ def test_without_an_answer_about_a_default_connection_only_its_stores_are_not_op
 
 
 def test_a_named_connection_says_enough_of_its_kind_of_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_vault(monkeypatch, BrokenVault)
+    class Broken(BrokenVault):
+        def get_conn_value(self, conn_id: str, team_name: str | None = None) -> str | None:
+            return None if conn_id == "other" else super().get_conn_value(conn_id, team_name)
+
+    monkeypatch.setattr(
+        "airflow.sdk.execution_time.supervisor.ensure_secrets_backend_loaded",
+        lambda: [Broken(), EnvironmentVariablesBackend()],
+    )
     with connections(other=GOOGLE):
         options = storage_options("other")
     assert options.gcs.project == "p"

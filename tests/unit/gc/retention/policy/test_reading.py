@@ -60,6 +60,11 @@ def test_a_policy_survives_the_plan() -> None:
         ("version: 1\nkeep:\n  - last: -1\n", 3, "whole number or 'all', not '-1'"),
         ("version: 1\nkeep:\n  - last: 1.5\n", 3, "not '1.5'"),
         ("version: 1\nkeep:\n  - last:\n", 3, "whole number"),
+        ("version: 1\nkeep:\n  - last: '1'\n", 3, "not '1'"),
+        ("version: 1\nkeep:\n  - last: [1]\n", 3, "not a sequence"),
+        ("version: 1\nkeep:\n  - last: 1\n    name:\n", 4, "must be a text"),
+        ("version: 1\nkeep:\n  - last: 1\n    name: ~\n", 4, "must be a text"),
+        ("version: 1\nkeep:\n  - last: 1\n    name: [a]\n", 4, "must be a text"),
         ("version: 1\nkeep:\n  - last: 1\n    branches: []\n", 4, "empty list"),
         ("version: 1\nkeep:\n  - last: 1\n    paths:\n      - a\n      - ''\n", 6, "must be a text"),
         ("version: 1\nkeep:\n  - last: 1\n    paths:\n      - a\n      - 'b['\n", 6, "without ']'"),
@@ -69,6 +74,7 @@ def test_a_policy_survives_the_plan() -> None:
         ("version: 1\nkeep:\n  - {name: 'rule 2', last: 1}\n  - {last: 2}\n", 4, "rule of line 3"),
         ("version: 1\nkeep:\n  - last: 1\n    branches: *\n", 4, "in quotes"),
         ("version: 1\nkeep:\n  - last: 1\n   branches: a\n", 4, "not YAML"),
+        ("version: 1\nkeep: []\n\x00", 1, "not YAML"),
         ("version: 1\nkeep: !!python/object/apply:os.system ['true']\n", 2, "a rule must"),
     ],
 )
@@ -123,6 +129,9 @@ def test_a_mistake_in_an_inline_policy_names_its_line() -> None:
         ("logs/", ["logs/a", "logs/x/y"], ["logs", "logss/a"]),
         ("**/a.txt", ["a.txt", "x/a.txt", "x/y/a.txt"], ["ba.txt", "x/ba.txt"]),
         ("a/**/b", ["a/b", "a/x/b", "a/x/y/b"], ["ab", "a/xb"]),
+        ("**.md", ["a.md", ".md", "x/y.md"], ["a.mdx", "x/md"]),
+        ("x/**", ["x/", "x/a/b"], ["x"]),
+        ("a**/b", ["a/b", "ax/b", "a/x/b"], ["ab", "axb"]),
         ("a**b", ["ab", "a/x/b"], ["a/x/c"]),
         ("?.csv", ["a.csv", "é.csv"], ["/.csv", "ab.csv", ".csv"]),
         ("[a-c]1", ["a1", "c1"], ["d1", "/1"]),
@@ -170,6 +179,8 @@ def test_a_range_where_no_path_can_match_is_left_out() -> None:
     assert may_match(["audit/**"], b"audit/x", b"audit/y")
     assert not may_match(["audit/**"], b"b", b"z")
     assert not may_match(["audit/**"], b"a", b"audit")
+    assert may_match(["audit"], b"a", b"audit")
+    assert may_match(["audit"], b"audit", b"b")
     assert may_match(["zzz", "**"], b"b", b"c")
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.icechunk.collection.list_candidates import chunks
-from dredge.icechunk.collection.list_candidates.chunks import _beyond_manifests, _tasks, of_dead
+from dredge.icechunk.collection.list_candidates.chunks import _beyond_manifests, _tasks, find_drift, of_dead
 from dredge.icechunk.collection.list_candidates.named import NAMED, NameResult, NameTask, write_by_shard
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import collect, list_candidates, mark, plan_collection, release_lease
@@ -119,6 +119,8 @@ def test_clean_run_says_what_optimized_ones_had_missed_since_which_run(v1: Repo)
     run = Run.open(plan_collection(v1.config(mode="auto", dry_run=True)).run_uri)
     mark(run, HERE)
     assert "drift" not in list_candidates(run, HERE).details
+    record = StepRecord({}, StepTry(run.folder.writer, "list_candidates", 1))
+    assert find_drift(run, HERE, record) is None, "it misses them itself"
 
 
 def test_nobody_can_tell_what_was_missed_without_a_state_or_with_one_that_went_bad(v1: Repo) -> None:

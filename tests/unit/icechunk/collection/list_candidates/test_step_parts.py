@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import FormatError
+from dredge.icechunk.collection.config import Tuning
 from dredge.icechunk.collection.list_candidates import listing, unproved
 from dredge.icechunk.collection.list_candidates.listing import FIGURES, ListResult, ListTask
 from dredge.icechunk.collection.list_candidates.step import (
@@ -56,10 +57,12 @@ def test_every_folder_is_listed_but_chunks_where_manifests_or_an_inventory_tell_
     assert (config.chunk_bits, config.chunk_shards, config.new_manifests) == (0, [], found.new_manifests)
 
 
-def test_clean_run_lists_chunks_unless_it_has_an_inventory(run: Run) -> None:
+def test_clean_run_lists_chunks_unless_it_has_an_inventory(v1: Repo) -> None:
+    run = v1.plan(tuning=Tuning(ids_per_shard=1))
     found = MarkOutput.of(mark(run, HERE))
     assert kinds(run, found) == KINDS
     config = _config(run, found)
+    assert config.chunk_bits > 0
     assert (config.chunk_bits, config.chunk_shards) == (found.chunk_bits, found.chunk_shards)
     assert config.new_manifests is None
     assert config.live == {kind: found.live(kind) for kind in KINDS[:3]}

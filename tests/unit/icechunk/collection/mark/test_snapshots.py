@@ -17,6 +17,7 @@ from dredge.icechunk.collection.live_files import snapshot_rows
 from dredge.icechunk.collection.mark import snapshots
 from dredge.icechunk.collection.mark.snapshots import (
     _refuse_others,
+    add_snapshots,
     index_snapshots,
     snapshot_files,
     with_ancestors,
@@ -131,7 +132,10 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def indexed(run: Run, live: set[str], replaced: Collection[str] = ()) -> list[SnapshotRow]:
     """Index snapshots in a try of its own, as a run of its own would."""
     with run.folder.writing(StepTry.claim(run.folder.writer, "mark")):
-        return index_snapshots(run, HERE, ManifestIndex.load(run.state), live, replaced)
+        index = ManifestIndex.load(run.state)
+        rows, parts = index_snapshots(run, HERE, index, live, replaced)
+        add_snapshots(run, index, parts)
+        return rows
 
 
 def test_snapshot_that_the_index_has_is_not_read_again_unless_its_file_was_replaced(

@@ -9,13 +9,14 @@ import pytest
 
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.index import ManifestIndex
 from dredge.icechunk.collection.mark import MarkOutput, read_live_snapshots
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import collect, mark, plan_collection
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import read_history
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import open_reader
+from dredge.storage import ObjectWriter, open_reader
 from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo
 
@@ -53,7 +54,9 @@ def test_optimized_mark_of_a_repository_that_did_not_change_reads_no_snapshot_ag
     before = {key for key in v1.metadata() if key.startswith("index/")}
     run = Run.open(plan_collection(v1.config(mode="auto")).run_uri)
     assert run.base is not None
-    counts = mark(run, HERE).counts
+    found = MarkOutput.of(mark(run, HERE))
+    counts = found.counts
+    assert (found.chunks, "chunk_bits" in found.summary.details) == (0, False), "what changed is enough"
     assert {key for key in v1.metadata() if key.startswith("index/")} == before
     assert counts["live_snapshots"] == len(objects(v1.folder)["snapshots"])
     assert counts["manifests_read"] == 0
@@ -75,3 +78,19 @@ def test_only_a_repository_that_is_online_is_marked(
     else:
         with pytest.raises(RefusedError, match=f"the repository is {availability}"):
             mark(run, HERE)
+
+
+def test_only_of_live_snapshots_it_is_told_that_their_reads_differ(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tip = read_history(open_reader(v1.uri)).branches["main"]
+    honest = ManifestIndex.load
+
+    def contradicted(state: ObjectWriter) -> ManifestIndex:
+        index = honest(state)
+        index.contradicted |= {tip, "0" * 20}
+        return index
+
+    monkeypatch.setattr(ManifestIndex, "load", contradicted)
+    (told,) = [text for text in mark(v1.plan(), HERE).warnings if "named other manifests" in text]
+    assert told.startswith(f"1 snapshots, such as {tip}, ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -27,6 +27,7 @@ STATE = RunState(
     chunk_objects=30,
     snapshots=PartInfo("mark/snapshots.parquet", 1, 2, "3"),
     counted=CountedSet.of([PartInfo("counted/x-0000.counts", 1, 12, "4")], 0),
+    contradicted=("A", "B"),
 )
 
 
@@ -36,7 +37,13 @@ def test_state_comes_back_whole() -> None:
     assert value.keys() == {"format", *(item.name for item in fields(STATE))}
 
 
-@pytest.mark.parametrize("name", [item.name for item in fields(STATE)])
+def test_state_of_a_release_that_noted_no_contradicted_snapshots_has_none() -> None:
+    value = STATE.to_json()
+    del value["contradicted"]
+    assert RunState.from_json(value) == replace(STATE, contradicted=())
+
+
+@pytest.mark.parametrize("name", [item.name for item in fields(STATE) if item.name != "contradicted"])
 def test_state_that_lacks_something_is_none(name: str) -> None:
     value = STATE.to_json()
     del value[name]

@@ -1,9 +1,9 @@
-"""Whether Airflow has no such connection or Variable, or cannot tell.
+"""What Airflow's places of secrets say of a connection or a Variable, such that one that fails shows.
 
-Airflow asks one place of secrets after the other, and goes on to the next one when one fails: a vault that does not
-answer, an environment variable that cannot be read, a server without its database. Where none had it, the answer is
-"not defined", whatever the reason. So who can do without is to ask again here, place by place, such that a failure
-shows.
+Airflow asks one place after the other, and goes on to the next one when one fails: a vault that does not answer, an
+environment variable that cannot be read, a server without its database. What a later place has of the same name (such
+as a default connection of the metadata database) is taken then, and where none has it the answer is "not defined",
+whatever the reason. So the places are asked here, in the same order.
 
 Source: P25 of docs/platform-behaviour.md
 """
@@ -11,73 +11,85 @@ Source: P25 of docs/platform-behaviour.md
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSecretsBackendAccessDenied, ErrorType
 
 from dredge.errors import UnavailableError
 
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
 
-def check_no_connection(conn_id: str) -> None:
-    """Demand that Airflow says clearly that it has no such connection.
+
+def ask_for_connection(conn_id: str) -> Connection | None:
+    """Return the connection of the first place that has it; None where each says clearly that it has none.
 
     :param conn_id: its id
-    :raises UnavailableError: a place of secrets does not tell, or has it by now
+    :raises UnavailableError: a place of secrets does not tell
+    :raises AirflowSecretsBackendAccessDenied: it may not be read
     """
     from airflow.sdk.execution_time.comms import GetConnection
 
-    _check(
+    found: Connection | None = _ask(
         f"the connection {conn_id!r}",
         lambda place: place.get_connection(conn_id=conn_id),
         GetConnection(conn_id=conn_id),
         ErrorType.CONNECTION_NOT_FOUND,
     )
+    return found
 
 
-def check_no_variable(name: str) -> None:
-    """Demand that Airflow says clearly that it has no such Variable.
+def ask_for_variable(name: str) -> str | None:
+    """Return what a Variable says in the first place that has it; None where each says clearly that it has none.
 
     :param name: of the Variable
-    :raises UnavailableError: a place of secrets does not tell, or has it by now
+    :raises UnavailableError: a place of secrets does not tell
+    :raises AirflowSecretsBackendAccessDenied: it may not be read
     """
     from airflow.sdk.execution_time.comms import GetVariable
 
-    _check(
+    found: str | None = _ask(
         f"the Variable {name}",
         lambda place: place.get_variable(key=name),
         GetVariable(key=name),
         ErrorType.VARIABLE_NOT_FOUND,
         name,
     )
+    return found
 
 
-def _check(
+def _ask(
     what: str,
     ask: Callable[[Any], Any],
     request: Any,
     not_found: ErrorType,
     variable: str | None = None,
-) -> None:
+) -> Any:
     from airflow.sdk.execution_time.secrets.execution_api import ExecutionAPISecretsBackend
     from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
 
     for place in ensure_secrets_backend_loaded():
-        if isinstance(place, ExecutionAPISecretsBackend):
-            _check_server(what, request, not_found, variable)
-            continue
         try:
             found = ask(place)
         except NotImplementedError:
             continue  # it is a place of other things
+        except AirflowSecretsBackendAccessDenied:
+            raise
         except Exception as error:  # its words may have secrets
             raise _unknown(what, f"{type(place).__name__} fails with {type(error).__name__}") from error
         if found is not None:
-            raise _unknown(what, f"{type(place).__name__} has it by now")
+            return found
+        if isinstance(place, ExecutionAPISecretsBackend):
+            _check_server(what, request, not_found, variable)
+    return None
 
 
 def _check_server(what: str, request: Any, not_found: ErrorType, variable: str | None) -> None:
-    """Ask Airflow's server. It says "not found" without its database, too, so that must have answered before; and of a
-    Variable that it cannot decrypt, which is among the names all the same."""
+    """Demand that Airflow's server says clearly that it has none.
+
+    It says "not found" without its database, too, so that must have answered before; and of a Variable that it cannot
+    decrypt, which is among the names all the same.
+    """
     from airflow.sdk.execution_time.comms import ErrorResponse, GetVariableKeys, VariableKeysResult
 
     variables = _answer(GetVariableKeys(prefix=variable))

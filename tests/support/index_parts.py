@@ -1,0 +1,58 @@
+"""A committed index in a store of its own, whose ranges are what a test says."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from dredge.gc.index.decoding import RangeHashes
+from dredge.gc.index.store import PARTS, CommittedIndex, NewPart, read_part, write_part
+from dredge.storage import ObjectWriter
+
+NAMESPACE = "memory://index-parts/lake"
+
+
+def named(range_id: str, *addresses: int, sizes: tuple[int, ...] = (7,)) -> RangeHashes:
+    found = np.array(addresses or (1, 2), np.uint64)
+    return RangeHashes(range_id, len(found), 0, found, np.array(sizes, np.uint64))
+
+
+@dataclass
+class Kept:
+    """An index in a store of its own."""
+
+    state: ObjectWriter
+
+    @property
+    def index(self) -> CommittedIndex:
+        return CommittedIndex.load(self.state, NAMESPACE)
+
+    def add(self, name: str, *ranges: RangeHashes) -> NewPart:
+        """Have a part of these ranges; of equal ones the part of the lower name counts."""
+        new = write_part(self.state, name, ranges)
+        self.index.add(f"{name}-", [new])
+        return new
+
+    def parts(self) -> dict[str, list[str]]:
+        """The ranges of each part that counts for some."""
+        return self.index.group(self.index.places)[0]
+
+    def files(self) -> set[str]:
+        return {info.key.removeprefix(f"{PARTS}/") for info in self.state.list_level(f"{PARTS}/").objects}
+
+    def damage(self, new: NewPart) -> None:
+        name = new.part.addresses.name
+        self.state.put(name, self.state.get(name)[:-1] + b"?")
+
+    def put_digested(self, name: str, data: bytes) -> None:
+        """Write a manifest as it is, under a name that fits it."""
+        self.state.put(f"{name}-{hashlib.sha256(data).hexdigest()}.parquet", data)
+
+    def ranges(self, part: str) -> list[RangeHashes]:
+        return read_part(self.state, self.index.parts[part], lambda _: True)
+
+
+def says(found: RangeHashes) -> tuple[object, ...]:
+    return found.range_id, found.count, found.outside, found.addresses.tolist(), found.sizes.tolist()

@@ -1,0 +1,54 @@
+"""A state that says little, for tests of how states lie and move on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import PartInfo
+from dredge.runs.versions import VersionStore
+
+
+@dataclass(frozen=True)
+class Told:
+    """A state.
+
+    Args:
+        run_id: the run it came from.
+        about: what it is about.
+        parts: files that it names; they lie beside it.
+        clean_at: the same for all.
+    """
+
+    run_id: str
+    about: str = ""
+    parts: tuple[PartInfo, ...] = ()
+    clean_at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "run_id": self.run_id,
+            "about": self.about,
+            "parts": [part.to_json() for part in self.parts],
+        }
+
+
+class ToldVersions(VersionStore[Told]):
+    """Reads such states and moves them on."""
+
+    def parse(self, value: Mapping[str, Any]) -> Told:
+        """Give the state that `to_json` made."""
+        return Told(value["run_id"], value["about"], tuple(map(PartInfo.from_json, value["parts"])))
+
+    def files(self, state: Told) -> Iterable[tuple[RunFolder, PartInfo]]:
+        """Give every file that it names."""
+        return [(RunFolder(self.writer, state.run_id), part) for part in state.parts]
+
+    @property
+    def etag(self) -> str | None:
+        """Tag of the pointer."""
+        return self._etag()

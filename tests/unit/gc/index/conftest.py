@@ -1,0 +1,16 @@
+"""An index without a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dredge.storage import forget_memory_store, open_writer
+from tests.support.index_parts import NAMESPACE, Kept
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    yield Kept(open_writer(f"{NAMESPACE}/_lakefs/retention/gc/dredge"))
+    forget_memory_store("index-parts")

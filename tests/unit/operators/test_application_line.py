@@ -1,0 +1,340 @@
+"""What a task and the application of its run say to each other, where the application is a thread of the test."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_dredge.operators import application
+from airflow_dredge.operators.application import SparkApplication, end_applications
+from dredge.errors import ConfigError, UnavailableError
+from tests.support.airflow import FILTERS
+from tests.support.spark_application import RUN_URI, wait_until
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+FREE = {"free": True, "group": 4711}
+BUSY = {"free": False, "group": 4711}
+type Say = Callable[[Connection], None]
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where sockets, logs and locks lie."""
+    with tempfile.TemporaryDirectory(prefix="dredge-") as short:
+        monkeypatch.setattr(tempfile, "tempdir", short)
+        yield application._folder()
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """What is killed, and by which signal; nothing is."""
+    found: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "killpg", lambda *given: found.append(given))
+    return found
+
+
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long each application is given that is to end; none does."""
+    found: list[float] = []
+    monkeypatch.setattr(application, "_ends", lambda _, seconds: found.append(seconds))
+    return found
+
+
+@pytest.fixture
+def task() -> SparkApplication:
+    return SparkApplication(RUN_URI, ["spark-submit"], {})
+
+
+def file_of(task: SparkApplication, suffix: str, number: int = 0) -> Path:
+    return application._folder() / f"{task._name}-{number}{suffix}"
+
+
+@contextmanager
+def listening(
+    task: SparkApplication, greeting: Mapping[str, Any], say: Say, number: int = 0
+) -> Iterator[None]:
+    """Be an application that greets one task, and says something to it."""
+
+    def serve() -> None:
+        with suppress(EOFError, OSError), listener.accept() as line:
+            if greeting is not None:
+                line.send_bytes(json.dumps(greeting).encode())
+            say(line)
+
+    with Listener(str(file_of(task, ".sock", number)), "AF_UNIX") as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            with suppress(OSError), socket.socket(socket.AF_UNIX) as last:  # nobody came
+                last.connect(str(file_of(task, ".sock", number)))
+            thread.join()
+
+
+@contextmanager
+def held(lock: Path) -> Iterator[None]:
+    """Have a lock, as an application has for as long as it lives."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def test_a_step_is_asked_for_and_what_is_said_meanwhile_is_logged_before_its_answer(
+    task: SparkApplication, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[Any] = []
+    log = file_of(task, ".log")
+    log.write_text("of an earlier step\n")
+
+    def do(line: Connection) -> None:
+        asked.append(json.loads(line.recv_bytes()))
+        with log.open("a") as more:
+            more.write("at work\n")
+        wait_until(lambda: "at work" in caplog.messages, 10)
+        log.write_text(log.read_text() + "done\n")
+        line.send_bytes(b'{"code": 3, "said": "no"}')
+
+    with caplog.at_level(logging.INFO), listening(task, FREE, do):
+        assert task.do("see", {"SECRET": "hunter2"}) == (3, "no")
+    assert asked == [{"step": "see", "run": RUN_URI, "environment": {"SECRET": "hunter2"}}]
+    assert caplog.messages == ["at work", "done"]
+
+
+def test_one_that_is_at_work_is_left_to_it_and_the_next_is_asked(task: SparkApplication) -> None:
+    heard: list[bytes] = []
+
+    def do(line: Connection) -> None:
+        line.recv_bytes()
+        line.send_bytes(b'{"code": 0, "said": ""}')
+
+    with listening(task, BUSY, lambda line: heard.append(line.recv_bytes())), listening(task, FREE, do, 1):
+        assert task.do("see", {}) == (0, "")
+    assert heard == []
+
+
+def test_who_waits_for_one_that_starts_logs_what_is_new_there_and_starts_none(
+    task: SparkApplication, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = file_of(task, ".log")
+    log.write_text("old\n")
+
+    def sleep(_: float) -> None:
+        log.write_text("old\nnew\n")
+
+    monkeypatch.setattr(application.time, "sleep", sleep)
+    monkeypatch.setattr(application, "_START_SECONDS_MAX", 0.1)
+    with (
+        held(file_of(task, ".lock")),
+        caplog.at_level(logging.INFO),
+        pytest.raises(UnavailableError, match="did not start within"),
+    ):
+        task.do("see", {})
+    assert caplog.messages == ["new"]
+    task.kill()  # it is somebody else's
+
+
+def test_where_all_are_at_work_none_of_them_ends_with_who_found_them(
+    task: SparkApplication,
+    killed: list[tuple[int, int]],
+    waited: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(application, "_APPLICATIONS_MAX", 1)
+    with (
+        listening(task, BUSY, lambda line: line.recv_bytes()),
+        pytest.raises(UnavailableError, match="1 Spark applications of run"),
+    ):
+        task.do("see", {})
+    task.kill()
+    assert (killed, waited) == ([], [])
+
+
+def test_nothing_is_told_to_somebody_elses_process(
+    task: SparkApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[bytes] = []
+    monkeypatch.setattr(application, "is_of_this_user", lambda _: False)
+    with (
+        listening(task, FREE, lambda line: heard.append(line.recv_bytes())),
+        pytest.raises(ConfigError, match="another user's process listens on"),
+    ):
+        task.do("see", {"SECRET": "hunter2"})
+    assert heard == []
+
+
+def test_one_that_does_not_greet_is_waited_for_and_then_given_up(
+    task: SparkApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "_GREETING_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(application, "_START_SECONDS_MAX", 0.01)
+    with (
+        held(file_of(task, ".lock")),
+        listening(task, None, lambda line: line.recv_bytes()),
+        pytest.raises(UnavailableError, match="did not start within"),
+    ):
+        task.do("see", {})
+
+
+@pytest.fixture
+def started(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[dict[str, Any]]]:
+    """How programs were started; they do nothing but have the lock, or have ended with a code."""
+    found: list[dict[str, Any]] = []
+    fds: list[int] = []
+    code: int | None = getattr(request, "param", None)
+
+    def start(command: list[str], **given: Any) -> Any:
+        found.append({"command": command, **given})
+        fds.extend(os.dup(fd) for fd in given["pass_fds"])
+        given["stdout"].write(b"it starts\n")
+        given["stdout"].flush()
+        assert not Path(command[-1]).exists(), "it could not listen there"
+        wait = lambda: found[-1].update(is_waited_for_by=threading.current_thread())  # noqa: E731
+        return SimpleNamespace(pid=815, wait=wait, poll=lambda: code, returncode=code)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    yield found
+    for fd in fds:
+        os.close(fd)
+
+
+def test_one_that_was_started_and_never_listens_is_ended_at_once_with_its_task(
+    task: SparkApplication,
+    started: list[dict[str, Any]],
+    killed: list[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    file_of(task, ".log").write_text("of one that has ended\n")
+    file_of(task, ".sock").touch()
+    monkeypatch.setattr(application, "_START_SECONDS_MAX", 0.1)
+    with caplog.at_level(logging.INFO), pytest.raises(UnavailableError, match="did not start within"):
+        task.do("see", {})
+    assert "it starts" in caplog.messages
+    (how,) = started
+    assert how["command"] == ["spark-submit", "--serve", str(file_of(task, ".sock"))]
+    assert how["start_new_session"]
+    wait_until(lambda: "is_waited_for_by" in how)
+    assert how["is_waited_for_by"].daemon, "no worker stays for it"
+    monkeypatch.setattr(application.time, "sleep", lambda _: pytest.fail("it waits"))
+    task.kill()
+    assert killed == [(815, signal.SIGKILL)]
+
+
+@pytest.mark.parametrize("started", [7], indirect=True)
+def test_one_that_ends_before_it_listens_is_told_with_its_code(
+    task: SparkApplication, started: list[dict[str, Any]]
+) -> None:
+    with pytest.raises(UnavailableError, match="Spark ended with code 7 before it did anything"):
+        task.do("see", {})
+    assert len(started) == 1
+
+
+def test_the_kill_of_a_task_hangs_up_and_insists(
+    task: SparkApplication, killed: list[tuple[int, int]], waited: list[float]
+) -> None:
+    task.kill()  # nothing was asked for yet
+    heard: list[str] = []
+
+    def do(line: Connection) -> None:
+        line.recv_bytes()
+        task.kill()
+        with pytest.raises(EOFError):
+            line.recv_bytes()
+        heard.append("it hung up")
+
+    with listening(task, FREE, do):
+        assert task.do("see", {}) == (None, "")
+    task.kill()  # its step has ended
+    assert heard == ["it hung up"]
+    assert waited == [application._KILL_AFTER_SECONDS]
+    assert killed == [(FREE["group"], signal.SIGKILL)]
+
+
+@pytest.mark.parametrize(("moment", "group"), [("_process", 815), ("_asked", FREE["group"])])
+def test_a_kill_at_any_moment_ends_the_application_of_its_task_and_nothing_else(
+    started: list[dict[str, Any]],
+    killed: list[tuple[int, int]],
+    waited: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+    group: int,
+) -> None:
+    """A signal comes as soon as the program was started, or has answered."""
+
+    class Struck(SparkApplication):
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if name == moment and value is not None:
+                self.kill()
+
+    monkeypatch.setattr(application, "_START_SECONDS_MAX", 0.1)
+    task = Struck(RUN_URI, ["spark-submit"], {})
+    with suppress(UnavailableError):
+        if moment == "_process":
+            task.do("see", {})
+        else:
+            with listening(task, FREE, lambda line: line.recv_bytes()):
+                assert task.do("see", {}) == (None, "")
+    assert killed == [(group, signal.SIGKILL)]
+    assert len(waited) == 1
+
+
+@pytest.mark.parametrize(
+    ("greeting", "heard", "left"),
+    [(FREE, [{"end": True}], set()), (BUSY, [], {".lock", ".log"})],
+    ids=["idle", "at work"],
+)
+def test_the_end_of_a_run_ends_what_is_idle_and_leaves_what_is_at_work(
+    task: SparkApplication, greeting: Mapping[str, Any], heard: list[Any], left: set[str]
+) -> None:
+    said: list[Any] = []
+    for suffix in (".lock", ".log"):
+        file_of(task, suffix).touch()
+    with listening(task, greeting, lambda line: said.append(json.loads(line.recv_bytes()))):
+        end_applications(RUN_URI)
+    assert said == heard
+    assert {path.suffix for path in application._folder().iterdir()} - {".sock"} == left
+
+
+def test_the_end_of_a_run_clears_up_after_what_was_killed(task: SparkApplication) -> None:
+    file_of(task, ".lock").touch()
+    end_applications(RUN_URI)
+    assert list(application._folder().iterdir()) == []
+
+
+def test_an_application_lives_while_its_lock_is_held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = folder / "x.lock"
+    with held(lock):
+        monkeypatch.setattr(application.time, "sleep", lambda _: pytest.fail("it waits"))
+        assert not application._ends(lock, 0)
+    assert application._ends(lock, 0)
+    holder = held(lock)
+    holder.__enter__()
+    monkeypatch.setattr(application.time, "sleep", lambda _: holder.__exit__(None, None, None))
+    assert application._ends(lock, 60)
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o710, 0o701])
+def test_a_folder_that_others_can_enter_is_refused(folder: Path, task: SparkApplication, mode: int) -> None:
+    folder.chmod(mode)
+    with pytest.raises(ConfigError, match="nobody else can enter"):
+        task.do("see", {"SECRET": "hunter2"})

@@ -1,0 +1,76 @@
+"""A step builds on what it was given and on nothing else, and says what it ended at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from dredge.errors import RefusedError
+from dredge.runs.folder import RunFolder
+from dredge.runs.perform import StepRecord, perform
+from dredge.runs.summary import StepSummary
+from dredge.storage import forget_memory_store, open_writer
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def folder() -> Iterator[RunFolder]:
+    yield RunFolder(open_writer("memory://perform-test/r1"), "r1")
+    forget_memory_store("perform-test")
+
+
+def clock() -> datetime:
+    return NOW
+
+
+def nothing(_: StepRecord) -> None:
+    """Do it."""
+
+
+def summary(step: str) -> StepSummary:
+    return StepSummary(step, "r1", "success", NOW, NOW, {"figures": 7})
+
+
+def test_what_the_caller_has_just_read_is_not_read_again_and_the_rest_is(folder: RunFolder) -> None:
+    known = {name: summary(name) for name in ("first", "a stranger")}
+    second = perform(folder, "second", [], nothing, clock)
+    given: dict[str, StepSummary] = {}
+
+    def body(record: StepRecord) -> None:
+        given.update(record.inputs)
+
+    done = perform(folder, "third", ["first", "second"], body, clock, known=known)
+    assert given == {"first": known["first"], "second": second}
+    assert done.inputs == {"first": known["first"].digest, "second": second.digest}
+
+
+def test_what_no_step_wrote_is_among_what_a_result_was_made_from(folder: RunFolder) -> None:
+    for plan, tries in (("a", 1), ("a", 1), ("b", 2)):
+        done = perform(folder, "first", [], nothing, clock, roots={"plan": plan})
+        assert (done.inputs, done.try_number) == ({"plan": plan}, tries)
+
+
+def test_an_end_without_success_is_recorded_with_its_reason(folder: RunFolder) -> None:
+    def body(record: StepRecord) -> None:
+        record.add(figures=2)
+        record.add(figures=3)
+        record.warn("a word for the report")
+        record.status, record.error = "refused", RefusedError("too many")
+
+    with pytest.raises(RefusedError, match="too many"):
+        perform(folder, "first", [], body, clock)
+    found, failure = folder.read_incomplete("first"), folder.read_failure("first")
+    assert found is not None
+    assert (found.counts, found.warnings) == ({"figures": 5}, ("a word for the report",))
+    assert failure is not None
+    assert (failure["message"], failure["claimed"], failure["try"]) == ("too many", True, 1)
+
+
+def test_a_step_writes_apart_only_while_it_is_at_work(folder: RunFolder) -> None:
+    labels = [folder.label]
+    perform(folder, "first", [], lambda _: labels.append(folder.label), clock)
+    labels.append(folder.label)
+    assert labels == ["r1", "r1-t001", "r1"]

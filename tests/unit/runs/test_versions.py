@@ -1,0 +1,198 @@
+"""A state is what was written or none, and moves on from where a run found it or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConflictError, FormatError
+from dredge.runs import versions
+from dredge.runs.folder import RunFolder
+from dredge.runs.versions import AUTO, CLEAN, OPTIMIZED, POINTER, Current, Version, choose_mode, verify
+from dredge.storage import ObjectWriter, forget_memory_store, open_deleter, open_writer
+from tests.support.versions import Told, ToldVersions
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def writer() -> Iterator[ObjectWriter]:
+    yield open_writer("memory://versions-test/own")
+    forget_memory_store("versions-test")
+
+
+@pytest.fixture
+def store(writer: ObjectWriter) -> ToldVersions:
+    return ToldVersions(writer)
+
+
+@pytest.fixture
+def state(writer: ObjectWriter) -> Told:
+    """A state of which the store has a file."""
+    return Told("r1", "lake", (RunFolder(writer, "r1").write_bytes("counted/a", b"counts", 1),))
+
+
+@pytest.fixture
+def version(store: ToldVersions, state: Told) -> Version:
+    """The state as the newest version."""
+    return store.advance(state, Current())
+
+
+def test_before_the_first_run_there_is_no_state_and_nothing_is_wrong(store: ToldVersions) -> None:
+    assert store.find({"about": "lake"}) == Current()
+    assert store.newest() is None
+
+
+def test_a_state_that_fits_is_built_on(store: ToldVersions, state: Told, version: Version) -> None:
+    found = store.find({"about": "lake", "run_id": lambda run_id: run_id == "r1"})
+    assert found == Current(store.etag, version, state)
+    assert found.etag is not None
+    assert store.newest() == version
+    assert store.read(version.name, version.sha256) == store.read(version.name, None) == state
+
+
+@pytest.mark.parametrize("fits", [{"about": "another"}, {"about": lambda about: about != "lake"}])
+def test_a_state_about_something_else_is_none(
+    store: ToldVersions, version: Version, fits: Mapping[str, Any]
+) -> None:
+    found = store.find(fits)
+    assert found == Current(
+        store.etag, version, None, f"{version.name} cannot be used: it is about about lake"
+    )
+
+
+@pytest.mark.parametrize("damage", ["version", "version gone", "file", "file gone", "distrusted"])
+def test_a_state_of_which_anything_is_damaged_is_none(
+    store: ToldVersions, writer: ObjectWriter, version: Version, damage: str
+) -> None:
+    name = version.name if damage.startswith("version") else "counted/a"
+    if damage == "distrusted":
+        store.distrust(version, "its counts are wrong")
+    elif damage.endswith("gone"):
+        open_deleter(writer.uri).delete([name])
+    else:
+        writer.put(name, writer.get(name).replace(b"s", b"t"))
+    found = store.find({})
+    assert (found.etag, found.version, found.state) == (store.etag, version, None)
+    assert found.problem.startswith(f"{version.name} cannot be used")
+    assert store.newest() == version
+
+
+@pytest.mark.parametrize(("data", "what"), [(b"{}", "names no version"), (b"no JSON", "cannot be read")])
+def test_a_damaged_pointer_leads_nowhere_and_can_be_replaced(
+    store: ToldVersions, state: Told, version: Version, writer: ObjectWriter, data: bytes, what: str
+) -> None:
+    writer.put(POINTER, data)
+    found = store.find({})
+    assert (found.etag, found.version, found.state) == (store.etag, None, None)
+    assert what in found.problem
+    with pytest.raises(FormatError):
+        store.newest()
+    assert store.advance(state, found) == store.find({}).version
+
+
+def test_bytes_that_do_not_fit_their_digest_are_no_state(
+    store: ToldVersions, version: Version, writer: ObjectWriter
+) -> None:
+    other = version.sha256[:16] + version.sha256[:16:-1]
+    with pytest.raises(ValueError, match="do not fit the digest"):
+        store.read(version.name, other)
+    writer.put(version.name, writer.get(version.name) + b" ")
+    with pytest.raises(ValueError, match="do not fit the digest"):
+        store.read(version.name, None)
+
+
+def test_the_state_moves_on_only_from_where_the_run_found_it(store: ToldVersions, state: Told) -> None:
+    first = store.advance(state, Current())
+    found = store.find({})
+    second = store.advance(replace(state, run_id="r2"), found)
+    for before in (Current(), found):
+        with pytest.raises(ConflictError, match="was moved while the run went on"):
+            store.advance(replace(state, run_id="r3"), before)
+    assert first != second == store.newest()
+    assert store.read(first.name, first.sha256) == state, "an earlier version stays"
+
+
+@pytest.mark.parametrize(
+    ("run_id", "attempt", "moves"),
+    [("r1", 3, True), ("r1", 2, False), ("r1", 1, False), ("r2", 3, False)],
+)
+def test_a_later_try_of_the_same_run_moves_on_what_an_earlier_one_left(
+    store: ToldVersions, state: Told, run_id: str, attempt: int, moves: bool
+) -> None:
+    left = store.advance(state, Current(), 2)
+    late = replace(state, run_id=run_id, about="of a later try")
+    if moves:
+        assert store.advance(late, Current(), attempt) == store.newest() != left
+    else:
+        with pytest.raises(ConflictError):
+            store.advance(late, Current(), attempt)
+        assert store.newest() == left
+
+
+@pytest.mark.parametrize("data", [b"[]", b"no JSON"])
+def test_a_pointer_that_says_nothing_is_of_no_earlier_try(
+    store: ToldVersions, state: Told, writer: ObjectWriter, data: bytes
+) -> None:
+    writer.put(POINTER, data)
+    with pytest.raises(ConflictError):
+        store.advance(state, Current(), 9)
+    assert writer.get(POINTER) == data
+
+
+def test_a_pointer_without_a_try_is_of_one_before_the_first(
+    store: ToldVersions, state: Told, writer: ObjectWriter
+) -> None:
+    pointer = {**store.advance(state, Current()).to_json(), "run_id": "r1"}
+    writer.put(POINTER, json.dumps(pointer).encode())
+    with pytest.raises(ConflictError):
+        store.advance(state, Current(), 0)
+    store.advance(state, Current(), 1)
+    assert json.loads(writer.get(POINTER)) == {**pointer, "try": 1}
+
+
+def test_a_pointer_that_is_gone_was_moved(store: ToldVersions, state: Told, writer: ObjectWriter) -> None:
+    store.advance(state, Current())
+    found = store.find({})
+    open_deleter(writer.uri).delete([POINTER])
+    with pytest.raises(ConflictError):
+        store.advance(state, found, 1)
+
+
+def test_files_that_are_long_together_are_compared_by_length(
+    writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(writer, "r1")
+    files = [(folder, folder.write_bytes(name, b"counts", 1)) for name in ("a", "b")]
+    writer.put("a", b"COUNTS")
+    monkeypatch.setattr(versions, "_VERIFY_BYTES_MAX", 12)
+    with pytest.raises(FormatError):
+        verify(iter(files))
+    monkeypatch.setattr(versions, "_VERIFY_BYTES_MAX", 11)
+    verify(iter(files))
+    writer.put("b", b"count")
+    with pytest.raises(ValueError, match="b has another length"):
+        verify(iter(files))
+
+
+@pytest.mark.parametrize(
+    ("mode", "age", "problem", "chosen"),
+    [
+        (CLEAN, 1, "", (CLEAN, "asked for")),
+        (OPTIMIZED, None, "", (CLEAN, "no complete run came before")),
+        (AUTO, None, "gone", (CLEAN, "the state of earlier runs is unusable: gone")),
+        (OPTIMIZED, 99, "", (OPTIMIZED, "builds on run r1")),
+        (AUTO, 6.99, "", (OPTIMIZED, "builds on run r1")),
+        (AUTO, 7, "", (CLEAN, "the last clean run was 7 days ago")),
+    ],
+)
+def test_a_run_is_a_clean_one_when_it_is_time_or_there_is_nothing_to_build_on(
+    state: Told, mode: str, age: float | None, problem: str, chosen: tuple[str, str]
+) -> None:
+    current = Current(state=None if age is None else state, problem=problem)
+    assert choose_mode(mode, 7, current, state.clean_at + (age or 0) * DAY) == chosen
