@@ -65,6 +65,12 @@ def file_of(task: SparkApplication, suffix: str, number: int = 0) -> Path:
     return application._folder() / f"{task._name}-{number}{suffix}"
 
 
+def hear(line: Connection) -> bytes:
+    """What is said next; who says nothing is not waited for for ever."""
+    assert line.poll(10)
+    return line.recv_bytes()
+
+
 @contextmanager
 def listening(
     task: SparkApplication, greeting: Mapping[str, Any], say: Say, number: int = 0
@@ -104,7 +110,7 @@ def test_a_step_is_asked_for_and_what_is_said_meanwhile_is_logged_before_its_ans
     log.write_text("of an earlier step\n")
 
     def do(line: Connection) -> None:
-        asked.append(json.loads(line.recv_bytes()))
+        asked.append(json.loads(hear(line)))
         with log.open("a") as more:
             more.write("at work\n")
         wait_until(lambda: "at work" in caplog.messages, 10)
@@ -121,10 +127,10 @@ def test_one_that_is_at_work_is_left_to_it_and_the_next_is_asked(task: SparkAppl
     heard: list[bytes] = []
 
     def do(line: Connection) -> None:
-        line.recv_bytes()
+        hear(line)
         line.send_bytes(b'{"code": 0, "said": ""}')
 
-    with listening(task, BUSY, lambda line: heard.append(line.recv_bytes())), listening(task, FREE, do, 1):
+    with listening(task, BUSY, lambda line: heard.append(hear(line))), listening(task, FREE, do, 1):
         assert task.do("see", {}) == (0, "")
     assert heard == []
 
@@ -158,7 +164,7 @@ def test_where_all_are_at_work_none_of_them_ends_with_who_found_them(
 ) -> None:
     monkeypatch.setattr(application, "_APPLICATIONS_MAX", 1)
     with (
-        listening(task, BUSY, lambda line: line.recv_bytes()),
+        listening(task, BUSY, lambda line: hear(line)),
         pytest.raises(UnavailableError, match="1 Spark applications of run"),
     ):
         task.do("see", {})
@@ -172,7 +178,7 @@ def test_nothing_is_told_to_somebody_elses_process(
     heard: list[bytes] = []
     monkeypatch.setattr(application, "is_of_this_user", lambda _: False)
     with (
-        listening(task, FREE, lambda line: heard.append(line.recv_bytes())),
+        listening(task, FREE, lambda line: heard.append(hear(line))),
         pytest.raises(ConfigError, match="another user's process listens on"),
     ):
         task.do("see", {"SECRET": "hunter2"})
@@ -186,7 +192,7 @@ def test_one_that_does_not_greet_is_waited_for_and_then_given_up(
     monkeypatch.setattr(application, "_START_SECONDS_MAX", 0.01)
     with (
         held(file_of(task, ".lock")),
-        listening(task, None, lambda line: line.recv_bytes()),
+        listening(task, None, lambda line: hear(line)),
         pytest.raises(UnavailableError, match="did not start within"),
     ):
         task.do("see", {})
@@ -255,10 +261,10 @@ def test_the_kill_of_a_task_hangs_up_and_insists(
     heard: list[str] = []
 
     def do(line: Connection) -> None:
-        line.recv_bytes()
+        hear(line)
         task.kill()
         with pytest.raises(EOFError):
-            line.recv_bytes()
+            hear(line)
         heard.append("it hung up")
 
     with listening(task, FREE, do):
@@ -292,7 +298,7 @@ def test_a_kill_at_any_moment_ends_the_application_of_its_task_and_nothing_else(
         if moment == "_process":
             task.do("see", {})
         else:
-            with listening(task, FREE, lambda line: line.recv_bytes()):
+            with listening(task, FREE, lambda line: hear(line)):
                 assert task.do("see", {}) == (None, "")
     assert killed == [(group, signal.SIGKILL)]
     assert len(waited) == 1
@@ -309,7 +315,7 @@ def test_the_end_of_a_run_ends_what_is_idle_and_leaves_what_is_at_work(
     said: list[Any] = []
     for suffix in (".lock", ".log"):
         file_of(task, suffix).touch()
-    with listening(task, greeting, lambda line: said.append(json.loads(line.recv_bytes()))):
+    with listening(task, greeting, lambda line: said.append(json.loads(hear(line)))):
         end_applications(RUN_URI)
     assert said == heard
     assert {path.suffix for path in application._folder().iterdir()} - {".sock"} == left
