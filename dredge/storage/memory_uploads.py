@@ -21,6 +21,7 @@ class _Open:
     key: str
     begun: datetime
     parts: dict[int, tuple[Part, bytes]] = field(default_factory=dict)
+    is_ending: bool = False
 
 
 _open: dict[str, _Open] = {}
@@ -62,9 +63,20 @@ class MemoryUploads:
         """Make the object; see `Uploads.complete`."""
         with _lock:
             found = self._find(key, upload_id)
+            if found.is_ending:
+                raise NotFoundError(
+                    f"the upload {upload_id!r} of {key!r} is being completed by somebody else"
+                )
             chosen = choose_parts(self.parts(key, upload_id), parts)
+            found.is_ending = True
+        try:
+            # Without the lock: a writer may wait for others here. The upload is listed until its object is there.
             self._writer.put(key, b"".join(found.parts[part.number][1] for part in chosen))
-            del _open[upload_id]
+        except BaseException:
+            found.is_ending = False
+            raise
+        with _lock:
+            _open.pop(upload_id, None)
         return Completed(self._writer.stat(key), combined_etag(part.etag for part in chosen))
 
     def abort(self, key: str, upload_id: str) -> None:

@@ -226,3 +226,27 @@ def test_who_comes_second_to_a_folder_hears_that_the_upload_is_over(
     monkeypatch.setattr(local_uploads, "_parts", gone_meanwhile)
     with pytest.raises(NotFoundError):
         uploads.complete("key", upload_id, [(1, part.etag)])
+
+
+def test_an_upload_to_memory_is_listed_until_its_object_is_there_and_completed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    writer = open_writer(f"memory://{uuid.uuid4().hex}")
+    uploads = open_uploads(writer)
+    upload_id = uploads.begin("key")
+    part = uploads.put_part("key", upload_id, 1, [b"part"])
+    seen = []
+
+    def while_others_look(key: str, data: bytes) -> None:
+        seen.extend(each.upload_id for each in uploads.open())
+        with pytest.raises(NotFoundError):
+            uploads.complete("key", upload_id, [(1, part.etag)])
+        raise TimeoutError
+
+    with monkeypatch.context() as patch, pytest.raises(TimeoutError):
+        patch.setattr(writer, "put", while_others_look)
+        uploads.complete("key", upload_id, [(1, part.etag)])
+    assert seen == [each.upload_id for each in uploads.open()] == [upload_id]
+    uploads.complete("key", upload_id, [(1, part.etag)])
+    assert writer.get("key") == b"part"
+    assert not uploads.open()
