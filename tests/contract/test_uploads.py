@@ -243,9 +243,10 @@ def test_an_upload_to_memory_is_listed_until_its_object_is_there_and_completed_o
             uploads.complete("key", upload_id, [(1, part.etag)])
         raise TimeoutError
 
-    with monkeypatch.context() as patch, pytest.raises(TimeoutError):
+    with monkeypatch.context() as patch:
         patch.setattr(writer, "put", while_others_look)
-        uploads.complete("key", upload_id, [(1, part.etag)])
+        with pytest.raises(TimeoutError):
+            uploads.complete("key", upload_id, [(1, part.etag)])
     assert seen == [each.upload_id for each in uploads.open()] == [upload_id]
     uploads.complete("key", upload_id, [(1, part.etag)])
     assert writer.get("key") == b"part"
