@@ -216,6 +216,15 @@ def test_a_branch_at_a_commit_that_is_not_there_stops_the_sweep() -> None:
         bulk_delete(run, world.runner)
 
 
+def test_commits_of_branches_that_the_re_check_saw_are_not_asked_for() -> None:
+    world, run, _ = marked()
+    asked: list[str] = []
+    world.client.before = lambda name, _: asked.append(name)
+    bulk_delete(run, world.runner)
+    assert asked.count("branches") > 4
+    assert "commit" not in asked
+
+
 @pytest.mark.parametrize("approval", ["always", "never"])
 def test_an_object_that_a_branch_serves_unseen_since_the_guards_stays(approval: str) -> None:
     world, run, old = marked(approval=approval)
