@@ -216,6 +216,15 @@ def test_a_branch_at_a_commit_that_is_not_there_stops_the_sweep() -> None:
         bulk_delete(run, world.runner)
 
 
+def test_commits_of_branches_that_the_re_check_saw_are_not_asked_for() -> None:
+    world, run, _ = marked()
+    asked: list[str] = []
+    world.client.before = lambda name, _: asked.append(name)
+    bulk_delete(run, world.runner)
+    assert asked.count("branches") > 4
+    assert "commit" not in asked
+
+
 @pytest.mark.parametrize("approval", ["always", "never"])
 def test_an_object_that_a_branch_serves_unseen_since_the_guards_stays(approval: str) -> None:
     world, run, old = marked(approval=approval)
@@ -373,11 +382,13 @@ def test_where_everything_staged_was_seen_nobody_is_asked() -> None:
     assert found == replace(before, questions=0)
 
 
-def test_for_a_while_nobody_is_asked_where_the_guards_cleared_nothing() -> None:
+def test_nobody_is_asked_where_the_guards_cleared_nothing() -> None:
     world, run, _ = marked(b"of another length")
     record = record_of(run)
-    known = replace(Asked.by_the_guards(run, record), at=run.clock())
-    assert ask_again(run, world.runner, record, known, Subtracted({}, set(), set()), "recheck/x") is known
+    before = replace(first(record), questions=3)
+    found = ask_again(run, world.runner, record, before, Subtracted({}, set(), set()), "recheck/x")
+    assert found == replace(before, questions=0)
+    assert found.holds is before.holds, "nothing was written"
 
 
 def test_after_a_mark_that_held_nothing_for_its_size_all_sizes_of_heads_stay() -> None:

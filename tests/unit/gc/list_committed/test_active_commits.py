@@ -35,6 +35,10 @@ def test_what_refs_lead_to_and_is_not_active_is_expired_the_newest_first() -> No
     assert [commit.id for commit in active().expired] == ["d", "c", "b"]
 
 
+def test_what_is_active_and_no_ref_leads_to_is_dangling() -> None:
+    assert active().dangling == {"x", "empty"}
+
+
 def test_metaranges_are_those_of_active_commits_or_of_the_history() -> None:
     found = active()
     assert [found.metarange_of(name) for name in ("a", "x", "empty", "c")] == ["m-a", "m-x", "", "m-c"]

@@ -16,16 +16,19 @@ from tests.support.few_commits import EXTRA, GRAPH, MAIN, RULES, Server, commit,
 
 
 class Asked(Server):
-    """Notes which commits it is asked for one by one, but for those of its logs, and for which logs."""
+    """Notes which commits it is asked for one by one, for which logs, and the commits that were read of logs."""
 
     def __init__(self, extra: dict[str, Commit], *listed: str, rules: Rules | None = RULES) -> None:
         super().__init__(GRAPH | extra, rules, csv("c", "d", "t", *listed))
         self.asked: list[str] = []
         self.logs: list[str] = []
+        self.paged: list[str] = []
 
     def log(self, repository: str, ref: str) -> Iterator[Commit]:
         self.logs.append(ref)
-        return super().log(repository, ref)
+        for found in super().log(repository, ref):
+            self.paged.append(found.id)
+            yield found
 
     def commit(self, repository: str, commit_id: str) -> Commit:
         if repository:
@@ -102,8 +105,22 @@ def test_no_log_is_read_of_what_comes_from_a_branch() -> None:
     assert server.logs == ["main", "topic"]
 
 
-def test_what_has_no_parent_keeps_nothing_else() -> None:
+def test_a_log_is_read_no_further_than_its_line_comes_to_what_is_known_or_ends() -> None:
+    joined = {"y": commit("y", "x", days=5), "x": commit("x", "w", days=6), "w": commit("w", "b", days=7)}
+    merge = Commit("x", ("v", "w"), commit("", days=6).created_at, "m-x", 0)
+    ended = joined | {"x": merge, "v": commit("v", days=7), "w": commit("w", days=7)}
+    for line, keeps in ((joined, {"y", "x", "w", "b"}), (ended, {"y", "x", "w"})):
+        server = Asked(line, "y")
+        assert kept(server) == keeps
+        assert server.logs == ["main", "topic", "x"]
+        assert server.paged[-2:] == ["x", "w"]
+
+
+def test_what_has_no_parent_keeps_nothing_else_and_has_no_log_to_be_read() -> None:
     assert kept(Asked({"y": commit("y", days=1)}, "y")) == {"y"}
+    server = Asked(EXTRA, "y")
+    assert kept(server) == {"x", "y"}
+    assert server.logs == ["main", "topic"]
 
 
 def test_of_a_merge_the_main_parent_is_kept() -> None:
