@@ -30,6 +30,15 @@ def test_what_a_variable_says_and_that_there_is_none(monkeypatch: pytest.MonkeyP
     assert json_variable(NAME) == {"a": [1]}
 
 
+def test_what_a_variable_says_is_hidden_in_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its name: Airflow hides what is called a secret."""
+    hidden: list[tuple[object, ...]] = []
+    monkeypatch.setattr("airflow_dredge.operators.variables.mask_secret", lambda *said: hidden.append(said))
+    monkeypatch.setenv(f"AIRFLOW_VAR_{NAME.upper()}", '{"a": [1]}')
+    json_variable(NAME)
+    assert hidden == [('{"a": [1]}', NAME)]
+
+
 @pytest.mark.parametrize("text", ["{", "", "dry_run: true"])
 def test_a_text_that_is_no_json_is_told(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv(f"AIRFLOW_VAR_{NAME.upper()}", text)
