@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from airflow.sdk.exceptions import ErrorType
+from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse, VariableResult
+from airflow.secrets.environment_variables import EnvironmentVariablesBackend
 
 from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError, UnavailableError
@@ -28,6 +29,15 @@ def test_what_a_variable_says_and_that_there_is_none(monkeypatch: pytest.MonkeyP
     assert json_variable(NAME) is None
     monkeypatch.setenv(f"AIRFLOW_VAR_{NAME.upper()}", '{"a": [1]}')
     assert json_variable(NAME) == {"a": [1]}
+
+
+def test_what_a_variable_says_is_hidden_in_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its name: Airflow hides what is called a secret."""
+    hidden: list[tuple[object, ...]] = []
+    monkeypatch.setattr("airflow_dredge.operators.variables.mask_secret", lambda *said: hidden.append(said))
+    monkeypatch.setenv(f"AIRFLOW_VAR_{NAME.upper()}", '{"a": [1]}')
+    json_variable(NAME)
+    assert hidden == [('{"a": [1]}', NAME)]
 
 
 @pytest.mark.parametrize("text", ["{", "", "dry_run: true"])
@@ -71,6 +81,22 @@ def test_a_later_place_is_not_asked_when_an_earlier_one_does_not_answer(
     Server(VariableResult(key=NAME, value="[7]")).reached_by(monkeypatch)
     use_vault(monkeypatch, BrokenVault)
     with pytest.raises(UnavailableError, match="BrokenVault fails with OSError"):
+        json_variable(NAME)
+
+
+def test_what_one_place_does_not_let_a_task_read_is_not_taken_from_a_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Denying(EmptyVault):
+        def get_variable(self, key: str, team_name: str | None = None) -> str | None:
+            raise AirflowSecretsBackendAccessDenied(key)
+
+    monkeypatch.setattr(
+        "airflow.sdk.execution_time.supervisor.ensure_secrets_backend_loaded",
+        lambda: [EmptyVault(), Denying(), EnvironmentVariablesBackend()],
+    )
+    monkeypatch.setenv(f"AIRFLOW_VAR_{NAME.upper()}", "[7]")
+    with pytest.raises(ConfigError, match=f"does not let this process read the Variable {NAME}"):
         json_variable(NAME)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection.config import Tuning
-from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow
+from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow, write_snapshot_rows
 from dredge.icechunk.collection.live_files import snapshot_rows
 from dredge.icechunk.collection.mark import snapshots
 from dredge.icechunk.collection.mark.snapshots import (
@@ -129,11 +130,13 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return asked
 
 
-def indexed(run: Run, live: set[str], replaced: Collection[str] = ()) -> list[SnapshotRow]:
+def indexed(
+    run: Run, live: set[str], replaced: Collection[str] = (), contradicted: Collection[str] = ()
+) -> list[SnapshotRow]:
     """Index snapshots in a try of its own, as a run of its own would."""
     with run.folder.writing(StepTry.claim(run.folder.writer, "mark")):
         index = ManifestIndex.load(run.state)
-        rows, parts = index_snapshots(run, HERE, index, live, replaced)
+        rows, parts = index_snapshots(run, HERE, index, live, replaced, contradicted)
         add_snapshots(run, index, parts)
         return rows
 
@@ -156,6 +159,30 @@ def test_snapshot_that_the_index_has_is_not_read_again_unless_its_file_was_repla
     read.clear()
     assert len(indexed(run, more, [v1.ids["9"], v1.ids["1"]])) == 4
     assert read == [[v1.ids["9"]]]
+
+
+def test_snapshot_that_the_run_before_has_is_not_read_again_when_the_index_is_gone(
+    v1: Repo, read: list[list[str]]
+) -> None:
+    collect(v1.config(mode="auto"))
+    shutil.rmtree(v1.folder / "_dredge" / "index")
+    run = v1.plan(mode="auto")
+    assert run.base is not None
+    read.clear()
+    assert indexed(run, {*run.base.rows}) == [row for _, row in sorted(run.base.rows.items())]
+    assert not read
+
+
+def test_only_a_snapshot_of_which_two_reads_are_known_may_name_less_than_before(v1: Repo) -> None:
+    run, one, other = v1.plan(), v1.ids["8"], v1.ids["9"]
+    more = [
+        SnapshotRow(row.snapshot, (*row.manifests, "M"), (*row.refs, 1)) for row in indexed(run, {one, other})
+    ]
+    ManifestIndex.load(run.state).add(run.state, "x", [write_snapshot_rows(run.state, "x", more)], [])
+    with pytest.raises(FormatError, match=f"{one} names other manifests"):
+        indexed(run, {one}, [one])
+    (row,) = indexed(run, {one}, [one, other], [one, other])  # the other one is live no more, and not read
+    assert "M" in row.manifests
 
 
 def test_snapshot_that_names_other_manifests_than_before_is_refused(v1: Repo) -> None:
