@@ -70,7 +70,7 @@ def test_a_part_that_is_not_as_long_as_was_recorded_is_refused(
 def test_outside_of_a_try_files_lie_under_their_own_names(folder: RunFolder) -> None:
     task = RunFolder.of_task(folder.uri, "r1", None)
     assert (task.attempt, task.label) == (None, "r1")
-    assert task.write_table("listing", 0, ROWS).key == "listing/part-00000.parquet"
+    assert task.write_table("listing", 0, ROWS).key == f"listing/part-00000-{task.call}.parquet"
     task.publish_json("report.json", {"a": 1})
     assert folder.read_json("report.json") == {"a": 1}
     summary = StepSummary("listing", "r1", "success", NOW, NOW)
