@@ -186,7 +186,7 @@ class _Sorter:
         roles: by range id.
 
     Attributes:
-        outside: number of records of active ranges that lie outside the namespace.
+        outside: number of records outside the namespace, of ranges to add less those of ranges to subtract.
     """
 
     def __init__(self, roles: dict[str, str]) -> None:
@@ -201,6 +201,7 @@ class _Sorter:
             if role in TO_EXPLAIN:
                 self._sets[EXPIRED].add(item.addresses)
             if role in TO_SUBTRACT:
+                self.outside -= item.outside
                 self._counts.add(item.addresses, -1)
             if role in TO_ADD:
                 self.outside += item.outside

@@ -89,7 +89,7 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         branches=len(active.branches),
         tags=len(active.tags),
         metaranges=len({metarange for metarange in active.metaranges.values() if metarange}),
-        range_rows=sum(facts.count for facts in ranges.values()),
+        range_rows=sum(facts.count for facts in (ranges | undropped).values()),
     )
     record.details.update(
         sources=active.sources,
@@ -219,6 +219,8 @@ def _count(record: StepRecord, roles: Roles, base: Base | None, collected: Colle
         return CountedSet.of(collected.counted, collected.bits)
     counted = base.state.counted.then(collected.counted)
     record.counts["live_addresses"] += sum(part.rows for part in counted.parts)
+    before = base.folder.read_summary(STEP)
+    record.counts["outside_rows"] += 0 if before is None else before.counts["outside_rows"]
     record.counts["dropped_ranges"] = len(roles.dropped)
     return counted
 
