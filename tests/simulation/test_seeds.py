@@ -77,13 +77,13 @@ def test_a_product_that_deletes_young_objects_is_found_out() -> None:
     assert "young" in done.stdout
 
 
-def test_every_known_bug_can_be_put_into_the_code() -> None:
+def test_every_known_bug_can_be_put_into_the_code_with_what_is_broken_beside_it() -> None:
     assert len({(bug.world, bug.name) for bug in BUGS}) == len(BUGS)
     for world, reasons in (("gc", gc.WHY_NOT), ("trash", trash.WHY_NOT), ("icechunk", icechunk.WHY_NOT)):
         assert reasons.keys() <= {bug.name for bug in BUGS if bug.world == world}, world
     for bug in BUGS:
         texts: dict[str, str] = {}
-        for change in bug.changes:
+        for change in (*bug.changes, *bug.beside):
             text = texts.setdefault(change.file, (ROOT / change.file).read_text())
             assert text.count(change.old) == 1, f"{bug.name}: {change.file} has not {change.old!r} once"
             texts[change.file] = text.replace(change.old, change.new)
