@@ -140,7 +140,8 @@ def rows_are_lost(chance: random.Random, stage: Stage) -> Moves:
 
 
 def not_there(chance: random.Random, stage: Stage) -> Moves:
-    """The same bytes are staged again, unseen, and a proxy says of everything that it is not there."""
+    """The same bytes are staged again, unseen, and a proxy says of everything that it is not there: to the guards, and
+    to the sweep as well, which asks again."""
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     call = chance.choice(("stat_object", "stat_object", "list_branches"))
     seconds = round(chance.choice((0.02, 0.1)) * stage.length, 3)
@@ -152,6 +153,7 @@ def not_there(chance: random.Random, stage: Stage) -> Moves:
         Move(stage.past(chance.choice((3, 2))), "upload the same", (branch, path)),
         *garbage(chance, stage, 1),
         Move(max(0.0, stage.at - 1), "when", ("check_limits", call, 1, "weather", *spell)),
+        Move(max(0.0, stage.at - 1), "when", ("bulk_delete", "stat_object", 1, "weather", *spell)),
     ]
 
 
