@@ -73,7 +73,7 @@ def ask_again(
     since = Since(cleared=cleared, heads=heads, ranges=new)
     proof = prove(run, runner, StepRecord(record.inputs, record.attempt), since)
     verdicts = Verdicts.read(run.folder, asked.holds.size_verdicts, asked.holds.served)
-    size_verdicts, served = verdicts.renewed(proof.verdicts).write(run.folder)
+    size_verdicts, served = verdicts.renewed(proof.verdicts).write(run.folder, f"{where}/answers")
     holds = replace(asked.holds, size_verdicts=size_verdicts, served=served)
     return replace(asked, holds=holds, questions=proof.answers.requests)
 

@@ -79,13 +79,18 @@ class Verdicts:
         found[contains(self.served, rows["hash"].to_numpy())] = codes.SERVED
         return pa.array(found, pa.string())
 
-    def write(self, folder: RunFolder) -> list[PartInfo]:
-        """Write them as parts of the step."""
+    def write(self, folder: RunFolder, where: str = CheckLimitsOutput.STEP) -> list[PartInfo]:
+        """Write them down.
+
+        Args:
+            folder: the run folder.
+            where: folder for the files, relative to the run folder. A round of deleting has one of its own: a worker
+                of an earlier round may still read what that one was told.
+        """
         rows = pa.table({"size": pa.array(self.sizes), "code": pa.array(self.codes)})
-        step = CheckLimitsOutput.STEP
         return [
-            folder.write_table(step, 0, rows, "sizes"),
-            write_hashes(folder, f"{step}/served.u64", self.served),
+            folder.write_table(where, 0, rows, "sizes"),
+            write_hashes(folder, f"{where}/served.u64", self.served),
         ]
 
     @classmethod

@@ -273,7 +273,11 @@ HELPERS: Mapping[str, tuple[Breakage, ...]] = {
         _change(
             "dredge/runs/lease.py", "if not (held and stands and", "if False and not (held and stands and"
         ),
-        _change(f"{GC}/bulk_delete/step.py", "run.lease.renew(run.plan.lease, take_back=False, shorten=True)", "pass"),
+        _change(
+            f"{GC}/bulk_delete/step.py",
+            "run.lease.renew(run.plan.lease, take_back=False, shorten=True)",
+            "pass",
+        ),
     ),
 }
 """Several guards left out that notice what one bug alone would let through."""

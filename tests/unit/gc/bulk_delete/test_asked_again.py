@@ -17,7 +17,7 @@ from dredge.gc.bulk_delete import BulkDeleteOutput, step
 from dredge.gc.bulk_delete.asked_again import Asked, ask_again
 from dredge.gc.bulk_delete.recheck import Subtracted
 from dredge.gc.bulk_delete.step import bulk_delete
-from dredge.gc.check_limits import CheckLimitsOutput
+from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
@@ -405,11 +405,18 @@ def test_after_a_mark_that_held_nothing_for_its_size_all_sizes_of_heads_stay() -
         assert held.tolist() == [stays]
 
 
-def test_each_round_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_round_asks_again_and_replaces_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of the round before may still be at work by its own."""
     world, run, _ = marked()
-    rounds = [SimpleNamespace(error=None, reason="a branch moved"), None]
-    monkeypatch.setattr(step, "_delete", lambda *_: rounds.pop(0))
+    rounds, told = [SimpleNamespace(error=None, reason="a branch moved"), None], list[HoldFiles]()
+
+    def delete(*told_to: Any) -> SimpleNamespace | None:
+        told.extend(each.holds for each in told_to if isinstance(each, Asked))
+        return rounds.pop(0)
+
+    monkeypatch.setattr(step, "_delete", delete)
     monkeypatch.setattr(step, "settle", lambda *_: None)
     bulk_delete(run, world.runner)
     asked = [found["questions"] for found in summary_of(run, "bulk_delete").details["rechecks"]]
     assert asked == [1, 1]
+    assert len({(holds.served.key, holds.size_verdicts.key) for holds in told}) == 2
