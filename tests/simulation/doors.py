@@ -123,7 +123,7 @@ class Doors:
         if not struck:
             return deed()
         self.coverage.weather(process.role, struck)
-        return deed() if struck in SLOWER else faults[struck](deed)
+        return deed() if struck in SLOWER or not faults else faults[struck](deed)
 
     def _latency(self, process: Process, draw: int) -> float:
         pace = next((pace for name, pace in self.pace.items() if process.name.startswith(name)), 0.01)

@@ -13,14 +13,16 @@ from functools import partial
 from typing import Any
 
 from tests.simulation.clock import DAY, HOUR
+from tests.simulation.displacing import displaced
 from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.gc.scenes import BY_NAME, SCENES
 from tests.simulation.gc.scenes.people import draw_answer, draw_by_people
-from tests.simulation.gc.scenes.stage import Scene, Stage, run_of
+from tests.simulation.gc.scenes.stage import Scene, Stage, expired, garbage, run_of
 from tests.simulation.gc.settings import Drawing
 from tests.simulation.gc.temper import Temper
 from tests.simulation.history import Move
 from tests.simulation.orchestrator import STEPS, TASKS
+from tests.simulation.weather import KINDS
 from tests.simulation.writers import BRANCHES, CONTENTS
 
 PAST_DAYS = 45
@@ -30,12 +32,19 @@ PACES = (0.02, 0.02, 0.2, 2.0)
 RATES = (0.02, 0.1, 0.5, 1.0)
 CALM = 0.6
 """Share of histories in which little happens beside a scene."""
+DISPLACED = 0.3
+"""Share of histories in which any kind of move meets any step."""
+NOT_BESIDE = ("pace", "rest", "put over")
+"""Moves that no step meets: the first two are the history's own; who writes over an old address that nobody names is
+promised nothing."""
 POLICIES = 4
 """Retention policies that runs choose from; 0 is none."""
 
 
 def draw_moves(chance: random.Random, focus: Focus = ANYTHING) -> list[Move]:
     """Draw a history; one with a focus is calm."""
+    if not focus and chance.random() < DISPLACED:
+        return _ordered(draw_displaced(chance))
     if focus or chance.random() < CALM:
         return _ordered(_draw_calm(chance, Drawing(chance, focus)))
     temper = Temper.draw(chance)
@@ -86,6 +95,21 @@ def _draw_calm(chance: random.Random, draw: Drawing) -> list[Move]:
     for scene in _scenes(chance, draw.focus):
         moves += scene(chance, Stage(temper, 0, start, length))
     return [*moves, Move(-59.0, "rest", (draw.of("rest"), 0))]
+
+
+def draw_displaced(chance: random.Random) -> list[Move]:
+    """Draw a calm history with something to delete, in which one step meets what it else seldom meets."""
+    moves = _draw_calm(chance, Drawing(chance, Focus(settings={"by": ("dag",)})))
+    (start,) = (move.at for move in moves if move.verb == "run" and move.args[0] == "run0")
+    stage = Stage(Temper.calm(), 0, start, RUN_CALLS * 0.2)
+    pool = [move for scene in BY_NAME.values() for move in scene(chance, stage)]
+    pool += [Move(0.0, *stage.temper.write(chance)) for _ in range(60)]
+    pool += [Move(0.0, *draw_by_people(chance)) for _ in range(6)]
+    pool += [Move(0.0, "clear", ("run0", chance.choice(TASKS[:-1])))]
+    pool = [move for move in pool if move.verb not in NOT_BESIDE]
+    there = [*garbage(chance, stage, 3, 8), *expired(chance, stage)]
+    kinds = [kind.name for kind in KINDS]
+    return [*moves, *there, *displaced(chance, pool, STEPS, ("get", "get", "get", "put"), kinds, start)]
 
 
 def _scenes(chance: random.Random, focus: Focus) -> list[Scene]:

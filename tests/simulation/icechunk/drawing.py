@@ -10,15 +10,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.simulation.clock import DAY, HOUR
+from tests.simulation.displacing import displaced
 from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.history import Move
 from tests.simulation.icechunk.maintenance import STEPS, TASKS
 from tests.simulation.icechunk.scenes import SCENES
-from tests.simulation.icechunk.stage import Stage
+from tests.simulation.icechunk.stage import AUTO, CLEAN, Stage, released
 from tests.simulation.icechunk.writers import draw_write
 from tests.simulation.weather import KINDS
 
 WEATHER = tuple(kind.name for kind in KINDS if kind.door in ("store", "any"))
+DISPLACED = 0.3
+"""Share of histories in which any kind of move meets any step."""
 PAST_DAYS = 20
 CALM = 0.5
 """Share of histories in which little happens beside a scene."""
@@ -29,6 +32,8 @@ def draw_moves(chance: random.Random, focus: Focus = ANYTHING) -> list[Move]:
     pace = chance.choice((0.02, 0.2, 2.0))
     moves = [Move(-30.0, "pace", (pace,))]
     length = 300 * pace
+    if not focus and chance.random() < DISPLACED:
+        return _ordered(moves + draw_displaced(chance, length))
     if focus.scenes or chance.random() < CALM:
         moves += _draw_past(chance, chance.choice((0, 2, 8)))
         scene = chance.choice(focus.scenes or tuple(SCENES))
@@ -56,6 +61,21 @@ def draw_moves(chance: random.Random, focus: Focus = ANYTHING) -> list[Move]:
         start = chance.choice((0.0, chance.random() * end))
         moves += SCENES[chance.choice(tuple(SCENES))](chance, Stage("scene", start, length))
     return _ordered(moves + _draw_accidents(chance, len(starts), end))
+
+
+def draw_displaced(chance: random.Random, length: float) -> list[Move]:
+    """Draw two runs and an expiration with something to delete, in which one step meets what it else seldom meets."""
+    stage, late = Stage("calm", 0.0, length), chance.choice((25.0, 26.0, 50.0)) * HOUR
+    moves = [*_draw_past(chance, chance.choice((2, 8))), *released(chance, 0.0), *released(chance, 0.0)]
+    moves += [stage.run(0, 0.0), stage.run(1, late, chance.choice((CLEAN, AUTO, ())))]
+    rule = chance.choice(("document", "spec_v1")), chance.choice((0.0, 2.0)), False, False
+    moves.append(stage.expire(0, chance.choice((0.0, late)) + 2 * length, *rule))
+    pool = [move for scene in SCENES.values() for move in scene(chance, stage)]
+    pool += [Move(0.0, *draw_write(chance)) for _ in range(60)]
+    pool += [Move(0.0, *_draw_by_people(chance)), Move(0.0, "again", (f"calmrun{chance.randrange(2)}",))]
+    pool = [move for move in pool if move.verb != "pace"]
+    calls, at = ("get", "get", "put", "list"), chance.choice((0.0, late, late))
+    return [*moves, *displaced(chance, pool, STEPS, calls, WEATHER, at)]
 
 
 def _ordered(moves: Sequence[Move]) -> list[Move]:
@@ -128,9 +148,14 @@ def _draw_accidents(chance: random.Random, runs: int, end: float) -> list[Move]:
     for _ in range(chance.choice((0, 0, 0, 1))):
         moves.append(Move(round(end + chance.random() * DAY, 3), "again", (f"run{chance.randrange(runs)}",)))
     for _ in range(chance.choice((0, 0, 0, 1))):
-        by_people = (("restore", (chance.randrange(4), chance.choice((1.0, 5.0)))), ("purge", (1.0, False)))
-        moves.append(Move(chance.random() * (end + DAY), *chance.choice(by_people)))
+        moves.append(Move(chance.random() * (end + DAY), *_draw_by_people(chance)))
     return moves
+
+
+def _draw_by_people(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
+    return chance.choice(
+        (("restore", (chance.randrange(4), chance.choice((1.0, 5.0)))), ("purge", (1.0, False)))
+    )
 
 
 def _draw_process(chance: random.Random, runs: int) -> str:

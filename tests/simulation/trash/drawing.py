@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.simulation.clock import DAY, HOUR
+from tests.simulation.displacing import displaced
 from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.history import Move
 from tests.simulation.trash.cleaner import TASKS
@@ -22,12 +23,16 @@ BY_PEOPLE = ("run", "again", "by hand", "restore", "unqueue")
 WEATHER = tuple(kind.name for kind in KINDS if kind.door in ("kv", "store", "any"))
 RUN_CALLS = 150
 """About how many calls a run makes."""
+DISPLACED = 0.3
+"""Share of histories in which any kind of move meets any step."""
 CALM = 0.4
 """Share of histories in which little happens beside a scene."""
 
 
 def draw_moves(chance: random.Random, focus: Focus = ANYTHING) -> list[Move]:
     """Draw a history; one with a focus on scenes is calm."""
+    if not focus and chance.random() < DISPLACED:
+        return _ordered(draw_displaced(chance))
     if focus.scenes or chance.random() < CALM:
         return _draw_calm(chance, focus.scenes)
     pace = chance.choice((0.02, 0.2, 2.0))
@@ -69,6 +74,19 @@ def _draw_calm(chance: random.Random, focus: Sequence[str]) -> list[Move]:
         verb, args = draw_move(chance)
         moves.append(Move(chance.random() * (HOUR + starts[-1]), verb, args))
     return _ordered(moves)
+
+
+def draw_displaced(chance: random.Random) -> list[Move]:
+    """Draw a calm history in which one task of a run meets what it else seldom meets."""
+    moves = _draw_calm(chance, ())
+    starts = [move.at for move in moves if move.verb == "run"]
+    stage = Stage(tuple(starts), RUN_CALLS * 0.2)
+    pool = [move for scene in SCENES.values() for move in scene(chance, stage)]
+    pool += [Move(0.0, *draw_move(chance)) for _ in range(60)]
+    pool += [Move(0.0, *_draw_by_people(chance, verb, len(starts), 0)) for verb in BY_PEOPLE[1:]]
+    pool = [move for move in pool if move.verb != "pace"]
+    at = chance.choice(starts)
+    return [*moves, *displaced(chance, pool, TASKS, ("scan", "scan", "stat", "get"), WEATHER, at)]
 
 
 def _ordered(moves: Sequence[Move]) -> list[Move]:
@@ -138,13 +156,17 @@ def _draw_accidents(chance: random.Random, runs: int, end: float) -> list[Move]:
     for _ in range(chance.choice((0, 0, 1, 2))):
         at = round(chance.random() * (end + DAY), 3)
         verb = chance.choice(BY_PEOPLE[1:])
-        args: dict[str, tuple[Any, ...]] = {
-            "again": (f"dag{chance.randrange(runs)}",),
-            "by hand": (f"hand{len(moves)}",),
-            "restore": (chance.randrange(4),),
-        }
-        moves.append(Move(at, verb, args.get(verb, ())))
+        moves.append(Move(at, *_draw_by_people(chance, verb, runs, len(moves))))
     return moves
+
+
+def _draw_by_people(chance: random.Random, verb: str, runs: int, number: int) -> tuple[str, tuple[Any, ...]]:
+    args: dict[str, tuple[Any, ...]] = {
+        "again": (f"dag{chance.randrange(runs)}",),
+        "by hand": (f"hand{number}",),
+        "restore": (chance.randrange(4),),
+    }
+    return verb, args.get(verb, ())
 
 
 def _draw_process(chance: random.Random, runs: int) -> str:

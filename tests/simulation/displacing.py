@@ -1,0 +1,59 @@
+"""Moves in the moments of other scenes: what a scene does at one step meets another one here, and weather with it.
+
+A scene makes its moves where its author knew a danger, so without this each kind of move is seen at the same few steps,
+however many histories are played. Nobody knows a danger in what is drawn here: any kind of move meets any step.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tests.simulation.history import OF_THE_BASE, Move
+
+SECONDS = (1.0, 30.0, 400.0)
+RATES = (0.1, 0.5, 1.0)
+CALLS = 12
+"""A move comes at one of so many first calls."""
+
+
+def displaced(
+    chance: random.Random,
+    pool: Iterable[Move],
+    steps: Sequence[str],
+    calls: Sequence[str],
+    kinds: Sequence[str],
+    at: float,
+) -> list[Move]:
+    """Draw some moves and some weather for one step, each kind as often as any other.
+
+    Args:
+        chance: draws.
+        pool: moves of all kinds, with arguments that fit the history.
+        steps: that may be met.
+        calls: names of calls that all of them make.
+        kinds: of weather.
+        at: when the run begins that they are to meet, in seconds.
+    """
+    by_verb: dict[str, list[tuple[Any, ...]]] = {}
+    for verb, args in map(_made, pool):
+        if verb not in OF_THE_BASE:
+            by_verb.setdefault(verb, []).append(args)
+    found: list[tuple[Any, ...]] = []
+    for verb in chance.sample(sorted(by_verb), min(len(by_verb), chance.choice((1, 2, 4)))):
+        found.append((verb, *chance.choice(by_verb[verb])))
+    for kind in chance.sample(kinds, min(len(kinds), chance.choice((0, 1, 2, 2)))):
+        found.append(("weather", kind, chance.choice(SECONDS), chance.choice(RATES)))
+    step = chance.choice(steps)
+    return [Move(max(0.0, at - 1), "when", (step, *_moment(chance, calls), *each)) for each in found]
+
+
+def _made(move: Move) -> tuple[str, tuple[Any, ...]]:
+    """The move that is made in the end: verb and arguments."""
+    first = {"when": 3, "each": 4}.get(move.verb)
+    return (move.verb, move.args) if first is None else (move.args[first], tuple(move.args[first + 1 :]))
+
+
+def _moment(chance: random.Random, calls: Sequence[str]) -> tuple[str, int]:
+    return chance.choice(calls), 1 + int(chance.random() ** 2 * CALLS)
