@@ -104,8 +104,8 @@ OF_HISTORIES = (
     Breakage(
         "an entry goes before its repository's rows",
         f"{_T}/deleted.py",
-        "            if not rows:\n                break\n",
-        "            if rows:\n                break\n",
+        "            if is_empty:\n                break\n",
+        "            if not is_empty:\n                break\n",
         (),
     ),
     Breakage(
@@ -128,6 +128,15 @@ WHY_NOT: Mapping[str, str] = {
 }
 """Why no history can show a bug."""
 BESIDE: Mapping[str, tuple[Breakage, ...]] = {
+    "the second look is not compared with the first": (
+        Breakage(
+            "a repository that comes back does not keep its hook results",
+            f"{_T}/guards.py",
+            "if finding.kind == OF_MISSING_REPOSITORY:",
+            "if False:",
+            (),
+        ),
+    ),
     "a marker goes although its token is not empty": (
         Breakage(
             "a marker is not held against its token when it is about to go",
