@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.icechunk.format.envelope import READ_LIMITS, SPEC_BYTE, FileType, ReadLimits, open_file
-from dredge.icechunk.format.refs import REFS_FOLDER, live_refs, parse_ref, ref_key
+from dredge.icechunk.format.refs import DELETED, REFS_FOLDER, live_refs, parse_ref, ref_key
 from dredge.icechunk.format.repo_info import (
     OVERWRITTEN,
     REPO_KEY,
@@ -181,12 +181,39 @@ def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
     return tips
 
 
+def read_ref(reader: ObjectReader, kind: str, name: str) -> str | None:
+    """Read one ref of spec 1: its tip; None when it is there no more.
+
+    Args:
+        reader: on the repository.
+        kind: "branch" or "tag".
+        name: without a prefix.
+
+    Raises:
+        FormatError: it holds no id.
+        RefusedError: there is a repo info by now.
+    """
+    key = ref_key(kind, name)
+    try:
+        tip = parse_ref(reader.get(key), key)
+    except NotFoundError:
+        tip = None
+    _refuse_upgraded(reader)
+    return None if kind == "tag" and _is_there(reader, f"{key}{DELETED}") else tip
+
+
+def _is_there(reader: ObjectReader, key: str) -> bool:
+    try:
+        reader.stat(key)
+    except NotFoundError:
+        return False
+    return True
+
+
 def _refuse_upgraded(reader: ObjectReader) -> None:
     """Refuse refs that were read while somebody upgraded. An upgrade writes the repo info and then removes refs, one by
     one or not at all: as long as there is no repo info, what was read before is whole."""
-    try:
-        reader.stat(REPO_KEY)
-    except NotFoundError:
+    if not _is_there(reader, REPO_KEY):
         return
     raise RefusedError(
         f"{reader.uri} has {REPO_KEY}: it was upgraded to spec 2 meanwhile, and its refs of spec 1 count no more."
