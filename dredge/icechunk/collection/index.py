@@ -47,8 +47,8 @@ HEADS = "index/heads"
 FORMAT = 2
 """Rises when files are read more strictly: what an earlier reader believed is read again."""
 READ_AGAIN = (
-    "remove the folder _dredge/index of the repository while no run is at work and start a clean run, which reads all"
-    " again"
+    "remove the folder _dredge/index of the repository while no run is at work and start a clean run that is no"
+    " dry run, which reads all again"
 )
 _ID_BYTES = 8
 
