@@ -12,8 +12,9 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk.format.envelope import READ_LIMITS, SPEC_BYTE, FileType, ReadLimits, open_file
 from dredge.icechunk.format.refs import DELETED, REFS_FOLDER, live_refs, parse_ref, ref_key
 from dredge.icechunk.format.repo_info import (
@@ -250,8 +251,15 @@ def read_snapshot_entry(
         ) from None
 
 
+class _FileReader(Protocol):
+    @property
+    def is_remote(self) -> bool: ...
+
+    def get(self, key: str) -> bytes: ...
+
+
 def read_parsed[T](
-    reader: ObjectReader, keys: Sequence[str], parse: Callable[[bytes, str], T], concurrency: int
+    reader: _FileReader, keys: Sequence[str], parse: Callable[[bytes, str], T], concurrency: int
 ) -> Iterator[T]:
     """Read many small files, several at once, and give what each says, in the order of the keys.
 
@@ -296,7 +304,7 @@ def _reachable_snapshots(
     reader: ObjectReader, tips: Sequence[str], limits: ReadLimits, known: KnownSnapshots | None
 ) -> dict[str, SnapshotEntry]:
     # A history is a chain: read one after the other, each file costs a round trip. So all files are read at
-    # once; one that is damaged, or goes away meanwhile, matters only when a path leads to it.
+    # once; one that is damaged, cannot be read, or goes away meanwhile, matters only when a path leads to it.
     tags = dict(_tagged_snapshots(reader))
     proved = {} if known is None else {node: known.entries[node] for node in known.entries.keys() & tags}
     proved = {node: found for node, found in proved.items() if found[0] == tags[node]}
@@ -312,15 +320,12 @@ def _reachable_snapshots(
             return None
 
     keys = [SNAPSHOTS + node for node in tags if node not in ahead]
-    try:
-        for read in read_parsed(reader, keys, parse, READS_AT_ONCE):
-            if read is not None:
-                entry, is_proved = read
-                ahead[entry.id] = entry
-                if is_proved:
-                    proved[entry.id] = (str(tags[entry.id]), entry)
-    except NotFoundError:
-        pass
+    for read in read_parsed(_Ahead(reader), keys, parse, READS_AT_ONCE):
+        if read is not None:
+            entry, is_proved = read
+            ahead[entry.id] = entry
+            if is_proved:
+                proved[entry.id] = (str(tags[entry.id]), entry)
     if known is not None:
         known.entries = proved
     found: dict[str, SnapshotEntry] = {}
@@ -330,6 +335,23 @@ def _reachable_snapshots(
             found[node] = ahead.get(node) or read_snapshot_entry(reader, node, limits=limits)
             node = found[node].parent_id
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """Reads files that perhaps nobody needs: what is gone or may not be read (archived, say) is empty."""
+
+    reader: ObjectReader
+
+    @property
+    def is_remote(self) -> bool:
+        return self.reader.is_remote
+
+    def get(self, key: str) -> bytes:
+        try:
+            return self.reader.get(key)
+        except (NotFoundError, ConfigError):
+            return b""
 
 
 def _tagged_snapshots(reader: ObjectReader) -> Iterator[tuple[str, str | None]]:
