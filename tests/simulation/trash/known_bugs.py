@@ -125,6 +125,7 @@ OF_HISTORIES = (
 )
 WHY_NOT: Mapping[str, str] = {
     "a row is deleted by its key": "the drivers' own; tests/contract holds all of them to it",
+    "an earlier life that comes back does not keep its hook results": "only the last record of a name is given back",
 }
 """Why no history can show a bug."""
 BESIDE: Mapping[str, tuple[Breakage, ...]] = {
