@@ -12,10 +12,11 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk.format.envelope import READ_LIMITS, SPEC_BYTE, FileType, ReadLimits, open_file
-from dredge.icechunk.format.refs import REFS_FOLDER, live_refs, parse_ref, ref_key
+from dredge.icechunk.format.refs import DELETED, REFS_FOLDER, live_refs, parse_ref, ref_key
 from dredge.icechunk.format.repo_info import (
     OVERWRITTEN,
     REPO_KEY,
@@ -181,12 +182,39 @@ def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
     return tips
 
 
+def read_ref(reader: ObjectReader, kind: str, name: str) -> str | None:
+    """Read one ref of spec 1: its tip; None when it is there no more.
+
+    Args:
+        reader: on the repository.
+        kind: "branch" or "tag".
+        name: without a prefix.
+
+    Raises:
+        FormatError: it holds no id.
+        RefusedError: there is a repo info by now.
+    """
+    key = ref_key(kind, name)
+    try:
+        tip = parse_ref(reader.get(key), key)
+    except NotFoundError:
+        tip = None
+    _refuse_upgraded(reader)
+    return None if kind == "tag" and _is_there(reader, f"{key}{DELETED}") else tip
+
+
+def _is_there(reader: ObjectReader, key: str) -> bool:
+    try:
+        reader.stat(key)
+    except NotFoundError:
+        return False
+    return True
+
+
 def _refuse_upgraded(reader: ObjectReader) -> None:
     """Refuse refs that were read while somebody upgraded. An upgrade writes the repo info and then removes refs, one by
     one or not at all: as long as there is no repo info, what was read before is whole."""
-    try:
-        reader.stat(REPO_KEY)
-    except NotFoundError:
+    if not _is_there(reader, REPO_KEY):
         return
     raise RefusedError(
         f"{reader.uri} has {REPO_KEY}: it was upgraded to spec 2 meanwhile, and its refs of spec 1 count no more."
@@ -223,8 +251,15 @@ def read_snapshot_entry(
         ) from None
 
 
+class _FileReader(Protocol):
+    @property
+    def is_remote(self) -> bool: ...
+
+    def get(self, key: str) -> bytes: ...
+
+
 def read_parsed[T](
-    reader: ObjectReader, keys: Sequence[str], parse: Callable[[bytes, str], T], concurrency: int
+    reader: _FileReader, keys: Sequence[str], parse: Callable[[bytes, str], T], concurrency: int
 ) -> Iterator[T]:
     """Read many small files, several at once, and give what each says, in the order of the keys.
 
@@ -269,7 +304,7 @@ def _reachable_snapshots(
     reader: ObjectReader, tips: Sequence[str], limits: ReadLimits, known: KnownSnapshots | None
 ) -> dict[str, SnapshotEntry]:
     # A history is a chain: read one after the other, each file costs a round trip. So all files are read at
-    # once; one that is damaged, or goes away meanwhile, matters only when a path leads to it.
+    # once; one that is damaged, cannot be read, or goes away meanwhile, matters only when a path leads to it.
     tags = dict(_tagged_snapshots(reader))
     proved = {} if known is None else {node: known.entries[node] for node in known.entries.keys() & tags}
     proved = {node: found for node, found in proved.items() if found[0] == tags[node]}
@@ -285,15 +320,12 @@ def _reachable_snapshots(
             return None
 
     keys = [SNAPSHOTS + node for node in tags if node not in ahead]
-    try:
-        for read in read_parsed(reader, keys, parse, READS_AT_ONCE):
-            if read is not None:
-                entry, is_proved = read
-                ahead[entry.id] = entry
-                if is_proved:
-                    proved[entry.id] = (str(tags[entry.id]), entry)
-    except NotFoundError:
-        pass
+    for read in read_parsed(_Ahead(reader), keys, parse, READS_AT_ONCE):
+        if read is not None:
+            entry, is_proved = read
+            ahead[entry.id] = entry
+            if is_proved:
+                proved[entry.id] = (str(tags[entry.id]), entry)
     if known is not None:
         known.entries = proved
     found: dict[str, SnapshotEntry] = {}
@@ -303,6 +335,23 @@ def _reachable_snapshots(
             found[node] = ahead.get(node) or read_snapshot_entry(reader, node, limits=limits)
             node = found[node].parent_id
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """Reads files that perhaps nobody needs: what is gone or may not be read (archived, say) is empty."""
+
+    reader: ObjectReader
+
+    @property
+    def is_remote(self) -> bool:
+        return self.reader.is_remote
+
+    def get(self, key: str) -> bytes:
+        try:
+            return self.reader.get(key)
+        except (NotFoundError, ConfigError):
+            return b""
 
 
 def _tagged_snapshots(reader: ObjectReader) -> Iterator[tuple[str, str | None]]:

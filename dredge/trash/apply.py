@@ -218,7 +218,7 @@ class Applier:
 
         def noting() -> Iterator[Any]:
             for entry in view.scan(finding.partition):
-                seen.add(_row_digest(entry.key, entry.value))
+                seen.add(row_digest(entry.key, entry.value))
                 yield entry
 
         contents = contents_of(noting())
@@ -232,7 +232,7 @@ class Applier:
         rows = (
             Row(finding.partition, entry.key, entry.value)
             for entry in view.scan(finding.partition)
-            if _row_digest(entry.key, entry.value) in seen
+            if row_digest(entry.key, entry.value) in seen
         )
         for chunk in batched(rows, GROUP_ROWS):
             with self._store.view() as now:
@@ -353,5 +353,6 @@ def _fate(finding: TrashFinding, rows: Sequence[Row] | None, references: Referen
     return "named" if named_now(finding, references) else None
 
 
-def _row_digest(key: bytes, value: bytes) -> bytes:
+def row_digest(key: bytes, value: bytes) -> bytes:
+    """A short digest of a row, for the memory of many."""
     return hashlib.blake2b(b"%d:" % len(key) + key + value, digest_size=16).digest()

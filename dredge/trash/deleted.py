@@ -16,14 +16,14 @@ Source: design "Repository operations error handling", trash cleaner.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from itertools import batched
 from typing import Any, Literal
 
 from dredge.errors import DredgeError, LeaseHeldError
+from dredge.kv.model import Entry
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner, RowView, show
-from dredge.trash.apply import GROUP_ROWS
+from dredge.trash.apply import GROUP_ROWS, row_digest
 from dredge.trash.look import contents_of
 from dredge.trash.names import DELETED, REPOSITORIES, REPOSITORY_PREFIX, Instance, deleted_instance
 from dredge.trash.undo import UndoLog
@@ -115,14 +115,14 @@ def _clean(
     instance = deleted_instance(entry.key)
     if instance is None:
         return DeletedOutcome(name, "skipped", 0, "not repo/<repository>/<xid>: left alone")
-    deleted, left = 0, None
+    deleted, seen = 0, None
     try:
         while True:
             with store.view() as view:
                 guard, named = _record(view, instance)
-                if left is None:
-                    left = _planned_rows(view, instance.partition, planned)
-                rows = _first_rows(view, instance.partition)
+                if seen is None:
+                    seen = _planned_rows(view, instance.partition, planned)
+                rows, is_empty = _next_rows(view, instance.partition, seen)
             if named:
                 return DeletedOutcome(
                     name, "skipped", deleted, "a record still names this life of the repository"
@@ -131,17 +131,16 @@ def _clean(
                 return DeletedOutcome(
                     name, "skipped", 0, "not in the plan of this run: left for the next one"
                 )
-            if not rows:
+            if is_empty:
                 break
-            if not left:
+            if not rows:
                 return DeletedOutcome(
                     name, "skipped", deleted, "it has other rows than the run planned: left for the next one"
                 )
-            undo.write(rows[:left])
+            undo.write(rows)
             check_right()
-            gone = sum(store.delete_rows(rows[:left], [guard]))
+            gone = sum(store.delete_rows(rows, [guard]))
             deleted += gone
-            left -= gone
             if not gone:
                 return DeletedOutcome(name, "skipped", deleted, "its rows change as they are deleted")
         undo.write([entry])
@@ -166,12 +165,31 @@ def _record(view: RowView, instance: Instance) -> tuple[Guard, bool]:
     return guard, found is not None and Repository.decode(found).partition == instance.partition
 
 
-def _planned_rows(view: RowView, partition: bytes, planned: Mapping[bytes, str]) -> int:
-    """How many rows of a partition may go: all, or none when they are not those of the plan."""
-    found = contents_of(view.scan(partition)) if planned.get(partition) else None
-    return found.rows if found is not None and found.digest == planned[partition] else 0
+def _planned_rows(view: RowView, partition: bytes, planned: Mapping[bytes, str]) -> Set[bytes]:
+    """Digests of the rows of a partition that may go: of all, or of none when they are not those of the plan."""
+    if not planned.get(partition):
+        return frozenset()
+    seen: set[bytes] = set()
+
+    def noting() -> Iterator[Entry]:
+        for entry in view.scan(partition):
+            seen.add(row_digest(entry.key, entry.value))
+            yield entry
+
+    found = contents_of(noting())
+    return seen if found is not None and found.digest == planned[partition] else frozenset()
 
 
-def _first_rows(view: RowView, partition: bytes) -> Sequence[Row]:
-    rows = (Row(partition, entry.key, entry.value) for entry in view.scan(partition))
-    return next(batched(rows, GROUP_ROWS), ())
+def _next_rows(view: RowView, partition: bytes, seen: Set[bytes]) -> tuple[list[Row], bool]:
+    """The first rows that may go, and whether there is no row at all."""
+    entries = view.scan(partition)
+    if not seen:
+        return [], next(iter(entries), None) is None
+    is_empty, rows = True, []
+    for entry in entries:
+        is_empty = False
+        if row_digest(entry.key, entry.value) in seen:
+            rows.append(Row(partition, entry.key, entry.value))
+            if len(rows) == GROUP_ROWS:
+                break
+    return rows, is_empty

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dredge.kv.rows import Guard
 from dredge.trash.finding import TrashFinding
 from dredge.trash.key_rules import (
+    OF_EARLIER_LIFE,
     OF_MISSING_REPOSITORY,
     OF_MISSING_RUN,
     branch_of_owner,
@@ -23,6 +24,7 @@ from dredge.trash.key_rules import (
     repository_of_action,
     run_of_action,
 )
+from dredge.trash.margins import INSTANCE_MARGIN
 from dredge.trash.names import (
     ACTIONS,
     BRANCH_PREFIX,
@@ -66,11 +68,19 @@ def named_now(finding: TrashFinding, references: References) -> bool:
         return finding.key in references.tokens
     if finding.kind == OF_MISSING_REPOSITORY:
         return repository_of_action(finding.key) in references.repositories
+    if finding.kind == OF_EARLIER_LIFE:
+        return _may_be_of_this_life(finding, references)
     if finding.partition == OWNERS:
         found = branch_of_owner(finding.key)
         record = references.repositories.get(found[0]) if found else None
         return record is not None and found is not None and found[1] in references.branches[record.partition]
     return False
+
+
+def _may_be_of_this_life(finding: TrashFinding, references: References) -> bool:
+    """Whether a hook run began in the life that has the name by now: somebody may have brought an earlier one back."""
+    record = references.repositories.get(repository_of_action(finding.key or b"") or "")
+    return record is not None and (finding.since is None or finding.since >= record.created - INSTANCE_MARGIN)
 
 
 def _key_guards(partition: bytes, key: bytes, value: bytes, references: References) -> Iterator[Guard]:

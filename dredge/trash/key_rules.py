@@ -28,6 +28,7 @@ from dredge.trash.names import (
 )
 from dredge.trash.references import RepositoryRecord
 
+OF_EARLIER_LIFE = "actions-of-previous-instance"
 OF_MISSING_REPOSITORY = "actions-of-missing-repository"
 OF_MISSING_RUN = "actions-of-missing-run"
 _UNDECIDED: frozenset[Status | None] = frozenset({"in-deletion", "initial", "lost", "unclear", "unsure"})
@@ -170,7 +171,7 @@ def _action_kind(classifier: Classifier, repository: str, began: datetime, has_r
     if record.state != "active":
         return None
     if began < record.created - classifier.margins.instance_margin:
-        return None if _undecided_life(classifier, repository) else "actions-of-previous-instance"
+        return None if _undecided_life(classifier, repository) else OF_EARLIER_LIFE
     return None if has_run else OF_MISSING_RUN
 
 

@@ -9,6 +9,8 @@ from dredge.errors import ConfigError
 from dredge.settings import check_finite
 
 SAFE_GRACE = timedelta(hours=24)
+INSTANCE_MARGIN = timedelta(seconds=60)
+"""Servers' clocks differ by so much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,7 @@ class TrashMargins:
     expiry: timedelta = timedelta(hours=48)
     ownership_expiry: timedelta = SAFE_GRACE
     multipart_report: timedelta = timedelta(days=7)
-    instance_margin: timedelta = timedelta(seconds=60)
+    instance_margin: timedelta = INSTANCE_MARGIN
     clock_skew: timedelta = timedelta(minutes=5)
     unsafe_short_grace: bool = False
 

@@ -34,6 +34,7 @@ import numpy as np
 import pyarrow as pa
 
 from dredge.errors import DredgeError, FormatError
+from dredge.graveler.xid import descending_time, is_xid
 from dredge.icechunk.collection.sets import Ids
 from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
 from dredge.runs.summary import PartInfo
@@ -46,8 +47,8 @@ HEADS = "index/heads"
 FORMAT = 2
 """Rises when files are read more strictly: what an earlier reader believed is read again."""
 READ_AGAIN = (
-    "remove the folder _dredge/index of the repository while no run is at work and start a clean run, which reads all"
-    " again"
+    "remove the folder _dredge/index of the repository while no run is at work and start a clean run that is no"
+    " dry run, which reads all again"
 )
 _ID_BYTES = 8
 
@@ -84,7 +85,7 @@ class ManifestIndex:
         superseded: heads that a compaction stands for, whose parts are read no more: of each the heads that say so, and
             the names of the parts (none where the head cannot be read).
         unread_heads: heads that do not fit their names, or that another version wrote.
-        contradicted: snapshots of which `snapshots` found reads that differ.
+        contradicted: snapshots of which reads were found that differ.
     """
 
     snapshot_parts: list[PartInfo] = field(default_factory=list)
@@ -165,14 +166,20 @@ class ManifestIndex:
         self.manifest_parts.pop(name, None)
         self.manifests_of.pop(name, None)
 
-    def snapshots(self, state: ObjectReader) -> dict[str, SnapshotRow]:
+    def snapshots(self, state: ObjectReader, after: str | None = None) -> dict[str, SnapshotRow]:
         """Read every snapshot that the index knows; a damaged part is left out.
 
         Where two reads of a snapshot differ, one of the files was damaged, and nobody knows which: what either
         names counts.
+
+        Args:
+            state: the folder with the index.
+            after: only what runs added that were planned in the second of this one or later, without this one.
         """
         found: dict[str, SnapshotRow] = {}
         for part in self.snapshot_parts:
+            if after is not None and not _is_later(part.name, after):
+                continue
             try:
                 rows = read_snapshot_rows(state, part)
             except DredgeError as error:
@@ -181,9 +188,19 @@ class ManifestIndex:
             for row in rows:
                 known = found.setdefault(row.snapshot, row)
                 if known != row:
-                    self.contradicted.add(row.snapshot)
-                    found[row.snapshot] = known.united(row)
+                    found[row.snapshot] = self.contradict(known, row)
         return found
+
+    def contradict(self, known: SnapshotRow, other: SnapshotRow) -> SnapshotRow:
+        """Note that two reads of a snapshot differ; gives what either names."""
+        self.contradicted.add(known.snapshot)
+        return known.united(other)
+
+
+def _is_later(part: str, run_id: str) -> bool:
+    """Whether a part is of another run than this one, and of one that was planned no earlier."""
+    run = part.removeprefix(f"{PARTS}/")[: len(run_id)]
+    return is_xid(run) and run != run_id and descending_time(run) >= descending_time(run_id)
 
 
 def _names_in(value: Mapping[str, Any]) -> frozenset[str]:

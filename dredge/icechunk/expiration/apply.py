@@ -8,7 +8,6 @@ from dredge.errors import ConfigError
 from dredge.graveler.xid import new_xid
 from dredge.icechunk.expiration.by_library import expire_by_library
 from dredge.icechunk.expiration.in_place import Applied, expire_in_place
-from dredge.icechunk.history import Ref
 from dredge.icechunk.library import delete_ref, expire_with_library, open_library
 from dredge.icechunk.maintenance import right_to_work
 from dredge.icechunk.repository import spec_version
@@ -53,6 +52,9 @@ def expire(
         raise ConfigError(f"{uri}: rule {rule} can be planned but not applied on spec 2; choose spec_v2")
     with right_to_work(uri, f"expiration {new_xid(utc_now())}", lease, options):
         if version == 1:
+            # Opened before any ref is looked at: nothing is to come between that look and the deletion.
+            deletes = delete_expired_branches or delete_expired_tags
+            library = open_library(uri, options) if deletes else None
             return expire_in_place(
                 open_writer(uri, options),
                 threshold,
@@ -60,7 +62,7 @@ def expire(
                 delete_expired_branches=delete_expired_branches,
                 delete_expired_tags=delete_expired_tags,
                 approved_digest=approved_digest,
-                delete_ref=lambda ref: _delete(uri, options, ref),
+                delete_ref=None if library is None else lambda ref: delete_ref(library, ref),
             )
         repository = open_library(uri, options)
         return expire_by_library(
@@ -73,7 +75,3 @@ def expire(
             delete_expired_tags=delete_expired_tags,
             approved_digest=approved_digest,
         )
-
-
-def _delete(uri: str, options: StorageOptions | None, ref: Ref) -> None:
-    delete_ref(open_library(uri, options), ref)

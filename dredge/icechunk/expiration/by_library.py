@@ -62,7 +62,8 @@ def expire_by_library(
     Raises:
         RefusedError: the approved plan no longer fits, or the repository is not online.
         PartialError: the library expired, and its record cannot be read for lack of rights.
-        OutcomeDiffersError: the library's result is not the plan's; names the snapshots.
+        OutcomeDiffersError: the library's result is not the plan's, or goes beyond what was approved; names the
+            snapshots.
     """
     history = read_history(reader)
     if history.spec_version != 2:
@@ -92,8 +93,11 @@ def expire_by_library(
         lambda: f"The library's expiration ran and released {len(released):,} snapshots before."
     ):
         run = _recorded(reader)
+    unapproved: list[str] = []
     if run.before.digest != history.digest:
-        plan = plan_for(run.before)
+        asked, plan = plan, plan_for(run.before)
+        if approved_digest is not None:
+            unapproved = _beyond(plan, asked)
     differences = differ(plan, run.after, released)
     if differences:
         shown = "; ".join(differences[:NAMED_AT_MOST])
@@ -102,7 +106,19 @@ def expire_by_library(
             f" {shown}."
             " No object was deleted by it. Do not collect before this is understood."
         )
+    if unapproved:
+        raise OutcomeDiffersError(
+            f"{reader.uri}: the repository changed in the moment before the library expired it. It also released"
+            f" {', '.join(unapproved[:NAMED_AT_MOST])} ({len(unapproved)} in all), which nobody approved. No object"
+            " was deleted by it. Do not collect before this is understood."
+        )
     return Applied(plan, tuple(edit.snapshot for edit in plan.edits), plan.refs_deleted)
+
+
+def _beyond(plan: ExpirationPlan, approved: ExpirationPlan) -> list[str]:
+    """What a plan releases or deletes that the approved one did not."""
+    refs = {ref.label for ref in plan.refs_deleted} - {ref.label for ref in approved.refs_deleted}
+    return sorted({*plan.released} - {*approved.released}) + sorted(refs)
 
 
 def differ(plan: ExpirationPlan, after: History, released: set[str]) -> list[str]:

@@ -17,7 +17,7 @@ from dredge.errors import ConfigError, ConflictError, NotFoundError, RefusedErro
 from dredge.icechunk.expiration.plan import Edit, ExpirationPlan, plan_expiration
 from dredge.icechunk.format.snapshots import parse_snapshot, with_parent
 from dredge.icechunk.history import Ref
-from dredge.icechunk.repository import SNAPSHOTS, read_history, read_refs
+from dredge.icechunk.repository import SNAPSHOTS, read_history, read_ref
 from dredge.runs.partial import partial_after
 from dredge.storage import ObjectWriter
 
@@ -160,7 +160,7 @@ def apply_edit(writer: ObjectWriter, edit: Edit) -> bool:
 
 
 def _drop_ref(writer: ObjectWriter, ref: Ref, delete_ref: Callable[[Ref], None] | None) -> None:
-    tip = read_refs(writer).get((ref.kind, ref.name))
+    tip = read_ref(writer, ref.kind, ref.name)
     if tip is None:
         return
     if tip != ref.tip:

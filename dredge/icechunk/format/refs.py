@@ -13,6 +13,7 @@ from dredge.errors import FormatError
 from dredge.icechunk.ids import is_id
 
 REFS_FOLDER = "refs/"
+DELETED = ".deleted"
 REF_BYTES_MAX = 4096
 
 
@@ -61,12 +62,12 @@ def live_refs(keys: list[str]) -> dict[tuple[str, str], str]:
         folder, _, file = key.removeprefix(REFS_FOLDER).rpartition("/")
         kind, dot, name = folder.partition(".")
         if (
-            file not in ("ref.json", "ref.json.deleted")
+            file not in ("ref.json", f"ref.json{DELETED}")
             or not dot
             or not name
             or kind not in ("branch", "tag")
         ):
             raise FormatError(f"{key}: not the key of a branch or a tag")
-        if file == "ref.json" and not (kind == "tag" and f"{key}.deleted" in present):
+        if file == "ref.json" and not (kind == "tag" and f"{key}{DELETED}" in present):
             found[kind, name] = key
     return found

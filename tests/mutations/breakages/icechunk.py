@@ -50,8 +50,8 @@ ICECHUNK = (
     Breakage(
         "refs count that an upgrade is removing",
         "dredge/icechunk/repository.py",
-        "    _refuse_upgraded(reader)\n",
-        "",
+        "    _refuse_upgraded(reader)\n    branches =",
+        "    branches =",
         (
             "test_upgrade_that_has_removed_some_refs_stops_the_sweep",
             "test_history_of_an_upgrade_that_is_under_way_is_not_read_from_refs",
@@ -249,7 +249,7 @@ ICECHUNK = (
     Breakage(
         "of two reads of a snapshot the newer one is believed",
         f"{ICE}/index.py",
-        "found[row.snapshot] = known.united(row)",
+        "found[row.snapshot] = self.contradict(known, row)",
         "found[row.snapshot] = row",
         ("test_what_either_read_of_a_snapshot_names_is_kept_by_the_runs_after_the_one_that_noticed",),
     ),

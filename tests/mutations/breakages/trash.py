@@ -41,6 +41,13 @@ TRASH = (
         ("test_hook_results_stay_when_the_record_of_their_repository_comes_back",),
     ),
     Breakage(
+        "an earlier life that comes back does not keep its hook results",
+        "dredge/trash/guards.py",
+        "if finding.kind == OF_EARLIER_LIFE:",
+        "if False:",
+        ("test_hook_results_of_an_earlier_life_stay_when_somebody_brings_that_life_back",),
+    ),
+    Breakage(
         "a hook run that comes back does not keep its parts",
         "dredge/trash/guards.py",
         "if finding.kind == OF_MISSING_RUN:",

@@ -104,8 +104,8 @@ OF_HISTORIES = (
     Breakage(
         "an entry goes before its repository's rows",
         f"{_T}/deleted.py",
-        "            if not rows:\n                break\n",
-        "            if rows:\n                break\n",
+        "            if is_empty:\n                break\n",
+        "            if not is_empty:\n                break\n",
         (),
     ),
     Breakage(
@@ -125,9 +125,19 @@ OF_HISTORIES = (
 )
 WHY_NOT: Mapping[str, str] = {
     "a row is deleted by its key": "the drivers' own; tests/contract holds all of them to it",
+    "an earlier life that comes back does not keep its hook results": "only the last record of a name is given back",
 }
 """Why no history can show a bug."""
 BESIDE: Mapping[str, tuple[Breakage, ...]] = {
+    "the second look is not compared with the first": (
+        Breakage(
+            "a repository that comes back does not keep its hook results",
+            f"{_T}/guards.py",
+            "if finding.kind == OF_MISSING_REPOSITORY:",
+            "if False:",
+            (),
+        ),
+    ),
     "a marker goes although its token is not empty": (
         Breakage(
             "a marker is not held against its token when it is about to go",

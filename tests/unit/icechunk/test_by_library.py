@@ -16,6 +16,7 @@ import pytest
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.by_library import OutcomeDiffersError, differ, expire_by_library
+from dredge.icechunk.expiration.in_place import Applied
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.expiration.stored import store_plan
 from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info
@@ -154,6 +155,31 @@ def test_commits_between_plan_and_expiration_are_no_difference(tmp_path: Path) -
 
     applied = expire_by_library(open_reader(f"file://{tmp_path}"), busy, threshold_at(tmp_path, ids, 7.5))
     assert {ids[name] for name in "12467"} == set(applied.plan.released)
+
+
+@pytest.mark.parametrize("is_approved", [True, False])
+def test_what_nobody_approved_and_the_library_did_is_told(tmp_path: Path, is_approved: bool) -> None:
+    """A tag that held a snapshot goes after the plan was compared with the approved one: no other order is possible."""
+    ids = build(local_storage(tmp_path), graph_of(SAMPLE), 2, chunks=False)
+    library = quiet().Repository.open(local_storage(tmp_path))
+    threshold = threshold_at(tmp_path, ids, 7.5)
+    reader = open_reader(f"file://{tmp_path}")
+    approved = plan_expiration(read_history(reader), threshold)
+
+    def less_held(threshold: datetime, branches: bool, tags: bool) -> set[str]:
+        library.delete_tag("tag1")
+        return set(library.expire_snapshots(threshold))
+
+    def run() -> Applied:
+        digest = approved.digest if is_approved else None
+        return expire_by_library(reader, less_held, threshold, approved_digest=digest)
+
+    if is_approved:
+        with pytest.raises(OutcomeDiffersError, match=f"released {ids['3']}.*nobody approved") as caught:
+            run()
+        assert ids["1"] not in str(caught.value)
+    else:
+        assert ids["3"] in run().plan.released
 
 
 def test_amended_commit_is_released_as_planned(tmp_path: Path) -> None:  # E01

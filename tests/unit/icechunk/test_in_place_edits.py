@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, ConflictError, PartialError, RefusedError
+from dredge.icechunk.expiration import apply, in_place
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.in_place import _drop_ref, apply_edit, expire_in_place
 from dredge.icechunk.expiration.plan import Edit
@@ -17,7 +18,7 @@ from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import Ref
 from dredge.icechunk.repository import read_history
 from dredge.storage import ObjectInfo, ObjectWriter, open_writer
-from tests.support.icechunk import Graph, build, local_storage
+from tests.support.icechunk import Graph, build, local_storage, quiet
 
 LINE = Graph(
     (("1", "0", 1.0), ("2", "1", 2.0), ("3", "2", 3.0)), {"main": "3", "old": "1", "side": "2"}, {"t": "1"}
@@ -51,7 +52,7 @@ class Line:
     """
 
     def __init__(self, folder: Path, spec: int = 1) -> None:
-        self.uri = f"file://{folder}"
+        self.folder, self.uri = folder, f"file://{folder}"
         self.ids = build(local_storage(folder), LINE, spec, chunks=False)
         self.writer: Any = Counted(open_writer(self.uri))
 
@@ -116,6 +117,52 @@ def test_a_ref_goes_only_while_it_is_where_the_plan_saw_it(line: Line) -> None:
         _drop_ref(line.writer, here, None)
     _drop_ref(line.writer, here, gone.append)
     assert gone == [here]
+
+
+def test_a_ref_that_goes_is_looked_at_alone(line: Line) -> None:
+    """Others may be thousands."""
+    asked: list[str] = []
+
+    class Asked(Counted):
+        def get(self, key: str) -> bytes:
+            asked.append(key)
+            return self.inner.get(key)
+
+    gone: list[Ref] = []
+    here = Ref("tag", "t", line.ids["1"])
+    _drop_ref(Asked(line.writer.inner), here, gone.append)  # type: ignore[arg-type]
+    assert (gone, asked) == ([here], ["refs/tag.t/ref.json"])
+    quiet().Repository.open(local_storage(line.folder)).delete_tag("t")
+    _drop_ref(Asked(line.writer.inner), here, gone.append)  # type: ignore[arg-type]
+    assert gone == [here]
+
+
+def test_no_ref_goes_of_a_repository_that_was_upgraded(line: Line) -> None:
+    line.writer.put("repo", b"")
+    with pytest.raises(RefusedError, match="was upgraded to spec 2 meanwhile"):
+        _drop_ref(line.writer, Ref("branch", "old", line.ids["1"]), lambda _: None)
+
+
+def test_nothing_is_opened_between_the_look_at_a_ref_and_its_deletion(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit in between would be lost with its branch."""
+    calls: list[str] = []
+
+    def noted(name: str, module: Any) -> None:
+        real = getattr(module, name)
+
+        def call(*arguments: Any) -> Any:
+            calls.append(name)
+            return real(*arguments)
+
+        monkeypatch.setattr(module, name, call)
+
+    noted("open_library", apply)
+    noted("delete_ref", apply)
+    noted("read_ref", in_place)
+    expire(line.uri, line.between("2", "3"), delete_expired_branches=True)
+    assert calls == ["open_library", "read_ref", "delete_ref", "read_ref", "delete_ref"]
 
 
 @pytest.mark.parametrize("flag", ["delete_expired_branches", "delete_expired_tags"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import FormatError, NotFoundError
+from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.icechunk import repository
 from dredge.icechunk.expiration.in_place import apply_edit
 from dredge.icechunk.expiration.plan import Edit
@@ -136,6 +136,24 @@ def test_what_went_after_it_was_listed_matters_only_where_a_path_leads(line: Lin
     _, history = line.again()
     assert line.main(history) == ["3", "2", "1", "0"]
     assert line.ids["4"] not in line.known.entries
+
+
+def test_what_cannot_be_read_matters_only_where_a_path_leads(line: Line) -> None:
+    """An archived snapshot of a deleted branch stops no run, and keeps no other from being read ahead."""
+    real = line.reader.get
+
+    def archived(key: str) -> Any:
+        if key == SNAPSHOTS + line.ids["4"]:
+            raise ConfigError("InvalidObjectState")
+        return real(key)
+
+    line.reader.get = archived  # type: ignore[method-assign]
+    with pytest.raises(ConfigError, match="InvalidObjectState"):
+        line.again()
+    open_deleter(line.writer.uri).delete(["refs/branch.side/ref.json"])
+    _, history = line.again()
+    assert line.main(history) == ["3", "2", "1", "0"]
+    assert line.names(line.known.entries) == {"0", "1", "2", "3"}
 
 
 def test_parents_that_form_a_cycle_are_read_to_an_end_and_refused(line: Line) -> None:

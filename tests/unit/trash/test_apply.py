@@ -17,7 +17,7 @@ from dredge.trash import apply as apply_module
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.finding import TrashFinding
 from dredge.trash.guards import named_now
-from dredge.trash.key_rules import OF_MISSING_REPOSITORY, OF_MISSING_RUN
+from dredge.trash.key_rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN
 from dredge.trash.names import ACTIONS, REPOSITORIES
 from dredge.trash.references import read_references
 from dredge.trash.steps import restore
@@ -104,6 +104,23 @@ def test_hook_results_stay_when_their_run_is_written_right_before_the_deletion(g
     world.store.before_delete.append(lambda: world.kv.set(ACTIONS, f"repos/lake/runs/{run}".encode(), b""))
     assert set(fates(ground.clean(9 * DAY, kinds=[OF_MISSING_RUN]))) == {"busy"}
     assert before < {row.key for row in world.kv.scan(ACTIONS)}
+
+
+@pytest.mark.parametrize("view", [3, 4])
+def test_hook_results_of_an_earlier_life_stay_when_somebody_brings_that_life_back(
+    ground: Ground, view: int
+) -> None:
+    world, key = ground.world, b"repos/lake"
+    first = world.kv.get(REPOSITORIES, key)
+    assert first is not None
+    world.run("lake", START + timedelta(seconds=5))
+    results = {row.key for row in world.kv.scan(ACTIONS)}
+    world.store.now += DAY
+    world.record(world.beginning("lake")[0])
+    ground.scan()
+    ground.before_view(view, lambda: world.kv.set(REPOSITORIES, key, first))
+    assert set(fates(ground.clean(DAY, kinds=[OF_EARLIER_LIFE]))) == ({"named"} if view == 4 else set())
+    assert {row.key for row in world.kv.scan(ACTIONS)} == results
 
 
 def test_what_is_named_right_before_the_deletion_stays(ground: Ground) -> None:

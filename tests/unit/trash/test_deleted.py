@@ -315,15 +315,30 @@ def test_what_a_frozen_request_writes_into_a_deleted_repository_is_left_for_the_
     assert [(o.fate, o.rows) for o in clean_all(world, state).deleted] == [("cleaned", rows + 1)]
 
 
-def test_no_more_rows_go_than_the_plan_saw(
-    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("key", [b"a", b"z"])
+def test_only_rows_go_that_the_plan_saw(
+    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch, key: bytes
 ) -> None:
-    monkeypatch.setattr("dredge.trash.deleted.GROUP_ROWS", 2)
+    """Also where what came since has a place before what is left."""
+    monkeypatch.setattr("dredge.trash.deleted.GROUP_ROWS", 1)
     partition = world.hand_over("lake")
-    world.store.before_delete.append(lambda: world.tag(partition, "late", "nowhere"))
+    world.store.before_delete.append(lambda: world.kv.set(partition, key, b"late"))
     (outcome,) = clean_deleted(world.store, undo)
     assert (outcome.fate, outcome.rows) == ("skipped", 2)
-    assert rows_of(world, partition) == rows_of(world, b"graveler_deleted") == 1
+    assert [row.key for row in world.kv.scan(partition)] == [key]
+    assert rows_of(world, b"graveler_deleted") == 1
+
+
+def test_row_that_is_written_again_between_two_groups_stays(
+    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dredge.trash.deleted.GROUP_ROWS", 1)
+    partition = world.hand_over("lake")
+    *_, last = world.kv.scan(partition)
+    world.store.before_delete.append(lambda: world.kv.set(partition, last.key, b"new"))
+    (outcome,) = clean_deleted(world.store, undo)
+    assert (outcome.fate, outcome.rows) == ("skipped", 1)
+    assert [row.value for row in world.kv.scan(partition)] == [b"new"]
 
 
 def test_a_repository_that_was_handed_over_and_is_named_again_is_put_back(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 
@@ -10,7 +11,7 @@ from dredge.graveler import messages, xid
 from dredge.kv.rows import Guard
 from dredge.trash.finding import TrashFinding
 from dredge.trash.guards import guards_of, named_now
-from dredge.trash.key_rules import OF_MISSING_REPOSITORY, OF_MISSING_RUN
+from dredge.trash.key_rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN
 from dredge.trash.names import ACTIONS, MARKERS, OWNERS, PULLS, REPOSITORIES
 from dredge.trash.references import References, read_references
 from tests.support.kv_world import DAY, START, World
@@ -143,9 +144,19 @@ def test_what_a_record_names_is_named(world: World, lake: bytes) -> None:
 def test_hook_results_are_named_by_the_record_of_their_repository(world: World, lake: bytes) -> None:
     assert is_named(world, ACTIONS, b"repos/lake/tasks/r1/0000", OF_MISSING_REPOSITORY)
     assert not is_named(world, ACTIONS, b"repos/gone/tasks/r1/0000", OF_MISSING_REPOSITORY)
-    # It is there, and they are another life's, or parts of a run that is not.
-    assert not is_named(world, ACTIONS, b"repos/lake/tasks/r1/0000", "actions-of-previous-instance")
+    # It is there, and they are parts of a run that is not.
     assert not is_named(world, ACTIONS, b"repos/lake/tasks/r1/0000", OF_MISSING_RUN)
+
+
+@pytest.mark.parametrize(("began", "is_kept"), [(0, True), (-60, True), (-61, False), (None, True)])
+def test_hook_results_of_an_earlier_life_are_kept_by_a_record_that_is_no_younger_than_they_are(
+    world: World, lake: bytes, began: int | None, is_kept: bool
+) -> None:
+    since = None if began is None else START + timedelta(seconds=began)
+    for name, is_there in (("lake", True), ("gone", False)):
+        key = f"repos/{name}/tasks/r1/0000".encode()
+        finding = TrashFinding(ACTIONS, key, OF_EARLIER_LIFE, "trash", "", since=since)
+        assert named_now(finding, references_of(world)) == (is_kept and is_there)
 
 
 def test_a_hint_about_no_repository_and_one_that_cannot_be_read_are_named_by_nobody(

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import FormatError, NotFoundError
+from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.icechunk.collection.age import is_old
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.collection.list_candidates.candidates import without_pinned, write_candidates
@@ -89,7 +89,7 @@ class NameResult:
 
     Attributes:
         shards: rows of `NAMED`, a file for each shard that has any.
-        unread: keys of manifests that are damaged or gone, so that nobody knows what they named.
+        unread: keys of manifests that are damaged, gone, or may not be read, so that nobody knows what they named.
     """
 
     shards: dict[int, PartInfo]
@@ -147,7 +147,7 @@ def _named_by(reader: ObjectReader, item: tuple[str, datetime]) -> pa.Table | No
     key, time = item
     try:
         arrays = parse_manifest(reader.get(key), key).arrays
-    except (NotFoundError, FormatError):
+    except (NotFoundError, FormatError, ConfigError):  # it may be archived
         return None
     native = [array.kind == NATIVE for array in arrays]
     raw = [array.ids[rows] for array, rows in zip(arrays, native, strict=True)]

@@ -127,7 +127,8 @@ def index_snapshots(
     Raises:
         FormatError: a live snapshot is missing or damaged, or no task has read it, or it names other manifests.
     """
-    rows = index.snapshots(run.state) if run.base is None else dict(run.base.rows)
+    rows, meanwhile = _known_rows(run, index)
+    contradicted = {*contradicted, *index.contradicted}
     before = {snapshot: rows.pop(snapshot) for snapshot in replaced if snapshot in rows}
     lacking = sorted(live - rows.keys())
     tuning, label = run.plan.config.tuning, run.folder.label
@@ -140,19 +141,39 @@ def index_snapshots(
     written = run.spread(runner, MarkOutput.STEP, read_snapshots, config, tasks, "snapshots", len(lacking))
     for part in written:
         rows |= {row.snapshot: row for row in read_snapshot_rows(run.state, part)}
+    _unite(index, rows, meanwhile)
     for snapshot in before.keys() & rows.keys() & set(contradicted):
         if before[snapshot].covers(rows[snapshot]):  # one of the reads that it was made of, and nothing new
             rows[snapshot] = before[snapshot]
     try:
         _refuse_others(run, before, rows)
     except FormatError:
-        add_snapshots(run, index, written)  # only this run sees both
+        # Only this run sees both. What else it read may be damaged as well: nobody has read those manifests.
+        again = [rows[snapshot] for snapshot in sorted(before.keys() & rows.keys())]
+        add_snapshots(run, index, [write_snapshot_rows(run.state, f"{label}-snapshots-again", again)])
         raise
     if missing := live - rows.keys():
         raise FormatError(
             f"{run.plan.uri}: {len(missing)} live snapshots were not read, such as {min(missing)}"
         )
     return [rows[snapshot] for snapshot in sorted(live)], written
+
+
+def _known_rows(run: Run, index: ManifestIndex) -> tuple[dict[str, SnapshotRow], dict[str, SnapshotRow]]:
+    """What earlier runs have read, and of that what those read that the run it builds on knows nothing of: runs that
+    were killed, or earlier tries of this one, may have read something else, and nobody was told."""
+    if run.base is None:
+        return index.snapshots(run.state), {}
+    rows, meanwhile = dict(run.base.rows), index.snapshots(run.state, after=run.base.state.run_id)
+    _unite(index, rows, meanwhile)
+    return rows, meanwhile
+
+
+def _unite(index: ManifestIndex, rows: dict[str, SnapshotRow], others: Mapping[str, SnapshotRow]) -> None:
+    """Add what other reads of the same snapshots name."""
+    for snapshot in rows.keys() & others.keys():
+        if not rows[snapshot].covers(others[snapshot]):
+            rows[snapshot] = index.contradict(rows[snapshot], others[snapshot])
 
 
 def add_snapshots(run: Run, index: ManifestIndex, parts: Sequence[PartInfo]) -> None:

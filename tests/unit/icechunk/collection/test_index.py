@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
 from dredge.errors import FormatError
+from dredge.graveler.xid import new_descending_xid
 from dredge.icechunk.collection import index
 from dredge.icechunk.collection.index import (
     ManifestIndex,
@@ -25,6 +27,7 @@ from tests.support.icechunk import ROOT_ID, counts_of
 from tests.support.icechunk_repo import Repo, change_number
 
 IDS = [np.array(values, np.uint64) for values in ([1, 5, 9], [], [2**64 - 1])]
+START = datetime(2026, 5, 1, tzinfo=UTC)
 ROWS = list(zip(("A", "B", "C"), IDS, strict=True))
 
 
@@ -145,6 +148,17 @@ def test_what_either_of_two_reads_of_a_snapshot_names_counts_whichever_head_is_n
     assert dict(zip(row.manifests, row.refs, strict=True)) == {"L": 1, "M": 2, "N": 4}
     assert loaded.contradicted == {"A"}
     assert loaded.heads == [head_of(state, "older"), head_of(state, "newer")]
+
+
+def test_reads_after_a_run_are_those_of_runs_that_were_planned_no_earlier() -> None:
+    state, second = open_writer("memory://test-index-after"), timedelta(seconds=1)
+    before, same, after = (new_descending_xid(START + number * second) for number in (-1, 0, 1))
+    run = new_descending_xid(START)
+    for name in (before, same, after, run, "x" * 20):
+        rows = [index.write_snapshot_rows(state, f"{name}-t001", [SnapshotRow(name, (), ())])]
+        ManifestIndex().add(state, f"{name}-t001", rows, [])
+    assert ManifestIndex.load(state).snapshots(state, after=run).keys() == {same, after}
+    assert ManifestIndex.load(state).snapshots(state).keys() == {before, same, after, run, "x" * 20}
 
 
 def test_head_that_was_changed_or_is_of_another_version_is_left_out_and_told() -> None:

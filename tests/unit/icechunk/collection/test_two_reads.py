@@ -10,7 +10,7 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection.config import Tuning
-from dredge.icechunk.collection.steps import collect
+from dredge.icechunk.collection.steps import collect, mark, release_lease, to_its_end
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import decode_id
@@ -18,7 +18,7 @@ from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.icechunk import contents, objects
 from tests.support.icechunk_repo import Repo
-from tests.unit.icechunk.collection.test_optimized import commit
+from tests.unit.icechunk.collection.test_optimized import HERE, commit, optimized
 
 
 @pytest.fixture
@@ -112,6 +112,60 @@ def test_manifest_that_only_one_of_two_reads_names_stops_runs_until_a_person_has
     shutil.rmtree(collected.folder / "_dredge" / "index")
     assert not says_so(collect(collected.config()))
     assert contents(collected.library, branch="main")[0] == 100
+
+
+@pytest.mark.parametrize("agrees", ["first", "second"])
+@pytest.mark.parametrize("is_killed", [True, False], ids=["a new run", "a later try"])
+def test_what_either_read_names_is_kept_also_where_the_run_that_noticed_told_nobody(
+    collected: Repo, is_killed: bool, agrees: str
+) -> None:
+    """It was killed before its report, or its step was tried again: no state says that it may not be built on."""
+    place = tip_of(collected)
+    sound, before = place.read_bytes(), objects(collected.folder)
+    name_another_manifest(place)
+    damaged = place.read_bytes()
+    shutil.rmtree(collected.folder / "_dredge")
+    collect(collected.config(unsafe_min_age_seconds=10**6))
+    place.write_bytes(sound)
+    run = optimized(collected)
+    with pytest.raises(FormatError, match="names other manifests than when an earlier run read it"):
+        mark(run, HERE)
+    if is_killed:
+        release_lease(run)
+        run = optimized(collected)
+    place.write_bytes(damaged if agrees == "first" else sound)
+    assert says_so(to_its_end(run, HERE))
+    assert objects(collected.folder)["manifests"] == before["manifests"]
+    assert says_so(collect(collected.config(mode="auto")))
+
+
+def test_what_a_run_read_that_noticed_damage_elsewhere_is_forgotten(collected: Repo) -> None:
+    """Nobody has read the manifests that the new snapshot names, as where it alone was damaged."""
+    known = tip_of(collected)
+    commit(collected, 101)
+    new = tip_of(collected)
+    sound = {known: known.read_bytes(), new: new.read_bytes()}
+    name_another_manifest(known)
+    name_no_manifest(new)
+    refused(collected, "names other manifests than when an earlier run read it")
+    for place, data in sound.items():
+        place.write_bytes(data)
+    assert says_so(collect(collected.config(mode="auto")))
+    assert contents(collected.library, branch="main")[0] == 101
+
+
+def test_two_runs_that_read_a_new_snapshot_differently_say_so(collected: Repo) -> None:
+    """The first one ended before it left anything but what it had read."""
+    commit(collected, 101)
+    place = tip_of(collected)
+    sound, before = place.read_bytes(), objects(collected.folder)
+    name_another_manifest(place)
+    mark(run := optimized(collected), HERE)
+    release_lease(run)
+    place.write_bytes(sound)
+    assert says_so(collect(collected.config(mode="auto")))
+    assert objects(collected.folder)["manifests"] == before["manifests"]
+    assert says_so(collect(collected.config(mode="auto")))
 
 
 def name_another_manifest(place: Path) -> None:

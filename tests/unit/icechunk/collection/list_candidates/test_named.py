@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dredge.errors import ConfigError
 from dredge.icechunk.collection.list_candidates import named as named_module
 from dredge.icechunk.collection.list_candidates.candidates import write_candidates
 from dredge.icechunk.collection.list_candidates.named import (
@@ -27,6 +28,7 @@ from dredge.icechunk.collection.list_candidates.named import (
 )
 from dredge.runs.summary import PartInfo
 from dredge.storage import LISTING_SCHEMA, open_reader
+from dredge.storage.memory import MemoryReader
 from tests.support.icechunk_tasks import CUTOFF, OLD, Task, named, raw
 
 FAR = 1 << 63
@@ -119,6 +121,25 @@ def test_dead_manifests_name_their_chunks_once_and_those_that_cannot_be_read_are
     some = name_chunks.body(task.run, NameConfig(bits=0, threads=2), name_task(part, 1, 1))
     assert [row[0] for row in read(task, some.shards)[0]] == [3, 4]
     assert some.unread == []
+
+
+def test_dead_manifest_that_may_not_be_read_is_told_as_well(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archived one stopped each run until the next clean one."""
+    names = [task.manifest(1, [raw(3)]), task.manifest(2, [raw(4)])]
+    part = candidates(task, "manifests", [(f"manifests/{name}", 1, OLD) for name in names])
+    real = MemoryReader.get
+
+    def archived(reader: Any, key: str) -> bytes:
+        if key == f"manifests/{names[0]}":
+            raise ConfigError("InvalidObjectState")
+        return real(reader, key)
+
+    monkeypatch.setattr(MemoryReader, "get", archived)
+    found = name_chunks.body(task.run, NameConfig(bits=0, threads=2), name_task(part))
+    assert [row[0] for row in read(task, found.shards)[0]] == [4]
+    assert found.unread == [f"manifests/{names[0]}"]
 
 
 def test_what_a_stopped_run_left_is_asked_for_unless_its_folder_is_gone(task: Task) -> None:

@@ -176,7 +176,8 @@ def test_snapshot_that_the_run_before_has_is_not_read_again_when_the_index_is_go
 def test_only_a_snapshot_of_which_two_reads_are_known_may_name_less_than_before(v1: Repo) -> None:
     run, one, other = v1.plan(), v1.ids["8"], v1.ids["9"]
     more = [
-        SnapshotRow(row.snapshot, (*row.manifests, "M"), (*row.refs, 1)) for row in indexed(run, {one, other})
+        SnapshotRow(row.snapshot, (*row.manifests, "M"), (*row.refs, 1))
+        for row in snapshot_rows(run.reader, [one, other])
     ]
     ManifestIndex.load(run.state).add(run.state, "x", [write_snapshot_rows(run.state, "x", more)], [])
     with pytest.raises(FormatError, match=f"{one} names other manifests"):
