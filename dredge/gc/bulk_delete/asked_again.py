@@ -18,7 +18,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from dredge.gc.bulk_delete.recheck import Subtracted
-from dredge.gc.check_limits import HoldFiles, Since, Verdicts, prove
+from dredge.gc.check_limits import HoldFiles, Since, Verdicts, heads_of_the_mark, prove
 from dredge.gc.index.metaranges import read_metaranges
 from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.list_committed import SIZES, ListCommittedOutput, Roles, collect_ranges, known_commit
@@ -99,7 +99,7 @@ def _new_in_heads(
     where: str,
 ) -> Ranges:
     """The ranges of heads that none of the heads had that the guards asked about."""
-    then = set(run.folder.read_part(committed.branches, ["metarange_id"])["metarange_id"].to_pylist())
+    then = {metarange for _, metarange in heads_of_the_mark(run, committed)}
     moved = {metarange for _, metarange in heads} - then
     if not moved:
         return {}

@@ -1,6 +1,7 @@
 """Step check_limits: every guard is asked, and what may go is told from what is held."""
 
 from dredge.gc.check_limits.canaries import Canary, sample
+from dredge.gc.check_limits.heads import heads_of_the_mark
 from dredge.gc.check_limits.holds import COLUMNS as HOLD_COLUMNS
 from dredge.gc.check_limits.holds import Holds, why_held
 from dredge.gc.check_limits.identical import Since, prove
@@ -15,6 +16,7 @@ __all__ = [
     "Holds",
     "Since",
     "Verdicts",
+    "heads_of_the_mark",
     "prove",
     "sample",
     "why_held",

@@ -110,6 +110,7 @@ def collect_ranges(
         "index_parts_read": reading.counts["index_parts_read"],
         "index_parts_rebuilt": reading.counts["index_parts_rebuilt"],
         "outside_rows": reading.counts["outside_rows"],
+        "named_addresses": reading.counts["named_addresses"],
         "ranges": len(roles.active) + len(roles.counted),
         "range_rows": rows,
         "live_addresses": found.live.values,
@@ -189,6 +190,7 @@ class _Reading:
             self.subtracted.update(result.subtracted)
         self.counts["ranges_decoded"] += sum(len(part.ids) for part in written)
         self.counts["outside_rows"] += sum(result.outside for result in results)
+        self.counts["named_addresses"] += sum(result.named for result in results)
         self.counts["index_parts_rebuilt"] += len(damaged)
         return damaged
 

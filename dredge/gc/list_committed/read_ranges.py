@@ -93,7 +93,8 @@ class ReadResult:
         shards: files.
         written: new parts of the index.
         damaged: names of parts of the index that cannot be trusted.
-        outside: number of records of active ranges that lie outside the namespace.
+        outside: number of records outside the namespace, of ranges to add less those of ranges to subtract.
+        named: the same of the addresses that they name, each once a range.
         subtracted: ids of the dropped ranges that were read.
     """
 
@@ -101,6 +102,7 @@ class ReadResult:
     written: list[NewPart]
     damaged: list[str]
     outside: int
+    named: int
     subtracted: list[str]
 
 
@@ -135,6 +137,7 @@ def read_ranges(run: WorkerRun, config: ReadConfig, task: ReadTask) -> ReadResul
         written=written,
         damaged=damaged,
         outside=sorter.outside,
+        named=sorter.named,
         subtracted=subtracted,
     )
 
@@ -187,10 +190,11 @@ class _Sorter:
 
     Attributes:
         outside: number of records outside the namespace, of ranges to add less those of ranges to subtract.
+        named: the same of the addresses that they name, each once a range.
     """
 
     def __init__(self, roles: dict[str, str]) -> None:
-        self.outside = 0
+        self.outside = self.named = 0
         self._roles = roles
         self._sets = {SIZES: _SetBuffer(), EXPIRED: _SetBuffer()}
         self._counts = _CountBuffer()
@@ -202,9 +206,11 @@ class _Sorter:
                 self._sets[EXPIRED].add(item.addresses)
             if role in TO_SUBTRACT:
                 self.outside -= item.outside
+                self.named -= len(item.addresses)
                 self._counts.add(item.addresses, -1)
             if role in TO_ADD:
                 self.outside += item.outside
+                self.named += len(item.addresses)
                 self._counts.add(item.addresses, 1)
             if role in IN_HEADS:
                 self._sets[SIZES].add(item.sizes)

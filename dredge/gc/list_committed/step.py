@@ -218,9 +218,16 @@ def _count(record: StepRecord, roles: Roles, base: Base | None, collected: Colle
     if base is None:
         return CountedSet.of(collected.counted, collected.bits)
     counted = base.state.counted.then(collected.counted)
-    record.counts["live_addresses"] += sum(part.rows for part in counted.parts)
-    before = base.folder.read_summary(STEP)
-    record.counts["outside_rows"] += 0 if before is None else before.counts["outside_rows"]
+    summary = base.folder.read_summary(STEP)
+    before = {} if summary is None else summary.counts
+    record.counts["outside_rows"] += before.get("outside_rows", 0)
+    if "named_addresses" in before:
+        # Layers have what was dropped since as well: where nothing is live any more, their rows are many.
+        record.counts["named_addresses"] += before["named_addresses"]
+        record.counts["live_addresses"] += record.counts["named_addresses"]
+    else:  # an earlier version did not count them
+        del record.counts["named_addresses"]
+        record.counts["live_addresses"] += sum(part.rows for part in counted.parts)
     record.counts["dropped_ranges"] = len(roles.dropped)
     return counted
 

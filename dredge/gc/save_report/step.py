@@ -41,6 +41,8 @@ def save_report(run: Run) -> StepSummary:
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     error: DredgeError | None = None
     known = _complete(run)
+    # Who sleeps until its run has ended would take the right back, and nobody would give it back again.
+    attempt.check()
     try:
         if known and not run.plan.dry_run:
             advance_state(run, known)

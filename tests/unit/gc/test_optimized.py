@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +15,8 @@ from dredge.gc.state.advance import advance_state
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import POINTER, StateStore
 from dredge.gc.steps import bulk_delete, save_report, verify
-from dredge.graveler.catalog.imports import ImportPath
 from dredge.graveler.committed.metaranges import read_metarange
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import open_reader, open_writer
 from tests.support.gc import World, make_world, summary_of
 
 REPOSITORY = "lake"
@@ -396,32 +393,3 @@ def test_the_same_content_on_a_branch_that_was_made_from_an_old_commit_is_looked
     assert context.plan.mode == "optimized"
     assert copy in world.data()
     assert world.lake.read("a3", "old") == b"3"
-
-
-def test_where_all_that_is_committed_lies_elsewhere_an_optimized_run_goes_on(tmp_path: Path) -> None:
-    elsewhere = f"file://{tmp_path}/elsewhere"
-    for name in ("one", "two", "three"):
-        open_writer(elsewhere).put(name, b"elsewhere")
-    world = make_world(mode="auto")
-    world.rules(30)
-
-    def take_in(name: str) -> None:
-        path = ImportPath("object", f"{elsewhere}/{name}", name)
-        world.lake.catalog.imports.import_start(REPOSITORY, "main", [path], open_reader, committer="anna")
-
-    def counts() -> tuple[int, int]:
-        found = summary_of(run(world, mode="optimized"), "list_committed").counts
-        assert (found["live_addresses"], found["outside_rows"]) == (0, found["range_rows"])
-        return found["range_rows"], found["dropped_ranges"]
-
-    take_in("one")
-    world.age(days=9)
-    world.collect()
-    assert counts() == (1, 0)
-    take_in("two")
-    assert counts() == (2, 0)
-    world.lake.catalog.objects.delete_object(REPOSITORY, "main", "one")
-    world.lake.commit()
-    world.age(days=31)
-    take_in("three")
-    assert counts() == (2, 1)

@@ -183,7 +183,14 @@ def test_trap_42_a_denied_commit_is_asked_for_by_a_shorter_prefix(
 
 
 @pytest.mark.parametrize("given", ["a" * 64, "a" * 63])
-@pytest.mark.parametrize(("answered", "is_it"), [("a" * 64, True), ("b" * 64, False), (None, True)])
+@pytest.mark.parametrize(
+    ("answered", "is_it"),
+    [
+        ("a" * 64, True),
+        (None, True),
+        *((other, False) for other in ("b" * 64, "a" * 63 + "b", "a" * 65, "a" * 62, "A" * 64)),
+    ],
+)
 def test_a_commit_is_the_one_that_was_asked_for(
     server: Script, client: LakeFSClient, given: str, answered: str | None, is_it: bool
 ) -> None:
@@ -197,7 +204,9 @@ def test_a_commit_is_the_one_that_was_asked_for(
     if is_it:
         assert client.commit("lake", "a" * 64).id == "a" * 64
         return
-    with pytest.raises(FormatError, match=r"commit a+ of lake: lakeFS answered with commit b+\. Nothing"):
+    with pytest.raises(
+        FormatError, match=rf"commit a+ of lake: lakeFS answered with commit {answered}\. Nothing"
+    ):
         client.commit("lake", "a" * 64)
 
 

@@ -317,16 +317,22 @@ def test_a_sweep_that_follows_its_guards_asks_again_about_what_they_cleared(
     assert recheck["questions"] == summary_of(run, "check_limits").counts["questions"] == questions
 
 
+def swept(world: World) -> Run:
+    """A run from its plan to its sweep, when all is old."""
+    world.age(days=2)
+    run = world.plan()
+    world.mark(run)
+    bulk_delete(run, world.runner)
+    return run
+
+
 def test_what_the_guards_held_stays_for_the_same_reason() -> None:
     world = make_world()
     world.upload("a", CONTENT)
     world.lake.commit()
     served, old = world.orphan("data/served", CONTENT), world.orphan("data/old", CONTENT)
     stage_old(world, served, "a")
-    world.age(days=2)
-    run = world.plan()
-    world.mark(run)
-    bulk_delete(run, world.runner)
+    run = swept(world)
     assert served in world.data()
     assert old not in world.data()
     assert kept_by(run) == {"identical_served": 1}
@@ -339,10 +345,7 @@ def test_only_what_the_guards_cleared_is_asked_about_again() -> None:
     world.lake.commit()
     served, old = world.orphan("data/served", CONTENT), world.orphan("data/old", b"OF ANOTHER LENGTH")
     stage_old(world, served, "a")
-    world.age(days=2)
-    run = world.plan()
-    world.mark(run)
-    bulk_delete(run, world.runner)
+    run = swept(world)
     assert served in world.data()
     assert old not in world.data()
     (recheck,) = summary_of(run, "bulk_delete").details["rechecks"]

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, settings
 
 from dredge.errors import RefusedError
 from dredge.gc.list_committed import dangling
 from dredge.gc.list_committed.active import OWN, ActiveCommits, find_active
 from dredge.gc.list_committed.dangling import NOTHING, Looked
 from dredge.gc.list_committed.sources import RECORDS, SERVER, Found
-from dredge.lakefs import Commit, Rules
-from tests.support.few_commits import EXTRA, GRAPH, MAIN, RULES, Server, commit, csv, run_of
+from dredge.graveler.refs.records import Branch
+from dredge.graveler.refs.records import Commit as Record
+from dredge.graveler.retention.active import active_commits
+from dredge.graveler.retention.rules import Rules as CatalogRules
+from dredge.lakefs import Commit, Ref, Rules
+from tests.support.commit_histories import histories
+from tests.support.few_commits import EXTRA, GRAPH, MAIN, NOW, RULES, Server, commit, csv, run_of
 
 
 class Asked(Server):
@@ -174,6 +180,36 @@ def test_of_very_many_all_are_asked_for_and_the_run_says_what_would_save_that(
     assert {"x", "b"} <= found.metaranges.keys()
     assert [text for text in found.warnings if text.startswith("2 active commits to which no ref leads")]
     assert not found_active(Asked(EXTRA, "y")).warnings[1:]
+
+
+class Drawn(Server):
+    """Has a history that was drawn, and lists what the server's walk finds of it."""
+
+    def __init__(self, commits: list[Record], branches: list[Branch], rules: CatalogRules) -> None:
+        known = (Commit(item.id, item.parents, item.creation_date, "m", item.version) for item in commits)
+        listed = active_commits(commits, branches, rules, NOW, early_stop=True)
+        days = Rules(rules.default_days, rules.branch_days)
+        super().__init__({item.id: item for item in known}, days, csv(*listed, metarange="m"))
+        self.refs = {branch.name: branch.commit_id for branch in branches}
+
+    def branches(self, _: str) -> list[Ref]:
+        return [Ref(*found) for found in self.refs.items()]
+
+    def tags(self, _: str) -> list[Ref]:
+        return []
+
+
+@given(histories(NOW, in_order=True))
+@settings(deadline=None)
+def test_where_dates_are_in_order_no_active_commit_is_left_out(
+    history: tuple[list[Record], list[Branch], CatalogRules],
+) -> None:
+    """Behind an old commit that no ref leads to, and that the server does not list, nobody can know of a young one."""
+    commits, branches, rules = history
+    assert (
+        active_commits(commits, branches, rules, NOW).keys()
+        <= found_active(Drawn(*history)).metaranges.keys()
+    )
 
 
 def test_what_records_have_is_not_asked_for() -> None:

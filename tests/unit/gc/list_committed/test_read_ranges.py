@@ -77,6 +77,7 @@ def test_what_a_range_names_goes_where_its_role_wants_it(run: WorkerRun) -> None
     sorter = reading._Sorter({role: role for role in every})
     sorter.add([named(role, [at, 100], [at + 10, TOP], 2**at) for at, role in enumerate(every)])
     assert sorter.outside == 1 + 2 - 16 - 32, "of ranges that are counted now, less those that no longer are"
+    assert sorter.named == 2 + 2 - 2 - 2, "likewise"
     assert written(run, sorter) == {
         (SIZES, 0): {10: 1, 12: 1},
         (SIZES, 1): {TOP: 1},

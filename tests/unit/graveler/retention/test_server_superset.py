@@ -1,32 +1,12 @@
 from __future__ import annotations
 
-from datetime import timedelta
-
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dredge.graveler.refs.records import Branch, Commit
 from dredge.graveler.retention.active import active_commits
 from dredge.graveler.retention.rules import Rules
+from tests.support.commit_histories import histories
 from tests.support.lakes import START
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> tuple[list[Commit], list[Branch], Rules]:
-    names = draw(st.permutations([f"{number:02x}" for number in range(draw(st.integers(1, 10)))]))
-    commits: list[Commit] = []
-    for name in names:
-        earlier = [commit.id for commit in commits]
-        parents = draw(st.lists(st.sampled_from(earlier), max_size=2, unique=True)) if earlier else []
-        age = timedelta(days=draw(st.integers(-5, 60)))
-        commits.append(
-            Commit(name, "", "", START - age, "", parents=tuple(parents), version=draw(st.integers(0, 1)))
-        )
-    heads = draw(st.lists(st.sampled_from(names), min_size=1, max_size=4))
-    branches = [Branch(f"b{number}", head, "") for number, head in enumerate(heads)]
-    days = st.integers(0, 60)
-    rules = Rules(draw(days), {branch.name: draw(days) for branch in branches if draw(st.booleans())})
-    return commits, branches, rules
 
 
 def by_definition(commits: list[Commit], branches: list[Branch], rules: Rules) -> set[str]:
