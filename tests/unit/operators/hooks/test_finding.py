@@ -118,6 +118,8 @@ def test_a_vault_without_the_connection_does_not_stand_against_that_there_is_non
     Server(NO_CONNECTION).reached_by(monkeypatch)
     use_vault(monkeypatch, vault)
     assert find_connection("other") is None
+    Server(OF_THE_SERVER).reached_by(monkeypatch)
+    assert need_connection("other", "AWS", "{}").conn_type == "aws"
 
 
 def test_a_named_connection_that_is_not_there_is_an_error() -> None:
