@@ -10,6 +10,7 @@ Source: P25 of docs/platform-behaviour.md
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from dredge.errors import UnavailableError
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
+
+log = logging.getLogger(__name__)
 
 
 def ask_for_connection(conn_id: str) -> Connection | None:
@@ -75,8 +78,10 @@ def _ask(
             continue  # it is a place of other things
         except AirflowSecretsBackendAccessDenied:
             raise
-        except Exception as error:  # its words may have secrets
-            raise _unknown(what, f"{type(place).__name__} fails with {type(error).__name__}") from error
+        except Exception as error:
+            # Its words may have secrets, and a task's log shows those of causes. Airflow tells them for debugging, too.
+            log.debug("%s cannot be asked for %s", type(place).__name__, what, exc_info=True)
+            raise _unknown(what, f"{type(place).__name__} fails with {type(error).__name__}") from None
         if found is not None:
             return found
         if isinstance(place, ExecutionAPISecretsBackend):

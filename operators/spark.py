@@ -21,7 +21,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_dredge.operators.application import SparkApplication
-from airflow_dredge.operators.connect import TOKEN, ConnectJob, remote_of_run
+from airflow_dredge.operators.connect import TOKEN, remote_of_run
 from airflow_dredge.operators.environment import HasOptions
 from airflow_dredge.operators.hooks.finding import need_connection
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
@@ -81,8 +81,6 @@ class SparkJobOperator(SparkSubmitOperator):
     """
 
     step: ClassVar[str]
-    shares_application: ClassVar[bool] = False
-    """Whether the steps of a run share one Spark application, where its driver runs on this machine."""
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "run_uri", "spark_engine")
 
     def __init__(
@@ -102,7 +100,6 @@ class SparkJobOperator(SparkSubmitOperator):
         self.spark_engine = spark_engine
         self.aws_conn_id = aws_conn_id
         self.spark_connect_conn_id = spark_connect_conn_id
-        self._connect_job: ConnectJob | None = None
         self._application_of_run: SparkApplication | None = None
 
     def secrets(self, run: PlannedRun) -> dict[str, str]:
@@ -136,7 +133,7 @@ class SparkJobOperator(SparkSubmitOperator):
         return ["--step", self.step, "--run", self.run_uri]
 
     def submit(self, context: Context, secrets: Mapping[str, str]) -> None:
-        """Run the job through spark-submit: in an application of its own, or in that of the run."""
+        """Run the job through spark-submit: in the run's application, or alone where its driver is in the cluster."""
         # The provider takes a connection that does not exist for "yarn", so it is looked up first.
         need_connection(self._conn_id, "Spark", '{"conn_type": "spark", "host": "local[*]"}')
         extra_variables, self.env_vars = self.env_vars or {}, None
@@ -149,16 +146,7 @@ class SparkJobOperator(SparkSubmitOperator):
             return
         hook._conf = merged_conf(submit_conf(), self.conf or {})
         env = self._environment(hook._connection["master"]) | extra_variables
-        if self.shares_application:
-            self._ask_application(hook, env, secrets)
-        else:
-            hook._env = env | dict(secrets)
-            log.info(
-                "Starting Spark for step %s: usually 5 to 15 seconds until its first line here, a minute the first"
-                " time on a machine",
-                self.step,
-            )
-            self._submit_alone(context, hook)
+        self._ask_application(hook, env, secrets)
 
     def _submit_alone(self, context: Context, hook: SparkSubmitHook) -> None:
         """Let an application do this step and nothing else."""
@@ -198,7 +186,7 @@ class SparkJobOperator(SparkSubmitOperator):
             raise job_error(self.step, code, [said]) or UnavailableError(ended_text(self.step, code))
 
     def connect(self, secrets: Mapping[str, str]) -> None:
-        """Run the job over a Spark Connect server: in a child process of its own, or in the application of the run."""
+        """Run the job over a Spark Connect server, in the application of the run."""
         need_connection(
             self.spark_connect_conn_id,
             "Spark",
@@ -206,26 +194,13 @@ class SparkJobOperator(SparkSubmitOperator):
         )
         url = SparkConnectHook(self.spark_connect_conn_id).get_connection_url()
         env = {name: str(value) for name, value in (self.env_vars or {}).items()}
-        if self.shares_application:
-            remote, token = remote_of_run(url, self.run_uri)
-            command = [sys.executable, self.application, "--remote", remote]
-            own_secrets = {TOKEN: token} if token else {}
-            self._do_in(SparkApplication(self.run_uri, command, env, own_secrets), secrets)
-            return
-        self._connect_job = ConnectJob(
-            Path(self.application), self.job_arguments, self.run_uri, url, {**env, **secrets}
-        )
-        code = self._connect_job.run()
-        if code:
-            raise job_error(self.step, code, self._connect_job.last_lines) or UnavailableError(
-                ended_text(self.step, code)
-            )
+        remote, token = remote_of_run(url, self.run_uri)
+        command = [sys.executable, self.application, "--remote", remote]
+        self._do_in(SparkApplication(self.run_uri, command, env, {TOKEN: token} if token else {}), secrets)
 
     def on_kill(self) -> None:
         """End the job. What it wrote stays, and the step can be run again."""
-        if self._connect_job is not None:
-            self._connect_job.kill()
-        elif self._application_of_run is not None:
+        if self._application_of_run is not None:
             self._application_of_run.kill()
         elif self._hook is not None:
             super().on_kill()

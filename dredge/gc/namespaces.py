@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from dredge.errors import RefusedError
 from dredge.storage.location import place_of, spelled
-from dredge.storage.schemes import canonical_scheme, canonical_uri
+from dredge.storage.schemes import canonical_scheme, canonical_uri, served_parts
 
 DATA = "data/"
 METADATA = "_lakefs/"
@@ -70,10 +70,17 @@ def overlaps(namespaces: Mapping[str, str]) -> list[tuple[str, str, str]]:
 def places_of(uri: str) -> set[str]:
     """Give every place that a namespace may mean, each with one spelling and a slash at its end.
 
-    A server reads it as a URI: `%20` is a space, and there may be a query (L39). And where links lead counts as well as
-    the way to them: a server may list a folder through either.
+    A server reads it as a URI: `%20` may be a space, there may be a query, and more of it may say nothing (L39). And
+    where links lead counts as well as the way to them: a server may list a folder through either.
     """
-    return {f"{way(text)}/" for text in (uri, unquote(uri.partition("?")[0])) for way in (spelled, place_of)}
+    bare = uri.partition("?")[0]
+    found = {f"{way(text)}/" for text in (uri, bare, unquote(bare)) for way in (spelled, place_of)}
+    return found | set(map(_served, found))
+
+
+def _served(place: str) -> str:
+    scheme, separator, rest = place.partition("://")
+    return "://".join(served_parts(scheme, rest)) if separator else place
 
 
 def _overlapping(ordered: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:

@@ -7,7 +7,7 @@ A server on a local folder knows where the namespace `local://name` lies and wri
 The oldest entries do not say which kind they hold (type 0): those with a known scheme are full.
 
 A server parses a full address as a URI: `%20` may stand for a space, `?x` is a query and not part of the
-key, a trailing slash is trimmed. `canonical_address` reads it like the server;
+key, a trailing slash is trimmed, `x@` before the host is nobody's. `canonical_address` reads it like the server;
 `address_readings` gives every key that it may mean, so that whoever decides what is live can keep them all.
 
 Source: lakeFS pkg/block/namespace.go
@@ -20,7 +20,7 @@ from enum import IntEnum
 from urllib.parse import quote, unquote
 
 from dredge.errors import FormatError
-from dredge.storage.schemes import canonical_parts
+from dredge.storage.schemes import served_parts
 
 _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
 _KNOWN_TO_SERVER = frozenset({"s3", "gs", "http", "https", "local", "mem", "memory"})
@@ -138,7 +138,7 @@ def _split(uri: str) -> tuple[str, str]:
     match = _URI.match(uri)
     if match is None:
         return "", uri
-    return canonical_parts(match[1], match[2])
+    return served_parts(match[1], match[2])
 
 
 def _inside(scheme: str, path: str, namespace: str) -> str | None:

@@ -5,8 +5,10 @@ each look whether the gate is open. Workers read this before each request. What 
 closed as well, so a driver that died or hangs stops its workers by its silence, and so does a machine that was
 suspended in the middle of a look, the driver's or the worker's. One clock says how long ago that was: the store's,
 which the driver asked before it looked, and the worker asks after it has read what the driver saw. What lies between,
-a pause of either machine or an answer that came late, makes the look older and never younger. A driver that lives on
-although its step is being tried again is an orphan: its workers stop because theirs is not the newest try.
+a pause of either machine or an answer that came late, makes the look older and never younger. A worker's own clock
+says for how long it has known a look: that one is no younger when the store's clock is set back, and its time comes
+once more. A driver that lives on although its step is being tried again is an orphan: its workers stop because theirs
+is not the newest try.
 """
 
 from __future__ import annotations
@@ -93,6 +95,7 @@ class Gate:
         self.attempt = folder.attempt
         self._silence = timedelta(seconds=config.silence_seconds_max)
         self._looked: float | None = None
+        self._known: tuple[datetime | None, float] = None, 0.0
         self._lock = threading.Lock()
         self.has_shut = False
         """Whether a request was not let through."""
@@ -125,7 +128,7 @@ class Gate:
         # This machine may have slept since it asked for the time.
         store_now += timedelta(seconds=running_seconds() - asked)
         # One from the future is of any age: the store's clock was set back since, or another server of it is ahead.
-        if seen is None or abs(store_now - seen) >= self._silence:
+        if seen is None or max(abs(store_now - seen), self._known_for(seen, asked)) >= self._silence:
             return False
         self._looked = now
         return True
@@ -142,6 +145,13 @@ class Gate:
                 log.warning("no further request is sent: %s", error)
                 self.has_shut = True
             return not self.has_shut
+
+    def _known_for(self, seen: datetime, now: float) -> timedelta:
+        """For how long at least this worker knows what the driver saw: it is as old, however the store's clock was set
+        meanwhile."""
+        if self._known[0] != seen:
+            self._known = seen, now
+        return timedelta(seconds=now - self._known[1])
 
     def _seen_at(self) -> datetime | None:
         """When the driver began its last look, by the store's clock; None where it found the gate closed, or has not

@@ -52,7 +52,7 @@ class MemoryUploads:
         etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
         part = Part(number, len(data), etag, self._now())
         with _lock:
-            self._find(key, upload_id).parts[number] = part, data
+            self._find_open(key, upload_id).parts[number] = part, data
         return part
 
     def parts(self, key: str, upload_id: str) -> list[Part]:
@@ -62,27 +62,24 @@ class MemoryUploads:
     def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
         """Make the object; see `Uploads.complete`."""
         with _lock:
-            found = self._find(key, upload_id)
-            if found.is_ending:
-                raise NotFoundError(
-                    f"the upload {upload_id!r} of {key!r} is being completed by somebody else"
-                )
+            found = self._find_open(key, upload_id)
             chosen = choose_parts(self.parts(key, upload_id), parts)
+            data = b"".join(found.parts[part.number][1] for part in chosen)
             found.is_ending = True
         try:
             # Without the lock: a writer may wait for others here. The upload is listed until its object is there.
-            self._writer.put(key, b"".join(found.parts[part.number][1] for part in chosen))
+            self._writer.put(key, data)
         except BaseException:
             found.is_ending = False
             raise
         with _lock:
-            _open.pop(upload_id, None)
+            del _open[upload_id]
         return Completed(self._writer.stat(key), combined_etag(part.etag for part in chosen))
 
     def abort(self, key: str, upload_id: str) -> None:
         """Give an upload up, with all its parts."""
         with _lock:
-            self._find(key, upload_id)
+            self._find_open(key, upload_id)
             del _open[upload_id]
 
     def open(self) -> list[Upload]:
@@ -94,6 +91,12 @@ class MemoryUploads:
                 if each.uri == self._writer.uri
             ]
         return sorted(found, key=lambda each: (each.key, each.upload_id))
+
+    def _find_open(self, key: str, upload_id: str) -> _Open:
+        found = self._find(key, upload_id)
+        if found.is_ending:
+            raise NotFoundError(f"the upload {upload_id!r} of {key!r} is being completed by somebody else")
+        return found
 
     def _find(self, key: str, upload_id: str) -> _Open:
         found = _open.get(upload_id)

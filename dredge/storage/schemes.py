@@ -6,6 +6,7 @@ of store is a line here, a line in `dredge.storage.opening`, and a line in `test
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -45,6 +46,8 @@ DRIVERS: Mapping[str, Driver] = {
     "http": "azure",
 }
 
+_WITHOUT_DOMAIN = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-fA-F:.]+\]|[^.]+")
+
 
 def canonical_scheme(scheme: str) -> str:
     """Give the scheme that a scheme is compared as, in lower case."""
@@ -77,6 +80,28 @@ def _canonical_host(scheme: str, host: str) -> str:
         port = ""
     plain = name.lower().rstrip(".").replace(".dfs.core.", ".blob.core.", 1)
     return f"{plain}:{port}" if port else plain
+
+
+def served_parts(scheme: str, rest: str) -> tuple[str, str]:
+    """Give the same of the place for which lakeFS takes a URI: what stands before an `@` is no part of it, and
+    on Azure nothing but the account is taken from a host with a domain, nor do slashes before the container count.
+
+    Source: lakeFS pkg/block/namespace.go (resolveRelative, resolveFull), pkg/block/azure/adapter.go
+    (ResolveBlobURLInfoFromURL)
+    """
+    canonical, rest = canonical_parts(scheme, rest)
+    if canonical == "file":  # what stands there is a path
+        return canonical, rest
+    host, slash, path = rest.partition("/")
+    host = host.rpartition("@")[2]
+    if canonical == "https" and not has_no_domain(host):
+        host, path = host.partition(".")[0], path.lstrip("/")
+    return canonical, host + slash + path
+
+
+def has_no_domain(host: str) -> bool:
+    """Whether a host, perhaps with a port, is an address or a single name, such as that of an emulator."""
+    return _WITHOUT_DOMAIN.fullmatch(host.rpartition(":")[0] or host) is not None
 
 
 def canonical_uri(uri: str) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
-from airflow.sdk.execution_time.context import _preset_connections
 from airflow.sdk.log import mask_secret
 
 from airflow_dredge.operators.places import ask_for_connection
@@ -24,8 +22,6 @@ def find_connection(conn_id: str) -> Connection | None:
     :raises UnavailableError: Airflow cannot tell whether there is one
     """
     try:
-        if conn_id in (_preset_connections.get() or ()):  # the form of a connection tests itself
-            return BaseHook.get_connection(conn_id)
         found = ask_for_connection(conn_id)
     except AirflowSecretsBackendAccessDenied:
         raise ConfigError(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
 from airflow_dredge.operators.hooks.finding import need_connection
 from dredge.errors import ConfigError, DredgeError
 from dredge.lakefs import LakeFSClient
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
 
 EXAMPLE = '{"conn_type": "lakefs", "host": "http://lakefs:8000", "login": "<key id>", "password": "<secret>"}'
 
@@ -35,14 +38,7 @@ class LakeFSHook(BaseHook):
     @cached_property
     def client(self) -> LakeFSClient:
         """The client, made from the connection on first use."""
-        connection = need_connection(self.lakefs_conn_id, "lakeFS", EXAMPLE)
-        if not (connection.host and connection.login and connection.password):
-            raise ConfigError(
-                f"the lakeFS connection {self.lakefs_conn_id!r} is not complete: host is the URL, login"
-                " and password are an access key id and its secret"
-            )
-        endpoint = _endpoint(connection.host, connection.port, connection.schema)
-        return LakeFSClient(endpoint, connection.login, connection.password)
+        return _client_of(need_connection(self.lakefs_conn_id, "lakeFS", EXAMPLE))
 
     def get_conn(self) -> LakeFSClient:
         """Return the client."""
@@ -55,9 +51,21 @@ class LakeFSHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Try the connection, for the button in the UI."""
         try:
-            return True, f"lakeFS {self.client.version() or 'of an unknown version'} answers"
+            # Airflow's own way finds the one of the form, which nobody has saved yet.
+            client = _client_of(self.get_connection(self.lakefs_conn_id))
+            return True, f"lakeFS {client.version() or 'of an unknown version'} answers"
         except DredgeError as error:
             return False, str(error)
+
+
+def _client_of(connection: Connection) -> LakeFSClient:
+    if not (connection.host and connection.login and connection.password):
+        raise ConfigError(
+            f"the lakeFS connection {connection.conn_id!r} is not complete: host is the URL, login"
+            " and password are an access key id and its secret"
+        )
+    endpoint = _endpoint(connection.host, connection.port, connection.schema)
+    return LakeFSClient(endpoint, connection.login, connection.password)
 
 
 def _endpoint(host: str, port: int | None, schema: str | None) -> str:

@@ -33,7 +33,6 @@ class IcechunkSparkOperator(TellsLineage, SparkJobOperator):
     Further parameters are those of ``SparkJobOperator``.
     """
 
-    shares_application = True
     template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "plan")
 
     def __init__(self, *, plan: Any, **kwargs: Any) -> None:

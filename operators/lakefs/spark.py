@@ -35,7 +35,6 @@ class LakeFSSparkOperator(TellsLineage, SparkJobOperator):
     Further parameters are those of ``SparkJobOperator``.
     """
 
-    shares_application = True
     template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "spark_rows_min")
 
     def __init__(

@@ -235,12 +235,17 @@ def test_an_upload_to_memory_is_listed_until_its_object_is_there_and_completed_o
     uploads = open_uploads(writer)
     upload_id = uploads.begin("key")
     part = uploads.put_part("key", upload_id, 1, [b"part"])
-    seen = []
+    seen: list[str] = []
 
     def while_others_look(key: str, data: bytes) -> None:
         seen.extend(each.upload_id for each in uploads.open())
-        with pytest.raises(NotFoundError):
-            uploads.complete("key", upload_id, [(1, part.etag)])
+        for late in (
+            lambda: uploads.complete("key", upload_id, [(1, part.etag)]),
+            lambda: uploads.abort("key", upload_id),
+            lambda: uploads.put_part("key", upload_id, 1, [b"late"]),
+        ):
+            with pytest.raises(NotFoundError):
+                late()
         raise TimeoutError
 
     with monkeypatch.context() as patch:

@@ -130,14 +130,11 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
                 f"the sweep stopped because {watch.reason}. What was deleted is in the ledger. Run the step"
                 " again when lakeFS and the store answer; it goes on where it stopped."
             )
-        record.warn(
-            f"the sweep stopped ({watch.reason or 'nobody had looked at branch heads for too long'}) and"
-            " checked again"
-        )
+        why = watch.reason or "nobody had looked at branch heads for too long"
+        record.warn(f"the sweep stopped ({why}) and checked again")
     raise RefusedError(
-        f"branches moved during each of {rounds_max} rounds of deleting. What"
-        " was deleted is in the ledger; the rest was left alone. Start a new run at a quieter time, or"
-        " raise recheck_rounds_max."
+        f"the sweep stopped in each of {rounds_max} rounds of deleting, in the last one because {why}. What was deleted"
+        " is in the ledger; the rest was left alone. Start a new run at a quieter time, or raise recheck_rounds_max."
     )
 
 

@@ -36,7 +36,7 @@ from dredge.storage import ObjectReader, ObjectWriter
 
 log = logging.getLogger("dredge")
 
-FORMAT = 2
+FORMAT = 3
 """Changes whenever the same range would give other hashes."""
 PARTS = "index/parts"
 MANIFESTS = "index/manifests"

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 from dredge.errors import ConfigError
 from dredge.storage.azure.options import AzureOptions
-from dredge.storage.schemes import canonical_parts
+from dredge.storage.schemes import canonical_parts, has_no_domain
 
-_ADDRESS = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-fA-F:.]+\]|[^.]+")
 _SIGNED = re.compile(r"[?&]sig=", re.IGNORECASE)
 
 
@@ -60,7 +59,7 @@ def split_uri(scheme: str, rest: str, options: AzureOptions) -> tuple[Container,
     host, _, path = canonical_parts(scheme, rest)[1].partition("/")
     if "@" in host or not host:
         raise ConfigError(f"{scheme}:// is not followed by a plain host name, or names no container")
-    if _ADDRESS.fullmatch(host.rpartition(":")[0] or host):
+    if has_no_domain(host):
         account, _, path = path.partition("/")
         endpoint = f"{plain}://{host}/{account}"
     else:

@@ -249,7 +249,7 @@ class ChooseResult:
 @partition_function
 def choose(run: WorkerRun, config: Chosen, task: RestoreTask) -> ChooseResult:
     """Write the hashes of what is chosen of some parts into the folder of the pin."""
-    folder = RunFolder(open_writer(config.pin_uri), run.folder.run_id)
+    folder = RunFolder(open_writer(config.pin_uri), run.folder.run_id, call=run.folder.call)
     hashes: list[PartInfo] = []
     objects = size_bytes = 0
     slices = Coverage()

@@ -8,7 +8,7 @@ MANY = (
     Breakage(
         "a connection that cannot be had is one that is not there",
         "operators/places.py",
-        '            raise _unknown(what, f"{type(place).__name__} fails with {type(error).__name__}") from error\n',
+        '            raise _unknown(what, f"{type(place).__name__} fails with {type(error).__name__}") from None\n',
         "            continue\n",
         ("test_without_an_answer_about_a_connection_no_store_is_opened",),
     ),

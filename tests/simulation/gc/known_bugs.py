@@ -346,6 +346,7 @@ WHY_NOT: Mapping[str, str] = {
     " `test_a_look_that_arrives_after_the_one_that_closed_the_gate_opens_nothing` does",
     "a worker asks for the time before it reads what the driver saw": "every machine here knows that it slept;"
     " `test_a_worker_asks_for_the_time_after_it_has_read_what_the_driver_saw` does",
+    "a look counts for longer when the store's clock is set back": "a store's clock never goes back here",
     "a look from the store's future is believed": "a store's clock never goes back here;"
     " `test_a_look_of_a_driver_that_died_before_the_stores_clock_was_set_back_opens_nothing` does",
     "a namespace that a link leads to is another place": "the stores here have no links;"

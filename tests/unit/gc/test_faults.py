@@ -264,7 +264,8 @@ def test_branches_that_never_stand_still_while_deleting_stop_the_sweep() -> None
         world.lake.commit()
         time.sleep(0.2)
 
-    with deleting(before=commit), pytest.raises(RefusedError, match="branches moved during each of 2 rounds"):
+    text = "in each of 2 rounds of deleting, in the last one because main is at a commit that was not checked"
+    with deleting(before=commit), pytest.raises(RefusedError, match=text):
         bulk_delete(context, LocalRunner())
     save_report(context)
     assert kept <= world.data()
@@ -344,6 +345,18 @@ def test_when_nobody_looks_at_branches_any_more_workers_stop_by_themselves() -> 
     assert any("too long" in text for text in ledger.warnings)
     assert {key for keys in requests.made for key in keys} == gone
     assert world.data() == kept
+
+
+def test_a_sweep_that_stops_for_silence_in_each_round_says_so() -> None:
+    world, kept, _ = busy_world(
+        safety={"heads_every_seconds": 1000, "gate_every_seconds": 0, "recheck_rounds_max": 1}
+    )
+    context = world.plan()
+    world.mark(context)
+    text = "in each of 1 rounds of deleting, in the last one because nobody had looked at branch heads for too long"
+    with deleting(before=lambda *_: world.age(seconds=61)), pytest.raises(RefusedError, match=text):
+        bulk_delete(context, LocalRunner())
+    assert kept <= world.data()
 
 
 def test_a_branch_that_moved_between_check_and_sweep_is_noticed_before_the_first_request() -> None:

@@ -30,6 +30,7 @@ NS = "s3://lake/repo"
         ("s3://lake/repo/", 2, None),
         ("s3://other/repo/data/x", 2, None),
         ("gs://lake/repo/data/x", 2, None),
+        ("s3://me:1@lake/repo/data/x", 2, "data/x"),
         ("data/x", 2, None),
         ("63a9f0ea7bb98050796b649e85481845", 0, "63a9f0ea7bb98050796b649e85481845"),
         ("data/old/relative", 0, "data/old/relative"),
@@ -40,6 +41,21 @@ NS = "s3://lake/repo"
 )  # fmt: skip
 def test_the_canonical_form(namespace: str, address: str, address_type: int, expected: str | None) -> None:
     assert canonical_address(address, address_type, namespace) == expected
+
+
+def test_the_host_of_a_full_address_on_azure_names_its_account_and_no_more() -> None:
+    namespace = "https://acc.blob.core.windows.net/c/r"
+    for inside in (
+        "acc.blob.core.windows.net",
+        "ACC.z1.blob.storage.azure.net/",
+        "me@acc.dfs.core.windows.net:443",
+    ):
+        assert canonical_address(f"https://{inside}/c/r/data/x", 2, namespace) == "data/x"
+    for outside in ("bcc.blob.core.windows.net/c", "acc.blob.core.windows.net/d"):
+        assert canonical_address(f"https://{outside}/r/data/x", 2, namespace) is None
+    emulator = "http://127.0.0.1:10000/acc/c/r"
+    assert canonical_address(f"{emulator}/data/x", 2, emulator) == "data/x"
+    assert canonical_address("http://127.0.0.1:10001/acc/c/r/data/x", 2, emulator) is None
 
 
 @pytest.mark.parametrize(

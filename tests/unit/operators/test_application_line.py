@@ -275,6 +275,34 @@ def test_the_kill_of_a_task_hangs_up_and_insists(
     assert killed == [(FREE["group"], signal.SIGKILL)]
 
 
+def test_who_started_an_application_leaves_it_to_others_once_its_own_step_has_ended(
+    task: SparkApplication, killed: list[tuple[int, int]], waited: list[float]
+) -> None:
+    def do(line: Connection) -> None:
+        hear(line)
+        line.send_bytes(b'{"code": 0, "said": ""}')
+
+    task._process = SimpleNamespace(pid=815)  # type: ignore[assignment]
+    with listening(task, FREE, do):
+        assert task.do("see", {}) == (0, "")
+    task.kill()
+    assert (killed, waited) == ([], [])
+
+
+def test_a_greeting_is_not_read_before_it_has_come(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads a line on which nothing comes waits for ever."""
+    asked: list[object] = []
+    line = SimpleNamespace(
+        poll=lambda seconds: asked.append(seconds),
+        recv_bytes=lambda: pytest.fail("it waits for ever"),
+        close=lambda: asked.append("closed"),
+    )
+    monkeypatch.setattr(application, "Client", lambda *_: line)
+    monkeypatch.setattr(application, "is_of_this_user", lambda _: True)
+    assert application._greeted(folder / "x.sock") is None
+    assert asked == [application._GREETING_SECONDS_MAX, "closed"]
+
+
 @pytest.mark.parametrize(("moment", "group"), [("_process", 815), ("_asked", FREE["group"])])
 def test_a_kill_at_any_moment_ends_the_application_of_its_task_and_nothing_else(
     started: list[dict[str, Any]],

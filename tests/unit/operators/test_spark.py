@@ -6,7 +6,6 @@ import gc
 import importlib.util
 import io
 import logging
-import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -38,7 +37,7 @@ SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "aws-hunter2",
     "AWS_SESSION_TOKEN": "token-hunter2",
 }
-MASTER = {"conn_type": "spark", "host": "local[2]"}
+CLUSTER = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
 
 
 class FakeSubmit:
@@ -79,16 +78,9 @@ def submit(monkeypatch: pytest.MonkeyPatch) -> FakeSubmit:
     return fake
 
 
-class Alone(LakeFSSliceListingOperator):
-    """Its step has an application of its own, as Icechunk's has and every step in cluster mode."""
-
-    step = "slice_listing"
-    shares_application = False
-
-
 @pytest.fixture
 def operator() -> LakeFSSliceListingOperator:
-    return Alone(task_id="slice_listing", run_uri="s3://bucket/run")
+    return LakeFSSliceListingOperator(task_id="slice_listing", run_uri="s3://bucket/run", durable=False)
 
 
 def run_submit(operator: LakeFSSliceListingOperator) -> None:
@@ -111,41 +103,17 @@ def test_missing_connect_connection_is_an_error(operator: LakeFSSliceListingOper
         operator.connect(SECRETS)
 
 
-def test_job_is_started_with_the_run_and_nothing_else(
+def test_in_a_cluster_a_job_is_started_with_the_run_and_nothing_else(
     operator: LakeFSSliceListingOperator, submit: FakeSubmit
 ) -> None:
-    with connections(spark_default=MASTER):
+    with connections(spark_default=CLUSTER):
         run_submit(operator)
-    assert submit.command[:3] == ["spark-submit", "--master", "local[2]"]
+    assert submit.command[:3] == ["spark-submit", "--master", "yarn"]
     asked = [operator.application, "--step", "slice_listing", "--run", "s3://bucket/run"]
     assert submit.command[-5:] == asked
     assert submit.stdout.closed
     assert "--name" in submit.command
     assert submit.command[submit.command.index("--name") + 1] == "dredge-slice_listing"
-
-
-def test_secrets_are_in_the_environment_only(
-    operator: LakeFSSliceListingOperator, submit: FakeSubmit, caplog: pytest.LogCaptureFixture
-) -> None:
-    with connections(spark_default=MASTER), caplog.at_level(logging.DEBUG):
-        run_submit(operator)
-    assert SECRETS.items() <= submit.env.items()
-    assert "hunter2" not in " ".join(submit.command)
-    assert "hunter2" not in caplog.text
-    for field in operator.template_fields:
-        assert "hunter2" not in repr(getattr(operator, field)), field
-
-
-def test_job_gets_this_python_and_a_spark_submit(
-    operator: LakeFSSliceListingOperator, submit: FakeSubmit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
-        monkeypatch.delenv(name, raising=False)
-    with connections(spark_default=MASTER):
-        run_submit(operator)
-    assert submit.env["PYSPARK_PYTHON"] == sys.executable
-    assert str(Path(sys.executable).parent) in submit.env["PATH"].split(os.pathsep)
-    assert submit.env["SPARK_LOCAL_IP"] == "127.0.0.1", "nobody else is to reach a driver that is alone"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +127,6 @@ def test_job_gets_this_python_and_a_spark_submit(
 def test_cluster_mode_puts_no_secret_into_settings(
     operator: LakeFSSliceListingOperator, submit: FakeSubmit, master: dict[str, Any]
 ) -> None:
-    operator.durable = False
     with connections(spark_default=master):
         try:
             run_submit(operator)
@@ -168,17 +135,6 @@ def test_cluster_mode_puts_no_secret_into_settings(
     assert submit.command
     assert "hunter2" not in " ".join(submit.command)
     assert "hunter2" not in " ".join(submit.env.values())
-
-
-def test_yarn_client_mode_puts_no_secret_into_settings(
-    operator: LakeFSSliceListingOperator, submit: FakeSubmit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
-    with connections(spark_default={"conn_type": "spark", "host": "yarn"}):
-        run_submit(operator)
-    assert "hunter2" not in " ".join(submit.command)
-    assert SECRETS.items() <= submit.env.items()
-    assert "SPARK_LOCAL_IP" not in submit.env, "the cluster has to reach it"
 
 
 def test_settings_of_the_user_win_and_jvm_options_add_up() -> None:
@@ -210,7 +166,7 @@ def test_error_of_the_job_comes_back_with_its_family(
         "14:18:24 WARN Utils: noise\ndredge: kind: head of main is new. Nothing was deleted.\nmore noise\n"
     )
     submit.code = code
-    with connections(spark_default=MASTER), pytest.raises(family) as caught:
+    with connections(spark_default=CLUSTER), pytest.raises(family) as caught:
         run_submit(operator)
     assert type(caught.value) is family
     assert str(caught.value) == "slice_listing: head of main is new. Nothing was deleted."
@@ -255,7 +211,7 @@ def test_an_error_before_spark_is_there_is_told_as_it_is(
     text: str,
 ) -> None:
     submit.fails = error
-    with connections(spark_default=MASTER), pytest.raises(family, match=text) as caught:
+    with connections(spark_default=CLUSTER), pytest.raises(family, match=text) as caught:
         run_submit(operator)
     assert type(caught.value) is family
 
@@ -264,7 +220,7 @@ def test_job_that_died_without_a_word_is_retried_as_the_task_says(
     operator: LakeFSSliceListingOperator, submit: FakeSubmit
 ) -> None:
     submit.code = 137
-    with connections(spark_default=MASTER), pytest.raises(Exception, match="Error code is: 137") as caught:
+    with connections(spark_default=CLUSTER), pytest.raises(Exception, match="Error code is: 137") as caught:
         run_submit(operator)
     assert not isinstance(caught.value, DredgeError)
 
@@ -284,7 +240,7 @@ def test_kill_before_anything_was_started_does_nothing(operator: LakeFSSliceList
 
 
 def test_kill_ends_spark_submit(operator: LakeFSSliceListingOperator, submit: FakeSubmit) -> None:
-    with connections(spark_default=MASTER):
+    with connections(spark_default=CLUSTER):
         run_submit(operator)
         submit.returncode = None  # still running
         operator.on_kill()
@@ -353,14 +309,6 @@ def test_settings_are_told_by_the_jobs_own_code_in_this_python(monkeypatch: pyte
 def test_a_preparation_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark, "_CONF_SECONDS_MAX", 0.3)
     assert submit_conf([sys.executable, "-c", "import time; time.sleep(60)"]) == {}
-
-
-def test_the_start_of_spark_is_announced_with_its_usual_length(
-    operator: LakeFSSliceListingOperator, submit: FakeSubmit, caplog: pytest.LogCaptureFixture
-) -> None:
-    with connections(spark_default=MASTER), caplog.at_level(logging.INFO):
-        run_submit(operator)
-    assert "Starting Spark for step slice_listing: usually 5 to 15 seconds" in caplog.text
 
 
 def test_own_spark_submit_is_told_its_home_and_a_users_is_not(

@@ -118,6 +118,38 @@ def test_a_look_of_a_driver_that_died_before_the_stores_clock_was_set_back_opens
     assert gate.is_open() is is_open
 
 
+@pytest.mark.parametrize("back", [5, 30, 59, 600])
+def test_a_driver_that_died_is_silent_for_no_longer_when_the_stores_clock_is_set_back(
+    gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch, back: int
+) -> None:
+    """The clock comes to the time of the last look once more, and for as long before and after it that would count."""
+    look(writer, True)
+    looked = datetime.fromisoformat(json.loads(writer.get(WATCH))["at"])
+    seconds = 100.0
+    monkeypatch.setattr("dredge.runs.gate.running_seconds", lambda: seconds)
+    monkeypatch.setattr(
+        "dredge.runs.gate.store_clock",
+        lambda *_: looked + timedelta(seconds=seconds - 100 - (back if seconds > 101 else 0)),
+    )
+    opened = []
+    for seconds in (100.0, *map(float, range(103, 1000, 3))):
+        if gate.is_open():
+            opened.append(seconds)
+    assert opened[0] == 100.0
+    assert opened[-1] < 160.0
+
+
+def test_a_driver_that_lives_is_believed_when_the_stores_clock_is_set_back(
+    gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seconds in range(0, 300, 30):
+        monkeypatch.setattr("dredge.runs.gate.running_seconds", lambda seconds=seconds: 100.0 + seconds)
+        write_look(
+            RunFolder(writer, "r"), WATCH, True, "", store_clock(writer, "") - timedelta(seconds=seconds / 10)
+        )
+        assert gate.is_open(), seconds
+
+
 def test_a_look_through_the_gate_is_trusted_for_some_seconds_and_no_longer(
     gate: Gate, writer: ObjectWriter, lease: Lease, monkeypatch: pytest.MonkeyPatch
 ) -> None:

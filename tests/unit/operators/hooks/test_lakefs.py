@@ -6,11 +6,13 @@ import importlib.metadata
 from typing import Any
 
 import pytest
+from airflow.sdk import Connection
 
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from dredge.errors import ConfigError
 from dredge.lakefs import LakeFSClient
 from tests.support.airflow import FILTERS, connections
+from tests.support.airflow_server import BrokenVault, use_vault
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
@@ -72,6 +74,20 @@ def test_button_in_the_form_tells_that_the_server_answers(monkeypatch: pytest.Mo
     monkeypatch.setattr(LakeFSClient, "version", lambda _: "1.60")
     with connections(lakefs_default=LAKEFS):
         assert LakeFSHook().test_connection() == (True, "lakeFS 1.60 answers")
+
+
+def test_a_connection_whose_form_tests_it_is_the_one_of_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has saved it yet, or another one has its name."""
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(LakeFSClient, "__init__", lambda _, *given: asked.append(given))
+    monkeypatch.setattr(LakeFSClient, "version", lambda _: "1.60")
+    use_vault(monkeypatch, BrokenVault)
+    form = Connection(
+        conn_id="other", conn_type="lakefs", host="http://new:8000", login="NEW", password="new"
+    )
+    with connections(other=LAKEFS):
+        assert form.test_connection() == (True, "lakeFS 1.60 answers")
+    assert asked == [("http://new:8000", "NEW", "new")]
 
 
 def test_airflow_knows_the_connection_type_and_its_form() -> None:

@@ -22,7 +22,6 @@ from tests.support.airflow import FILTERS, connections
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 SECRETS = {"LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "lakefs-hunter2", "AWS_SECRET_ACCESS_KEY": "aws-hunter2"}
-MASTER = {"conn_type": "spark", "host": "local[2]"}
 
 
 class FakeApplication:
@@ -91,9 +90,13 @@ def test_over_connect_without_a_token_nothing_is_made_up(application: FakeApplic
     assert env == {}
 
 
-def submit(operator_type: type[LakeFSSparkOperator] = LakeFSSliceListingOperator, **settings: Any) -> Any:
+def submit(
+    operator_type: type[LakeFSSparkOperator] = LakeFSSliceListingOperator,
+    host: str = "local[2]",
+    **settings: Any,
+) -> Any:
     operator = operator_type(task_id=operator_type.step, run_uri="s3://bucket/runs/d4", **settings)
-    with connections(spark_default=MASTER):
+    with connections(spark_default={"conn_type": "spark", "host": host}):
         operator.submit({}, SECRETS)  # type: ignore[arg-type]
     return operator
 
@@ -128,14 +131,26 @@ def test_secrets_are_handed_to_the_step_only(
 def test_the_application_gets_this_python_a_spark_submit_and_the_users_settings(
     application: FakeApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.delenv(name, raising=False)
     submit(conf={"spark.executor.memory": "2g"}, env_vars={"HADOOP_CONF_DIR": "/etc/hadoop"})
     _, command, env = application.started[0]
     assert env["PYSPARK_PYTHON"] == sys.executable
     assert str(Path(sys.executable).parent) in env["PATH"].split(os.pathsep)
+    assert env["SPARK_LOCAL_IP"] == "127.0.0.1", "nobody else is to reach a driver that is alone"
     assert env["HADOOP_CONF_DIR"] == "/etc/hadoop"
     assert "spark.executor.memory=2g" in command
     assert "spark.ui.enabled=false" in command
+
+
+def test_the_driver_of_a_cluster_can_be_reached(
+    application: FakeApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    submit(host="yarn")
+    _, command, env = application.started[0]
+    assert command[:3] == ["spark-submit", "--master", "yarn"]
+    assert "SPARK_LOCAL_IP" not in env
 
 
 @pytest.mark.parametrize(

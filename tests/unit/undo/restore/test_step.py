@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +15,12 @@ import pytest
 from dredge.errors import ConfigError, ConflictError, UnavailableError
 from dredge.graveler.xid import new_descending_xid
 from dredge.hashing import hash64
+from dredge.runs import ledger
 from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import LocalRunner
+from dredge.runs.tasks import Json, LocalRunner, PartitionFunction
 from dredge.storage import ObjectWriter, forget_memory_store, memory_store, open_writer
 from dredge.undo.deleted import Collected, SweptRun
 from dredge.undo.pins import Pin, read_pins
@@ -74,7 +76,7 @@ class Lake:
             written.append(self.run.write_table("subtract", number, pa.table(columns), "candidates"))
         return written
 
-    def restore(self, run: str = "one", **asked: Any) -> StepSummary:
+    def restore(self, run: str = "one", runner: LocalRunner | None = None, **asked: Any) -> StepSummary:
         collected = Collected(
             repository="lake",
             uri=f"{self.root}/lake",
@@ -83,7 +85,7 @@ class Lake:
             open_run=lambda _: SweptRun(QUARANTINE, self.run, self.parts(), ("data/",)),
         )
         config = RestoreConfig.from_params({"repository": "lake", "run": run, **asked})
-        return step.restore(collected, config, LocalRunner(), clock=lambda: NOW)
+        return step.restore(collected, config, runner or LocalRunner(), clock=lambda: NOW)
 
     def there(self) -> set[str]:
         return {
@@ -170,6 +172,37 @@ def test_the_pin_is_in_force_before_the_first_byte_and_finished_after_the_last(
     assert seen == [({*ALL}, None)] * len(ALL)
     assert lake.pin().reason == "brought back"
     assert lake.pin().until == NOW + 30 * DAY
+
+
+class Orphaning(LocalRunner):
+    """Each task is called once more, by a worker that was taken for lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.orphans: list[Callable[[], object]] = []
+
+    def run(self, name: str, fn: PartitionFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
+        self.orphans += [partial(fn, config, task) for task in tasks]
+        return super().run(name, fn, config, tasks)
+
+
+def test_a_task_that_is_still_at_work_does_not_replace_what_the_pin_holds(lake: Lake) -> None:
+    """It sees another ledger by then: a worker of the run told late of what it had kept. And a pin that cannot be read
+    stops every run."""
+    runner = Orphaning()
+    lake.restore(runner=runner, all=True)
+    row = {
+        "address": "data/a",
+        "size": 7,
+        "reason": "expired",
+        "outcome": ledger.KEPT,
+        "attempt": 1,
+        "fencing": 1,
+    }
+    ledger.write_raw(lake.run, "candidates-00000", 1, 0, 1, pa.Table.from_pylist([row], schema=ledger.SCHEMA))
+    for orphan in runner.orphans:
+        orphan()
+    assert holds(lake.pin()) == {*ALL}
 
 
 def test_a_restore_of_nothing_makes_no_pin_and_one_of_no_run_no_folder(lake: Lake) -> None:
