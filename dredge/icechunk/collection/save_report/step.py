@@ -43,8 +43,11 @@ def save_report(run: Run) -> StepSummary:
     # Before anything is read: a try that sleeps does not keep the one after it from telling how the run ended.
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     error: DredgeError | None = None
+    is_complete = _is_complete(run)
+    # Who sleeps until its run has ended would take the right back, and nobody would give it back again.
+    attempt.check()
     try:
-        if _is_complete(run) and (moved := advance_state(run)) is not None:
+        if is_complete and (moved := advance_state(run)) is not None:
             keep_small(run, StateOutput.of(moved).version)
             clean_up(run)
     except DredgeError as found:

@@ -10,7 +10,7 @@ import pytest
 from dredge.errors import OvertakenError, UnavailableError
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report import REPORT, SaveReportOutput, step
-from dredge.icechunk.collection.steps import collect, run_steps, save_report
+from dredge.icechunk.collection.steps import collect, release_lease, run_steps, save_report
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk_repo import Repo
@@ -80,6 +80,28 @@ def test_a_try_that_sleeps_before_its_report_gives_way_to_one_that_began_later(
     monkeypatch.setattr(step, "_is_complete", ended)
     with pytest.raises(OvertakenError, match="try 1 of step save_report was overtaken by try 2"):
         save_report(orphan)
+
+
+def test_an_orphan_that_wakes_after_the_end_of_its_run_leaves_the_lease_to_the_next(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had seen that all was complete, and slept; what the later try left undone is no failure."""
+    orphan, complete = v1.plan(), step._is_complete
+    run_steps(orphan, LocalRunner())
+
+    def asleep(run: Run) -> bool:
+        known = complete(run)
+        monkeypatch.undo()
+        with monkeypatch.context() as without:
+            without.setattr(step, "advance_state", lambda _: None)
+            save_report(Run.open(orphan.plan.run_uri))
+        release_lease(orphan)
+        return known
+
+    monkeypatch.setattr(step, "_is_complete", asleep)
+    with pytest.raises(OvertakenError, match="step save_report"):
+        save_report(orphan)
+    v1.plan()  # the next one is not refused
 
 
 def test_report_is_written_anew_whenever_it_is_asked_for(v1: Repo) -> None:
