@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
-from dredge.icechunk.format.envelope import READ_LIMITS, SPEC_BYTE, FileType, ReadLimits, open_file
+from dredge.icechunk.format.envelope import SPEC_BYTE, FileType, open_file
 from dredge.icechunk.format.refs import DELETED, REFS_FOLDER, live_refs, parse_ref, ref_key
 from dredge.icechunk.format.repo_info import (
     OVERWRITTEN,
@@ -83,14 +83,11 @@ def _no_repo_info(reader: ObjectReader, why: str) -> RefusedError:
     )
 
 
-def read_history(
-    reader: ObjectReader, *, limits: ReadLimits = READ_LIMITS, known: KnownSnapshots | None = None
-) -> History:
+def read_history(reader: ObjectReader, *, known: KnownSnapshots | None = None) -> History:
     """Read refs, snapshots, parents and times.
 
     Args:
         reader: on the repository.
-        limits: sizes above which a file is refused.
         known: spec 1: files that still have their tag are not read again; gets what is read now, so far as a tag
             proves it, and loses what is not listed any more. Messages of such entries may be "".
 
@@ -104,11 +101,11 @@ def read_history(
     """
     if spec_version(reader) == 2:
         copies = newest_copies(reader)  # first, so that none of them is younger than what is read next
-        info = read_repo_info(reader, limits=limits)
+        info = read_repo_info(reader)
         check_not_rolled_back(reader, info, copies)
         return with_restamped(reader, history_of(info))
     tips = read_refs(reader)
-    snapshots = _reachable_snapshots(reader, sorted(set(tips.values())), limits, known)
+    snapshots = _reachable_snapshots(reader, sorted(set(tips.values())), known)
     history = History(
         spec_version=1,
         snapshots=snapshots,
@@ -150,14 +147,14 @@ def history_of(info: RepoInfo) -> History:
     return History(2, entries, info.branches, info.tags, info.availability)
 
 
-def read_repo_info(reader: ObjectReader, *, limits: ReadLimits = READ_LIMITS) -> RepoInfo:
+def read_repo_info(reader: ObjectReader) -> RepoInfo:
     """Read the repo info of spec 2.
 
     Raises:
         FormatError: it cannot be trusted.
         RefusedError: it does not list main.
     """
-    info = parse_repo_info(reader.get(REPO_KEY), limits=limits)
+    info = parse_repo_info(reader.get(REPO_KEY))
     _require_main(reader, info.branches, f"{REPO_KEY} does not list branch {MAIN}")
     return info
 
@@ -237,13 +234,11 @@ def _refuse_name(name: str) -> None:
     raise FormatError(f"{name}: not the key of a branch or a tag")
 
 
-def read_snapshot_entry(
-    reader: ObjectReader, snapshot: str, *, limits: ReadLimits = READ_LIMITS
-) -> SnapshotEntry:
+def read_snapshot_entry(reader: ObjectReader, snapshot: str) -> SnapshotEntry:
     """Read one snapshot file of spec 1; raises FormatError when it is missing or damaged."""
     key = SNAPSHOTS + snapshot
     try:
-        return _entry(reader.get(key), key, limits)
+        return _entry(reader.get(key), key)
     except NotFoundError:
         raise FormatError(
             f"{reader.uri}/{key} is missing but part of a history. Nothing was changed. "
@@ -296,12 +291,12 @@ def read_parsed[T](
         yield from entries
 
 
-def _entry(data: bytes, key: str, limits: ReadLimits) -> SnapshotEntry:
-    return SnapshotEntry(*parse_parentage(data, key, limits=limits))
+def _entry(data: bytes, key: str) -> SnapshotEntry:
+    return SnapshotEntry(*parse_parentage(data, key))
 
 
 def _reachable_snapshots(
-    reader: ObjectReader, tips: Sequence[str], limits: ReadLimits, known: KnownSnapshots | None
+    reader: ObjectReader, tips: Sequence[str], known: KnownSnapshots | None
 ) -> dict[str, SnapshotEntry]:
     # A history is a chain: read one after the other, each file costs a round trip. So all files are read at
     # once; one that is damaged, cannot be read, or goes away meanwhile, matters only when a path leads to it.
@@ -312,7 +307,7 @@ def _reachable_snapshots(
 
     def parse(data: bytes, key: str) -> tuple[SnapshotEntry, bool] | None:
         try:
-            found = _entry(data, key, limits)
+            found = _entry(data, key)
             if data[SPEC_BYTE] != 1:
                 raise _no_repo_info(reader, f"{key} is of spec {data[SPEC_BYTE]}")
             return found, known is not None and _has_tag(reader, key, data, tags[found.id])
@@ -332,7 +327,7 @@ def _reachable_snapshots(
     for tip in tips:
         node: str | None = tip
         while node is not None and node not in found:
-            found[node] = ahead.get(node) or read_snapshot_entry(reader, node, limits=limits)
+            found[node] = ahead.get(node) or read_snapshot_entry(reader, node)
             node = found[node].parent_id
     return found
 

@@ -120,6 +120,11 @@ def test_a_snapshot_that_is_gone_is_known_no_more(line: Line) -> None:
     assert line.ids["4"] not in history.snapshots
 
 
+def test_what_has_no_id_for_a_name_is_not_read(line: Line) -> None:
+    line.writer.put(f"{SNAPSHOTS}notes.txt", b"of somebody else")
+    assert line.again()[0] == {"0", "1", "2", "3", "4"}
+
+
 def test_what_was_replaced_after_it_was_listed_is_used_and_not_known(line: Line) -> None:
     """It may be put back, and have the tag of the listing again."""
     line.reader.then = lambda: line.edit("3", "2", "0")

@@ -16,8 +16,8 @@ from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.plan import plan_expiration
-from dredge.icechunk.format.envelope import close_file, open_file
-from dredge.icechunk.format.snapshots import FileType, instant
+from dredge.icechunk.format.envelope import FileType, close_file, open_file
+from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import read_history, with_restamped
 from dredge.storage import open_reader
@@ -138,6 +138,17 @@ def test_newer_parent_that_is_not_on_a_root_is_a_wrong_clock(repo: Path) -> None
     assert asked.restamped == frozenset()
     with pytest.raises(RefusedError, match="a clock was wrong"):
         asked.check()
+
+
+def test_neither_a_root_nor_a_file_that_is_gone_proves_an_expiration(repo: Path) -> None:
+    history = replace(history_of(repo), restamped=frozenset())
+    reader, four = open_reader(f"file://{repo}"), by_message(history)["commit 4"]
+    (root,) = (entry for entry in history.snapshots.values() if entry.parent_id is None)
+    later = replace(root, flushed_at=history.snapshots[four].flushed_at + 1)
+    of_two = replace(history, snapshots={**history.snapshots, root.id: later})
+    assert with_restamped(reader, of_two).restamped == {four}
+    (repo / "snapshots" / four).unlink()
+    assert with_restamped(reader, of_two).restamped == frozenset()
 
 
 def test_advice_for_a_wrong_clock_can_be_followed_for_main(repo: Path) -> None:

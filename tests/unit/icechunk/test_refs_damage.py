@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.in_place import expire_in_place
 from dredge.icechunk.expiration.plan import plan_expiration
+from dredge.icechunk.format.repo_info import REPO_KEY
 from dredge.icechunk.repository import read_history, read_refs
 from dredge.storage import ObjectReader, open_reader, open_writer
 from tests.support.icechunk import build, graph_of, local_storage, objects, quiet, scenarios
@@ -143,6 +145,15 @@ def test_folder_of_a_deleted_branch_and_a_deleted_tag_are_no_refs(repo: Path) ->
     assert before - set(left) == {("branch", "gone"), ("tag", "tag1")}
 
 
+@pytest.mark.parametrize("entry", ["plan", "collect", "look again"])
+def test_a_ref_whose_name_cannot_be_read_is_not_passed_over(repo: Path, entry: str) -> None:
+    (repo / "refs" / "branch.qa").rename(repo / "refs" / os.fsdecode(b"branch.\xff"))
+    before = objects(repo)
+    with pytest.raises(FormatError, match="not the key of a branch or a tag"):
+        ENTRIES[entry](repo)
+    assert objects(repo) == before
+
+
 @pytest.mark.parametrize("remains", ["an earlier repo info", "a snapshot of spec 2"])
 def test_migrated_repository_without_its_repo_info_is_not_taken_for_spec_1(repo: Path, remains: str) -> None:
     # A migration may leave the refs of spec 1, which know nothing of what was committed since.
@@ -230,3 +241,24 @@ def test_copy_of_a_change_that_never_came_about_does_not_alarm(tmp_path: Path) -
     library.writable_session("main").commit("later", allow_empty=True)
     (tmp_path / "overwritten" / f"repo.{'9' * 14}.{'0' * 20}").write_bytes(b"")
     read_history(open_reader(f"file://{tmp_path}"))
+
+
+def test_commits_after_the_repo_info_was_read_do_not_alarm(tmp_path: Path) -> None:
+    """Their copies are later than what was read."""
+    build(local_storage(tmp_path), graph_of(SAMPLE), 2)
+    library = quiet().Repository.open(local_storage(tmp_path))
+    inner = open_reader(f"file://{tmp_path}")
+
+    class Busy:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(inner, name)
+
+        def get(self, key: str) -> bytes:
+            found = inner.get(key)
+            if key == REPO_KEY:
+                for number in range(2):
+                    library.writable_session("main").commit(str(number), allow_empty=True)
+            return found
+
+    history = read_history(Busy())
+    assert len(read_history(inner).snapshots) == len(history.snapshots) + 2

@@ -164,6 +164,26 @@ def test_a_pointer_that_is_gone_was_moved(store: ToldVersions, state: Told, writ
         store.advance(state, found, 1)
 
 
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_run_that_moves_the_state_between_the_look_of_another_and_its_write_wins(
+    store: ToldVersions, state: Told, earlier: bool
+) -> None:
+    if earlier:
+        store.advance(state, Current())
+    before = store.find({})
+    moved: list[Version] = []
+
+    class Slow(ToldVersions):
+        def _etag(self) -> str | None:
+            found = super()._etag()
+            moved.append(store.advance(replace(state, run_id="r2"), before))
+            return found
+
+    with pytest.raises(ConflictError):
+        Slow(store.writer).advance(replace(state, run_id="r3"), before)
+    assert [store.newest()] == moved
+
+
 def test_files_that_are_long_together_are_compared_by_length(
     writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
