@@ -77,5 +77,5 @@ def verify_open_run(store: RowCleaner, state: TrashState, now: datetime) -> None
     except NamedAgainError:
         state.set_open_run(None)  # it is put back
         raise
-    state.note_removed(taken - partitions, run_id, now)
+    state.note_removed(taken - partitions, run_id, now, forget=False)  # nobody has looked at the others yet
     state.set_open_run(None)

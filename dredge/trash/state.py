@@ -170,8 +170,17 @@ class TrashState:
         known = self._read(_REMOVED) or {}
         return {base64.b64decode(name): run["run_id"] for name, run in known.items()}
 
-    def note_removed(self, partitions: Iterable[bytes], run_id: str, now: datetime) -> None:
-        """Remember what a run removed, and forget what is a week old."""
+    def note_removed(
+        self, partitions: Iterable[bytes], run_id: str, now: datetime, *, forget: bool = True
+    ) -> None:
+        """Remember what a run removed, and forget what is a week old.
+
+        Args:
+            partitions: that it removed.
+            run_id: of the run.
+            now: when.
+            forget: whether anything is forgotten: only whoever has looked whether a record names it again may do so.
+        """
         entry = {"run_id": run_id, "at": now.isoformat()}
         added = {base64.b64encode(name).decode(): entry for name in partitions}
 
@@ -179,7 +188,7 @@ class TrashState:
             fresh = {
                 name: run
                 for name, run in known.items()
-                if now - datetime.fromisoformat(run["at"]) < REMEMBERED
+                if not forget or now - datetime.fromisoformat(run["at"]) < REMEMBERED
             }
             return fresh | added
 

@@ -115,6 +115,8 @@ class IcechunkScene:
         self.oracle.notice_seconds = 90 + 1000 * pace
 
     def _collect(self, name: str, dry_run: bool, most: int | None, more: tuple[tuple[str, Any], ...]) -> None:
+        while name in self.maintenance.runs:  # a move may call its run as another one does
+            name += "b"
         self.oracle.most[name] = 0 if dry_run else most
         config = {**self.config, "dry_run": dry_run, "max_delete_objects": most}
         for what, value in more:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -72,6 +73,19 @@ def test_what_a_run_took_that_did_not_end_is_remembered(world: World, held: Tras
     verify_open_run(world.store, held, START)
     assert held.removed() == {gone: "r"}
     assert held.open_run() is None
+
+
+def test_who_looks_after_a_run_that_did_not_end_forgets_nothing_that_nobody_has_looked_at(
+    world: World, held: TrashState
+) -> None:
+    """An operation may have taken longer than a week, and this look is about one run alone."""
+    world.repository("keeper")
+    held.note_removed([b"long ago"], "before", START)
+    gone = world.stage(world.token("keeper", "y"))
+    remove(world, held, gone)
+    held.set_open_run("r")
+    verify_open_run(world.store, held, START + timedelta(days=12))
+    assert held.removed() == {b"long ago": "before", gone: "r"}
 
 
 def test_what_a_repository_without_a_record_names_comes_back_too(world: World, held: TrashState) -> None:

@@ -37,9 +37,16 @@ class Unreachable:
 
 def read_unreachable(state: ObjectReader) -> Unreachable:
     """Read what earlier runs have seen. From an object that cannot be read nothing is taken: every released
-    snapshot is then new, and its grace begins again."""
+    snapshot is then new, and its grace begins again.
+
+    Raises:
+        ConfigError: the object cannot even be looked at, so that nobody could replace it.
+    """
     try:
         etag = state.stat(UNREACHABLE).etag or ""
+    except NotFoundError:
+        return Unreachable()
+    try:
         since = read_json(state, UNREACHABLE)["dead"]
         return Unreachable({node: datetime.fromisoformat(time) for node, time in since.items()}, etag)
     except NotFoundError:

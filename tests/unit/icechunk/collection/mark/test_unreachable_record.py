@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dredge.errors import ConflictError, LeaseHeldError, OvertakenError
+from dredge.errors import ConfigError, ConflictError, LeaseHeldError, OvertakenError
 from dredge.icechunk.collection.mark.unreachable import (
     UNREACHABLE,
     Unreachable,
@@ -52,6 +52,18 @@ def test_from_what_cannot_be_read_nothing_is_taken_and_it_can_be_replaced(
     found = read_unreachable(state)
     assert found == Unreachable({}, state.stat(UNREACHABLE).etag)
     assert found.etag
+
+
+def test_what_may_not_even_be_looked_at_is_said_so_as_nobody_could_replace_it(
+    state: ObjectWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object) -> None:
+        raise ConfigError("no right to look at it")
+
+    state.put(UNREACHABLE, b'{"dead": {}}')
+    monkeypatch.setattr(type(state), "stat", denied)
+    with pytest.raises(ConfigError, match="no right to look at it"):
+        read_unreachable(state)
 
 
 def test_store_that_gives_no_tag_is_not_taken_for_one_that_has_no_record(
