@@ -374,6 +374,7 @@ def runs_begin_after_the_record(patch: Patch) -> None:
         return original(classifier, *args)
 
     patch.setattr(key_rules, "_action_kind", exact)
+    patch.setattr(guards, "INSTANCE_MARGIN", timedelta(0))
 
 
 def only_active_records_count(patch: Patch) -> None:

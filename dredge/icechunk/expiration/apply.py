@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cache
 
 from dredge.errors import ConfigError
 from dredge.graveler.xid import new_xid
@@ -52,9 +53,7 @@ def expire(
         raise ConfigError(f"{uri}: rule {rule} can be planned but not applied on spec 2; choose spec_v2")
     with right_to_work(uri, f"expiration {new_xid(utc_now())}", lease, options):
         if version == 1:
-            # Opened before any ref is looked at: nothing is to come between that look and the deletion.
-            deletes = delete_expired_branches or delete_expired_tags
-            library = open_library(uri, options) if deletes else None
+            library = cache(lambda: open_library(uri, options))
             return expire_in_place(
                 open_writer(uri, options),
                 threshold,
@@ -62,7 +61,8 @@ def expire(
                 delete_expired_branches=delete_expired_branches,
                 delete_expired_tags=delete_expired_tags,
                 approved_digest=approved_digest,
-                delete_ref=None if library is None else lambda ref: delete_ref(library, ref),
+                before_refs=library,
+                delete_ref=lambda ref: delete_ref(library(), ref),
             )
         repository = open_library(uri, options)
         return expire_by_library(

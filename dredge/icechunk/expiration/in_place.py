@@ -51,6 +51,7 @@ def expire_in_place(
     delete_expired_branches: bool = False,
     delete_expired_tags: bool = False,
     approved_digest: str | None = None,
+    before_refs: Callable[[], object] = lambda: None,
     delete_ref: Callable[[Ref], None] | None = None,
 ) -> Applied:
     """Plan and apply an expiration on spec 1; plans anew when the repository changes meanwhile.
@@ -62,6 +63,8 @@ def expire_in_place(
         delete_expired_branches: delete branches whose tip is expired; never main.
         delete_expired_tags: delete tags whose tip is expired.
         approved_digest: apply this plan and no other; a repository that changed since is refused.
+        before_refs: called before any ref that goes is looked at: what takes its time is not to come between that look
+            and the deletion.
         delete_ref: deletes one branch or tag; needed when one of the flags is set.
 
     Raises:
@@ -98,6 +101,8 @@ def expire_in_place(
                 for edit in _newest_first(plan):
                     if apply_edit(writer, edit):
                         edited.append(edit.snapshot)
+                if plan.refs_deleted:
+                    before_refs()
                 for ref in plan.refs_deleted:
                     _drop_ref(writer, ref, delete_ref)
                     gone.append(ref)

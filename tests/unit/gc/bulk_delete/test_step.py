@@ -210,7 +210,7 @@ def test_a_branch_that_moves_in_every_round_ends_the_sweep() -> None:
     def come(_number: int, keys: Sequence[str]) -> None:
         named.update(name_the_rest(world, gone, keys))
 
-    with deleting(before=come) as requests, pytest.raises(RefusedError, match="during each of 1 rounds"):
+    with deleting(before=come) as requests, pytest.raises(RefusedError, match="in each of 1 rounds"):
         bulk_delete(run, world.runner)
     assert len(requests.made) == 1
     assert kept | named <= world.data()
