@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from dredge.gc.run import Run
 from dredge.graveler.catalog.imports import ImportPath
-from dredge.storage import open_reader, open_writer
+from dredge.storage import open_deleter, open_reader, open_writer
 from tests.support.gc import World, make_world, summary_of
 
 COMMITTED = "list_committed"
@@ -80,9 +81,22 @@ def forget(context: Run) -> None:
     context.folder.write_summary(replace(summary, counts=counts))
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_where_nothing_is_live_any_more_an_optimized_run_counts_nothing(older: bool) -> None:
-    """Its counts have what was added and what was taken away; to a run on one of an older version that is too many."""
+def lose_summary(context: Run) -> None:
+    """Remove the result of a run's step."""
+    (key,) = (
+        key
+        for batch in context.folder.writer.list(COMMITTED)
+        for key in batch["key"].to_pylist()
+        if key.endswith("/_SUCCESS.json")
+    )
+    open_deleter(context.plan.run_uri).delete([key])
+
+
+@pytest.mark.parametrize("lost", [None, forget, lose_summary])
+def test_where_nothing_is_live_any_more_an_optimized_run_counts_nothing(
+    lost: Callable[[Run], None] | None,
+) -> None:
+    """Its counts have what was added and what was taken away; where the base does not tell, that is too many."""
     world = make_world(mode="auto")
     world.rules(30)
     for path in ("a", "b"):
@@ -91,10 +105,10 @@ def test_where_nothing_is_live_any_more_an_optimized_run_counts_nothing(older: b
     world.age(days=9)
     clean = world.plan()
     world.run(clean)
-    if older:
-        forget(clean)
+    if lost is not None:
+        lost(clean)
     assert summary_of(run(world), COMMITTED).counts["live_addresses"] == 2
     delete(world, "a", "b")
     world.lake.commit("younger", allow_empty=True)
     world.age(days=31)
-    assert summary_of(run(world), COMMITTED).counts["live_addresses"] == (4 if older else 0)
+    assert summary_of(run(world), COMMITTED).counts["live_addresses"] == (0 if lost is None else 4)
