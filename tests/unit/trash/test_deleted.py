@@ -315,6 +315,17 @@ def test_what_a_frozen_request_writes_into_a_deleted_repository_is_left_for_the_
     assert [(o.fate, o.rows) for o in clean_all(world, state).deleted] == [("cleaned", rows + 1)]
 
 
+def test_rows_that_somebody_else_removed_since_the_plan_are_none_of_its_failures(
+    world: World, undo: UndoLog
+) -> None:
+    partition = world.hand_over("lake")
+    planned = planned_in(world.store)
+    for row in list(world.kv.scan(partition)):
+        world.kv.delete(partition, row.key)
+    (outcome,) = deleted.clean_deleted(world.store, undo, lambda: None, planned)
+    assert (outcome.fate, outcome.rows) == ("cleaned", 0)
+
+
 @pytest.mark.parametrize("key", [b"a", b"z"])
 def test_only_rows_go_that_the_plan_saw(
     world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch, key: bytes

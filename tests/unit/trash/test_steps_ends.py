@@ -72,7 +72,7 @@ def test_a_run_is_open_until_what_it_removed_is_remembered(
     assert set(ground.state.removed()) == {ground.orphan}
 
 
-def away(*_: Any) -> None:
+def away(*_: object, **__: object) -> None:
     raise UnavailableError("gone")
 
 
