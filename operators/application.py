@@ -119,6 +119,7 @@ class SparkApplication:
 
     def _wait_for(self, address: Path) -> _Log | None:
         """Be put through to the application of an address; None when it works for somebody else."""
+        self._process = None  # the one we started at the address before this one serves somebody else
         path = address.with_suffix(".log")
         said = _Log(path, path.stat().st_size if path.exists() else 0)
         until = time.monotonic() + _START_SECONDS_MAX

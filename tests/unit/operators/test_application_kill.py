@@ -146,6 +146,29 @@ def test_tasks_that_come_while_an_application_starts_are_both_served(program: Pr
     assert done == [(0, ""), (0, "")]
 
 
+def test_a_task_whose_application_serves_another_starts_one_of_its_own(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever started an application need not be the first whom it greets."""
+    really, may_look, done = application._greeted, threading.Event(), list[tuple[int | None, str]]()
+    starter = threading.Thread(target=lambda: done.append(program.application().do("see", {})))
+    monkeypatch.setattr(
+        application,
+        "_greeted",
+        lambda address: (
+            really(address) if may_look.is_set() or threading.current_thread() is not starter else None
+        ),
+    )
+    starter.start()
+    wait_until(lambda: bool(program.pids()))
+    other, thread, _ = beating(program)
+    may_look.set()
+    starter.join(60)
+    assert done == [(0, "")]
+    other.kill()
+    thread.join(20)
+
+
 def test_what_a_step_says_is_logged_while_it_goes_on(
     program: Program, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
