@@ -28,7 +28,7 @@ from dredge.icechunk.format.snapshots import parse_parentage
 from dredge.icechunk.history import MAIN, History
 from dredge.icechunk.ids import is_id
 from dredge.icechunk.rollback import check_not_rolled_back, newest_copies
-from dredge.storage import ObjectReader
+from dredge.storage import ObjectReader, exists
 from dredge.storage.model import SkippedName
 from dredge.storage.parallel import ordered_map
 
@@ -197,21 +197,13 @@ def read_ref(reader: ObjectReader, kind: str, name: str) -> str | None:
     except NotFoundError:
         tip = None
     _refuse_upgraded(reader)
-    return None if kind == "tag" and _is_there(reader, f"{key}{DELETED}") else tip
-
-
-def _is_there(reader: ObjectReader, key: str) -> bool:
-    try:
-        reader.stat(key)
-    except NotFoundError:
-        return False
-    return True
+    return None if kind == "tag" and exists(reader, f"{key}{DELETED}") else tip
 
 
 def _refuse_upgraded(reader: ObjectReader) -> None:
     """Refuse refs that were read while somebody upgraded. An upgrade writes the repo info and then removes refs, one by
     one or not at all: as long as there is no repo info, what was read before is whole."""
-    if not _is_there(reader, REPO_KEY):
+    if not exists(reader, REPO_KEY):
         return
     raise RefusedError(
         f"{reader.uri} has {REPO_KEY}: it was upgraded to spec 2 meanwhile, and its refs of spec 1 count no more."

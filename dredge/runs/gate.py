@@ -23,7 +23,7 @@ from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import LEASE, LeaseGrant, check_lease
 from dredge.runs.partition import WorkerRun
-from dredge.storage import ObjectWriter, store_clock
+from dredge.storage import ObjectWriter, exists, store_clock
 from dredge.storage.clock import PROBE, probe_of
 
 log = logging.getLogger("dredge")
@@ -160,11 +160,6 @@ class Gate:
             seen = self._folder.read_json(self._config.watch)
         except NotFoundError:
             return None
-        return datetime.fromisoformat(seen["at"]) if seen["open"] and not self._was_shut() else None
-
-    def _was_shut(self) -> bool:
-        try:
-            self._folder.writer.stat(_shut(self._config.watch))
-        except NotFoundError:
-            return False
-        return True
+        if seen["open"] and not exists(self._folder.writer, _shut(self._config.watch)):
+            return datetime.fromisoformat(seen["at"])
+        return None

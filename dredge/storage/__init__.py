@@ -7,6 +7,7 @@ Start with `open_reader`, `open_writer` and `open_deleter`; `model.py` says what
 from __future__ import annotations
 
 from dredge.storage.clock import store_clock
+from dredge.storage.lookup import exists
 from dredge.storage.memory import MemoryStore, forget_memory_store, memory_store
 from dredge.storage.model import (
     CHANGED,
@@ -54,6 +55,7 @@ __all__ = [
     "ObjectWriter",
     "StorageOptions",
     "VersionReader",
+    "exists",
     "forget_memory_store",
     "memory_store",
     "open_copier",

@@ -27,10 +27,11 @@ from itertools import batched
 from typing import Any, Literal
 
 from dredge.errors import RefusedError, UnavailableError
+from dredge.kv.model import Entry
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner, RowView
 from dredge.trash.finding import TrashFinding
 from dredge.trash.guards import guards_of, named_now
-from dredge.trash.look import contents_of, value_digest
+from dredge.trash.look import Contents, contents_of, value_digest
 from dredge.trash.names import MARKERS
 from dredge.trash.references import References, read_references
 from dredge.trash.undo import UndoLog, put_back
@@ -214,14 +215,7 @@ class Applier:
 
     def _large(self, view: RowView, finding: TrashFinding, references: References) -> None:
         """Remove a partition of any size with the memory of its rows' digests."""
-        seen: set[bytes] = set()
-
-        def noting() -> Iterator[Any]:
-            for entry in view.scan(finding.partition):
-                seen.add(row_digest(entry.key, entry.value))
-                yield entry
-
-        contents = contents_of(noting())
+        contents, seen = noted_contents(view, finding.partition)
         if contents is None or contents.digest != finding.digest:
             self._done(finding, "gone" if contents is None else "changed", 0)
             return
@@ -356,3 +350,15 @@ def _fate(finding: TrashFinding, rows: Sequence[Row] | None, references: Referen
 def row_digest(key: bytes, value: bytes) -> bytes:
     """A short digest of a row, for the memory of many."""
     return hashlib.blake2b(b"%d:" % len(key) + key + value, digest_size=16).digest()
+
+
+def noted_contents(view: RowView, partition: bytes) -> tuple[Contents | None, set[bytes]]:
+    """Summarise a partition of any size (None when it has no row), with its rows' digests as a memory of them."""
+    seen: set[bytes] = set()
+
+    def noting() -> Iterator[Entry]:
+        for entry in view.scan(partition):
+            seen.add(row_digest(entry.key, entry.value))
+            yield entry
+
+    return contents_of(noting()), seen

@@ -21,10 +21,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dredge.errors import DredgeError, LeaseHeldError
-from dredge.kv.model import Entry
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner, RowView, show
-from dredge.trash.apply import GROUP_ROWS, row_digest
-from dredge.trash.look import contents_of
+from dredge.trash.apply import GROUP_ROWS, noted_contents, row_digest
 from dredge.trash.names import DELETED, REPOSITORIES, REPOSITORY_PREFIX, Instance, deleted_instance
 from dredge.trash.undo import UndoLog
 
@@ -169,14 +167,7 @@ def _planned_rows(view: RowView, partition: bytes, planned: Mapping[bytes, str])
     """Digests of the rows of a partition that may go: of all, or of none when they are not those of the plan."""
     if not planned.get(partition):
         return frozenset()
-    seen: set[bytes] = set()
-
-    def noting() -> Iterator[Entry]:
-        for entry in view.scan(partition):
-            seen.add(row_digest(entry.key, entry.value))
-            yield entry
-
-    found = contents_of(noting())
+    found, seen = noted_contents(view, partition)
     return seen if found is not None and found.digest == planned[partition] else frozenset()
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dredge.errors import FormatError, NotFoundError
+from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
@@ -25,6 +25,7 @@ from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hashes_of
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_history
 from dredge.runs.limits import Finding
+from dredge.storage import exists
 
 MANIFESTS_READ_MAX = 20
 TIPS_READ_MAX = 32
@@ -174,12 +175,10 @@ def _ask(run: Run, chunks: Iterator[AbsentChunk]) -> tuple[set[str], list[Absent
     for chunk in chunks:
         if chunk.key in there or chunk.key in gone:
             continue
-        try:
-            run.reader.stat(chunk.key)
-        except NotFoundError:
-            gone[chunk.key] = chunk
-        else:
+        if exists(run.reader, chunk.key):
             there.add(chunk.key)
+        else:
+            gone[chunk.key] = chunk
     return there, list(gone.values())
 
 

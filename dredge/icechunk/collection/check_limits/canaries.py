@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import NotFoundError
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
@@ -21,6 +20,7 @@ from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import ID_BYTES, encode_ids
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_refs
+from dredge.storage import exists
 
 REFS_MAX = 32
 MANIFESTS_MAX = 4
@@ -75,10 +75,5 @@ def split(run: Run, keys: Sequence[str]) -> tuple[list[str], list[str]]:
     present: list[str] = []
     absent: list[str] = []
     for key in random.Random(run.plan.run_id).sample(keys, min(LOOKED_UP_MAX, len(keys))):
-        try:
-            run.reader.stat(key)
-        except NotFoundError:
-            absent.append(key)
-        else:
-            present.append(key)
+        (present if exists(run.reader, key) else absent).append(key)
     return present, absent

@@ -51,7 +51,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.sets.live import LocatedSet
-from dredge.storage import ObjectReader
+from dredge.storage import ObjectReader, exists
 from dredge.storage.parallel import ordered_map
 
 _GATHERED_MAX = 2 << 20
@@ -275,7 +275,7 @@ def ask_for_absent(run: WorkerRun, config: AbsentConfig, task: AbsentTask) -> Ab
             pieces.append(_ids_of(reader, manifest, wanted))
     ids = np.unique(np.concatenate(pieces), axis=0)
     keys = [CHUNKS + name for name in encode_ids(ids).to_pylist()]
-    there = list(ordered_map(partial(_is_there, reader), keys, config.threads))
+    there = list(ordered_map(partial(exists, reader), keys, config.threads))
     missing = np.unique(hashes_of(ids)[~np.array(there, np.bool_)])
     run.progress.add(1)
     some = [f"{number:016x}" for number in missing[:ABSENT_MAX].tolist()]
@@ -299,14 +299,6 @@ def _ids_of(reader: ObjectReader, manifest: str, wanted: sets.Ids) -> np.ndarray
             " next run read every manifest again."
         )
     return found
-
-
-def _is_there(reader: ObjectReader, key: str) -> bool:
-    try:
-        reader.stat(key)
-    except NotFoundError:
-        return False
-    return True
 
 
 def find_in_inventory(run: Run, runner: TaskRunner, record: StepRecord, dead: Sequence[NameResult]) -> None:

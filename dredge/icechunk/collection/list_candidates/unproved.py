@@ -28,7 +28,7 @@ from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.sets.sharded import CountedSet
-from dredge.storage import ObjectReader
+from dredge.storage import ObjectReader, exists
 from dredge.storage.parallel import ordered_map
 
 ABSENT_MAX = 1000
@@ -118,7 +118,7 @@ def ask_for_chunks(run: WorkerRun, config: AskConfig, task: AskTask) -> AskResul
     hashes = hashes_of(ids)
     (known,) = config.counted.find(counts_folder(run.open_state(), run.stores.run_id), [hashes])
     keys = [OBJECT_FOLDERS["chunks"] + name for name in encode_ids(ids[~known]).to_pylist()]
-    there = list(ordered_map(partial(_is_there, reader), keys, config.threads))
+    there = list(ordered_map(partial(exists, reader), keys, config.threads))
     missing = hashes[~known][~np.array(there, np.bool_)]
     run.progress.add(len(task.manifests))
     some = [f"{number:016x}" for number in missing[:ABSENT_MAX].tolist()]
@@ -134,11 +134,3 @@ def _native(reader: ObjectReader, manifest: str) -> tuple[np.ndarray, str]:
     native = [array.ids[array.kind == NATIVE] for array in parse_manifest(data, key).arrays]
     digest = hashlib.md5(data, usedforsecurity=False).hexdigest()
     return np.concatenate([np.empty((0, ID_BYTES), np.uint8), *native]), digest
-
-
-def _is_there(reader: ObjectReader, key: str) -> bool:
-    try:
-        reader.stat(key)
-    except NotFoundError:
-        return False
-    return True

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from dredge.errors import FormatError, NotFoundError
+from dredge.errors import FormatError
 from dredge.icechunk.collection.index import (
     READ_AGAIN,
     ManifestIndex,
@@ -23,7 +23,7 @@ from dredge.icechunk.repository import SNAPSHOTS
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, in_chunks
-from dredge.storage import ObjectReader
+from dredge.storage import ObjectReader, exists
 
 
 def snapshot_files(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:
@@ -52,17 +52,9 @@ def with_ancestors(reader: ObjectReader, tips: Collection[str], history: Collect
             if parent is not None and parent not in live:
                 parents.add(parent)
         # An ancestor that is gone already (collected by another tool) cannot be protected any more.
-        waiting = [parent for parent in parents if _exists(reader, SNAPSHOTS + parent)]
+        waiting = [parent for parent in parents if exists(reader, SNAPSHOTS + parent)]
         live.update(waiting)
     return live
-
-
-def _exists(reader: ObjectReader, key: str) -> bool:
-    try:
-        reader.stat(key)
-    except NotFoundError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

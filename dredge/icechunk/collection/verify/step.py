@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow.compute as pc
 
-from dredge.errors import FormatError, NotFoundError
+from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
 from dredge.icechunk.collection.check_limits import CheckLimitsOutput, canaries
@@ -19,6 +19,7 @@ from dredge.icechunk.ids import hashes_of_names
 from dredge.runs import ledger
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
+from dredge.storage import exists
 
 SAMPLE = 200
 
@@ -75,14 +76,6 @@ def _still_there(run: Run, record: StepRecord) -> Iterator[str]:
         keys += rng.sample(deleted, min(SAMPLE, len(deleted)))
     keys = rng.sample(keys, min(SAMPLE, len(keys)))
     record.counts["deleted_sample"] = len(keys)
-    left = [key for key in keys if _is_there(run, key)]
+    left = [key for key in keys if exists(run.reader, key)]
     if left:
         yield f"{len(left)} deleted objects are still there, such as {left[0]}"
-
-
-def _is_there(run: Run, key: str) -> bool:
-    try:
-        run.reader.stat(key)
-    except NotFoundError:
-        return False
-    return True
