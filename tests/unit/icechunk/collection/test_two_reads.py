@@ -168,6 +168,13 @@ def test_two_runs_that_read_a_new_snapshot_differently_say_so(collected: Repo) -
     assert says_so(collect(collected.config(mode="auto")))
 
 
+def test_two_runs_that_read_a_new_snapshot_alike_say_nothing(collected: Repo) -> None:
+    commit(collected, 101)
+    mark(run := optimized(collected), HERE)
+    release_lease(run)
+    assert not says_so(collect(collected.config(mode="auto")))
+
+
 def name_another_manifest(place: Path) -> None:
     """Let a snapshot's file name a manifest of others, with as many references, for one that only it names."""
     refs = {

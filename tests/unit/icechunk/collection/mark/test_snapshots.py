@@ -181,8 +181,8 @@ def test_only_a_snapshot_of_which_two_reads_are_known_may_name_less_than_before(
     ]
     ManifestIndex.load(run.state).add(run.state, "x", [write_snapshot_rows(run.state, "x", more)], [])
     with pytest.raises(FormatError, match=f"{one} names other manifests"):
-        indexed(run, {one}, [one])
-    (row,) = indexed(run, {one}, [one, other], [one, other])  # the other one is live no more, and not read
+        indexed(run, {one}, [one, other])  # the other one is live no more, and not read
+    (row,) = indexed(run, {one}, [one, other], [one, other])
     assert "M" in row.manifests
 
 
