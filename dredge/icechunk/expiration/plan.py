@@ -203,7 +203,7 @@ def plan_expiration(
         FormatError: parents are missing or form a cycle.
         RefusedError: a snapshot is not strictly newer than its parent.
     """
-    if threshold.tzinfo is None or threshold.utcoffset() is None:
+    if threshold.utcoffset() is None:
         raise ConfigError(f"the threshold {threshold.isoformat()} has no time zone; give an aware time")
     name = rule or default_rule(history)
     apply = rule_named(name)

@@ -116,6 +116,15 @@ def test_an_estimate_is_told_and_leaves_the_digest() -> None:
     assert estimated.digest == plan.digest
 
 
+def test_histories_that_share_snapshots_are_each_counted_whole() -> None:
+    plan = planned(0.5, "spec_v1", {"main": "4", "side": "2"}, {"tag": "3"})
+    assert {change.ref.label: change.snapshots_before for change in plan.refs} == {
+        "branch:main": 5,
+        "branch:side": 3,
+        "tag:tag": 4,
+    }
+
+
 def test_ancestries_may_be_left_out() -> None:
     plan = planned(3.5, "spec_v2", {"main": "4"})
     assert plan.as_json()["ancestry_after"] == {"branch:main": ["4", "0"]}

@@ -54,6 +54,7 @@ def test_a_cycle_is_told_whoever_walks() -> None:
         rounds.ancestry("1")
     with pytest.raises(FormatError, match="cycle"):
         rounds.check_links()
+    assert rounds.reachable() == {"1", "2"}
 
 
 @pytest.mark.parametrize(("time", "is_newer"), [(9, False), (10, False), (11, True)])

@@ -16,7 +16,7 @@ from dredge.icechunk.expiration.in_place import _drop_ref, apply_edit, expire_in
 from dredge.icechunk.expiration.plan import Edit
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import Ref
-from dredge.icechunk.repository import read_history
+from dredge.icechunk.repository import read_history, read_ref
 from dredge.storage import ObjectInfo, ObjectWriter, open_writer
 from tests.support.icechunk import Graph, build, local_storage, quiet
 
@@ -119,6 +119,11 @@ def test_a_ref_goes_only_while_it_is_where_the_plan_saw_it(line: Line) -> None:
     assert gone == [here]
 
 
+def test_what_marks_a_deleted_tag_means_nothing_beside_a_branch(line: Line) -> None:
+    line.writer.put("refs/branch.old/ref.json.deleted", b"")
+    assert read_ref(line.writer, "branch", "old") == line.ids["1"]
+
+
 def test_a_ref_that_goes_is_looked_at_alone(line: Line) -> None:
     """Others may be thousands."""
     asked: list[str] = []
@@ -161,8 +166,12 @@ def test_nothing_is_opened_between_the_look_at_a_ref_and_its_deletion(
     noted("open_library", apply)
     noted("delete_ref", apply)
     noted("read_ref", in_place)
-    expire(line.uri, line.between("2", "3"), delete_expired_branches=True)
+    threshold = line.between("2", "3")
+    expire(line.uri, threshold, delete_expired_branches=True)
     assert calls == ["open_library", "read_ref", "delete_ref", "read_ref", "delete_ref"]
+    calls.clear()
+    expire(line.uri, threshold, delete_expired_branches=True)
+    assert calls == []  # no ref goes
 
 
 @pytest.mark.parametrize("flag", ["delete_expired_branches", "delete_expired_tags"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,7 @@ from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.format.repo_info import REPO_KEY
 from dredge.icechunk.repository import read_history, read_refs
 from dredge.storage import ObjectReader, open_reader, open_writer
-from tests.support.icechunk import build, graph_of, local_storage, objects, quiet, scenarios
+from tests.support.icechunk import ROOT_ID, build, graph_of, local_storage, objects, quiet, scenarios
 
 NOW = datetime.now(UTC)
 SAMPLE = scenarios()[0]
@@ -94,6 +95,8 @@ def test_nothing_begins_without_a_readable_main(entry: str, damage: str, repo: P
 
 
 def test_missing_main_is_refused_with_what_to_do(repo: Path) -> None:
+    library = quiet().Repository.open(local_storage(repo))
+    library.create_tag("main", library.lookup_branch("main"))  # no branch
     (repo / "refs" / "branch.main" / "ref.json").unlink()
     with pytest.raises(RefusedError, match=r"refs/branch.main/ref.json is missing.*Restore it"):
         read_refs(open_reader(f"file://{repo}"))
@@ -145,6 +148,13 @@ def test_folder_of_a_deleted_branch_and_a_deleted_tag_are_no_refs(repo: Path) ->
     assert before - set(left) == {("branch", "gone"), ("tag", "tag1")}
 
 
+def test_what_a_console_puts_for_a_folder_is_no_ref() -> None:
+    writer = open_writer(f"memory://folders-{uuid.uuid4().hex}")
+    writer.put("refs/branch.main/", b"")
+    writer.put("refs/branch.main/ref.json", json.dumps({"snapshot": ROOT_ID}).encode())
+    assert read_refs(writer) == {("branch", "main"): ROOT_ID}
+
+
 @pytest.mark.parametrize("entry", ["plan", "collect", "look again"])
 def test_a_ref_whose_name_cannot_be_read_is_not_passed_over(repo: Path, entry: str) -> None:
     (repo / "refs" / "branch.qa").rename(repo / "refs" / os.fsdecode(b"branch.\xff"))
@@ -154,8 +164,16 @@ def test_a_ref_whose_name_cannot_be_read_is_not_passed_over(repo: Path, entry: s
     assert objects(repo) == before
 
 
-@pytest.mark.parametrize("remains", ["an earlier repo info", "a snapshot of spec 2"])
-def test_migrated_repository_without_its_repo_info_is_not_taken_for_spec_1(repo: Path, remains: str) -> None:
+@pytest.mark.parametrize(
+    ("remains", "why"),
+    [
+        ("an earlier repo info", "overwritten/ holds earlier versions of it"),
+        ("a snapshot of spec 2", "is of spec 2"),
+    ],
+)
+def test_migrated_repository_without_its_repo_info_is_not_taken_for_spec_1(
+    repo: Path, remains: str, why: str
+) -> None:
     # A migration may leave the refs of spec 1, which know nothing of what was committed since.
     refs = {path: path.read_bytes() for path in (repo / "refs").rglob("*") if path.is_file()}
     quiet().upgrade_icechunk_repository(
@@ -172,7 +190,7 @@ def test_migrated_repository_without_its_repo_info_is_not_taken_for_spec_1(repo:
         shutil.rmtree(repo / "overwritten")
     before = objects(repo)
     for entry in ("plan", "collect"):
-        with pytest.raises(RefusedError, match=r"repo is missing.*spec 2"):
+        with pytest.raises(RefusedError, match=rf"repo is missing.*{why}.*spec 2"):
             ENTRIES[entry](repo)
     assert objects(repo) == before
 

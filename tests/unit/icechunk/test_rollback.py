@@ -46,7 +46,7 @@ def stored(writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch) -> Mapping[str
     def parse(_: bytes, key: str) -> RepoInfo:
         name = key.removeprefix(OVERWRITTEN)
         if name not in found:
-            raise FormatError(f"{name} is damaged")
+            raise FormatError(f"{key} is damaged")
         return found[name]
 
     monkeypatch.setattr(rollback, "parse_repo_info", parse)
@@ -91,7 +91,7 @@ def test_copies_that_the_log_names_and_those_before_it_are_not_read(
     check(writer, CURRENT, [copy(5), copy(3), copy(2.999), copy(1)])
     before = info(update(5, backup=copy(5)), update(0), before=copy(1))
     check_not_rolled_back(writer, before, [copy(1)])
-    with pytest.raises(FormatError, match="is damaged"):
+    with pytest.raises(FormatError, match=f"{OVERWRITTEN}{copy(4)}.* is damaged"):
         check(writer, CURRENT, [copy(4)])
 
 
