@@ -31,6 +31,8 @@ from dredge.gc.steps import (
 from dredge.gc.subtract import SubtractOutput
 from dredge.graveler.catalog import Catalog
 from dredge.graveler.catalog import Rules as CatalogRules
+from dredge.graveler.committed.entries import Entry
+from dredge.graveler.staging.area import Staged
 from dredge.lakefs import (
     Change,
     Commit,
@@ -300,6 +302,13 @@ def stage_again(
         checksum="c",
         size_bytes=size_bytes,
     )
+
+
+def stage_entry(world: World, path: str, entry: Entry) -> None:
+    """Stage an entry as it is, past the rules of today's server: old servers wrote such ones."""
+    catalog = world.lake.catalog
+    token = catalog.branches.get_branch(world.lake.repository, "main").staging_token
+    catalog.staging.areas.put(token, Staged(path.encode(), entry.value()))
 
 
 def busy_world(**settings: object) -> tuple[World, set[str], set[str]]:

@@ -109,6 +109,12 @@ class ListCommittedOutput(StepOutput):
         return CountedSet.from_json(self.detail("counted"))
 
     @property
+    def index_format(self) -> int:
+        """Format of the index by which that was counted; 0 where an earlier version did not say."""
+        found: int = self.summary.details.get("index_format", 0)
+        return found
+
+    @property
     def expired(self) -> ShardedSet:
         """Hashes of the addresses that only ranges of expired commits name."""
         return ShardedSet.of(self.parts(f"{EXPIRED}-"), self.detail("bits"))

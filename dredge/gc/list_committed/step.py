@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dredge.gc.index import store as index
 from dredge.gc.index.metaranges import Metaranges, read_metaranges
 from dredge.gc.index.ranges import Ranges, find_range_files, unite_ranges
 from dredge.gc.list_committed import tables
@@ -257,4 +258,5 @@ def _note_sets(
         live=live.to_json(),
         sizes=[found.to_json() for found in sizes],
         counted=counted.to_json(),
+        index_format=index.FORMAT,
     )

@@ -114,6 +114,7 @@ def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartIn
         carry=tuple(carry),
         covered=plan.covered.add(begin, min(end, plan.covers_until)),
         counted=committed.counted,
+        index_format=committed.index_format,
         sizes=committed.sizes,
     )
 

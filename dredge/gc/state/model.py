@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from dredge.gc.index import store as index
 from dredge.runs.coverage import Coverage
 from dredge.runs.summary import PartInfo
 from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import CountedSet
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,8 @@ class RunState:
         carry: files of the objects that nothing references and that were not deleted.
         covered: slices that need not be listed again.
         counted: how many active ranges name each address, in the folder of lease and index.
+        index_format: of the index that this was counted by. By another one a range would take away, when it is
+            dropped, counts of addresses to which it never added.
         sizes: sizes of the entries of branch heads, or more.
     """
 
@@ -77,6 +80,7 @@ class RunState:
     carry: tuple[PartInfo, ...]
     covered: Coverage
     counted: CountedSet
+    index_format: int
     sizes: tuple[LocatedSet, ...]
 
     @property
@@ -102,6 +106,8 @@ class RunState:
         """From the object that `to_json` made; raises KeyError, TypeError or ValueError when it is none."""
         if value["format"] != FORMAT:
             raise ValueError(f"format {value['format']}")
+        if value["index_format"] != index.FORMAT:
+            raise ValueError(f"counts by an index of format {value['index_format']}")
         fields: dict[str, Any] = {name: value[name] for name in _TEXTS}
         fields |= {name: datetime.fromisoformat(value[name]) for name in _TIMES}
         fields |= {name: PartInfo.from_json(value[name]) for name in _FILES}
@@ -125,6 +131,7 @@ _TEXTS = (
     "all_commits",
     "first_slice",
     "objects",
+    "index_format",
 )
 _TIMES = ("started_at", "cutoff", "clean_at")
 _FILES = ("commits", "ranges", "named_ranges", "named", "path_ranges", "looked_at")

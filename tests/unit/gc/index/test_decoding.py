@@ -8,8 +8,7 @@ import pytest
 
 from dredge.graveler.addresses import AddressType
 from dredge.graveler.committed.entries import Entry
-from dredge.graveler.staging.area import Staged
-from tests.support.gc import World, make_world
+from tests.support.gc import World, make_world, stage_entry
 
 
 def stage_full(world: World, uri: str, path: str) -> None:
@@ -32,13 +31,6 @@ def test_trap_12_a_full_address_inside_the_namespace_is_the_same_as_a_relative_o
     world.collect()
     assert {committed, staged} <= world.data()
     assert orphan not in world.data()
-
-
-def stage_entry(world: World, path: str, entry: Entry) -> None:
-    """Stage an entry as it is, past the rules of today's server: old servers wrote such ones."""
-    catalog = world.lake.catalog
-    token = catalog.branches.get_branch(world.lake.repository, "main").staging_token
-    catalog.staging.areas.put(token, Staged(path.encode(), entry.value()))
 
 
 @pytest.mark.parametrize("inside", [True, False])
