@@ -83,11 +83,15 @@ class Quarantine:
         return Protected(ledger.DELETED, None, "deleted by an earlier try, which made the copy")
 
 
+def is_archived(error: DredgeError) -> bool:
+    """Whether a store says that it cannot give an object because that is archived."""
+    return any(code in str(error) for code in _ARCHIVED)
+
+
 def _not_copied(error: DredgeError) -> Protected:
     """What lasts keeps the object until the next run; what may pass, or a person must mend, is tried again."""
     text = str(error)
-    lasts = any(code in text for code in _ARCHIVED)
-    if isinstance(error, UnavailableError) or (isinstance(error, ConfigError) and not lasts):
+    if isinstance(error, UnavailableError) or (isinstance(error, ConfigError) and not is_archived(error)):
         return Protected(ledger.FAILED, "AccessDenied" if "AccessDenied" in text else NOT_COPIED, text)
     return Protected(ledger.KEPT, NOT_COPIED, text)
 

@@ -6,7 +6,7 @@ snapshots which were live then, and which may have been released since.
     snapshots with a pin → their ancestors, logs, manifests ─┐
     manifests with a pin ────────────────────────────────────┴→ chunks
 
-What of all that is not there, or cannot be read, is passed over: it makes nothing live, so nothing must be there.
+What of all that is not there, is damaged or archived is passed over: it makes nothing live, so nothing must be there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import FormatError, NotFoundError
+from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.hashing import hash64
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.collection.run import Run
@@ -32,6 +32,7 @@ from dredge.sets.live import LocatedSet, in_any
 from dredge.sets.sharded import ShardedSet
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import ordered_map
+from dredge.undo.protecting import is_archived
 
 _SNAPSHOTS, _LOGS, _MANIFESTS, _CHUNKS = (
     OBJECT_FOLDERS[kind] for kind in ("snapshots", "transactions", "manifests", "chunks")
@@ -94,7 +95,7 @@ def _held(reader: ObjectReader, prefix: str, pins: Sequence[LocatedSet]) -> Iter
 def _named_by(reader: ObjectReader, key: str) -> tuple[str | None, list[str]] | None:
     """Parent and manifests of a snapshot."""
     try:
-        found = parse_snapshot(reader.get(key), key)
+        found = parse_snapshot(_get(reader, key), key)
     except (NotFoundError, FormatError):
         return None
     return found.parent_id, [info.id for info in found.manifests]
@@ -103,10 +104,20 @@ def _named_by(reader: ObjectReader, key: str) -> tuple[str | None, list[str]] | 
 def _chunks_of(reader: ObjectReader, key: str) -> Hashes:
     """Hashes of the keys of a manifest's chunks."""
     try:
-        arrays = parse_manifest(reader.get(key), key).arrays
+        arrays = parse_manifest(_get(reader, key), key).arrays
     except (NotFoundError, FormatError):
         return NONE
     ids = np.concatenate(
         [np.empty((0, ID_BYTES), np.uint8), *(item.ids[item.kind == NATIVE] for item in arrays)]
     )
     return unite([hash64(pc.binary_join_element_wise(_CHUNKS, encode_ids(ids), ""))])
+
+
+def _get(reader: ObjectReader, key: str) -> bytes:
+    """Read a file; one that is archived is as good as gone."""
+    try:
+        return reader.get(key)
+    except ConfigError as error:
+        if not is_archived(error):
+            raise
+        raise NotFoundError(str(error)) from None

@@ -1,0 +1,55 @@
+"""Garbage that lies in an archive, where it can be deleted but neither read nor copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError
+from dredge.icechunk.collection.steps import collect
+from dredge.storage.local.store import LocalReader
+from dredge.storage.streamed_copy import StreamedCopier
+from tests.support.icechunk import contents, objects
+from tests.support.icechunk_repo import Repo
+from tests.unit.icechunk.collection.test_optimized import grown
+
+
+@pytest.fixture
+def archive(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts a file into the archive."""
+    archived: list[str] = []
+
+    def refusing(real: Callable[..., Any]) -> Callable[..., Any]:
+        def maybe(self: object, key: str, *more: Any, **named: Any) -> Any:
+            if key in archived:
+                raise ConfigError(
+                    f"{key}: InvalidObjectState the operation is not valid for its storage class"
+                )
+            return real(self, key, *more, **named)
+
+        return maybe
+
+    for owner, name in ((LocalReader, "get"), (StreamedCopier, "copy")):
+        monkeypatch.setattr(owner, name, refusing(getattr(owner, name)))
+    return archived.append
+
+
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+@pytest.mark.parametrize("kind", ["snapshots", "manifests"])
+def test_what_cannot_be_copied_from_an_archive_stays_and_the_rest_of_the_garbage_goes(
+    v1: Repo, kind: str, mode: str, archive: Callable[[str], None], tmp_path: Path
+) -> None:
+    grown(v1)
+    left, before = v1.collected(tmp_path), objects(v1.folder)
+    ice = min(before[kind] - left[kind])
+    archive(f"{kind}/{ice}")
+    collect(v1.config(mode=mode, undo="quarantine"))
+    found = objects(v1.folder)
+    assert found[kind] == left[kind] | {ice}
+    assert found["chunks"] >= left["chunks"]
+    assert contents(v1.library, branch="main")[0] == 101
+    collect(v1.config(undo="quarantine"))
+    assert objects(v1.folder)["chunks"] == left["chunks"]
