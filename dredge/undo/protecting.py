@@ -83,6 +83,14 @@ class Quarantine:
         return Protected(ledger.DELETED, None, "deleted by an earlier try, which made the copy")
 
 
+def words_of_not_copied(objects: int) -> str:
+    """What a report says of objects that stay because of `NOT_COPIED`."""
+    return (
+        f"{objects:,} objects stay because they could not be copied, so their deletion could not have been taken"
+        " back (undo is quarantine); the ledger says why"
+    )
+
+
 def is_archived(error: DredgeError) -> bool:
     """Whether a store says that it cannot give an object because that is archived."""
     return any(code in str(error) for code in _ARCHIVED)

@@ -21,7 +21,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
-from dredge.undo.protecting import NOT_COPIED
+from dredge.undo.protecting import NOT_COPIED, words_of_not_copied
 
 _FAILURES_MAX = 20
 _FATE = ("reason", "outcome", "code")
@@ -110,10 +110,7 @@ def settle(
             " kept"
         )
     if not_copied := sum(group.objects for group in groups if group.code == NOT_COPIED):
-        record.warn(
-            f"{not_copied:,} objects stay because they could not be copied, so their deletion could not have been taken"
-            " back (undo is quarantine); the ledger says why"
-        )
+        record.warn(words_of_not_copied(not_copied))
     return _failure(run, totals, groups, failures) if totals[ledger.FAILED] else None
 
 

@@ -6,13 +6,13 @@ snapshots which were live then, and which may have been released since.
     snapshots with a pin → their ancestors, logs, manifests ─┐
     manifests with a pin ────────────────────────────────────┴→ chunks
 
-What of all that is not there, is damaged or archived is passed over: it makes nothing live, so nothing must be there.
+What of all that is not there, or is damaged, is passed over: it makes nothing live, so nothing must be there.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -56,32 +56,38 @@ def pinned_with_needs(run: Run, step: str) -> tuple[LocatedSet, ...]:
     return (*pins, with_needs(run, f"{step}/_needed_by_pinned", held))
 
 
-def with_needs(run: Run, name: str, kept: Collection[str]) -> LocatedSet:
+def with_needs(run: Run, name: str, kept: Collection[str], *, passes_archived: bool = False) -> LocatedSet:
     """Write hashes of the keys of some snapshots and manifests, and of what these need.
 
     Args:
         run: its folder gets the file.
         name: how the file's name begins.
         kept: keys.
+        passes_archived: pass over files that are archived, too: garbage stays there, as it cannot be copied, for nobody
+            who needs it. What has a pin is needed.
+
+    Raises:
+        ConfigError: a file cannot be read.
     """
-    needed = _needed(run, kept)
+    needed = _needed(run, kept, passes_archived)
     digest = hashlib.sha256(to_bytes(needed)).hexdigest()[:16]
     return LocatedSet(
         run.folder.uri, ShardedSet(0, {0: write_hashes(run.folder, f"{name}-{digest}.u64", needed)})
     )
 
 
-def _needed(run: Run, kept: Collection[str]) -> Hashes:
-    reader, threads = run.reader, run.plan.config.tuning.threads
+def _needed(run: Run, kept: Collection[str], passes_archived: bool) -> Hashes:
+    get = partial(_get_unless_archived, run.reader) if passes_archived else run.reader.get
+    threads = run.plan.config.tuning.threads
     keys = {key for key in kept if key.startswith(_SNAPSHOTS)}
     manifests, waiting = {key for key in kept if key.startswith(_MANIFESTS)}, set(keys)
     while waiting:
-        found = [item for item in ordered_map(partial(_named_by, reader), sorted(waiting), threads) if item]
+        found = [item for item in ordered_map(partial(_named_by, get), sorted(waiting), threads) if item]
         manifests |= {_MANIFESTS + manifest for _, named in found for manifest in named}
         waiting = {_SNAPSHOTS + parent for parent, _ in found if parent is not None} - keys
         keys |= waiting
     logs = {_LOGS + key.removeprefix(_SNAPSHOTS) for key in keys}
-    found_chunks = ordered_map(partial(_chunks_of, reader), sorted(manifests), threads)
+    found_chunks = ordered_map(partial(_chunks_of, get), sorted(manifests), threads)
     return unite([hash64(pa.array(sorted(keys | logs | manifests), pa.string())), *found_chunks])
 
 
@@ -92,19 +98,19 @@ def _held(reader: ObjectReader, prefix: str, pins: Sequence[LocatedSet]) -> Iter
         yield from batch["key"].filter(pa.array(held)).to_pylist()
 
 
-def _named_by(reader: ObjectReader, key: str) -> tuple[str | None, list[str]] | None:
+def _named_by(get: Callable[[str], bytes], key: str) -> tuple[str | None, list[str]] | None:
     """Parent and manifests of a snapshot."""
     try:
-        found = parse_snapshot(_get(reader, key), key)
+        found = parse_snapshot(get(key), key)
     except (NotFoundError, FormatError):
         return None
     return found.parent_id, [info.id for info in found.manifests]
 
 
-def _chunks_of(reader: ObjectReader, key: str) -> Hashes:
+def _chunks_of(get: Callable[[str], bytes], key: str) -> Hashes:
     """Hashes of the keys of a manifest's chunks."""
     try:
-        arrays = parse_manifest(_get(reader, key), key).arrays
+        arrays = parse_manifest(get(key), key).arrays
     except (NotFoundError, FormatError):
         return NONE
     ids = np.concatenate(
@@ -113,7 +119,7 @@ def _chunks_of(reader: ObjectReader, key: str) -> Hashes:
     return unite([hash64(pc.binary_join_element_wise(_CHUNKS, encode_ids(ids), ""))])
 
 
-def _get(reader: ObjectReader, key: str) -> bytes:
+def _get_unless_archived(reader: ObjectReader, key: str) -> bytes:
     """Read a file; one that is archived is as good as gone."""
     try:
         return reader.get(key)

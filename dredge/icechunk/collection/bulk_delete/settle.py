@@ -11,6 +11,7 @@ from dredge.icechunk.collection.run import Run
 from dredge.runs import ledger
 from dredge.runs.partial import not_deleted
 from dredge.runs.perform import StepRecord
+from dredge.undo.protecting import NOT_COPIED, words_of_not_copied
 
 _FAILURES_SHOWN = 20
 
@@ -28,6 +29,7 @@ def settle(run: Run, record: StepRecord) -> DredgeError | None:
     totals: Counter[str] = Counter()
     failures: list[dict[str, str | None]] = []
     codes: set[str] = set()
+    not_copied = 0
     candidates = record.input(ListCandidatesOutput)
     for kind in FOLDERS:
         for part in candidates.candidates(kind):
@@ -40,12 +42,15 @@ def settle(run: Run, record: StepRecord) -> DredgeError | None:
             # Of all that failed, not only of those that are named: one that may pass is worth another try.
             codes |= {str(group["code"]) for group in found.groups if group["outcome"] == ledger.FAILED}
             for group in found.groups:
+                not_copied += group["objects"] if group["code"] == NOT_COPIED else 0
                 for unit in ("objects", "bytes"):
                     totals[f"{kind}_{group['outcome']}_{unit}"] += group[unit]
     record.counts.update(totals)
     for outcome in ledger.OUTCOMES:
         for unit in ("objects", "bytes"):
             record.counts[f"{outcome}_{unit}"] = sum(totals[f"{kind}_{outcome}_{unit}"] for kind in FOLDERS)
+    if not_copied:
+        record.warn(words_of_not_copied(not_copied))
     if not failures:
         return None
     record.details["failures"] = failures

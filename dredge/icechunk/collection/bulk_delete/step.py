@@ -176,7 +176,7 @@ def _delete_by_kind(
             log.warning("%d %s could not be deleted; the kinds after them are left alone", failed, kind)
             return
         if kind in _NAMING and any(result.kept for result in results):
-            named = with_needs(run, f"{STEP}/_named_by_kept", _kept(run, parts))
+            named = with_needs(run, f"{STEP}/_named_by_kept", _kept(run, parts), passes_archived=True)
             config = replace(config, named=(*config.named, named))
 
 

@@ -65,7 +65,8 @@ def swept(
         given[kind] = (tasks, config, total)
         return ends(kind)
 
-    def with_needs(_: Run, name: str, kept: set[str]) -> LocatedSet:
+    def with_needs(_: Run, name: str, kept: set[str], *, passes_archived: bool) -> LocatedSet:
+        assert passes_archived
         looked.append(",".join(sorted(kept)))
         return LocatedSet(f"named-{len(looked)}", ShardedSet(0, {}))
 
