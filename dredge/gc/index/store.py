@@ -50,6 +50,10 @@ _MANIFEST = pa.schema(
 )
 
 
+class _EarlierFormatError(FormatError):
+    """A file is sound, and says what ranges gave by another reading of addresses."""
+
+
 @dataclass(frozen=True, slots=True)
 class IndexPart:
     """Two files about the same ranges.
@@ -151,7 +155,8 @@ class CommittedIndex:
         parts: by name.
         places: by range id, the part that counts for it and its number of records. Ask `part_of` and `group`.
         distrusted: keys of manifests and checkpoints that were left out.
-        superseded: keys of manifests that the newest checkpoint stands for, and of older checkpoints.
+        superseded: keys of manifests that the newest checkpoint stands for, of older checkpoints, and of both that were
+            made in an earlier format.
 
     Args:
         state: the folder of lease and index.
@@ -178,6 +183,8 @@ class CommittedIndex:
         for name, data in state.get_many([name for name in names if name not in index._manifests]):
             try:
                 index._take(name, data)
+            except _EarlierFormatError:
+                index.superseded.add(name)
             except DredgeError as error:
                 log.warning("the index's manifest %s is left out: %s", name, error)
                 index.distrusted.append(name)
@@ -263,8 +270,11 @@ class CommittedIndex:
             try:
                 data = self._state.get(name)
                 self._take(name, data)
-                self.superseded = set(json.loads(read_parquet(data).schema.metadata[b"manifests"]))
-                self._manifests |= self.superseded
+                stands_for = set(json.loads(read_parquet(data).schema.metadata[b"manifests"]))
+                self.superseded |= stands_for
+                self._manifests |= stands_for
+            except _EarlierFormatError:
+                self.superseded.add(name)
             except DredgeError as error:
                 log.warning("the index's checkpoint %s is left out: %s", name, error)
                 self.distrusted.append(name)
@@ -278,7 +288,10 @@ class CommittedIndex:
             raise FormatError("its bytes do not fit the digest in its name")
         table = read_parquet(data)
         facts = table.schema.metadata or {}
-        if json.loads(facts.get(b"made_for", b"{}")) != self._made_for:
+        made_for = json.loads(facts.get(b"made_for", b"{}"))
+        if made_for != self._made_for:
+            if self._made_for == made_for | {"format": FORMAT} and made_for.get("format", 0) < FORMAT:
+                raise _EarlierFormatError("it was made in an earlier format")
             raise FormatError("it was made for another namespace, or by another version")
         for value in json.loads(facts[b"parts"]):
             part = IndexPart.from_json(value)

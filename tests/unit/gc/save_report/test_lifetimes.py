@@ -9,6 +9,7 @@ import pytest
 
 from dredge.errors import ConfigError, RefusedError, UnavailableError
 from dredge.gc.config import GCConfig
+from dredge.gc.index import store
 from dredge.gc.index.store import CommittedIndex
 from dredge.gc.index.upkeep import verify_index
 from dredge.gc.planning import release_lease
@@ -266,6 +267,37 @@ def test_parts_of_the_index_that_were_united_go_and_the_index_stays_good() -> No
     grown(world, 10)
     assert summary_of(run(world), "list_committed").counts["ranges_decoded"] == 1
     assert united.plan.run_id in folders(world)
+
+
+def test_what_the_index_has_of_an_earlier_format_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world()
+    with monkeypatch.context() as earlier:
+        earlier.setattr(store, "FORMAT", store.FORMAT - 1)
+        for number in range(3):
+            grown(world, number)
+            context = run(world, mode="clean", tuning={"index_parts_max": 1})
+    before = below(world, "dredge/index/")
+    world.age(days=8)
+    grown(world, 9)
+    run(world, mode="clean")
+    assert not before & below(world, "dredge/index/")
+    index = CommittedIndex.load(context.state, world.lake.namespace)
+    assert (index.distrusted, index.superseded) == ([], set())
+    assert verify_index(context.reader, context.state, world.lake.namespace, against_ranges=True).is_good
+
+
+def test_an_index_of_a_later_format_loses_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever goes back to an earlier version may come again."""
+    world = make_world()
+    with monkeypatch.context() as later:
+        later.setattr(store, "FORMAT", store.FORMAT + 1)
+        grown(world, 0)
+        run(world, mode="clean", tuning={"index_parts_max": 1})
+    before = below(world, "dredge/index/")
+    world.age(days=8)
+    grown(world, 9)
+    run(world, mode="clean")
+    assert before <= below(world, "dredge/index/")
 
 
 def test_an_index_with_a_manifest_that_is_not_believed_loses_no_file_that_it_might_name() -> None:
