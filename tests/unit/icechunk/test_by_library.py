@@ -182,6 +182,23 @@ def test_what_nobody_approved_and_the_library_did_is_told(tmp_path: Path, is_app
         assert ids["3"] in run().plan.released
 
 
+def test_a_ref_that_nobody_approved_and_the_library_deleted_is_told(tmp_path: Path) -> None:
+    ids = build(local_storage(tmp_path), graph_of(SAMPLE), 2, chunks=False)
+    library = quiet().Repository.open(local_storage(tmp_path))
+    threshold = threshold_at(tmp_path, ids, 7.5)
+    reader = open_reader(f"file://{tmp_path}")
+    approved = plan_expiration(read_history(reader), threshold, delete_expired_tags=True)
+
+    def one_more(threshold: datetime, branches: bool, tags: bool) -> set[str]:
+        library.create_tag("late", ids["5"])
+        return set(library.expire_snapshots(threshold, delete_expired_tags=tags))
+
+    with pytest.raises(OutcomeDiffersError, match="released tag:late .1 in all., which nobody approved"):
+        expire_by_library(
+            reader, one_more, threshold, delete_expired_tags=True, approved_digest=approved.digest
+        )
+
+
 def test_amended_commit_is_released_as_planned(tmp_path: Path) -> None:  # E01
     library = quiet().Repository.create(local_storage(tmp_path), spec_version=2)
     made = [library.writable_session("main").commit(f"{n}", allow_empty=True) for n in range(4)]
