@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dredge.errors import ConfigError
 from dredge.hashing import hash64
 from dredge.icechunk.collection import pinned
 from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
@@ -17,6 +18,7 @@ from dredge.icechunk.ids import encode_ids
 from dredge.sets.files import write_hashes
 from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import ShardedSet
+from dredge.storage.local.store import LocalReader
 from tests.support.icechunk_repo import Repo
 
 
@@ -62,6 +64,40 @@ def test_kept_manifest_needs_its_chunks_and_no_more(v1: Repo) -> None:
     manifest = f"manifests/{info.id}"
     found = with_needs(run, "bulk_delete/_kept", [manifest, "chunks/" + "0" * 20])
     assert held_by(run, found) == hashes({manifest, *chunks_of(v1, manifest)})
+
+
+@pytest.mark.parametrize("kind", ["snapshots", "manifests"])
+@pytest.mark.parametrize("passes_archived", [True, False])
+def test_only_of_garbage_is_what_is_archived_passed_over(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch, kind: str, passes_archived: bool
+) -> None:
+    """Of what has a pin nobody could tell what it needs."""
+    run, real = v1.plan(), LocalReader.get
+    (info,) = v1.library.list_manifest_files(v1.ids["7"])
+    archived = {"snapshots": f"snapshots/{v1.ids['7']}", "manifests": f"manifests/{info.id}"}[kind]
+
+    def get(reader: LocalReader, key: str) -> bytes:
+        if key == archived:
+            raise ConfigError(f"{key}: InvalidObjectState")
+        return real(reader, key)
+
+    monkeypatch.setattr(LocalReader, "get", get)
+    if passes_archived:
+        found = with_needs(run, "bulk_delete/_kept", [archived], passes_archived=True)
+        assert set(hashes([archived])) <= set(held_by(run, found))
+    else:
+        with pytest.raises(ConfigError, match="InvalidObjectState"):
+            with_needs(run, "bulk_delete/_kept", [archived])
+
+
+def test_a_file_that_the_store_denies_is_not_passed_over(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(_: LocalReader, key: str) -> bytes:
+        raise ConfigError(f"{key}: AccessDenied")
+
+    run = v1.plan()
+    monkeypatch.setattr(LocalReader, "get", denied)
+    with pytest.raises(ConfigError, match="AccessDenied"):
+        with_needs(run, "bulk_delete/_kept", [f"snapshots/{v1.ids['7']}"], passes_archived=True)
 
 
 def test_what_is_gone_or_cannot_be_read_is_kept_by_name_and_what_it_named_is_passed_over(v1: Repo) -> None:
