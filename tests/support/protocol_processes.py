@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from dredge.storage import open_writer
 from tests.support.overlaps import NEVER, History, listing, log_ids, stage
 
 REPOSITORY = "lake"
+START_SECONDS_MAX = 120.0
+"""Until all processes are there; on a machine that has nothing else to do, two or three."""
 REFUSALS = (ConflictError, NotFoundError, UnavailableError, NoChangesError, RepositoryInDeletionError)
 PATHS = [f"p{number}" for number in range(6)]
 
@@ -58,15 +61,15 @@ class Journal:
         os.write(self._file, json.dumps(line).encode() + b"\n")
 
 
-def work(url: str, journal_path: str, name: str, start_at: float, seconds: float) -> None:
+def work(url: str, journal_path: str, name: str, start: Barrier, seconds: float) -> None:
     """Do things by lot until the time is up."""
     lot = random.Random(name)
     journal = Journal(journal_path)
     with open_store(url) as store:
         catalog = open_catalog(store)
-        time.sleep(max(0.0, start_at - time.monotonic()))
-        number = 0
-        while time.monotonic() < start_at + seconds:
+        start.wait(START_SECONDS_MAX)
+        number, ends_at = 0, time.monotonic() + seconds
+        while time.monotonic() < ends_at:
             number += 1
             what = lot.choices(("write", "delete", "read", "list", "commit"), (8, 2, 4, 2, 3))[0]
             path = lot.choice(PATHS)
@@ -142,14 +145,14 @@ def check(catalog: Catalog, folder: Path) -> dict[str, int]:
     }
 
 
-def live(url: str, journal_path: str, name: str, start_at: float, seconds: float, namespaces: str) -> None:
+def live(url: str, journal_path: str, name: str, start: Barrier, seconds: float, namespaces: str) -> None:
     """Create, use and delete one repository name again and again, in step 2 of the design."""
     journal = Journal(journal_path)
     with open_store(url) as store:
         catalog = open_catalog(store, "step-2")
-        time.sleep(max(0.0, start_at - time.monotonic()))
-        number = 0
-        while time.monotonic() < start_at + seconds:
+        start.wait(START_SECONDS_MAX)
+        number, ends_at = 0, time.monotonic() + seconds
+        while time.monotonic() < ends_at:
             number += 1
             for what in ("create", "use", "delete"):
                 call = journal.begin(what)

@@ -18,11 +18,10 @@ from dredge.kv import open_store
 from tests.support import protocol_processes as processes
 from tests.support.depth import depth
 from tests.support.postgres import PostgresServer
-from tests.support.protocol_processes import REPOSITORY, calls, check, open_catalog
+from tests.support.protocol_processes import REPOSITORY, START_SECONDS_MAX, calls, check, open_catalog
 
 pytestmark = [pytest.mark.system, pytest.mark.hunt]
 SECONDS = depth(5, 60, "DREDGE_SECONDS")
-STARTUP_SECONDS = 4.0
 
 
 def run_processes(
@@ -30,16 +29,18 @@ def run_processes(
 ) -> None:
     """Run a process for each name; those to be killed end without warning half way."""
     context = multiprocessing.get_context("spawn")
-    start_at = time.monotonic() + STARTUP_SECONDS
+    start = context.Barrier(len(names) + 1)
     started = {
         name: context.Process(
-            target=work, args=(url, str(folder / f"{name}.journal"), name, start_at, SECONDS, *more)
+            target=work, args=(url, str(folder / f"{name}.journal"), name, start, SECONDS, *more)
         )
         for name in names
     }
     for process in started.values():
         process.start()
     try:
+        start.wait(START_SECONDS_MAX)
+        start_at = time.monotonic()
         for number, name in enumerate(killed, 1):
             time.sleep(max(0.0, start_at + SECONDS * number / (len(killed) + 1) - time.monotonic()))
             started[name].kill()
