@@ -127,7 +127,8 @@ class Classifier:
         usable = any(head in commits for head in heads)
         if usable or (first and any(commit.has_metarange for commit in commits.values())):
             return "lost"
-        if not first and all(_known_leftover(key) for key in instance.others):
+        # A delete takes branches and tags first: where one stands, a commit was lost in another way.
+        if not (heads or first) and all(_known_leftover(key) for key in instance.others):
             return "leftovers"
         return "unclear"
 

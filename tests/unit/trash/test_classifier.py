@@ -103,7 +103,15 @@ def with_staged_rows(world: World, partition: bytes) -> None:
 
 def with_history_that_nothing_leads_to(world: World, partition: bytes) -> None:
     world.commit(partition, parents=["gone"])
+
+
+def with_history_and_a_branch_whose_commit_is_lost(world: World, partition: bytes) -> None:
+    with_history_that_nothing_leads_to(world, partition)
     world.branch(partition, "main", "gone", world.token("pond", "main"))
+
+
+def with_a_tag_whose_commit_is_lost(world: World, partition: bytes) -> None:
+    world.tag(partition, "v1", "gone")
 
 
 def with_every_key_that_a_delete_may_leave(world: World, partition: bytes) -> None:
@@ -132,6 +140,8 @@ def with_a_known_and_an_unknown_key(world: World, partition: bytes) -> None:
         (with_a_first_commit_of_another_generation_and_no_metarange, "unclear"),
         (with_first_commit_and_settings, "unclear"),
         (with_a_known_and_an_unknown_key, "unclear"),
+        (with_history_and_a_branch_whose_commit_is_lost, "unclear"),
+        (with_a_tag_whose_commit_is_lost, "unclear"),
         (with_a_first_commit_alone, "zombie"),
         (with_first_commit_and_branch, "zombie"),
         (with_history_that_nothing_leads_to, "leftovers"),
@@ -141,7 +151,7 @@ def with_a_known_and_an_unknown_key(world: World, partition: bytes) -> None:
 def test_a_partition_without_a_record_is_what_its_rows_make_of_it(
     world: World, fill: Callable[[World, bytes], None], status: str
 ) -> None:
-    """Only the last two may ever go."""
+    """Only the last four may ever go."""
     partition = b"pond-" + xid.new_xid(START - 9 * DAY).encode()
     fill(world, partition)
     assert classifier_of(read_look(world.store)).statuses[partition] == status
