@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from dredge.kv import Entry
 from dredge.kv.rows import Row
 from dredge.storage import forget_memory_store, open_writer
 from dredge.trash.apply import NamedAgainError
@@ -74,6 +75,26 @@ def test_what_a_run_took_that_did_not_end_is_remembered(world: World, held: Tras
     verify_open_run(world.store, held, START)
     assert held.removed() == {gone: "r"}
     assert held.open_run() is None
+
+
+def test_partition_that_lost_rows_is_asked_for_the_first_of_them_only(
+    world: World, held: TrashState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have had a million."""
+    gone = world.stage(world.token("keeper", "y"), "a", "b", "c")
+    remove(world, held, gone)
+    held.set_open_run("r")
+    world.without_snapshots()
+    asked: list[bytes] = []
+    real = world.kv.scan
+
+    def noted(partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        asked.extend([start] if partition == gone and start else [])
+        return real(partition, start)
+
+    monkeypatch.setattr(world.kv, "scan", noted)
+    verify_open_run(world.store, held, START)
+    assert (asked, held.removed()) == ([b"a"], {gone: "r"})
 
 
 def test_who_looks_after_a_run_that_did_not_end_forgets_nothing_that_nobody_has_looked_at(
