@@ -69,7 +69,6 @@ def compact_index(run: Run, version: Version) -> int:
     # Beside the row of what either of two reads names, one of nothing: so the index still knows that they differed.
     contradicted = {*base.state.contradicted, *index.contradicted}
     named = [*rows.values(), *unseen.values(), *(SnapshotRow(name, (), ()) for name in contradicted)]
-    named.sort(key=lambda row: row.snapshot)
     snapshots = write_snapshot_rows(run.state, f"{label}-snapshots-00000", named)
     replaces = {*index.heads, *index.superseded, *index.unread_heads}
     run.lease.check(run.plan.lease)
