@@ -126,14 +126,11 @@ class Applier:
             self._check_removed(self._references(view))
         return self.outcomes
 
-    def verify_removed(self, standing: Collection[bytes] = ()) -> set[bytes]:
+    def verify_removed(self, standing: Collection[bytes] = ()) -> None:
         """Check what the undo log says was removed by an earlier, interrupted run.
 
         Args:
             standing: partitions that lost single keys only; it is no news when records name them.
-
-        Returns:
-            The partitions that it may have removed.
 
         Raises:
             NamedAgainError: a record names some of it; it was put back.
@@ -141,11 +138,10 @@ class Applier:
         self._removed |= {row.partition for row in self._undo.read()}.difference(standing)
         with self._store.view() as view:
             self._check_removed(self._references(view))
-        return set(self._removed)
 
     @property
     def removed_partitions(self) -> list[bytes]:
-        """Partitions of which rows were deleted, or may have been."""
+        """Partitions of which rows were deleted, or may have been, and were not put back."""
         return sorted(self._removed)
 
     def _group(self, group: Sequence[TrashFinding]) -> None:
@@ -283,6 +279,7 @@ class Applier:
         if not named:
             return
         written, existing = put_back(self._store, self._undo.read(lambda row: row.partition in named))
+        self._removed -= named
         names = ", ".join(name.decode("utf-8", "backslashreplace") for name in sorted(named))
         raise NamedAgainError(
             f"{names}: removed as trash, and now named by a record. {written} rows were put back"

@@ -7,6 +7,7 @@ Whatever was removed in the last week is therefore compared with the references 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from datetime import datetime
 
 from dredge.errors import NotFoundError
@@ -16,7 +17,7 @@ from dredge.trash.finding import TrashFinding
 from dredge.trash.look import Look
 from dredge.trash.names import parse_instance
 from dredge.trash.state import TrashState
-from dredge.trash.undo import put_back
+from dredge.trash.undo import UndoLog, put_back
 
 log = logging.getLogger("dredge")
 
@@ -46,8 +47,12 @@ def put_back_named(store: RowCleaner, state: TrashState, look: Look) -> None:
     if not named:
         return
     written = 0
-    for run_id in sorted(set(named.values())):
-        written += put_back(store, state.undo(run_id).read(lambda row: row.partition in named))[0]
+    taken = {name: runs for name, runs in state.removed_by().items() if name in named}
+    for run_id in sorted(
+        {run for runs in taken.values() for run in runs}
+    ):  # the newest first: its rows count
+        rows = (row for row in state.undo(run_id).read() if run_id in taken.get(row.partition, ()))
+        written += put_back(store, rows)[0]
     state.forget_removed(named)
     raise NamedAgainError(
         f"{', '.join(sorted(show(name) for name in named))}: removed as trash by an earlier run, and now named"
@@ -64,18 +69,31 @@ def verify_open_run(store: RowCleaner, state: TrashState, now: datetime) -> None
         return
     log.warning("trash: run %s ended while it was removing; verifying what it removed", run_id)
     with store.view() as view:
-        partitions = set(view.partitions())
-    unrecorded = [name for name in partitions if parse_instance(name)]
+        unrecorded = [name for name in view.partitions() if parse_instance(name)]
     try:
         # Its undo files name rows that it was about to delete, also of partitions that stay and lost single keys.
         keyed = {finding.partition for finding in state.plan(run_id).findings if finding.key is not None}
     except NotFoundError:
         keyed = set()
     applier = Applier(store, state.undo(run_id), state.check_right, unrecorded)
+    named: NamedAgainError | None = None
     try:
-        taken = applier.verify_removed(keyed)
-    except NamedAgainError:
-        state.set_open_run(None)  # it is put back
-        raise
-    state.note_removed(taken - partitions, run_id, now, forget=False)  # nobody has looked at the others yet
+        applier.verify_removed(keyed)
+    except NamedAgainError as error:
+        named = error  # it is put back; the rest may be named only now
+    lost = _that_lost_rows(store, state.undo(run_id), applier.removed_partitions)
+    state.note_removed(lost, run_id, now, forget=False)  # nobody has looked at the others yet
     state.set_open_run(None)
+    if named is not None:
+        raise named
+
+
+def _that_lost_rows(store: RowCleaner, undo: UndoLog, partitions: Collection[bytes]) -> set[bytes]:
+    """Give those of some partitions that lack a row of the undo files. The rest was not touched."""
+    lost: set[bytes] = set()
+    with store.view() as view:
+        for row in undo.read(lambda row: row.partition in partitions and row.partition not in lost):
+            found = next(iter(view.scan(row.partition, row.key)), None)
+            if found is None or found.key != row.key:
+                lost.add(row.partition)
+    return lost

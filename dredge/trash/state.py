@@ -4,7 +4,7 @@ store.json               which store this is about
 lease.json               who works on it, under which number
 sightings.json           what was unused, since when
 open.json                the run that is removing, until it has verified
-removed.json             what was removed in the last week, by which run
+removed.json             what was removed in the last week, by which runs
 runs/<run id>/plan.json · undo/00001.jsonl … · report.json · report.html
 
 Every try has a number, that of its lease. A worker that was given up may go on later: its lease has gone to
@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -166,9 +166,13 @@ class TrashState:
         self._replace(_OPEN, {"run_id": run_id, "try": self.attempt})
 
     def removed(self) -> dict[bytes, str]:
-        """Partitions that were removed lately, with the run that did it."""
+        """Partitions that were removed lately, with the last run that did it."""
+        return {name: runs[-1] for name, runs in self.removed_by().items()}
+
+    def removed_by(self) -> dict[bytes, list[str]]:
+        """As `removed`, with every run that removed rows of a partition: one that was killed leaves some."""
         known = self._read(_REMOVED) or {}
-        return {base64.b64decode(name): run["run_id"] for name, run in known.items()}
+        return {base64.b64decode(name): _runs_of(run) for name, run in known.items()}
 
     def note_removed(
         self, partitions: Iterable[bytes], run_id: str, now: datetime, *, forget: bool = True
@@ -181,8 +185,7 @@ class TrashState:
             now: when.
             forget: whether anything is forgotten: only whoever has looked whether a record names it again may do so.
         """
-        entry = {"run_id": run_id, "at": now.isoformat()}
-        added = {base64.b64encode(name).decode(): entry for name in partitions}
+        names = [base64.b64encode(name).decode() for name in partitions]
 
         def merged(known: dict[str, Any]) -> dict[str, Any]:
             fresh = {
@@ -190,14 +193,29 @@ class TrashState:
                 for name, run in known.items()
                 if not forget or now - datetime.fromisoformat(run["at"]) < REMEMBERED
             }
-            return fresh | added
+            runs = {name: [one for one in _runs_of(fresh.get(name)) if one != run_id] for name in names}
+            return fresh | {name: _entry(now.isoformat(), [*runs[name], run_id]) for name in names}
 
         self._merge_removed(merged)
 
-    def forget_removed(self, partitions: Iterable[bytes]) -> None:
-        """Forget partitions that were put back."""
-        gone = {base64.b64encode(name).decode() for name in partitions}
-        self._merge_removed(lambda known: {name: run for name, run in known.items() if name not in gone})
+    def forget_removed(self, partitions: Iterable[bytes], run_id: str | None = None) -> None:
+        """Forget partitions that were put back.
+
+        Args:
+            partitions: these.
+            run_id: only what this run removed of them; None is all.
+        """
+        back = {base64.b64encode(name).decode() for name in partitions}
+
+        def merged(known: dict[str, Any]) -> dict[str, Any]:
+            kept = {}
+            for name, run in known.items():
+                runs = [one for one in _runs_of(run) if name not in back or run_id not in (None, one)]
+                if runs:
+                    kept[name] = _entry(run["at"], runs)
+            return kept
+
+        self._merge_removed(merged)
 
     def undo(self, run_id: str) -> UndoLog:
         """The undo files of a run."""
@@ -292,6 +310,16 @@ class TrashState:
         if written is not None:
             self._tags[key] = written
         flush_local(self.writer.uri, key)
+
+
+def _runs_of(entry: Mapping[str, Any] | None) -> list[str]:
+    """Runs that removed rows of a partition, oldest first."""
+    return [] if entry is None else [*entry.get("earlier", ()), entry["run_id"]]
+
+
+def _entry(at: str, runs: Sequence[str]) -> dict[str, Any]:
+    *earlier, run_id = runs
+    return {"run_id": run_id, "at": at, "earlier": earlier}
 
 
 def _encode(value: dict[str, Any]) -> bytes:

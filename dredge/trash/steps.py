@@ -195,10 +195,7 @@ def restore(
                 lambda row: wanted(row) and not (row.partition == MARKERS and row.key in left)
             ):
                 written[store.insert_row(row)] += 1
-        removed = held.removed().items()
-        held.forget_removed(
-            [name for name, run in removed if run == run_id and (asked is None or name in asked)]
-        )
+        held.forget_removed([name for name in held.removed() if asked is None or name in asked], run_id)
     log.info("trash: run %s: %d rows put back, %d keys existed", run_id, written[True], written[False])
     return {
         "run_id": run_id,

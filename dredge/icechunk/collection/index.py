@@ -26,7 +26,7 @@ import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,6 @@ import numpy as np
 import pyarrow as pa
 
 from dredge.errors import DredgeError, FormatError
-from dredge.graveler.xid import descending_time, is_xid
 from dredge.icechunk.collection.sets import Ids
 from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
 from dredge.runs.summary import PartInfo
@@ -86,6 +85,7 @@ class ManifestIndex:
             the names of the parts (none where the head cannot be read).
         unread_heads: heads that do not fit their names, or that another version wrote.
         contradicted: snapshots of which reads were found that differ.
+        left_out: names of parts of snapshots that could not be read.
     """
 
     snapshot_parts: list[PartInfo] = field(default_factory=list)
@@ -95,6 +95,7 @@ class ManifestIndex:
     superseded: dict[str, dict[str, frozenset[str]]] = field(default_factory=dict)
     unread_heads: set[str] = field(default_factory=set)
     contradicted: set[str] = field(default_factory=set)
+    left_out: set[str] = field(default_factory=set)
 
     @classmethod
     def load(cls, state: ObjectReader) -> ManifestIndex:
@@ -119,6 +120,11 @@ class ManifestIndex:
             else:
                 index.unread_heads.add(name)
         return index
+
+    @property
+    def seen(self) -> list[str]:
+        """Names of the parts of snapshots that could be read."""
+        return sorted({part.name for part in self.snapshot_parts} - self.left_out)
 
     @property
     def part_names(self) -> set[str]:
@@ -166,7 +172,7 @@ class ManifestIndex:
         self.manifest_parts.pop(name, None)
         self.manifests_of.pop(name, None)
 
-    def snapshots(self, state: ObjectReader, after: str | None = None) -> dict[str, SnapshotRow]:
+    def snapshots(self, state: ObjectReader, seen: Collection[str] = ()) -> dict[str, SnapshotRow]:
         """Read every snapshot that the index knows; a damaged part is left out.
 
         Where two reads of a snapshot differ, one of the files was damaged, and nobody knows which: what either
@@ -174,16 +180,17 @@ class ManifestIndex:
 
         Args:
             state: the folder with the index.
-            after: only what runs added that were planned in the second of this one or later, without this one.
+            seen: names of parts that are not read.
         """
         found: dict[str, SnapshotRow] = {}
         for part in self.snapshot_parts:
-            if after is not None and not _is_later(part.name, after):
+            if part.name in seen:
                 continue
             try:
                 rows = read_snapshot_rows(state, part)
             except DredgeError as error:
                 log.warning("the index's part %s is left out: %s", part.name, error)
+                self.left_out.add(part.name)
                 continue
             for row in rows:
                 known = found.setdefault(row.snapshot, row)
@@ -195,12 +202,6 @@ class ManifestIndex:
         """Note that two reads of a snapshot differ; gives what either names."""
         self.contradicted.add(known.snapshot)
         return known.united(other)
-
-
-def _is_later(part: str, run_id: str) -> bool:
-    """Whether a part is of another run than this one, and of one that was planned no earlier."""
-    run = part.removeprefix(f"{PARTS}/")[: len(run_id)]
-    return is_xid(run) and run != run_id and descending_time(run) >= descending_time(run_id)
 
 
 def _names_in(value: Mapping[str, Any]) -> frozenset[str]:

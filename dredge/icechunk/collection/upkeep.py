@@ -64,11 +64,12 @@ def compact_index(run: Run, version: Version) -> int:
         for number, batch in enumerate(_batches(run, index, wanted, going))
     ]
     kept = [(index.manifest_parts[name], index.manifests_of[name]) for name in wanted if name not in going]
+    # What the mark did not see is for the next one: a run that was taken for lost may have written it since.
+    unseen = index.snapshots(run.state, base.state.seen)
     # Beside the row of what either of two reads names, one of nothing: so the index still knows that they differed.
-    contradicted = [SnapshotRow(name, (), ()) for name in base.state.contradicted]
-    snapshots = write_snapshot_rows(
-        run.state, f"{label}-snapshots-00000", [*(rows[name] for name in sorted(rows)), *contradicted]
-    )
+    contradicted = {*base.state.contradicted, *index.contradicted}
+    named = [*rows.values(), *unseen.values(), *(SnapshotRow(name, (), ()) for name in contradicted)]
+    snapshots = write_snapshot_rows(run.state, f"{label}-snapshots-00000", named)
     replaces = {*index.heads, *index.superseded, *index.unread_heads}
     run.lease.check(run.plan.lease)
     index.add(run.state, label, [snapshots], [*kept, *written], sorted(replaces))

@@ -174,6 +174,27 @@ def test_nothing_is_opened_between_the_look_at_a_ref_and_its_deletion(
     assert calls == []  # no ref goes
 
 
+@pytest.mark.parametrize("moment", ["open_library", "delete_ref"])
+def test_a_commit_that_arrives_before_the_look_at_its_branch_keeps_it(
+    line: Line, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """While the library is opened, or while another branch goes; by Icechunk itself."""
+    real = getattr(apply, moment)
+    made: list[str] = []
+
+    def slow(*arguments: Any) -> Any:
+        if not made:
+            session = quiet().Repository.open(local_storage(line.folder)).writable_session("side")
+            made.append(session.commit("late", allow_empty=True))
+        return real(*arguments)
+
+    monkeypatch.setattr(apply, moment, slow)
+    applied = expire(line.uri, line.between("2", "3"), delete_expired_branches=True)
+    assert applied.attempts == 2
+    assert line.refs() == {"branch:main", "branch:side", "tag:t"}
+    assert read_history(line.writer).branches["side"] == made[0]
+
+
 @pytest.mark.parametrize("flag", ["delete_expired_branches", "delete_expired_tags"])
 def test_who_wants_refs_deleted_says_how_before_anything_is_touched(line: Line, flag: str) -> None:
     with pytest.raises(ConfigError, match="needs a way to delete them"):

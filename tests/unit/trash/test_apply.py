@@ -213,6 +213,7 @@ def test_what_was_removed_and_is_named_afterwards_comes_back_and_stops_the_run(
     run = ground.state.runs()[0]
     assert b'"stopped"' in ground.state.writer.get(f"runs/{run}/report.json")
     assert ground.state.open_run() is None, "what it took is back: there is nothing to verify"
+    assert ground.clean().status == "done"
 
 
 def test_a_run_that_was_killed_is_verified_by_the_next_one(

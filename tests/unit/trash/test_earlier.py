@@ -7,13 +7,15 @@ from datetime import timedelta
 
 import pytest
 
+from dredge.kv import Entry
 from dredge.kv.rows import Row
 from dredge.storage import forget_memory_store, open_writer
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.earlier import named_after_removal, put_back_named, verify_open_run
 from dredge.trash.look import read_look
 from dredge.trash.state import TrashState
-from tests.support.kv_world import START, World
+from tests.support.kv_world import DAY, START, World
+from tests.support.trash import Ground
 
 
 @pytest.fixture
@@ -75,6 +77,26 @@ def test_what_a_run_took_that_did_not_end_is_remembered(world: World, held: Tras
     assert held.open_run() is None
 
 
+def test_partition_that_lost_rows_is_asked_for_the_first_of_them_only(
+    world: World, held: TrashState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have had a million."""
+    gone = world.stage(world.token("keeper", "y"), "a", "b", "c")
+    remove(world, held, gone)
+    held.set_open_run("r")
+    world.without_snapshots()
+    asked: list[bytes] = []
+    real = world.kv.scan
+
+    def noted(partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        asked.extend([start] if partition == gone and start else [])
+        return real(partition, start)
+
+    monkeypatch.setattr(world.kv, "scan", noted)
+    verify_open_run(world.store, held, START)
+    assert (asked, held.removed()) == ([b"a"], {gone: "r"})
+
+
 def test_who_looks_after_a_run_that_did_not_end_forgets_nothing_that_nobody_has_looked_at(
     world: World, held: TrashState
 ) -> None:
@@ -98,3 +120,52 @@ def test_what_a_repository_without_a_record_names_comes_back_too(world: World, h
     assert rows <= world.store.all_rows()
     assert (held.open_run(), held.removed()) == (None, {})
     assert list(world.kv.scan(lost))
+
+
+def test_what_else_a_run_took_is_remembered_where_some_of_it_is_put_back(
+    world: World, held: TrashState
+) -> None:
+    """What a repository's branches name is known again only once its rows are back."""
+    lake, token = world.repository("lake")
+    world.stage(token)
+    rows = remove(world, held, lake) | remove(world, held, token.encode())
+    held.set_open_run("r")
+    with pytest.raises(NamedAgainError, match="2 rows were put back"):
+        verify_open_run(world.store, held, START)
+    assert (held.open_run(), held.removed()) == (None, {token.encode(): "r"})
+    with pytest.raises(NamedAgainError, match="2 rows were put back"):
+        put_back_named(world.store, held, read_look(world.store))
+    assert rows <= world.store.all_rows()
+    put_back_named(world.store, held, read_look(world.store))
+
+
+def test_part_of_a_partition_that_a_killed_run_took_comes_back_when_the_rest_is_named(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dredge.trash.apply.GROUP_ROWS", 1)
+    ground.scan()
+    ground.world.store.now += DAY
+    run = ground.killed(monkeypatch)
+    assert ground.orphan_rows() == 1
+    ground.clean()
+    assert ground.state.removed() == {ground.orphan: run}
+    ground.name_orphan()
+    with pytest.raises(NamedAgainError, match="1 rows were put back"):
+        ground.clean()
+    assert ground.orphan_rows() == 2
+
+
+def test_rows_that_two_runs_took_of_one_partition_come_back_both(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dredge.trash.apply.GROUP_ROWS", 1)
+    ground.scan()
+    ground.world.store.now += DAY
+    ground.killed(monkeypatch)
+    ground.clean()
+    ground.clean(DAY)
+    assert ground.orphan_rows() == 0
+    ground.name_orphan()
+    with pytest.raises(NamedAgainError, match="2 rows were put back"):
+        ground.clean()
+    assert ground.orphan_rows() == 2

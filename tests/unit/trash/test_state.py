@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from datetime import timedelta
@@ -119,6 +120,26 @@ def test_what_was_removed_is_remembered_for_a_week_by_the_run_that_did_it(held: 
     held.note_removed([], "third", START + REMEMBERED)
     assert held.removed() == {b"q": "second"}
     assert REMEMBERED == 7 * DAY
+
+
+def test_every_run_that_removed_rows_of_a_partition_is_remembered_until_its_rows_are_back(
+    held: TrashState,
+) -> None:
+    for run in ("first", "second", "third", "first"):
+        held.note_removed([b"p", b"q"], run, START)
+    assert held.removed_by() == {name: ["second", "third", "first"] for name in (b"p", b"q")}
+    held.forget_removed([b"p"], "third")
+    assert held.removed_by() == {b"p": ["second", "first"], b"q": ["second", "third", "first"]}
+    for run in ("second", "first"):
+        held.forget_removed([b"p"], run)
+    assert held.removed_by() == {b"q": ["second", "third", "first"]}
+
+
+def test_what_an_earlier_release_remembered_counts(held: TrashState) -> None:
+    told = {base64.b64encode(b"p").decode(): {"run_id": "first", "at": START.isoformat()}}
+    held.writer.put("removed.json", json.dumps(told).encode())
+    held.note_removed([b"p"], "second", START + DAY)
+    assert held.removed_by() == {b"p": ["first", "second"]}
 
 
 def test_removals_of_two_at_once_are_both_remembered(

@@ -78,7 +78,7 @@ def test_what_another_run_removed_stays_remembered(removed: Removed) -> None:
     with removed.ground.state.held("another") as held:
         held.note_removed([b"theirs", removed.tokens[0]], "another", START + DAY)
     removed.restore()
-    assert removed.ground.state.removed() == {b"theirs": "another", removed.tokens[0]: "another"}
+    assert removed.ground.state.removed_by() == {b"theirs": ["another"], removed.tokens[0]: ["another"]}
 
 
 def test_a_partition_that_the_run_removed_nothing_of_is_refused_before_anything_comes_back(

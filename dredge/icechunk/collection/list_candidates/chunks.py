@@ -143,9 +143,10 @@ def of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list
     unread = [key for result in results for key in result.unread]
     record.counts["manifests_unread"] = len(unread)
     if unread:
+        goes = "goes where it is listed" if run.plan.mode == CLEAN else "stays until the next clean run"
         record.warn(
             f"{len(unread):,} manifests that nothing needs cannot be read, such as {unread[0]}: what only they name"
-            " stays until the next clean run"
+            f" {goes}"
         )
     return results
 

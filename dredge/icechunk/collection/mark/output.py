@@ -70,6 +70,12 @@ class MarkOutput(StepOutput):
         return found
 
     @property
+    def seen(self) -> list[str]:
+        """Names of the parts of the index whose snapshots this run knows."""
+        found: list[str] = self.detail("seen")
+        return found
+
+    @property
     def new_manifests(self) -> PartInfo:
         """Live manifests that the run it builds on did not count (optimized runs): a JSON object by id, of the MD5 of
         the bytes that this run read ("" where an earlier one had read them), and the name of the part of the index

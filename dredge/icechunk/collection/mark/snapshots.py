@@ -152,11 +152,11 @@ def index_snapshots(
 
 
 def _known_rows(run: Run, index: ManifestIndex) -> tuple[dict[str, SnapshotRow], dict[str, SnapshotRow]]:
-    """What earlier runs have read, and of that what those read that the run it builds on knows nothing of: runs that
-    were killed, or earlier tries of this one, may have read something else, and nobody was told."""
+    """What earlier runs have read, and of that what the run it builds on knows nothing of: runs that were killed or
+    slept meanwhile, or earlier tries of this one, may have read something else, and nobody was told."""
     if run.base is None:
         return index.snapshots(run.state), {}
-    rows, meanwhile = dict(run.base.rows), index.snapshots(run.state, after=run.base.state.run_id)
+    rows, meanwhile = dict(run.base.rows), index.snapshots(run.state, run.base.state.seen)
     _unite(index, rows, meanwhile)
     return rows, meanwhile
 

@@ -72,6 +72,7 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     _find_chunks(run, runner, record, index, refs)
     add_snapshots(run, index, parts)
     _record_rows(run, record, rows, known)
+    record.details["seen"] = index.seen
     record.details["contradicted"] = contradicted = sorted((before | index.contradicted) & live)
     _warn(run, record, roots, contradicted)
 

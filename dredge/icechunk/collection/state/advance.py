@@ -79,4 +79,5 @@ def _state(run: Run, record: StepRecord, counted: CountedSet) -> RunState:
         snapshots=record.input(MarkOutput).snapshot_rows,
         counted=counted,
         contradicted=tuple(record.input(MarkOutput).contradicted),
+        seen=tuple(record.input(MarkOutput).seen),
     )

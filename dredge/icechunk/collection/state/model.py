@@ -52,6 +52,7 @@ class RunState:
         snapshots: file of the snapshots that were live, with their parents and manifests (`base.SNAPSHOTS`).
         counted: how many of the manifests that these name hold each chunk, in the folder of lease and index.
         contradicted: snapshots that named other manifests when they were read again; they have what either read names.
+        seen: names of the parts of the index that these were compared with; what others say nobody has looked at.
     """
 
     uri: str
@@ -70,6 +71,7 @@ class RunState:
     snapshots: PartInfo
     counted: CountedSet
     contradicted: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -80,6 +82,7 @@ class RunState:
             "snapshots": self.snapshots.to_json(),
             "counted": self.counted.to_json(),
             "contradicted": list(self.contradicted),
+            "seen": list(self.seen),
         }
 
     @classmethod
@@ -91,4 +94,5 @@ class RunState:
         fields |= {name: datetime.fromisoformat(value[name]) for name in _TIMES}
         fields["snapshots"] = PartInfo.from_json(value["snapshots"])
         fields["counted"] = CountedSet.from_json(value["counted"])
-        return cls(**fields, contradicted=tuple(value.get("contradicted", ())))
+        fields |= {name: tuple(value.get(name, ())) for name in ("contradicted", "seen")}
+        return cls(**fields)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dredge.errors import FormatError
+from dredge.errors import FormatError, OvertakenError
+from dredge.graveler.xid import new_descending_xid
+from dredge.icechunk.collection import planning
 from dredge.icechunk.collection.config import Tuning
+from dredge.icechunk.collection.mark import step as mark_step
+from dredge.icechunk.collection.mark.snapshots import add_snapshots
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.save_report import step as save_step
 from dredge.icechunk.collection.steps import collect, mark, release_lease, to_its_end
+from dredge.icechunk.collection.upkeep import keep_small
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import decode_id
@@ -19,6 +28,8 @@ from dredge.storage import open_reader
 from tests.support.icechunk import contents, objects
 from tests.support.icechunk_repo import Repo
 from tests.unit.icechunk.collection.test_optimized import HERE, commit, optimized
+
+AN_HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
@@ -173,6 +184,46 @@ def test_two_runs_that_read_a_new_snapshot_alike_say_nothing(collected: Repo) ->
     mark(run := optimized(collected), HERE)
     release_lease(run)
     assert not says_so(collect(collected.config(mode="auto")))
+
+
+@pytest.mark.parametrize("compacts", [True, False], ids=["compacted", "not compacted"])
+@pytest.mark.parametrize("is_try", [True, False], ids=["an earlier try", "an earlier run"])
+def test_read_that_is_noted_after_the_mark_that_later_runs_build_on_is_compared(
+    collected: Repo, monkeypatch: pytest.MonkeyPatch, is_try: bool, compacts: bool
+) -> None:
+    """Whoever was taken for lost wakes once the others have read the same snapshot."""
+    commit(collected, 101)
+    place = tip_of(collected)
+    sound, before = place.read_bytes(), objects(collected.folder)
+    young: dict[str, Any] = {
+        "unsafe_min_age_seconds": 10**6,
+        "tuning": Tuning(index_parts_max=0 if compacts else 64),
+    }
+
+    def asleep(run: Run, *read: Any) -> None:
+        def awake(*given: Any) -> None:
+            add_snapshots(run, *read)
+            keep_small(*given)
+
+        monkeypatch.setattr(mark_step, "add_snapshots", add_snapshots)
+        monkeypatch.setattr(save_step, "keep_small", awake)
+        name_another_manifest(place)
+        if not is_try:
+            release_lease(run)
+            run = optimized(collected, **young)
+        assert not says_so(to_its_end(run, HERE))
+
+    monkeypatch.setattr(planning, "new_descending_xid", lambda now: new_descending_xid(now - AN_HOUR))
+    late = optimized(collected, **young)
+    monkeypatch.undo()
+    monkeypatch.setattr(mark_step, "add_snapshots", asleep)
+    with suppress(OvertakenError):
+        mark(late, HERE)
+    monkeypatch.undo()
+    assert says_so(collect(collected.config(mode="auto")))
+    assert objects(collected.folder)["manifests"] == before["manifests"]
+    place.write_bytes(sound)
+    assert contents(collected.library, branch="main")[0] == 101
 
 
 def name_another_manifest(place: Path) -> None:

@@ -10,8 +10,14 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.icechunk.collection.steps import collect
+from dredge.icechunk.collection.undo import restore
+from dredge.icechunk.collection.undo_config import IcechunkRestoreConfig
+from dredge.icechunk.maintenance import open_state
+from dredge.runs.clock import utc_now
+from dredge.runs.tasks import LocalRunner
 from dredge.storage.local.store import LocalReader
 from dredge.storage.streamed_copy import StreamedCopier
+from dredge.undo.pins import end_pin
 from tests.support.icechunk import contents, objects
 from tests.support.icechunk_repo import Repo
 from tests.unit.icechunk.collection.test_optimized import grown
@@ -54,3 +60,36 @@ def test_what_cannot_be_copied_from_an_archive_stays_and_the_rest_of_the_garbage
     assert contents(v1.library, branch="main")[0] == 101
     collect(v1.config(undo="quarantine"))
     assert objects(v1.folder)["chunks"] == left["chunks"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "goes"), [("clean", "goes where it is listed"), ("optimized", "stays until")]
+)
+def test_report_says_whether_what_an_archived_manifest_names_goes(
+    v1: Repo, mode: str, goes: str, archive: Callable[[str], None], tmp_path: Path
+) -> None:
+    grown(v1)
+    left, before = v1.collected(tmp_path), objects(v1.folder)
+    archive(f"manifests/{min(before['manifests'] - left['manifests'])}")
+    report = collect(v1.config(mode=mode, undo="quarantine"))
+    assert f"what only they name {goes}" in str(report["warnings"])
+
+
+def test_what_was_copied_beside_an_archived_manifest_comes_back_and_goes_again(
+    v1: Repo, archive: Callable[[str], None], tmp_path: Path
+) -> None:
+    """While it has a pin nobody can tell what the archived manifest of a snapshot that came back needs."""
+    grown(v1)
+    left, before = v1.collected(tmp_path), objects(v1.folder)
+    ice = min(before["manifests"] - left["manifests"])
+    archive(f"manifests/{ice}")
+    asked = {"storage": v1.uri, "run": collect(v1.config(undo="quarantine"))["run_id"], "all": True}
+    done = restore(IcechunkRestoreConfig.from_params(asked), LocalRunner(), "a person")
+    assert objects(v1.folder) == before
+    with pytest.raises(ConfigError, match="InvalidObjectState"):
+        collect(v1.config(undo="quarantine"))
+    assert objects(v1.folder) == before
+    end_pin(open_state(v1.uri), done.run_id, utc_now())
+    collect(v1.config(undo="quarantine"))
+    assert objects(v1.folder) == {**left, "manifests": left["manifests"] | {ice}}
+    assert contents(v1.library, branch="main")[0] == 101

@@ -173,6 +173,17 @@ def test_snapshot_that_the_run_before_has_is_not_read_again_when_the_index_is_go
     assert not read
 
 
+def test_part_of_the_index_that_the_run_before_has_seen_is_not_read(v1: Repo) -> None:
+    collect(v1.config(mode="auto"))
+    run = v1.plan(mode="auto")
+    assert run.base is not None
+    for part in ManifestIndex.load(run.state).snapshot_parts:
+        run.state.put(part.name, b"torn")
+    loaded = ManifestIndex.load(run.state)
+    index_snapshots(run, HERE, loaded, {*run.base.rows})
+    assert not loaded.left_out
+
+
 def test_only_a_snapshot_of_which_two_reads_are_known_may_name_less_than_before(v1: Repo) -> None:
     run, one, other = v1.plan(), v1.ids["8"], v1.ids["9"]
     more = [

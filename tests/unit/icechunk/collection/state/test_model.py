@@ -28,7 +28,10 @@ STATE = RunState(
     snapshots=PartInfo("mark/snapshots.parquet", 1, 2, "3"),
     counted=CountedSet.of([PartInfo("counted/x-0000.counts", 1, 12, "4")], 0),
     contradicted=("A", "B"),
+    seen=("index/parts/x-snapshots-00000.parquet",),
 )
+LATER = ("contradicted", "seen")
+"""What earlier releases did not note."""
 
 
 def test_state_comes_back_whole() -> None:
@@ -37,13 +40,16 @@ def test_state_comes_back_whole() -> None:
     assert value.keys() == {"format", *(item.name for item in fields(STATE))}
 
 
-def test_state_of_a_release_that_noted_no_contradicted_snapshots_has_none() -> None:
+@pytest.mark.parametrize("name", LATER)
+def test_what_an_earlier_release_did_not_note_is_empty(name: str) -> None:
     value = STATE.to_json()
-    del value["contradicted"]
-    assert RunState.from_json(value) == replace(STATE, contradicted=())
+    del value[name]
+    found = RunState.from_json(value)
+    assert getattr(found, name) == ()
+    assert replace(found, **{name: getattr(STATE, name)}) == STATE
 
 
-@pytest.mark.parametrize("name", [item.name for item in fields(STATE) if item.name != "contradicted"])
+@pytest.mark.parametrize("name", [item.name for item in fields(STATE) if item.name not in LATER])
 def test_state_that_lacks_something_is_none(name: str) -> None:
     value = STATE.to_json()
     del value[name]
