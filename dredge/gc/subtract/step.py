@@ -43,7 +43,7 @@ def subtract(run: Run, runner: TaskRunner) -> StepSummary:
         runner: spreads the comparison.
 
     Raises:
-        RefusedError: the store gives no time for an object.
+        RefusedError: the store gives no time for an object, or another version found what is live.
         FormatError: a file is not as it was written.
     """
     return run.step(SubtractOutput, lambda record: _subtract(run, runner, record))
@@ -81,6 +81,7 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 
 def _config(run: Run, record: StepRecord) -> SubtractConfig:
     committed = record.input(ListCommittedOutput)
+    committed.refuse_other_readings()
     # Where everything that any branch has staged was read and is live, nothing that is staged can be hidden.
     staged = record.input(MarkUncommittedOutput)
     pins = active_pins(run.state, run.plan.created_at)
