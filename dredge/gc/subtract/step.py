@@ -81,9 +81,9 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 
 def _config(run: Run, record: StepRecord) -> SubtractConfig:
     committed = record.input(ListCommittedOutput)
-    committed.refuse_other_readings()
     # Where everything that any branch has staged was read and is live, nothing that is staged can be hidden.
     staged = record.input(MarkUncommittedOutput)
+    committed.refuse_other_readings()
     pins = active_pins(run.state, run.plan.created_at)
     record.details["pins"] = [pin.text for pin in pins]
     return SubtractConfig(
