@@ -50,6 +50,7 @@ def subtract(run: Run, runner: TaskRunner) -> StepSummary:
 
 
 def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
+    record.input(ListCommittedOutput).refuse_other_readings()
     listing, config = record.input(SliceListingOutput), _config(run, record)
     rows = sum(part.rows for part in listing.listed)
     # What an inventory names is looked up like all that is known from elsewhere than a listing.
@@ -83,7 +84,6 @@ def _config(run: Run, record: StepRecord) -> SubtractConfig:
     committed = record.input(ListCommittedOutput)
     # Where everything that any branch has staged was read and is live, nothing that is staged can be hidden.
     staged = record.input(MarkUncommittedOutput)
-    committed.refuse_other_readings()
     pins = active_pins(run.state, run.plan.created_at)
     record.details["pins"] = [pin.text for pin in pins]
     return SubtractConfig(
