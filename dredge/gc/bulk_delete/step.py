@@ -55,7 +55,7 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
 
     Raises:
         RefusedError: a guard did not pass, a person had to approve and did not, the results do not belong together,
-            the mark is too old, or branches move all the time.
+            the mark is too old or another version's, or branches move all the time.
         LeaseHeldError: another run has taken over.
         UnavailableError: some objects could not be deleted; the others were.
         ConfigError: the credentials may not delete, and nothing was.
@@ -82,6 +82,7 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
             f"run {run.plan.run_id}: the guards did not pass. Nothing was deleted. Read guard.json of"
             " the run."
         )
+    record.input(ListCommittedOutput).refuse_other_readings()
     approval_of(run, record, ApproveOutput)
     age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
     refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dredge.errors import RefusedError
+from dredge.gc.index import store as index
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.runs.output import StepOutput
@@ -113,6 +115,19 @@ class ListCommittedOutput(StepOutput):
         """Format of the index by which that was counted; 0 where an earlier version did not say."""
         found: int = self.summary.details.get("index_format", 0)
         return found
+
+    def refuse_other_readings(self) -> None:
+        """Refuse to take for garbage what a version found not live that reads addresses in another way: the sweep reads
+        no range again that the mark has read.
+
+        Raises:
+            RefusedError: Dredge was replaced by another version while the run went on.
+        """
+        if self.index_format != index.FORMAT:
+            raise RefusedError(
+                f"run {self.summary.run_id}: another version of Dredge, which reads addresses in another way, found"
+                " what is live. Nothing more was deleted. Start a new run."
+            )
 
     @property
     def expired(self) -> ShardedSet:

@@ -47,7 +47,7 @@ def save_report(run: Run) -> StepSummary:
         if known and not run.plan.dry_run:
             advance_state(run, known)
             _compact_index(run, known[ListCommittedOutput.STEP])
-        if known:
+        if known and attempt.is_newest():  # uniting takes long, so who does it may be taken for lost
             clean_up(run)
     except DredgeError as found:
         log.exception("the state was not moved on")

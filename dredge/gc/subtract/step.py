@@ -43,13 +43,14 @@ def subtract(run: Run, runner: TaskRunner) -> StepSummary:
         runner: spreads the comparison.
 
     Raises:
-        RefusedError: the store gives no time for an object.
+        RefusedError: the store gives no time for an object, or another version found what is live.
         FormatError: a file is not as it was written.
     """
     return run.step(SubtractOutput, lambda record: _subtract(run, runner, record))
 
 
 def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
+    record.input(ListCommittedOutput).refuse_other_readings()
     listing, config = record.input(SliceListingOutput), _config(run, record)
     rows = sum(part.rows for part in listing.listed)
     # What an inventory names is looked up like all that is known from elsewhere than a listing.

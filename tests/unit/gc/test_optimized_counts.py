@@ -8,16 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dredge.gc.index import store as index
 from dredge.gc.run import Run
-from dredge.graveler import addresses
-from dredge.graveler.addresses import AddressType
 from dredge.graveler.catalog.imports import ImportPath
-from dredge.graveler.committed.entries import Entry
 from dredge.storage import open_deleter, open_reader, open_writer
-from dredge.storage.schemes import canonical_parts
-from tests.support.gc import World, make_world, stage_entry, summary_of
-from tests.support.tries import come_to
+from tests.support.gc import World, make_world, summary_of
 
 COMMITTED = "list_committed"
 
@@ -118,29 +112,3 @@ def test_where_nothing_is_live_any_more_an_optimized_run_counts_nothing(
     world.lake.commit("younger", allow_empty=True)
     world.age(days=31)
     assert summary_of(run(world), COMMITTED).counts["live_addresses"] == (0 if lost is None else 4)
-
-
-@pytest.mark.parametrize("upgraded_before", ["the next run", "state"])
-def test_counts_made_by_other_readings_of_addresses_are_not_built_on(
-    monkeypatch: pytest.MonkeyPatch, upgraded_before: str
-) -> None:
-    """A range that added no count of an address when it was read would take away the one that another added since."""
-    world = make_world(mode="auto")
-    world.rules(30)
-    key = world.orphan("data/slice/linked")
-    spelled = world.lake.namespace.replace("memory://", "memory://me@")
-    stage_entry(world, "linked", Entry(f"{spelled}/{key}", AddressType.FULL, 6, "c"))
-    world.lake.commit()
-    first = world.plan()
-    with monkeypatch.context() as older:
-        older.setattr(addresses, "served_parts", canonical_parts)
-        older.setattr(index, "FORMAT", index.FORMAT - 1)
-        come_to(first, upgraded_before)
-    world.run(first)
-    world.upload("more", b"more")
-    world.lake.commit()
-    world.age(days=31)
-    world.lake.catalog.objects.delete_object(world.lake.repository, "main", "linked")
-    world.lake.commit()  # the commit before is active still, and no head
-    run(world)
-    assert key in world.data()

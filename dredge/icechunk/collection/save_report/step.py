@@ -49,7 +49,8 @@ def save_report(run: Run) -> StepSummary:
     try:
         if is_complete and (moved := advance_state(run)) is not None:
             keep_small(run, StateOutput.of(moved).version)
-            clean_up(run)
+            if attempt.is_newest():  # uniting takes long, so who does it may be taken for lost
+                clean_up(run)
     except DredgeError as found:
         log.exception("the state was not moved on")
         error = found

@@ -12,7 +12,7 @@ from dredge.gc.run import Run
 from dredge.gc.save_report import report, step, vendor_files
 from dredge.gc.steps import bulk_delete, run_steps, save_report
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
 from tests.support.gc import busy_world, stage_again, summary_of
 from tests.support.tries import HERE, come_to, driver, undo
@@ -93,26 +93,27 @@ def test_an_orphan_that_read_what_was_done_again_since_tells_nothing_of_it(
     assert summary_of(retry, "save_report").counts["deletable_objects"] == len(gone) - 1
 
 
+@pytest.mark.parametrize("asleep_after", ["_complete", "_compact_index"])
 def test_an_orphan_that_wakes_after_the_end_of_its_run_leaves_the_lease_to_the_next(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, asleep_after: str
 ) -> None:
-    """It had read that all was complete, and slept. The later try could not remove old files, which is no failure; who
-    wakes would do that, and would hold the right that was given back until it expires."""
+    """It had read that all was complete, or united the index, and slept. The later try could not remove old files,
+    which is no failure; who wakes would do that, and would hold the right that was given back until it expires."""
     world, _, _ = busy_world()
     orphan = world.plan()
     come_to(orphan, "state")
     retry = driver(world, orphan)
+    honest = getattr(step, asleep_after)
 
-    def asleep(run: Run) -> dict[str, StepSummary]:
-        known = complete(run)
+    def asleep(*arguments: Any) -> Any:
+        found = honest(*arguments)
         monkeypatch.undo()
         with monkeypatch.context() as without:
             without.setattr(step, "clean_up", lambda _: None)
             world.run(retry)
-        return known
+        return found
 
-    complete = step._complete
-    monkeypatch.setattr(step, "_complete", asleep)
+    monkeypatch.setattr(step, asleep_after, asleep)
     with pytest.raises(OvertakenError, match="step save_report"):
         save_report(orphan)
     world.collect()

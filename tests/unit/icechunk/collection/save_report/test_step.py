@@ -82,23 +82,25 @@ def test_a_try_that_sleeps_before_its_report_gives_way_to_one_that_began_later(
         save_report(orphan)
 
 
+@pytest.mark.parametrize("asleep_after", ["_is_complete", "keep_small"])
 def test_an_orphan_that_wakes_after_the_end_of_its_run_leaves_the_lease_to_the_next(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch
+    v1: Repo, monkeypatch: pytest.MonkeyPatch, asleep_after: str
 ) -> None:
-    """It had seen that all was complete, and slept; what the later try left undone is no failure."""
-    orphan, complete = v1.plan(), step._is_complete
+    """It had seen that all was complete, or united the index, and slept; what the later try left undone is no
+    failure."""
+    orphan, honest = v1.plan(), getattr(step, asleep_after)
     run_steps(orphan, LocalRunner())
 
-    def asleep(run: Run) -> bool:
-        known = complete(run)
+    def asleep(*arguments: Any) -> Any:
+        found = honest(*arguments)
         monkeypatch.undo()
         with monkeypatch.context() as without:
             without.setattr(step, "advance_state", lambda _: None)
             save_report(Run.open(orphan.plan.run_uri))
         release_lease(orphan)
-        return known
+        return found
 
-    monkeypatch.setattr(step, "_is_complete", asleep)
+    monkeypatch.setattr(step, asleep_after, asleep)
     with pytest.raises(OvertakenError, match="step save_report"):
         save_report(orphan)
     v1.plan()  # the next one is not refused
