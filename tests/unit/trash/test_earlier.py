@@ -139,14 +139,20 @@ def test_what_else_a_run_took_is_remembered_where_some_of_it_is_put_back(
     put_back_named(world.store, held, read_look(world.store))
 
 
-def test_part_of_a_partition_that_a_killed_run_took_comes_back_when_the_rest_is_named(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def kill_half_way(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A run dies when one of the orphan's two rows is gone; from then on runs delete row by row. Gives the run."""
     monkeypatch.setattr("dredge.trash.apply.GROUP_ROWS", 1)
     ground.scan()
     ground.world.store.now += DAY
     run = ground.killed(monkeypatch)
     assert ground.orphan_rows() == 1
+    return run
+
+
+def test_part_of_a_partition_that_a_killed_run_took_comes_back_when_the_rest_is_named(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = kill_half_way(ground, monkeypatch)
     ground.clean()
     assert ground.state.removed() == {ground.orphan: run}
     ground.name_orphan()
@@ -155,13 +161,29 @@ def test_part_of_a_partition_that_a_killed_run_took_comes_back_when_the_rest_is_
     assert ground.orphan_rows() == 2
 
 
+def test_what_was_put_back_before_it_could_be_forgotten_stops_nobody_once_more(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks after a killed run puts all of it back, also where a run before it is remembered for the partition."""
+    kill_half_way(ground, monkeypatch)
+    ground.clean()
+    ground.clean(DAY)
+    earlier = ground.state.removed_by()
+    assert ground.orphan_rows() == 0
+    ground.name_orphan()
+    with pytest.raises(NamedAgainError, match="2 rows were put back"):
+        ground.clean()
+    with ground.state.held("a run that noted it late") as state:
+        for run in earlier[ground.orphan]:
+            state.note_removed([ground.orphan], run, ground.world.now)
+    ground.clean()
+    assert (ground.orphan_rows(), ground.state.removed()) == (2, {})
+
+
 def test_rows_that_two_runs_took_of_one_partition_come_back_both(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dredge.trash.apply.GROUP_ROWS", 1)
-    ground.scan()
-    ground.world.store.now += DAY
-    ground.killed(monkeypatch)
+    kill_half_way(ground, monkeypatch)
     ground.clean()
     ground.clean(DAY)
     assert ground.orphan_rows() == 0
