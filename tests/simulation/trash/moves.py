@@ -189,18 +189,19 @@ class Users:
 
     def _hook_run(self, name: str, seconds: float) -> None:
         """A hook runs for a while."""
-        self._begin_hook_run(name)
-        begun = self.hooks[-1]
+        begun = self._begin_hook_run(name)  # others may end it, or begin theirs, while it is noted
         if self.scheduler.current is not None:
             self.scheduler.wait(seconds)
         self._end_one(begun)
 
-    def _begin_hook_run(self, name: str) -> None:
-        """A hook begins to run, as a real server notes it: what it did first, and the run itself when it has ended."""
+    def _begin_hook_run(self, name: str) -> tuple[str, str, datetime]:
+        """A hook begins to run, as a real server notes it: what it did first, and the run itself when it has ended.
+        Gives what `_end_one` ends."""
         began = self._now()
-        run = countdown_id(began)
-        self.hooks.append((name, run, began))
-        self.kv.set(ACTIONS, f"repos/{name}/tasks/{run}/0000_0000".encode(), b"")
+        begun = (name, countdown_id(began), began)
+        self.hooks.append(begun)
+        self.kv.set(ACTIONS, f"repos/{name}/tasks/{begun[1]}/0000_0000".encode(), b"")
+        return begun
 
     def _end_hook_run(self, name: str) -> None:
         """Hook runs of a repository end."""
