@@ -17,6 +17,8 @@ from tests.simulation.icechunk.oracle import Oracle
 from tests.simulation.icechunk.writers import ROOT, Writers
 
 INVENTORY = "memory://inventory/tables"
+WRONG = "f" * 32
+"""ETag of a file that was replaced by a wrong one."""
 
 
 @dataclass
@@ -106,7 +108,7 @@ class Damage:
         if key in self.damaged:
             return
         self.damaged[key] = bucket.objects[key]
-        bucket.restore(key, replace(bucket.objects[key], data=snapshot_file(wrong, 1), etag="f" * 32))
+        bucket.restore(key, replace(bucket.objects[key], data=snapshot_file(wrong, 1), etag=WRONG))
         self._later(key, seconds)
 
     def _flip_a_head(self, number: int, seconds: float) -> None:
@@ -156,8 +158,15 @@ class Damage:
 
     def _mend(self, key: str) -> None:
         stored = self.damaged.pop(key, None)
-        if stored is not None and key in self.oracle.bucket.objects:
-            self.oracle.bucket.restore(key, stored)
+        now = self.oracle.bucket.objects.get(key)
+        if stored is None or now is None:
+            return
+        name = key.removeprefix(f"{ROOT}snapshots/")
+        if name != key and now.etag != WRONG:
+            # An expiration has given the wrong file another parent: only what it names is wrong.
+            chosen = replace(self.writers.snapshots[name], parent=self.oracle.parents[name])
+            stored = replace(now, data=snapshot_file(chosen, 1))
+        self.oracle.bucket.restore(key, stored)
 
     def _inventory(self) -> None:
         """An inventory of the bucket is written."""
