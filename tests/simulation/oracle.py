@@ -86,6 +86,7 @@ class Oracle:
         fences: rules about leases and tries.
         answers: rules about asking people.
         latecomers: what only a clean run finds.
+        put_by_hand: when somebody put an object under the key of one that went.
         undone: rules about what can be taken back.
     """
 
@@ -112,6 +113,7 @@ class Oracle:
     fences: Fences = field(init=False)
     answers: Answers = field(init=False)
     latecomers: Latecomers = field(default_factory=Latecomers)
+    put_by_hand: dict[str, float] = field(default_factory=dict)
     undone: Undone = field(init=False)
 
     def __post_init__(self) -> None:
@@ -312,8 +314,13 @@ class Oracle:
     def _judge_age(self, address: str, process: Process) -> None:
         stored = self.bucket.objects[self.root + address]
         age = self.bucket.clock() - stored.modified
-        if age < self.min_age:
+        if age < self.min_age and not self._is_put_meanwhile(address, process):
             self.simulation.violate("young", f"{process.name} deletes {address}, which is only {age} old")
+
+    def _is_put_meanwhile(self, address: str, process: Process) -> bool:
+        """Whether a run that copies nothing meets what somebody put by hand under a listed key (docs/safety.md)."""
+        asked, put = self.asked.get(process.name.partition(" ")[0]), self.put_by_hand.get(address)
+        return asked is not None and put is not None and asked.undo != "quarantine" and asked.begun < put
 
     def _judge_life(self, address: str, process: Process) -> None:
         now = self.simulation.scheduler.now
@@ -343,7 +350,8 @@ class Oracle:
             self.simulation.violate("looks", f"{process.name} deletes {address}, and was only to look")
         self._judge_clocks(address, process, asked, run)
         plan = json.loads(self.bucket.objects[f"{folder}/plan.json"].data)
-        if self.bucket.objects[self.root + address].modified >= datetime.fromisoformat(plan["cutoff"]):
+        is_young = self.bucket.objects[self.root + address].modified >= datetime.fromisoformat(plan["cutoff"])
+        if is_young and not self._is_put_meanwhile(address, process):
             self.simulation.violate("young", f"{process.name} deletes {address}, as old as its cutoff")
         swept = self.undone.swept_by(folder.rpartition("/")[2], address)
         self.answers.judge(address, process, asked, run, swept)

@@ -118,6 +118,7 @@ class People:
         if missing:
             address = missing[number % len(missing)]
             content = oracle.first[oracle.root + address] if data is None else data
+            oracle.put_by_hand[address] = self.simulation.scheduler.now
             with suppress(DredgeError):
                 open_writer(f"memory://{oracle.bucket.name}/{oracle.root.rstrip('/')}").put(address, content)
 
