@@ -86,6 +86,7 @@ class Oracle:
         fences: rules about leases and tries.
         answers: rules about asking people.
         latecomers: what only a clean run finds.
+        saved: when the file of a report, or of the newest try of a sweep, was written, by key.
         put_by_hand: when somebody put an object under the key of one that went.
         undone: rules about what can be taken back.
     """
@@ -113,6 +114,7 @@ class Oracle:
     fences: Fences = field(init=False)
     answers: Answers = field(init=False)
     latecomers: Latecomers = field(default_factory=Latecomers)
+    saved: dict[str, float] = field(default_factory=dict)
     put_by_hand: dict[str, float] = field(default_factory=dict)
     undone: Undone = field(init=False)
 
@@ -190,6 +192,8 @@ class Oracle:
         """Remember the bytes of data."""
         self.fences.on_put(key, data)
         self.answers.on_put(key, data)
+        if key.endswith(("/bulk_delete/_try.json", "/report.json")):
+            self.saved[key] = self.simulation.scheduler.now
         if key.endswith("/bulk_delete/_try.json"):
             self._judge_state()
         elif key == f"{self.root}{OWN}dredge/state/current.json":
@@ -275,20 +279,30 @@ class Oracle:
         except FormatError as error:
             self.simulation.violate("figures", f"the ledger is not what was written: {error}")
         gone = [row for row in rows if row["outcome"] == ledger.DELETED]
+        is_late = self._is_swept_after_report(ended.folder)
+        until = self.simulation.scheduler.now if is_late else ended.ended_at
         for row in gone:
-            if self.first_deleted.get(row["address"], float("inf")) > ended.ended_at:
+            if self.first_deleted.get(row["address"], float("inf")) > until:
                 self.simulation.violate("figures", f"the ledger says deleted, but {row['address']} was not")
         try:
             counts = run.folder.read_json("report.json")["counts"]
         except NotFoundError:
             self.simulation.states["run without a report"] += 1
             return
-        if "deleted_objects" not in counts:
+        if is_late:
+            self.simulation.states["swept again after the report"] += 1
+        elif "deleted_objects" not in counts:
             self.simulation.states["report before the sweep was settled"] += 1
         elif counts["deleted_objects"] != len(gone):
             self.simulation.violate(
                 "figures", f"deleted {counts['deleted_objects']}, the ledger has {len(gone)}"
             )
+
+    def _is_swept_after_report(self, folder: str) -> bool:
+        """Whether a try of the sweep was begun after the last report: its task was cleared alone, or a lost worker woke
+        before its try (docs/operations.md)."""
+        report = self.saved.get(f"{folder}/report.json")
+        return report is not None and self.saved.get(f"{folder}/bulk_delete/_try.json", report) > report
 
     def check_ends(self, runs: Iterable[Orchestrated]) -> None:
         """Look whether runs ended because of what must end none."""

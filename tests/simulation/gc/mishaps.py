@@ -210,14 +210,17 @@ class Mishaps:
             writer.put(f"{INNER}data/gg/xx", b"x")
 
     def _share(self) -> None:
-        self._quietly(
+        is_made = self._quietly(
             lambda catalog: catalog.repositories.create_repository("twin", self.namespace, bare=True)
         )
         self.twin = True
-        self.note_twin(True)
+        if is_made:
+            self.note_twin(True)
 
-    def _quietly(self, ask: Callable[[Catalog], Any]) -> None:
+    def _quietly(self, ask: Callable[[Catalog], Any]) -> bool:
+        """Ask a server, and say whether it did it."""
         try:
             self.serve(ask)
         except DredgeError:
-            return
+            return False
+        return True

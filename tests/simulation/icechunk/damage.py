@@ -151,6 +151,7 @@ class Damage:
 
     def _later(self, key: str, seconds: float) -> None:
         self.was_damaged = True
+        self.oracle.damaged.add(key)
         self.writers.simulation.states["damaged"] += 1
         if seconds and self.writers.simulation.scheduler.current is not None:
             self.writers.simulation.scheduler.wait(seconds)
@@ -158,6 +159,7 @@ class Damage:
 
     def _mend(self, key: str) -> None:
         stored = self.damaged.pop(key, None)
+        self.oracle.damaged.discard(key)
         now = self.oracle.bucket.objects.get(key)
         if stored is None or now is None:
             return

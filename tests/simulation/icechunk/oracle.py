@@ -58,6 +58,7 @@ class Oracle:
         may_be_pinned: what a restore keeps besides: of a run that did not say what it deleted, all that it may have.
         held: keys that the store held for a while.
         gone: snapshots that were deleted and that nobody has written since.
+        damaged: keys of files that do not say what was written.
     """
 
     simulation: Simulation
@@ -82,6 +83,7 @@ class Oracle:
     may_be_pinned: set[str] = field(default_factory=set)
     held: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
+    damaged: set[str] = field(default_factory=set)
     own: OwnFiles = field(init=False)
     _at_plan: dict[str, set[str]] = field(default_factory=dict)
     _expiring: dict[str, Process] = field(default_factory=dict)
@@ -211,8 +213,8 @@ class Oracle:
         self._forgive_absent([snapshot])
 
     def brought_back(self, names: Collection[str], until: float) -> None:
-        """A restore has brought things back, with what they need."""
-        for name in self._needed_by(names):
+        """A restore has brought things back, as far as there were copies of them, with what they need."""
+        for name in self._needed_by([name for name in names if ROOT + name in self.bucket.objects]):
             if ROOT + name in self.bucket.objects:
                 self.back[name] = max(until, self.back.get(name, until))
 
@@ -302,6 +304,8 @@ class Oracle:
         for each in by:
             stored = self.bucket.objects.get(ROOT + each)
             if stored is None or each in self.forgiven or each in self.may_be_back:
+                continue
+            if ROOT + each in self.damaged:  # it does not name it now
                 continue
             age = instant(run.planned).timestamp() + self.bucket.clock.offset - stored.modified.timestamp()
             closure = self._closure(self._tips()) if closure is None else closure
