@@ -59,6 +59,7 @@ _PART = re.compile(r"/t\d{3}/")
 _DENIED = re.compile(r"commit ([0-9a-f]{64}).*(?:does not know it|does not exist)")
 """A run says that a commit does not exist."""
 VERBS_NOT_PROMISED = ("stage", "copy")
+_OF_SWEEPS = tuple(f"/bulk_delete/_{name}.json" for name in ("try", "SUCCESS", "INCOMPLETE"))
 
 
 @dataclass
@@ -86,7 +87,7 @@ class Oracle:
         fences: rules about leases and tries.
         answers: rules about asking people.
         latecomers: what only a clean run finds.
-        saved: when the file of a report, or of the newest try of a sweep, was written, by key.
+        saved: when a report, or what begins or ends a sweep's try, was written, by key.
         put_by_hand: when somebody put an object under the key of one that went.
         undone: rules about what can be taken back.
     """
@@ -192,7 +193,7 @@ class Oracle:
         """Remember the bytes of data."""
         self.fences.on_put(key, data)
         self.answers.on_put(key, data)
-        if key.endswith(("/bulk_delete/_try.json", "/report.json")):
+        if key.endswith(("/report.json", *_OF_SWEEPS)):
             self.saved[key] = self.simulation.scheduler.now
         if key.endswith("/bulk_delete/_try.json"):
             self._judge_state()
@@ -299,10 +300,12 @@ class Oracle:
             )
 
     def _is_swept_after_report(self, folder: str) -> bool:
-        """Whether a try of the sweep was begun after the last report: its task was cleared alone, or a lost worker woke
-        before its try (docs/operations.md)."""
+        """Whether a try of the sweep was begun, or at work, after the last report: its task was cleared alone, or a lost
+        worker woke before its try (docs/operations.md)."""
         report = self.saved.get(f"{folder}/report.json")
-        return report is not None and self.saved.get(f"{folder}/bulk_delete/_try.json", report) > report
+        return report is not None and any(
+            self.saved.get(folder + each, report) > report for each in _OF_SWEEPS
+        )
 
     def check_ends(self, runs: Iterable[Orchestrated]) -> None:
         """Look whether runs ended because of what must end none."""
