@@ -204,9 +204,10 @@ class Mishaps:
     def _nest_unseen(self) -> None:
         """Another installation has a repository there."""
         writer = open_writer(self.namespace)
-        with suppress(DredgeError):  # the weather is theirs, too
-            writer.put(f"{INNER}dummy", b"this is dummy data")
+        # Servers claim a namespace below `_lakefs/` before they write anything else; and the weather is theirs, too.
+        with suppress(DredgeError):
             writer.put(f"{INNER}_lakefs/{'ab' * 32}", b"metadata")
+            writer.put(f"{INNER}dummy", b"this is dummy data")
             writer.put(f"{INNER}data/gg/xx", b"x")
 
     def _share(self) -> None:
