@@ -64,7 +64,7 @@ class Watcher:
     def stop(self, began: float) -> Touched:
         """End it."""
         lines: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for code, line in self._seen:
+        for code, line in self._seen.copy():  # a thread that outlives its test goes on
             outer = self._outer[code]
             file = os.path.realpath(code.co_filename).removeprefix(self._root)
             lines[file][outer.co_qualname.partition(".<locals>")[0]].append(line - outer.co_firstlineno)
