@@ -34,6 +34,13 @@ TRASH = (
         ("test_a_usable_head_alone_makes_a_repository_lost",),
     ),
     Breakage(
+        "a life that lost its first commit and has a head is what a delete left",
+        "dredge/trash/classifier.py",
+        "if not (heads or first) and all(",
+        "if not first and all(",
+        ("test_a_partition_without_a_record_is_what_its_rows_make_of_it",),
+    ),
+    Breakage(
         "a repository that comes back does not keep its hook results",
         "dredge/trash/guards.py",
         "if finding.kind == OF_MISSING_REPOSITORY:",

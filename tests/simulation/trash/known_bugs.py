@@ -129,6 +129,15 @@ WHY_NOT: Mapping[str, str] = {
 }
 """Why no history can show a bug."""
 BESIDE: Mapping[str, tuple[Breakage, ...]] = {
+    "a lost repository with a usable head is trash": (
+        Breakage(
+            "a life that lost its first commit and has a head is what a delete left",
+            f"{_T}/classifier.py",
+            "if not (heads or first) and all(",
+            "if not first and all(",
+            (),
+        ),
+    ),
     "the second look is not compared with the first": (
         Breakage(
             "a repository that comes back does not keep its hook results",
@@ -153,6 +162,7 @@ FOCUS: Mapping[str, Focus] = {
     "any age of an id will do": Focus(("ahead",)),
     "a run that skipped every hook began in the year 1": Focus(("skipped",)),
     "a lost repository with a usable head is trash": Focus(("life_without_record",)),
+    "a life that lost its first commit and has a head is what a delete left": Focus(("life_without_record",)),
     "a repository that comes back does not keep its hook results": Focus(("record_comes_back",)),
     "a hook run that comes back does not keep its parts": Focus(("hook_run_ends_late",)),
     "a restore queues tokens that branches name": Focus(("queued_by_mistake",)),
