@@ -185,17 +185,15 @@ class Oracle:
             address in staged for staged in self.marked
         )
 
-    def has_marked(self) -> None:
-        """A run has read all that is staged."""
-        self.marked.append(self.truth.by_staging())
-
     def on_put(self, key: str, data: bytes) -> None:
         """Remember the bytes of data."""
         self.fences.on_put(key, data)
         self.answers.on_put(key, data)
         if key.endswith(("/report.json", *_OF_SWEEPS)):
             self.saved[key] = self.simulation.scheduler.now
-        if key.endswith("/bulk_delete/_try.json"):
+        if key.endswith("/mark_uncommitted/_SUCCESS.json"):
+            self.marked.append(self.truth.by_staging())
+        elif key.endswith("/bulk_delete/_try.json"):
             self._judge_state()
         elif key == f"{self.root}{OWN}dredge/state/current.json":
             self.fences.on_state(data, self.bucket.objects[key].etag)

@@ -126,7 +126,6 @@ class Orchestrator:
         clocks: of the machines that processes run on.
         workers: spread the tasks.
         runs: all that were started, by name.
-        marked: called when a run has read all that is staged.
     """
 
     simulation: Simulation
@@ -134,7 +133,6 @@ class Orchestrator:
     clocks: Sequence[Clock]
     workers: Workers
     runs: dict[str, Orchestrated] = field(default_factory=dict)
-    marked: Callable[[], None] = lambda: None
 
     def start(self, name: str, config: dict[str, Any]) -> Orchestrated:
         """Do a DAG run to its end (called by an actor of a process that never dies)."""
@@ -303,8 +301,6 @@ class Orchestrator:
             run.run_uri = result
         elif task == "save_report":
             run.outcome = result
-        elif task == "mark_uncommitted":
-            self.marked()
 
     def process(self, name: str, role: str) -> Process:
         """A process on some machine."""

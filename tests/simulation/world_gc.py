@@ -326,7 +326,6 @@ class GcWorld:
             lambda _commit, _since: None,
         )
         oracle.clocks = [server.clock for server in servers]
-        orchestrator.marked = oracle.has_marked
         config = draw_config(draw, REPOSITORY)
         oracle.latecomers.margin = timedelta(hours=config["slice_margin_hours"])
         scene = GcScene(simulation, kv, servers, writer, orchestrator, oracle, config, clocks)

@@ -56,6 +56,8 @@ class People:
             "restore", lambda holder, clock: undo.restore(config, self._workers, holder, None, clock)
         )
         self.oracle.may_be_back |= names
+        if run.outcome != "success":  # also what other runs deleted meanwhile
+            self.oracle.may_be_pinned |= {name for swept in self.oracle.swept.values() for name in swept}
         if done:
             self.oracle.brought_back(names, began + days * DAY - WAIT_SECONDS)
 
