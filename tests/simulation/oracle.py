@@ -59,6 +59,7 @@ _PART = re.compile(r"/t\d{3}/")
 _DENIED = re.compile(r"commit ([0-9a-f]{64}).*(?:does not know it|does not exist)")
 """A run says that a commit does not exist."""
 VERBS_NOT_PROMISED = ("stage", "copy")
+_MARKED = "/mark_uncommitted/_SUCCESS.json"
 _OF_SWEEPS = tuple(f"/bulk_delete/_{name}.json" for name in ("try", "SUCCESS", "INCOMPLETE"))
 
 
@@ -87,7 +88,7 @@ class Oracle:
         fences: rules about leases and tries.
         answers: rules about asking people.
         latecomers: what only a clean run finds.
-        saved: when a report, or what begins or ends a sweep's try, was written, by key.
+        saved: when a report, or what ends a mark, or begins or ends a sweep's try, was written, by key.
         put_by_hand: when somebody put an object under the key of one that went.
         undone: rules about what can be taken back.
     """
@@ -189,9 +190,9 @@ class Oracle:
         """Remember the bytes of data."""
         self.fences.on_put(key, data)
         self.answers.on_put(key, data)
-        if key.endswith(("/report.json", *_OF_SWEEPS)):
+        if key.endswith((_MARKED, "/report.json", *_OF_SWEEPS)):
             self.saved[key] = self.simulation.scheduler.now
-        if key.endswith("/mark_uncommitted/_SUCCESS.json"):
+        if key.endswith(_MARKED):
             self.marked.append(self.truth.by_staging())
         elif key.endswith("/bulk_delete/_try.json"):
             self._judge_state()
@@ -400,7 +401,9 @@ class Oracle:
         store = self.bucket.clock.seconds()
         ours = 0.0 if run.clock is None else abs(run.clock.seconds() - store)
         theirs = min((abs(clock.seconds() - store) for clock in self.clocks), default=0.0)
-        looked = max(asked.begun, run.began("mark_uncommitted", process.begun))
+        # A cleared task that finds its mark done looks at no clock.
+        marked = self.saved.get(run.folder + _MARKED, process.begun)
+        looked = max(asked.begun, run.began("mark_uncommitted", marked))
         if ours > CLOCK or (theirs > CLOCKS and self.clocks_set < looked):
             words = f"with clocks that are off by {max(ours, theirs):.0f} s"
             self.simulation.violate("clocks", f"{process.name} deletes {address}, {words}")
