@@ -24,6 +24,7 @@ from dredge.graveler.xid import descending_time
 from dredge.runs.clock import NTP
 from dredge.runs.folder import SUCCESS
 from dredge.runs.limits import Finding
+from dredge.runs.tries import TRY
 
 SERVER_LOOKS = 8
 """How often the server's clock is read. Behind a balancer that takes turns, so many servers are all read."""
@@ -111,13 +112,18 @@ def server_clock_finding(run: Run, listing: SliceListingOutput, staged: MarkUnco
 def _store_times(
     run: Run, listing: SliceListingOutput, staged: MarkUncommittedOutput
 ) -> tuple[datetime, datetime]:
-    """The store's time before and after the scans: when the summaries were written, where they lie in the same
-    store, else when the run was planned, and now."""
+    """The store's time before and after the scans: when the listing's summary or, later, the mark's newest try was
+    written, and the mark's summary, where they lie in the same store; else when the run was planned, and now.
+
+    A mark that is done again may be hours later than the listing, and a clock that jumped meanwhile be hidden by them.
+    """
     plan = run.plan
     if not canonical_namespace(plan.run_uri).startswith(canonical_namespace(plan.namespace)):
         return plan.created_at, run.store_now()
-    times = [run.folder.writer.stat(f"{output.STEP}/{SUCCESS}").last_modified for output in (listing, staged)]
-    return times[0], times[1]
+    keys = (f"{listing.STEP}/{SUCCESS}", f"{staged.STEP}/{TRY}", f"{staged.STEP}/{SUCCESS}")
+    listed, begun, scanned = (run.folder.writer.stat(key).last_modified for key in keys)
+    # A later try that ends without a result leaves the earlier one's.
+    return max(listed, begun) if begun <= scanned else listed, scanned
 
 
 def _ahead(seen: datetime, before: datetime, after: datetime) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from dredge.errors import ConfigError, NotFoundError, RefusedError, UnavailableE
 from dredge.gc.clocks import SERVER_LOOKS, compare_server
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run
+from dredge.gc.steps import slice_listing
 from dredge.graveler.catalog import Catalog
 from dredge.graveler.errors import GravelerError
 from dredge.kv import open_store
@@ -20,6 +21,7 @@ from tests.support.gc import World, make_world, summary_of
 from tests.support.http import scripted_server
 from tests.support.lakefs_server import KEY_PAIR, Clock, lakefs_server
 from tests.support.lakes import START, no_sleep
+from tests.support.tries import HERE
 
 
 def server_with_clock(world: World, **off: float) -> Catalog:
@@ -138,6 +140,21 @@ def test_the_clock_in_the_servers_own_ids_is_looked_at_as_well(off: float, passe
     if passes:
         world.run(context)
         return
+    with pytest.raises(RefusedError, match="server_clock"):
+        world.run(context)
+    assert orphan in world.data()
+
+
+def test_a_clock_that_jumped_before_the_mark_was_done_hours_after_its_listing_stops_the_run() -> None:
+    """The hours between them could hide it."""
+    world = make_world()
+    world.upload("a", b"1")
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    context = world.plan()
+    slice_listing(context, HERE)
+    world.age(hours=3)
+    world.client.catalog = server_with_clock(world, hours=-2)
     with pytest.raises(RefusedError, match="server_clock"):
         world.run(context)
     assert orphan in world.data()
