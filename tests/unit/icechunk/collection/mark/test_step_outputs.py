@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from dredge.errors import RefusedError
+from dredge.errors import FormatError, RefusedError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.index import ManifestIndex
-from dredge.icechunk.collection.mark import MarkOutput, read_live_snapshots
+from dredge.icechunk.collection.mark import MarkOutput, read_live_snapshots, step
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import collect, mark, plan_collection
 from dredge.icechunk.history import History
@@ -94,3 +94,38 @@ def test_only_of_live_snapshots_it_is_told_that_their_reads_differ(
     monkeypatch.setattr(ManifestIndex, "load", contradicted)
     (told,) = [text for text in mark(v1.plan(), HERE).warnings if "named other manifests" in text]
     assert told.startswith(f"1 snapshots, such as {tip}, ")
+
+
+def test_optimized_mark_still_knows_of_which_snapshots_reads_differed(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tip = read_history(open_reader(v1.uri)).branches["main"]
+    honest = ManifestIndex.load
+
+    def contradicted(state: ObjectWriter) -> ManifestIndex:
+        index = honest(state)
+        index.contradicted.add(tip)
+        return index
+
+    with monkeypatch.context() as told:
+        told.setattr(ManifestIndex, "load", contradicted)
+        collect(v1.config())
+    run = Run.open(plan_collection(v1.config(mode="auto")).run_uri)
+    assert run.base is not None
+    assert MarkOutput.of(mark(run, HERE)).contradicted == [tip]
+
+
+def test_index_knows_no_snapshot_of_a_run_that_could_not_read_the_manifests(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged read names what is not there; later runs read better only where the index does not know it."""
+
+    def torn(*_: object) -> None:
+        raise FormatError("a manifest is missing")
+
+    run = v1.plan()
+    with monkeypatch.context() as damaged:
+        damaged.setattr(step, "_find_chunks", torn)
+        with pytest.raises(FormatError, match="a manifest is missing"):
+            mark(run, HERE)
+    assert ManifestIndex.load(run.state).snapshots(run.state) == {}
