@@ -34,7 +34,9 @@ def remove(world: World, held: TrashState, partition: bytes, run: str = "r") -> 
     return set(rows)
 
 
-def test_a_token_and_a_repository_come_back_that_records_name(world: World, held: TrashState) -> None:
+def test_a_token_and_a_repository_come_back_that_records_name(
+    world: World, held: TrashState, caplog: pytest.LogCaptureFixture
+) -> None:
     lake, token = world.repository("lake")
     world.stage(token)
     gone = world.stage(world.token("lake", "gone"))
@@ -51,8 +53,10 @@ def test_a_token_and_a_repository_come_back_that_records_name(world: World, held
         put_back_named(world.store, held, read_look(world.store))
     assert rows <= world.store.all_rows()
     assert held.removed() == {gone: "r1"}
+    caplog.clear()
     put_back_named(world.store, held, read_look(world.store))
     assert not list(world.kv.scan(gone))
+    assert not caplog.records, "nothing is named"
 
 
 def test_without_a_run_that_did_not_end_there_is_nothing_to_look_after(
