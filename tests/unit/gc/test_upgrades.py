@@ -9,12 +9,13 @@ import pytest
 
 from dredge.errors import RefusedError
 from dredge.gc.index import store as index
+from dredge.gc.steps import subtract
 from dredge.graveler import addresses
 from dredge.graveler.addresses import AddressType
 from dredge.graveler.committed.entries import Entry
 from dredge.storage.schemes import canonical_parts
 from tests.support.gc import World, make_world, stage_entry
-from tests.support.tries import come_to
+from tests.support.tries import HERE, come_to
 
 
 @pytest.fixture
@@ -85,3 +86,17 @@ def test_nothing_goes_that_an_earlier_version_did_not_find_live(
     world.collect()
     assert linked in world.data()
     assert orphan not in world.data()
+
+
+def test_what_an_earlier_version_did_not_find_live_is_not_put_before_anybody(
+    world: World, linked: str
+) -> None:
+    """No list of candidates is written, so none can be approved."""
+    unlink(world)
+    world.age(days=3)
+    first = world.plan()
+    with earlier_version():
+        come_to(first, "subtract")
+    with pytest.raises(RefusedError, match="another version of Dredge"):
+        subtract(first, HERE)
+    assert first.folder.read_summary("subtract") is None
