@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -12,6 +13,7 @@ from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError,
 from dredge.lakefs.model import (
     Change,
     Commit,
+    CommitText,
     ObjectStats,
     PreparedCommits,
     Ref,
@@ -152,7 +154,7 @@ class LakeFSClient:
             if len(commit_id) != 64:
                 raise
         found = ask(commit_id[:63])
-        return Commit(commit_id, found.parents, found.created_at, found.metarange_id, found.version)
+        return replace(found, id=commit_id)
 
     def rules(self, repository: str) -> Rules | None:
         """Return the garbage collection rules; None if there are none."""
@@ -329,8 +331,13 @@ def _has_more(value: Mapping[str, Any], what: str) -> bool:
 
 
 def _repository(value: Mapping[str, Any]) -> Repository:
+    created = value.get("creation_date")
     return Repository(
-        value["id"], value["storage_namespace"], value.get("default_branch", ""), bool(value.get("read_only"))
+        value["id"],
+        value["storage_namespace"],
+        value.get("default_branch", ""),
+        bool(value.get("read_only")),
+        None if created is None else datetime.fromtimestamp(created, UTC),
     )
 
 
@@ -345,6 +352,19 @@ def _commit(value: Mapping[str, Any]) -> Commit:
         created_at=datetime.fromtimestamp(value["creation_date"], UTC),
         metarange_id=value["meta_range_id"],
         version=int(value.get("version", 1)),
+        text=_commit_text(value),
+    )
+
+
+def _commit_text(value: Mapping[str, Any]) -> CommitText | None:
+    """None from a server that leaves the generation out: no equal record can be made."""
+    if "generation" not in value:
+        return None
+    return CommitText(
+        value.get("committer") or "",
+        value.get("message") or "",
+        value.get("metadata") or {},
+        int(value["generation"]),
     )
 
 

@@ -17,12 +17,15 @@ class Repository:
         namespace: URI of the storage namespace, exactly as the server returns it.
         default_branch: branch name.
         read_only: whether it is read-only; the server refuses to prepare a garbage collection of one.
+        created_at: creation date, aware UTC, in whole seconds; None if the server does not return it. A repository
+            that was deleted and created again has another one.
     """
 
     name: str
     namespace: str
     default_branch: str
     read_only: bool = False
+    created_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,23 @@ class Ref:
 
     id: str
     commit_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitText:
+    """The fields of a commit that only its id depends on.
+
+    Attributes:
+        committer: user name.
+        message: commit message.
+        metadata: user metadata.
+        generation: the largest generation of its parents, plus 1.
+    """
+
+    committer: str
+    message: str
+    metadata: Mapping[str, str]
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +63,7 @@ class Commit:
         created_at: creation date, aware UTC; clients can set it.
         metarange_id: "" for the first commit of a repository.
         version: version of the commit record, 0 or 1.
+        text: the other fields of the record; None where they were not read.
     """
 
     id: str
@@ -50,6 +71,7 @@ class Commit:
     created_at: datetime
     metarange_id: str
     version: int = 1
+    text: CommitText | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from dredge.graveler.staging.area import Staged
 from dredge.lakefs import (
     Change,
     Commit,
+    CommitText,
     ObjectStats,
     PreparedCommits,
     Ref,
@@ -151,11 +152,18 @@ class CatalogClient:
 
 
 def _repository(found: Any) -> Repository:
-    return Repository(found.name, found.storage_namespace, found.default_branch, found.read_only)
+    return Repository(
+        found.name,
+        found.storage_namespace,
+        found.default_branch,
+        found.read_only,
+        found.creation_date.replace(microsecond=0),
+    )
 
 
 def _commit(found: Any) -> Commit:
-    return Commit(found.id, found.parents, found.creation_date, found.metarange_id, found.version)
+    text = CommitText(found.committer, found.message, found.metadata, found.generation)
+    return Commit(found.id, found.parents, found.creation_date, found.metarange_id, found.version, text)
 
 
 def _stats(found: Any) -> ObjectStats:
