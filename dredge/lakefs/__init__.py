@@ -6,6 +6,7 @@ from dredge.lakefs.client import LakeFSClient
 from dredge.lakefs.model import (
     Change,
     Commit,
+    Environment,
     LakeFS,
     ObjectStats,
     PreparedCommits,
@@ -19,6 +20,7 @@ from dredge.lakefs.model import (
 __all__ = [
     "Change",
     "Commit",
+    "Environment",
     "LakeFS",
     "LakeFSClient",
     "ObjectStats",
