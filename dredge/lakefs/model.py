@@ -138,6 +138,20 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Environment:
+    """A lakeFS server, as a client reaches it.
+
+    Attributes:
+        url: scheme, host and port, in one spelling.
+        installation_id: the installation's id; None if the server does not return it. A restored copy of a database
+            has the id of its original.
+    """
+
+    url: str
+    installation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectStats:
     """An object at a ref.
 
@@ -214,6 +228,26 @@ class LakeFS(Protocol):
         that is there then, of all servers; None if the server does not tell it.
 
         Servers only ever add to it, and each request adds something.
+        """
+
+    def environment(self) -> Environment:
+        """Return which server this is."""
+
+    def metadata(self, repository: str) -> Mapping[str, str] | None:
+        """Return the metadata of a repository; None if the server has no such call, or the user no right to it.
+
+        Raises:
+            UnavailableError: no response from lakeFS.
+        """
+
+    def set_metadata(self, repository: str, values: Mapping[str, str]) -> bool:
+        """Set keys in the metadata of a repository; its other keys remain. Sending it twice does no harm.
+
+        Returns:
+            False if the user has no right to it (`fs:UpdateRepository`), or the server has no such call.
+
+        Raises:
+            UnavailableError: no response from lakeFS, or other writers won each time.
         """
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:

@@ -9,7 +9,7 @@ assert world.data() == …
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -37,6 +37,7 @@ from dredge.lakefs import (
     Change,
     Commit,
     CommitText,
+    Environment,
     ObjectStats,
     PreparedCommits,
     Ref,
@@ -60,10 +61,14 @@ class CatalogClient:
 
     Attributes:
         before: called with the name and arguments of each call; may change the lake, or raise.
+        url: of the server, as `Environment` has it.
+        may_update: whether the user has `fs:UpdateRepository`.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, url: str = "http://lakefs:8000") -> None:
         self.catalog = catalog
+        self.url = url
+        self.may_update = True
         self.before: Callable[[str, tuple[Any, ...]], None] = lambda _name, _arguments: None
 
     def clock(self) -> datetime | None:
@@ -128,6 +133,22 @@ class CatalogClient:
         counter = Counter(self.catalog.refs.commits._kv, self.catalog.clock)
         counter.count("usage", "GET", 200, 0.0)
         return Usage(counter.installation_id, sum(count for *_, count in counter.months()))
+
+    def environment(self) -> Environment:
+        self.before("environment", ())
+        return Environment(
+            self.url, Counter(self.catalog.refs.commits._kv, self.catalog.clock).installation_id
+        )
+
+    def metadata(self, repository: str) -> Mapping[str, str] | None:
+        self.before("metadata", (repository,))
+        return self.catalog.repositories.get_repository_metadata(repository)
+
+    def set_metadata(self, repository: str, values: Mapping[str, str]) -> bool:
+        self.before("set_metadata", (repository, values))
+        if self.may_update:
+            self.catalog.repositories.update_repository_metadata(repository, put=values)
+        return self.may_update
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
         self.before("stat", (repository, ref, path))
