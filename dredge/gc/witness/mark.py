@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import RefusedError
 from dredge.gc.run import Run
+from dredge.gc.witness import owner
 from dredge.gc.witness import record as records
 from dredge.gc.witness.known_commits import find_unknown
 from dredge.gc.witness.unnamed import Files, Known, Unnamed, demand_metaranges, find_unnamed, list_tables
@@ -98,11 +99,15 @@ def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits, named: M
     Raises:
         RefusedError: a witness refuses the mark.
     """
-    past = Past.read(run)
+    owns = owner.check_owner(run, record)
+    # A mark of the owner says nothing about another server's commits.
+    past = Past.read(run) if owns else Past(records.Stored(), records.COMMITS.empty_table(), {})
     shown = _shown_commits(active)
     unknown = find_unknown(run, set(past.active) - shown.keys())
     if unknown:
         raise RefusedError(f"{len(unknown)} commits are unknown")
+    if owns:
+        owner.check_id(run)
     files = list_tables(run.reader)
     demand_metaranges(run, files, active.metaranges.values())
     metaranges = set(filter(None, shown.values()))
