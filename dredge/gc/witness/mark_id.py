@@ -130,9 +130,8 @@ def write_id(site: Site) -> bool:
         UnavailableError: the server did not keep the id.
     """
     etag, ids = _read_tagged(site.state)
-    new = MarkId(
-        value=f"{site.run_id or 'command'}-{uuid.uuid4().hex[:12]}", run_id=site.run_id, at=site.now()
-    )
+    value = site.run_id or f"command-{uuid.uuid4().hex}"
+    new = MarkId(value=value, run_id=site.run_id, at=site.now())
     values = site.client.metadata(site.repository)
     had = None if values is None else ids.find(values.get(KEY))
     # What the server has passes until it has the new one. Of another server nothing passes.

@@ -17,7 +17,8 @@ from dredge.gc.witness.block import describe, read_block, refuse_blocked, refuse
 from dredge.gc.witness.consents import WITHOUT_ID, read_consents
 from dredge.gc.witness.mark_id import Compared, compare_ids, read_ids, write_id
 from dredge.gc.witness.ownership import Owner, Site, claim, note_visitor, read_owner, read_visitors
-from dredge.gc.witness.unnamed import list_tables
+from dredge.gc.witness.unnamed import list_tables, read_kinds
+from dredge.graveler.sstable import METARANGES
 from dredge.lakefs import Environment
 from dredge.runs.perform import StepRecord
 
@@ -183,7 +184,8 @@ def _is_new_repository(run: Run, compared: Compared) -> bool:
     before = compared.ids.repository_created_at
     if created_at is None or before is None or created_at <= before:
         return False
-    return all(info.last_modified >= created_at for info in list_tables(run.reader).values())
+    older = [info for info in list_tables(run.reader).values() if info.last_modified < created_at]
+    return METARANGES not in read_kinds(run.reader, older).values()
 
 
 def _refuse_id(site: Site, environment: Environment, compared: Compared) -> None:

@@ -14,7 +14,7 @@ the committed index name most of them. Any other file is opened once, at its end
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -83,7 +83,7 @@ class Known:
 
     named: set[str]
     earlier: set[str]
-    ranges: set[str]
+    ranges: Collection[str]
     kinds: Mapping[str, str] = field(default_factory=dict)
     forgotten: Mapping[str, datetime] = field(default_factory=dict)
 
@@ -124,7 +124,7 @@ def find_unnamed(run: Run, files: Files, known: Known, since: datetime) -> Unnam
         if info.last_modified >= since and not _is_forgotten(known, name, info)
     }
     metaranges = known.named | known.earlier
-    unknown = ((young | recent) - metaranges - known.ranges) - known.kinds.keys()
+    unknown = ((young | recent) - metaranges).difference(known.ranges, known.kinds)
     kinds = {name: kind for name, kind in known.kinds.items() if name in recent or name in young}
     if unknown:
         unknown -= CommittedIndex.load(run.state, run.plan.namespace).places.keys()
