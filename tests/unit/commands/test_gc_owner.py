@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
+import lakefs
 import pytest
 
+from dredge.auth import Statement
 from dredge.cli import main
 from dredge.gc.run import open_state
 from dredge.gc.witness.block import BLOCK, Block, read_block
@@ -131,3 +137,69 @@ def test_a_block_is_not_lifted_from_another_server(
     block(state)
     assert run(capsys, "lift-block", "lake", "--reason", "x")[0] == 3
     assert read_block(state) is not None
+
+
+def documented_policy() -> list[dict[str, Any]]:
+    """The statements of the policy in the docs, for the repository `lake`."""
+    page = (Path(__file__).parents[3] / "docs/install.md").read_text(encoding="utf-8")
+    text = re.search(r"```json\n(.*?)```", page, re.DOTALL)
+    assert text is not None
+    statements: list[dict[str, Any]] = json.loads(text[1].replace("my-repo", "lake"))["statement"]
+    return statements
+
+
+def work_as_user(lake: Lake, environment: pytest.MonkeyPatch, without: str = "") -> None:
+    """Let the commands work with the key pair of a user who has the documented policy, but for one action."""
+    directory = lake.server.accounts.directory
+    directory.users.create("dredge")
+    directory.credentials.add("dredge", "DREDGEKEY", "dredge-secret")
+    statements = [
+        Statement(
+            item["effect"], tuple(action for action in item["action"] if action != without), item["resource"]
+        )
+        for item in documented_policy()
+    ]
+    directory.policies.create("Dredge", tuple(statements))
+    directory.policies.attach_to_user("Dredge", "dredge")
+    environment.setenv(ACCESS_KEY, "DREDGEKEY")
+    environment.setenv(SECRET_KEY, "dredge-secret")
+
+
+def garbage(lake: Lake) -> str:
+    branch = lakefs.Repository("lake", lake.client).branch("main")
+    branch.object("kept").upload(b"kept")
+    branch.commit("kept")
+    lake.writer().put("data/orphan", b"orphan")
+    time.sleep(1.1)  # the folder tells whole seconds
+    return "data/orphan"
+
+
+APPLY = ("run", "lake", "--apply", "--mode", "clean", "--unsafe-min-age-seconds", "1", "--quiet")
+
+
+def there(lake: Lake) -> set[str]:
+    return {item.key for item in lake.writer().list_level("data/").objects}
+
+
+def test_the_documented_policy_is_enough_to_delete(
+    lake: Lake, state: ObjectWriter, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orphan = garbage(lake)
+    work_as_user(lake, monkeypatch)
+    assert run(capsys, *APPLY)[0] == 0
+    assert orphan not in there(lake)
+    assert read_ids(state).last is not None
+
+
+def test_without_the_right_to_update_the_repository_nothing_is_deleted_until_a_person_consents(
+    lake: Lake, state: ObjectWriter, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orphan = garbage(lake)
+    work_as_user(lake, monkeypatch, without="fs:UpdateRepository")
+    code, _, said = run(capsys, *APPLY)
+    assert code == 3
+    assert "fs:UpdateRepository" in said
+    assert orphan in there(lake)
+    assert run(capsys, "own", "lake", "--without-id", "--reason", "no right yet")[0] == 0
+    assert run(capsys, *APPLY)[0] == 0
+    assert orphan not in there(lake)
