@@ -170,8 +170,8 @@ def _delete(
         undo=run.plan.undo.way,
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
-    _check_chain(run, record)
     check_before_deleting(Site.of_run(run))
+    _check_chain(run, record)
     check_sharing(run)
     veto = approval_of(run, record, ApproveOutput)
     record.attempt.check()
