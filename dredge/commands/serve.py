@@ -60,13 +60,6 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
     help="The same for uploads in parts.",
 )
 @click.option(
-    "--actions/--no-actions",
-    default=True,
-    show_default=True,
-    help="Run the hooks that a repository's action files ask for; --no-actions ignores them.",
-)
-@click.option("--lua-net-http", is_flag=True, help="Let Lua hooks make HTTP requests (module net/http).")
-@click.option(
     "--rbac",
     type=click.Choice(["none", "simplified", "internal"]),
     default="internal",
@@ -97,8 +90,6 @@ def command(
     access_key_id: str | None,
     local_import: bool,
     profile: Literal["lakefs", "design"],
-    actions: bool,
-    lua_net_http: bool,
     rbac: Literal["none", "simplified", "internal"],
     presign: bool,
     presign_multipart: bool,
@@ -164,8 +155,6 @@ def command(
         storage=StorageOptions.from_env(),
         credentials=credentials,
         signing_key=signing_key,
-        actions=actions,
-        lua_net_http=lua_net_http,
         rbac=rbac,
         presign=presign,
         catalog=Settings(

@@ -116,12 +116,6 @@ REFS_RESTORE = Schema(
     {"commits_meta_range_id": TEXT, "tags_meta_range_id": TEXT, "branches_meta_range_id": TEXT},
     {"force": BOOLEAN},
 )
-PULL_CREATION = Schema(
-    "PullRequestCreation",
-    {"title": TEXT, "source_branch": TEXT, "destination_branch": TEXT},
-    {"description": TEXT},
-)
-PULL_CHANGE = Schema("PullRequestBasic", optional={"status": TEXT, "title": TEXT, "description": TEXT})
 PART_ADDRESS = Schema("UploadPartFrom", {"physical_address": TEXT})
 PART_COPY = Schema(
     "UploadPartCopyFrom",

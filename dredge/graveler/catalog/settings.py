@@ -49,8 +49,6 @@ class Settings:
         write_tries: tries of a write before it fails with 429.
         commit_tries: tries of the last step of a commit before it fails with 429.
         task_expiry: how long the status of an asynchronous task is kept.
-        actions: whether a repository's action files count; they are ignored otherwise.
-        lua_net_http: whether Lua hooks may make HTTP requests.
         presign: whether to sign URLs to read and write objects, where the store can.
         presign_multipart: whether to sign URLs for the parts of an upload, where the store can.
         background: run tasks and drop tokens in threads; False does so before a call returns.
@@ -75,8 +73,6 @@ class Settings:
     write_tries: int = 3
     commit_tries: int = 10
     task_expiry: timedelta = timedelta(hours=24)
-    actions: bool = False
-    lua_net_http: bool = False
     presign: bool = False
     presign_multipart: bool = False
     background: bool = True

@@ -8,7 +8,6 @@ from dredge.server.handlers import object_reads, object_writes, presigned_upload
 from dredge.server.operations import Operation
 from dredge.server.permissions import AUTHENTICATED, OBJECT, REPOSITORY, fs
 from dredge.server.routes.paths import BRANCH, REF
-from dredge.server.routes.paths import REPOSITORY as REPOSITORY_PATH
 
 _READ = fs(Action.READ_OBJECT, OBJECT)
 _WRITE = fs(Action.WRITE_OBJECT, OBJECT)
@@ -49,12 +48,6 @@ OBJECTS: tuple[Operation, ...] = (
     ),
     Operation("GET", _STAGING, object_writes.get_physical_address, _WRITE),
     Operation("PUT", _STAGING, object_writes.link_physical_address, _WRITE, schemas.LINK),
-    Operation(
-        "POST",
-        REPOSITORY_PATH + "/refs/{branch}/symlink",
-        object_writes.create_symlink_file,
-        fs(Action.WRITE_OBJECT, REPOSITORY + "/object/{branch}"),
-    ),
     Operation("POST", _MULTIPART, presigned_uploads.create_presign_multipart_upload, _WRITE),
     Operation(
         "PUT",
