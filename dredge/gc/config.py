@@ -204,8 +204,8 @@ class GCConfig:
     restore_reused: bool = setting(
         "Restore what is used again",
         "Every run compares what earlier runs deleted with what is live. Objects of an expired commit that is used"
-        " again (a branch or tag on it, a revert, a longer rule) are brought back where `undo` allows it. Off: they are only"
-        " reported. Other live objects are always brought back, and raise an alarm.",
+        " again (a branch or tag on it, a revert, a longer rule) are brought back where `undo` allows it. Off: they are"
+        " only reported. Other live objects are always brought back, and raise an alarm.",
         default=True,
     )
     clean_every_days: float = setting(
@@ -224,6 +224,15 @@ class GCConfig:
         minimum=KEEP_DAYS_MIN,
         maximum=DAYS_MAX,
         because="other runs may still read these folders",
+    )
+    keep_unnamed_days: float = setting(
+        "Days that unnamed metaranges are kept",
+        "A metarange file that no known commit names counts as an active commit for so long after it was written, and"
+        " longer if no mark was complete since. It may be a commit that was lost with lakeFS's database, or one that"
+        " waits in a hook.",
+        default=30.0,
+        minimum=0,
+        maximum=DAYS_MAX,
     )
     slice_margin_hours: float = setting(
         "Slice margin in hours",

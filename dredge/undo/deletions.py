@@ -4,7 +4,8 @@
     <state>/deletions/<run id>.json         the record
 
 Both are written before the first deletion, so they also cover a sweep that was killed. Later runs compare them with
-what is live (`dredge.undo.checked` has what was compared). The rows, with addresses and outcomes, stay in the run's folder.
+what is live (`dredge.undo.checked` has what was compared). The rows, with addresses and outcomes, stay in the run's
+folder.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from dredge.gc.check_again.adopt import adopt_deletions
 from dredge.gc.check_again.find import Found, Hits, find_hits
 from dredge.gc.check_again.judge import explained
 from dredge.gc.run import Run
+from dredge.gc.witness.ownership import read_owner
 from dredge.runs.perform import StepRecord
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import Hashes, contains, unite
@@ -56,6 +57,8 @@ def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError 
         OvertakenError: another run has checked meanwhile.
         FormatError: an alarm of an earlier run cannot be read.
     """
+    if not _is_owner(run):
+        return None
     checked = read_checked(run.state)
     if checked.problem:
         record.warn(f"{checked.problem}. Everything that runs deleted is compared again")
@@ -87,6 +90,13 @@ def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError 
         record.warn(str(error))
         return None
     return error
+
+
+def _is_owner(run: Run) -> bool:
+    """Whether the run's server owns the namespace, or none does yet. What is live on another server says nothing about
+    the owner's deletions."""
+    owner = read_owner(run.state)
+    return owner is None or owner.includes(run.client.environment())
 
 
 @dataclass(slots=True)
