@@ -21,6 +21,7 @@ from dredge.storage import ObjectReader, ObjectWriter, store_clock
 
 PEOPLE = "people"
 OWN, ALIAS, WITHOUT_ID, LIFT_BLOCK = "own", "alias", "without-id", "lift-block"
+ACKNOWLEDGE = "acknowledge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
