@@ -61,4 +61,18 @@ REQUESTS = (
         "if False:",
         ("test_a_policy_that_cannot_be_understood_stops_every_run",),
     ),
+    Breakage(
+        "a lakeFS connection of type https goes over plain http",
+        "operators/hooks/lakefs.py",
+        "for word in (before, kind, schema)}",
+        "for word in (before, schema)}",
+        ("test_where_https_is_written_no_key_goes_over_plain_http",),
+    ),
+    Breakage(
+        "a lakeFS connection that names http and https is taken",
+        "operators/hooks/lakefs.py",
+        "if len(written) > 1:",
+        "if False:",
+        ("test_a_connection_that_says_two_things_is_refused_without_its_text",),
+    ),
 )
