@@ -54,12 +54,6 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
     help="Unless --blockstore is local: let clients read and write objects in the store itself, by signed URLs.",
 )
 @click.option(
-    "--presign-multipart/--no-presign-multipart",
-    default=True,
-    show_default=True,
-    help="The same for uploads in parts.",
-)
-@click.option(
     "--rbac",
     type=click.Choice(["none", "simplified", "internal"]),
     default="internal",
@@ -92,7 +86,6 @@ def command(
     profile: Literal["lakefs", "design"],
     rbac: Literal["none", "simplified", "internal"],
     presign: bool,
-    presign_multipart: bool,
     defects: tuple[str, ...],
     prepare_branch_ms: float,
     access_log: bool,
@@ -159,7 +152,6 @@ def command(
         presign=presign,
         catalog=Settings(
             profile=profile,
-            presign_multipart=presign_multipart,
             prepare_branch_time=timedelta(milliseconds=prepare_branch_ms),
         ),
         defects=frozenset(name.replace("-", "_") for name in defects),

@@ -109,18 +109,12 @@ class ServerSettings:
         return self.presign and self.blockstore != "local"
 
     @property
-    def signs_parts(self) -> bool:
-        """Whether URLs for the parts of an upload are pre-signed."""
-        return self.catalog.presign_multipart and self.signs_urls and self.blockstore == "s3"
-
-    @property
     def catalog_settings(self) -> Settings:
         """The catalog's settings with the server's signing key and defects."""
         return replace(
             self.catalog,
             signing_key=self.signing_key,
             presign=self.signs_urls,
-            presign_multipart=self.signs_parts,
             defects=self.catalog.defects | (self.defects & CATALOG_DEFECTS),
         )
 

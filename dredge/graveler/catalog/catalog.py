@@ -9,7 +9,6 @@
            .objects        upload, stage, copy, delete objects of a branch           objects.py
            .addresses      hand out an address, link what was written there          addresses.py
            .multiparts     objects that are uploaded in parts                        multiparts.py
-           .presigned      the same, the client writes the parts to the store        presigned.py
            .imports        make a commit of objects that lie elsewhere               imports.py
            .garbage        rules, active commits, uncommitted addresses              garbage.py
            .dumps          dump and restore refs                                     dumps.py
@@ -45,7 +44,6 @@ from dredge.graveler.catalog.model import Clock, Namespaces, Refs, Staging
 from dredge.graveler.catalog.multiparts import MultipartService
 from dredge.graveler.catalog.object_bytes import ObjectBytes
 from dredge.graveler.catalog.objects import ObjectService
-from dredge.graveler.catalog.presigned import PresignedService
 from dredge.graveler.catalog.reading import ReadingService
 from dredge.graveler.catalog.repositories import RepositoryService
 from dredge.graveler.catalog.results import ExpiredRecords
@@ -114,7 +112,6 @@ class Catalog:
         )
         self.addresses = AddressService(refs, writes, paths, self._handed_out, signed_urls, clock, settings)
         self.multiparts = MultipartService(kv, refs, namespaces, contents, writes, paths, clock)
-        self.presigned = PresignedService(refs, namespaces, self.addresses, self.reading, clock, settings)
         self.imports = ImportService(
             kv, refs, self.repositories, namespaces, commit_writer, rule, self._background, clock
         )

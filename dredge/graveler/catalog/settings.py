@@ -50,7 +50,6 @@ class Settings:
         commit_tries: tries of the last step of a commit before it fails with 429.
         task_expiry: how long the status of an asynchronous task is kept.
         presign: whether to sign URLs to read and write objects, where the store can.
-        presign_multipart: whether to sign URLs for the parts of an upload, where the store can.
         background: run tasks and drop tokens in threads; False does so before a call returns.
         defects: names from CATALOG_DEFECTS to switch on; others are ignored (the server has its own).
     """
@@ -74,7 +73,6 @@ class Settings:
     commit_tries: int = 10
     task_expiry: timedelta = timedelta(hours=24)
     presign: bool = False
-    presign_multipart: bool = False
     background: bool = True
     defects: frozenset[str] = frozenset()
 

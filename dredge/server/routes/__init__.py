@@ -27,7 +27,7 @@ from dredge.server.operations import Operation
 from dredge.server.routes.auth import AUTH
 from dredge.server.routes.garbage_collection import GARBAGE_COLLECTION
 from dredge.server.routes.objects import OBJECTS
-from dredge.server.routes.paths import GROUP, REPOSITORY, USER
+from dredge.server.routes.paths import BRANCH, GROUP, REPOSITORY, USER
 from dredge.server.routes.refs import REFS
 from dredge.server.routes.repositories import REPOSITORIES
 from dredge.server.routes.server_info import SERVER_INFO
@@ -63,5 +63,10 @@ UNIMPLEMENTED: tuple[tuple[str, str], ...] = (
     ("PATCH", REPOSITORY + "/pulls/{pull}"),
     ("PUT", REPOSITORY + "/pulls/{pull}/merge"),
     ("POST", REPOSITORY + "/refs/{branch}/symlink"),
+    ("POST", BRANCH + "/staging/pmpu"),
+    ("PUT", BRANCH + "/staging/pmpu/{upload}"),
+    ("DELETE", BRANCH + "/staging/pmpu/{upload}"),
+    ("PUT", BRANCH + "/staging/pmpu/{upload}/parts/{part}"),
+    ("PUT", BRANCH + "/staging/pmpu/{upload}/parts/{part}/copy"),
 )
 """Method and path of each lakeFS call that answers 501, with credentials."""
