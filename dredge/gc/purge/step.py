@@ -34,6 +34,7 @@ def purge(
         ConfigError: there is no such run.
         NotFoundError: there is no such repository.
         LeaseHeldError: another run works on the repository.
+        RefusedError: the namespace is blocked or another server's.
         UnavailableError: something could not be deleted; the rest was.
         FormatError: a pin cannot be read, so nobody can tell what it holds.
     """

@@ -78,6 +78,7 @@ def purge(
 
     Raises:
         LeaseHeldError: another run works on the repository.
+        RefusedError: nothing may be deleted for good in this repository.
         UnavailableError: something could not be deleted; the rest was.
         FormatError: a pin cannot be read, so nobody can tell what it holds.
     """
@@ -108,6 +109,8 @@ def _purge(
     ]
     tasks = [PurgeTask(name=name, parts=share) for name, share in shares_of(run, runner, parts)]
     pinned = sets_of(active_pins(run.state, run.plan.created_at))
+    if not config.dry_run:
+        collected.check(run.plan.run_id)
 
     def purging(gate: GateConfig) -> PurgingConfig:
         return PurgingConfig(cutoff=cutoff, dry_run=config.dry_run, pinned=pinned, gate=gate)
