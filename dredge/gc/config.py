@@ -209,6 +209,15 @@ class GCConfig:
         " only reported. Other live objects are always brought back, and raise an alarm.",
         default=True,
     )
+    purge_days: float | None = setting(
+        "Days until a purge",
+        "The last step of a run deletes for good what earlier runs could still bring back, once it was deleted so long"
+        " ago and the mark of the run shows that it is not live. Dry runs only count it. Empty: no purge.",
+        default=None,
+        minimum=1,
+        maximum=DAYS_MAX,
+        because="whoever misses something needs a day to say so",
+    )
     clean_every_days: float = setting(
         "Days between clean runs",
         "An `auto` run is a clean one when the last clean run is as long ago. It finds what optimized runs cannot see,"
