@@ -117,8 +117,8 @@ APPROVED = (
     Breakage(
         "nobody looks for a no while objects are deleted",
         f"{GC}/bulk_delete/head_watch.py",
-        "return veto() or look_at_heads",
-        "return look_at_heads",
+        "found = veto() or look_at_refs",
+        "found = look_at_refs",
         ("test_a_no_stops_a_sweep_that_has_begun",),
     ),
     Breakage(
