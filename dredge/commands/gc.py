@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dredge.commands.answering import answer_commands
+from dredge.commands.gc_alarms import acknowledge_command
 from dredge.commands.gc_analysis import cost_command, plan_command, why_command
+from dredge.commands.gc_lost import forget_lost_command, lost_command
 from dredge.commands.gc_many import all_command
 from dredge.commands.gc_metadata import metadata_command
 from dredge.commands.gc_undo import pins_command, purge_command, restore_command
@@ -34,10 +36,13 @@ for _added in (
     cost_command,
     plan_command,
     metadata_command,
+    lost_command,
+    forget_lost_command,
     *answer_commands("gc", "s3://bucket/my-repo/_lakefs/retention/gc/unified/RUN", "dredge.gc.steps"),
     restore_command,
     purge_command,
     pins_command,
+    acknowledge_command,
 ):
     command.add_command(_added)
 
@@ -72,6 +77,7 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
                 is at work · 4 the server or the store is not available: run it again
                 5 data that cannot be trusted: nothing (more) was deleted · 6 no such repository
                 9 some objects were deleted, and the rest could not be
+                10 live objects had been deleted by an earlier run: see `dredge gc acknowledge`
     """
     given = {name: value for name, value in settings.items() if value is not None}
     config = GCConfig.from_params({**given, "repository": repository, "dry_run": not apply})

@@ -42,6 +42,7 @@ SLICE_OPEN_HOURS = 25.0
 """A slice is written to for an hour, and an address that was handed out in it may be linked for a day."""
 SLICE_MARGIN_HOURS = 7 * 24 + 25.0
 """Long multipart uploads, and addresses handed out early and uploaded late."""
+KEEP_UNNAMED_DAYS = 30.0
 KEEP_DAYS_MIN = versions.KEEP_DAYS_MIN
 CLEAN, OPTIMIZED, AUTO = versions.CLEAN, versions.OPTIMIZED, versions.AUTO
 BOTH = "both"
@@ -201,6 +202,13 @@ class GCConfig:
         default=AUTO,
         choices=(AUTO, ways.OFF, ways.VERSIONS, ways.QUARANTINE),
     )
+    restore_reused: bool = setting(
+        "Restore what is used again",
+        "Every run compares what earlier runs deleted with what is live. Objects of an expired commit that is used"
+        " again (a branch or tag on it, a revert, a longer rule) are brought back where `undo` allows it. Off: they are"
+        " only reported. Other live objects are always brought back, and raise an alarm.",
+        default=True,
+    )
     clean_every_days: float = setting(
         "Days between clean runs",
         "An `auto` run is a clean one when the last clean run is as long ago. It finds what optimized runs cannot see,"
@@ -223,7 +231,7 @@ class GCConfig:
         "A metarange file that no known commit names counts as an active commit for so long after it was written, and"
         " longer if no mark was complete since. It may be a commit that was lost with lakeFS's database, or one that"
         " waits in a hook.",
-        default=30.0,
+        default=KEEP_UNNAMED_DAYS,
         minimum=0,
         maximum=DAYS_MAX,
     )

@@ -27,10 +27,13 @@ from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 from dredge.gc.bulk_delete.reconcile import settle
 from dredge.gc.bulk_delete.settling import Settling, look_at_settling
 from dredge.gc.bulk_delete.sweep import SweepConfig, SweepTask, sweep_parts
+from dredge.gc.check_again.note import note_deletion
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
+from dredge.gc.witness.owner import check_before_deleting
+from dredge.gc.witness.ownership import Site
 from dredge.runs.chain import check_chain, links_of
 from dredge.runs.gate import GateConfig
 from dredge.runs.output import StepOutput
@@ -39,6 +42,7 @@ from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.watch import Watch
+from dredge.undo.alarms import refuse_alarmed
 from dredge.undo.pins import active_pins, sets_of
 
 _STEP = BulkDeleteOutput.STEP
@@ -55,7 +59,9 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
 
     Raises:
         RefusedError: a guard did not pass, a person had to approve and did not, the results do not belong together,
-            the mark is too old or another version's, or branches move all the time.
+            the mark is too old or another version's, the namespace is blocked or another server's, or branches move
+            all the time.
+        AlarmError: live objects had been deleted, and no person has acknowledged it.
         LeaseHeldError: another run has taken over.
         UnavailableError: some objects could not be deleted; the others were.
         ConfigError: the credentials may not delete, and nothing was.
@@ -109,6 +115,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     was subtracted."""
     if not parts:
         return
+    note_deletion(run, record)
     subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
     tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
     rounds_max = run.plan.config.safety.recheck_rounds_max
@@ -168,6 +175,8 @@ def _delete(
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
     _check_chain(run, record)
+    check_before_deleting(Site.of_run(run))
+    refuse_alarmed(run.state, f"run {run.plan.run_id} deletes nothing")
     check_sharing(run)
     veto = approval_of(run, record, ApproveOutput)
     record.attempt.check()

@@ -12,6 +12,7 @@ from typing import Any
 from dredge.approve.needed import LET_IT
 from dredge.approve.settings import NEVER
 from dredge.errors import RefusedError
+from dredge.gc.check_again.check import check_again
 from dredge.gc.check_limits import codes, identical
 from dredge.gc.check_limits.check import Check
 from dredge.gc.check_limits.guards import GUARDS
@@ -23,6 +24,7 @@ from dredge.gc.run import Run
 from dredge.gc.state.base import base_of
 from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput
 from dredge.gc.witness.mark import leave_record
+from dredge.gc.witness.owner import claim_namespace, leave_id
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
@@ -41,13 +43,18 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
         runner: spreads the search for identical content; None does it in this process.
 
     Raises:
+        AlarmError: live objects had been deleted by an earlier run.
         RefusedError: a guard said no, or a limit is exceeded, the run would delete, and nobody is to be asked.
     """
     return run.step(CheckLimitsOutput, lambda record: _check(run, runner or LocalRunner(), record))
 
 
 def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
-    leave_record(run, record.input(ListCommittedOutput))
+    record.attempt.check()  # what an overtaken try leaves would be newer than what the later one left
+    if claim_namespace(run):
+        leave_record(run, record.input(ListCommittedOutput))
+        leave_id(run, record)
+    alarm = check_again(run, runner, record)
     check = _prove(run, runner, record)
     objects, size_bytes = _deletable(check)
     findings = [guard(check) for guard in GUARDS]
@@ -65,6 +72,9 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.details.update(details)
     if check.tally.objects_of(*codes.UNSETTLED):
         record.warn(_how_to_free(check))
+    if alarm is not None:
+        record.status, record.error = "alarm", alarm
+        return
     if verdict == "passed":
         return
     bad = "; ".join(f"{item.rule}: {item.text}" for item in findings if item.verdict == verdict)

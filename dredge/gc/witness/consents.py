@@ -12,6 +12,7 @@ from dredge.runs.consents import (
 )
 
 OWN, ALIAS, WITHOUT_ID, LIFT_BLOCK = "own", "alias", "without-id", "lift-block"
+ACKNOWLEDGE = "acknowledge"
 
 __all__ = [
     "ALIAS",

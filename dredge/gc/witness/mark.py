@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import RefusedError
+from dredge.gc.list_committed import output
+from dredge.gc.list_committed.output import ListCommittedOutput
 from dredge.gc.run import Run
-from dredge.gc.witness import record as records
-from dredge.gc.witness.known_commits import find_unknown
+from dredge.gc.witness import owner
+from dredge.gc.witness.known_commits import check_known, check_life
+from dredge.gc.witness.past import Past
+from dredge.gc.witness.record import COMMITS, TABLES, write_record
 from dredge.gc.witness.unnamed import Files, Known, Unnamed, demand_metaranges, find_unnamed, list_tables
 from dredge.runs.perform import StepRecord
 
 if TYPE_CHECKING:
     from dredge.gc.index.metaranges import Metaranges
-    from dredge.gc.list_committed import ActiveCommits, ListCommittedOutput
+    from dredge.gc.list_committed import ActiveCommits
     from dredge.runs.summary import PartInfo
-
-EARLIER, TABLES, UNNAMED = "witness-earlier", "witness-tables", "witness-unnamed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,59 +32,12 @@ class Witnessed:
     """What the witnesses add to a mark.
 
     Attributes:
-        metaranges: that count as active commits besides those of active commits.
+        metaranges: that count as active commits, besides those of active commits.
         parts: for `leave_record` and the re-check.
     """
 
     metaranges: set[str]
     parts: list[PartInfo]
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What earlier marks left.
-
-    Attributes:
-        stored: the record of the last one.
-        commits: its rows; empty without a record.
-        kinds: kinds of files that were opened.
-    """
-
-    stored: records.Stored
-    commits: pa.Table
-    kinds: Mapping[str, str]
-
-    @classmethod
-    def read(cls, run: Run) -> Past:
-        """Read the record of the last complete mark of this namespace.
-
-        Raises:
-            RefusedError: a newer version of Dredge wrote it.
-            FormatError: damaged.
-        """
-        stored = records.read_record(run.state)
-        found = stored.record
-        if found is None or not records.is_about(found, run.plan.namespace):
-            return cls(records.Stored(stored.etag), records.COMMITS.empty_table(), {})
-        commits = records.read_commits(run.state, found)
-        return cls(stored, commits, records.read_tables(run.state, found))
-
-    @property
-    def active(self) -> list[str]:
-        """Ids of the commits that the last complete mark called active."""
-        found: list[str] = self.commits.filter(self.commits["active"])["commit_id"].to_pylist()
-        return found
-
-    @property
-    def metaranges(self) -> set[str]:
-        """Metaranges of all its commits."""
-        return set(filter(None, self.commits["metarange_id"].to_pylist()))
-
-    def since(self, run: Run) -> datetime:
-        """Metaranges that no known commit names count if they were written then or later."""
-        days_ago = run.plan.created_at - timedelta(days=run.plan.config.keep_unnamed_days)
-        last = self.stored.record
-        return days_ago if last is None else min(days_ago, last.marked_at)
 
 
 def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits, named: Metaranges) -> Witnessed:
@@ -96,25 +50,48 @@ def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits, named: M
         named: their metaranges.
 
     Raises:
-        RefusedError: a witness refuses the mark.
+        WitnessError: a witness refuses the mark.
+        RefusedError: the metarange of an active commit is not in the bucket.
+        FormatError: what earlier marks left is damaged.
     """
-    past = Past.read(run)
-    shown = _shown_commits(active)
-    unknown = find_unknown(run, set(past.active) - shown.keys())
-    if unknown:
-        raise RefusedError(f"{len(unknown)} commits are unknown")
+    owns = owner.check_owner(run, record)
+    # The owner's marks say nothing about another server's commits.
+    past = Past.read(run.state, run.plan.namespace) if owns else Past()
+    repository = run.client.repository(run.plan.repository)
     files = list_tables(run.reader)
+    past = check_life(run, past, repository, files)
+    shown = _shown_commits(active)
+    check_known(run, past, shown)
+    if owns:
+        owner.check_id(run)
     demand_metaranges(run, files, active.metaranges.values())
-    metaranges = set(filter(None, shown.values()))
-    known = Known(named=metaranges, earlier=past.metaranges, ranges=set(named.ranges), kinds=past.kinds)
-    unnamed = find_unnamed(run, files, known, past.since(run))
+    unnamed = find_unnamed(run, files, _known(past, shown, named.ranges), _since(run, past))
     record.counts["unnamed_metaranges"] = len(unnamed.lost)
-    created = run.client.repository(run.plan.repository).created_at
+    created = repository.created_at
     record.details["witness"] = {
-        "record_etag": past.stored.etag,
+        "record_etag": past.etag,
         "repository_created_at": None if created is None else created.isoformat(),
     }
     return Witnessed(unnamed.metaranges, _write_parts(run, past, shown, files, unnamed))
+
+
+def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str]) -> set[str]:
+    """Find the metaranges that count as active commits in a re-check, whatever names them.
+
+    Args:
+        run: the run, whose mark is complete.
+        active: the active commits, all read.
+        ranges: ids of ranges that were read.
+
+    Raises:
+        RefusedError: the metarange of an active commit is not in the bucket.
+    """
+    past = Past.read(run.state, run.plan.namespace)
+    files = list_tables(run.reader)
+    demand_metaranges(run, files, active.metaranges.values())
+    return find_unnamed(
+        run, files, _known(past, _shown_commits(active), ranges), _since(run, past)
+    ).metaranges
 
 
 def leave_record(run: Run, committed: ListCommittedOutput) -> None:
@@ -128,10 +105,10 @@ def leave_record(run: Run, committed: ListCommittedOutput) -> None:
         ConflictError: another mark has left its record since.
     """
     folder = run.folder
-    now = pa.Table.from_pylist(list(_rows(run, committed)), schema=records.COMMITS)
-    earlier = folder.read_part(committed.part(f"{EARLIER}-00000.parquet"))
-    tables = folder.read_part(committed.part(f"{TABLES}-00000.parquet"))
-    records.write_record(run, committed, pa.concat_tables([now, earlier]), tables)
+    now = pa.Table.from_pylist(list(_rows(run, committed)), schema=COMMITS)
+    carried = folder.read_part(committed.carried_commits)
+    tables = folder.read_part(committed.opened_tables)
+    write_record(run, committed, pa.concat_tables([now, carried]), tables)
 
 
 def _shown_commits(active: ActiveCommits) -> dict[str, str]:
@@ -140,36 +117,50 @@ def _shown_commits(active: ActiveCommits) -> dict[str, str]:
     return {commit.id: commit.metarange_id for commit in every.values()} | active.metaranges
 
 
+def _since(run: Run, past: Past) -> datetime:
+    return past.since(run.plan.created_at, timedelta(days=run.plan.config.keep_unnamed_days))
+
+
+def _known(past: Past, shown: Mapping[str, str], ranges: Collection[str]) -> Known:
+    return Known(
+        named=set(filter(None, shown.values())),
+        earlier=past.metaranges,
+        ranges=ranges,
+        kinds=past.kinds,
+        forgotten=past.forgotten,
+    )
+
+
 def _write_parts(
     run: Run, past: Past, shown: Mapping[str, str], files: Files, unnamed: Unnamed
 ) -> list[PartInfo]:
-    """Write what `leave_record` needs and only this step knows.
+    """Write what later steps need and only this one knows.
 
     Commits of earlier marks are carried on as long as their metarange could count as an unnamed one.
     """
-    step, since = "list_committed", past.since(run)
+    step, since = ListCommittedOutput.STEP, _since(run, past)
     recent = [name for name, info in files.items() if info.last_modified >= since]
     rows = past.commits
-    carried = pc.and_(
-        pc.is_in(rows["metarange_id"], pa.array(recent, pa.string())),
-        pc.invert(pc.is_in(rows["commit_id"], pa.array(list(shown), pa.string()))),
+    carried = rows.filter(
+        pc.and_(
+            pc.is_in(rows["metarange_id"], pa.array(recent, pa.string())),
+            pc.invert(pc.is_in(rows["commit_id"], pa.array(list(shown), pa.string()))),
+        )
     )
-    earlier = rows.filter(carried)
-    place = records.COMMITS.get_field_index("active")
-    earlier = earlier.set_column(
-        place, records.COMMITS.field(place), pa.array([False] * len(earlier), pa.bool_())
-    )
-    names = sorted(unnamed.kinds)
-    tables = pa.table([names, [unnamed.kinds[name] for name in names]], schema=records.TABLES)
-    found = sorted(unnamed.metaranges)
+    place = COMMITS.get_field_index("active")
+    inactive = pa.array([False] * len(carried), pa.bool_())
+    names, found = sorted(unnamed.kinds), sorted(unnamed.metaranges)
     rows_of_unnamed = {
         "metarange_id": pa.array(found, pa.string()),
         "lost": pa.array([name in unnamed.lost for name in found], pa.bool_()),
     }
+    tables = {"name": names, "kind": [unnamed.kinds[name] for name in names]}
     return [
-        run.folder.write_table(step, 0, earlier, EARLIER),
-        run.folder.write_table(step, 0, tables, TABLES),
-        run.folder.write_table(step, 0, pa.table(rows_of_unnamed), UNNAMED),
+        run.folder.write_table(
+            step, 0, carried.set_column(place, COMMITS.field(place), inactive), output.EARLIER
+        ),
+        run.folder.write_table(step, 0, pa.table(tables, schema=TABLES), output.TABLES),
+        run.folder.write_table(step, 0, pa.table(rows_of_unnamed), output.UNNAMED),
     ]
 
 

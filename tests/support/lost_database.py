@@ -1,0 +1,111 @@
+"""lakeFS's database restored from a backup: the bucket keeps everything, the server forgets what came after.
+
+backup = back_up(world)
+world.upload("a"); world.lake.commit()
+restore(world, backup)
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConflictError
+from dredge.graveler.refs.records import Commit as Record
+from dredge.lakefs import Commit, Ref
+from tests.support.gc import CatalogClient, World
+
+type Backup = dict[str, Any]
+
+
+def back_up(world: World) -> Backup:
+    """Copy the key-value store of a world."""
+    return deepcopy({name: value for name, value in vars(world.lake.kv).items() if isinstance(value, dict)})
+
+
+def restore(world: World, backup: Backup) -> None:
+    """Put a copy back and start the server again; other clients have made requests since the copy."""
+    for name, value in deepcopy(backup).items():
+        getattr(world.lake.kv, name).clear()
+        getattr(world.lake.kv, name).update(value)
+    world.lake = replace(world.lake, catalog=world.lake.another_server())
+    world.client = CatalogWriter(world.lake.catalog, world.client.url)
+    for _ in range(200):
+        world.client.usage()
+
+
+def unreadable(world: World, branch: str = "main") -> list[str]:
+    """Paths of a branch whose objects are gone."""
+    lost = []
+    for path in world.lake.paths(branch):
+        try:
+            world.lake.read(path, branch)
+        except Exception:
+            lost.append(path)
+    return lost
+
+
+def in_hook(world: World, action: Any) -> pytest.MonkeyPatch:
+    """Do something whenever a merge, revert or cherry-pick has written its tree, before its branch moves: as long as
+    a hook takes. Undo the patch that is returned."""
+    writer = world.lake.catalog.merges._commit_writer
+    honest = writer.make
+    patch = pytest.MonkeyPatch()
+
+    def make(*arguments: Any, **settings: Any) -> Any:
+        made = honest(*arguments, **settings)
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(type(writer), "make", lambda _self, *more, **others: honest(*more, **others))
+            action()
+        return made
+
+    patch.setattr(type(writer), "make", lambda _self, *arguments, **settings: make(*arguments, **settings))
+    return patch
+
+
+class CatalogWriter(CatalogClient):
+    """A client that also makes commits and branches.
+
+    Attributes:
+        makes_records: whether the server has the call that makes commit records.
+    """
+
+    makes_records = True
+
+    def branch(self, repository: str, name: str) -> Ref:
+        self.before("branch", (repository, name))
+        return Ref(name, self.catalog.branches.get_branch(repository, name).commit_id)
+
+    def create_branch(self, repository: str, name: str, source: str) -> Ref:
+        self.before("create_branch", (repository, name, source))
+        return Ref(name, self.catalog.branches.create_branch(repository, name, source))
+
+    def create_commit_record(self, repository: str, commit: Commit) -> bool:
+        self.before("create_commit_record", (repository, commit.id))
+        if not self.makes_records or commit.text is None:
+            return False
+        record = Record(
+            id=commit.id,
+            committer=commit.text.committer,
+            message=commit.text.message,
+            creation_date=commit.created_at,
+            metarange_id=commit.metarange_id,
+            metadata=commit.text.metadata,
+            parents=commit.parents,
+            version=commit.version,
+            generation=commit.text.generation,
+        )
+        with suppress(ConflictError):
+            self.catalog.commits.create_commit_record(repository, record)
+        return True
+
+    def commit_metarange(self, repository: str, branch: str, metarange_id: str, message: str) -> str:
+        self.before("commit_metarange", (repository, branch, metarange_id))
+        made = self.catalog.commits.commit(
+            repository, branch, committer="dredge", message=message, source_metarange=metarange_id
+        )
+        return made.id
