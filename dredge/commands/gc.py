@@ -221,10 +221,7 @@ def _show_outcome(planned: Run, runner: LocalRunner, as_json: bool) -> None:
     from dredge.gc import steps
 
     try:
-        try:
-            steps.run_steps(planned, runner)
-        finally:
-            steps.release_lease(planned)
+        steps.to_its_end(planned, runner)
     finally:
         found = _report(planned.plan.run_uri)
         show_report(found, as_json, planned.plan.run_uri)
