@@ -5,6 +5,8 @@
     ├── RefusedError                      a safety check said no: never retried
     │   ├── LeaseHeldError                another run holds the repository
     │   ├── OvertakenError                a later try of the same step has taken over
+    │   ├── WitnessError                  the server is not the one that earlier runs saw
+    │   ├── BlockedError                  such a refusal has to be lifted by a person first
     │   ├── AwaitingApprovalError         a person has to say yes first
     │   └── RejectedError                 a person said no, or nobody said yes in time
     ├── UnavailableError                  throttled, down, timed out: retry later
@@ -69,6 +71,26 @@ class OvertakenError(RefusedError):
 
     kind = "overtaken"
     what_to_do = "Nothing: the later try does the work. This one is the orphan of a retry."
+
+
+class WitnessError(RefusedError):
+    """The lakeFS server or its database is not the one that earlier runs of the namespace saw."""
+
+    kind = "witness"
+    what_to_do = (
+        "Find out which lakeFS server and database this is: the message names the difference and the likely causes. "
+        "docs/operations.md has each; `dredge gc lift-block` ends the block that the refusal left."
+    )
+
+
+class BlockedError(RefusedError):
+    """An earlier run left a block in the namespace: deletions and purges wait until a person lifts it."""
+
+    kind = "blocked"
+    what_to_do = (
+        "Read the block in the message and find its cause. Then lift it with "
+        "`dredge gc lift-block REPOSITORY --reason …`, and start a new run."
+    )
 
 
 class AwaitingApprovalError(RefusedError):

@@ -218,6 +218,15 @@ class GCConfig:
         maximum=DAYS_MAX,
         because="other runs may still read these folders",
     )
+    keep_unnamed_days: float = setting(
+        "Days that unnamed metaranges are kept",
+        "A metarange file that no known commit names counts as an active commit for so long after it was written, and"
+        " longer if no mark was complete since. It may be a commit that was lost with lakeFS's database, or one that"
+        " waits in a hook.",
+        default=30.0,
+        minimum=0,
+        maximum=DAYS_MAX,
+    )
     slice_margin_hours: float = setting(
         "Slice margin in hours",
         "Folders of uploads (slices) are listed again until they are as old as this, for uploads that take long or come"

@@ -6,6 +6,8 @@ from dredge.lakefs.client import LakeFSClient
 from dredge.lakefs.model import (
     Change,
     Commit,
+    CommitText,
+    Environment,
     LakeFS,
     ObjectStats,
     PreparedCommits,
@@ -19,6 +21,8 @@ from dredge.lakefs.model import (
 __all__ = [
     "Change",
     "Commit",
+    "CommitText",
+    "Environment",
     "LakeFS",
     "LakeFSClient",
     "ObjectStats",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.lakefs.model import (
     Change,
     Commit,
+    CommitText,
+    Environment,
     ObjectStats,
     PreparedCommits,
     Ref,
@@ -21,7 +25,14 @@ from dredge.lakefs.model import (
     Usage,
 )
 from dredge.lakefs.prepare import prepare_commits
-from dredge.lakefs.transport import NO_SUCH_CALL, Transport, refuse
+from dredge.lakefs.transport import (
+    NO_CONTENT,
+    NO_SUCH_CALL,
+    Response,
+    Transport,
+    UnsupportedCallError,
+    refuse,
+)
 
 PAGE = 1000
 LOG_FIRST_PAGE = 50
@@ -34,6 +45,7 @@ PREPARE_READ_SECONDS = 900.0
 """By default the server ends a page by size or after a minute, but a loaded server takes longer."""
 
 _PAGED = ("results", "pagination")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 ENDPOINT = "LAKECTL_SERVER_ENDPOINT_URL"
 ACCESS_KEY = "LAKECTL_CREDENTIALS_ACCESS_KEY_ID"
 SECRET_KEY = "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY"
@@ -152,7 +164,7 @@ class LakeFSClient:
             if len(commit_id) != 64:
                 raise
         found = ask(commit_id[:63])
-        return Commit(commit_id, found.parents, found.created_at, found.metarange_id, found.version)
+        return replace(found, id=commit_id)
 
     def rules(self, repository: str) -> Rules | None:
         """Return the garbage collection rules; None if there are none."""
@@ -223,6 +235,55 @@ class LakeFSClient:
         except (KeyError, TypeError, ValueError):
             return None
         return Usage(str(value["installation_id"]), requests)
+
+    def environment(self) -> Environment:
+        """Return which server this is: its URL in one spelling, and the installation's id if it has the usage report.
+
+        Source: lakeFS pkg/api/controller.go (GetUsageReportSummary); no other call returns the id.
+        """
+        usage = self.usage()
+        return Environment(
+            normalized_url(self._transport.base), None if usage is None else usage.installation_id
+        )
+
+    def metadata(self, repository: str) -> Mapping[str, str] | None:
+        """Return the metadata of a repository; None if the server has no such call, or the user no right to it."""
+        path = "/repositories/{repository}/metadata"
+        try:
+            response = self._transport.call("GET", path, names={"repository": repository})
+        except UnsupportedCallError:
+            return None
+        if response.status == 200:
+            return {str(key): str(value) for key, value in response.json().items()}
+        if _is_missing(response):
+            return None
+        raise refuse(response, f"metadata of {repository}")
+
+    def set_metadata(self, repository: str, values: Mapping[str, str]) -> bool:
+        """Set keys in the metadata of a repository; its other keys remain. False if the user has no right to it, or the
+        server has no such call.
+
+        Two writers at once may both replace what they read; lakeFS then answers one of them with 500, which is retried.
+        Keys are never deleted: after the last one is, a later import ends the server's process.
+
+        Source: lakeFS pkg/api/controller.go (SetRepositoryMetadata), pkg/graveler/ref/manager.go
+        """
+        try:
+            response = self._transport.call(
+                "POST",
+                "/repositories/{repository}/metadata",
+                names={"repository": repository},
+                body={"metadata": dict(values)},
+                retry=True,
+                no_content=True,
+            )
+        except UnsupportedCallError:
+            return False
+        if response.status in (200, 201, NO_CONTENT):
+            return True
+        if _is_missing(response):
+            return False
+        raise refuse(response, f"setting metadata of {repository}")
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
         """Return the object at a path of a ref; raises NotFoundError if lakeFS says that either does not exist."""
@@ -318,6 +379,24 @@ class LakeFSClient:
             after = following
 
 
+def normalized_url(endpoint: str) -> str:
+    """Return a server's URL in one spelling: lower case, no default port, no user, no `/api/v1`."""
+    parts = urlsplit(endpoint if "://" in endpoint else f"http://{endpoint}")
+    scheme, host = parts.scheme.lower(), (parts.hostname or "").rstrip(".")
+    host = f"[{host}]" if ":" in host else host
+    port = "" if parts.port in (None, _DEFAULT_PORTS.get(scheme)) else f":{parts.port}"
+    path = parts.path.rstrip("/").removesuffix("/api/v1").rstrip("/")
+    return f"{scheme}://{host}{port}{path}"
+
+
+def _is_missing(response: Response) -> bool:
+    """Whether the user has no right to a call, or the server does not have it. lakeFS answers a missing right with 401;
+    wrong keys fail in the calls before."""
+    if response.status == 404:
+        return response.message == NO_SUCH_CALL
+    return response.status in (401, 403, 405)
+
+
 def _has_more(value: Mapping[str, Any], what: str) -> bool:
     """Whether more results follow a page; only an explicit false ends a listing."""
     found = value["pagination"]["has_more"]
@@ -329,8 +408,13 @@ def _has_more(value: Mapping[str, Any], what: str) -> bool:
 
 
 def _repository(value: Mapping[str, Any]) -> Repository:
+    created = value.get("creation_date")
     return Repository(
-        value["id"], value["storage_namespace"], value.get("default_branch", ""), bool(value.get("read_only"))
+        value["id"],
+        value["storage_namespace"],
+        value.get("default_branch", ""),
+        bool(value.get("read_only")),
+        None if created is None else datetime.fromtimestamp(created, UTC),
     )
 
 
@@ -345,6 +429,19 @@ def _commit(value: Mapping[str, Any]) -> Commit:
         created_at=datetime.fromtimestamp(value["creation_date"], UTC),
         metarange_id=value["meta_range_id"],
         version=int(value.get("version", 1)),
+        text=_commit_text(value),
+    )
+
+
+def _commit_text(value: Mapping[str, Any]) -> CommitText | None:
+    """None from a server that leaves the generation out: no equal record can be made."""
+    if "generation" not in value:
+        return None
+    return CommitText(
+        value.get("committer") or "",
+        value.get("message") or "",
+        value.get("metadata") or {},
+        int(value["generation"]),
     )
 
 

@@ -17,12 +17,15 @@ class Repository:
         namespace: URI of the storage namespace, exactly as the server returns it.
         default_branch: branch name.
         read_only: whether it is read-only; the server refuses to prepare a garbage collection of one.
+        created_at: creation date, aware UTC, in whole seconds; None if the server does not return it. A repository
+            that was deleted and created again has another one.
     """
 
     name: str
     namespace: str
     default_branch: str
     read_only: bool = False
+    created_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,23 @@ class Ref:
 
     id: str
     commit_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitText:
+    """The fields of a commit that only its id depends on.
+
+    Attributes:
+        committer: user name.
+        message: commit message.
+        metadata: user metadata.
+        generation: the largest generation of its parents, plus 1.
+    """
+
+    committer: str
+    message: str
+    metadata: Mapping[str, str]
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +63,7 @@ class Commit:
         created_at: creation date, aware UTC; clients can set it.
         metarange_id: "" for the first commit of a repository.
         version: version of the commit record, 0 or 1.
+        text: the other fields of the record; None where they were not read.
     """
 
     id: str
@@ -50,6 +71,7 @@ class Commit:
     created_at: datetime
     metarange_id: str
     version: int = 1
+    text: CommitText | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +135,20 @@ class Usage:
 
     installation_id: str
     requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A lakeFS server, as a client reaches it.
+
+    Attributes:
+        url: scheme, host and port, in one spelling.
+        installation_id: the installation's id; None if the server does not return it. A restored copy of a database
+            has the id of its original.
+    """
+
+    url: str
+    installation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +228,26 @@ class LakeFS(Protocol):
         that is there then, of all servers; None if the server does not tell it.
 
         Servers only ever add to it, and each request adds something.
+        """
+
+    def environment(self) -> Environment:
+        """Return which server this is."""
+
+    def metadata(self, repository: str) -> Mapping[str, str] | None:
+        """Return the metadata of a repository; None if the server has no such call, or the user no right to it.
+
+        Raises:
+            UnavailableError: no response from lakeFS.
+        """
+
+    def set_metadata(self, repository: str, values: Mapping[str, str]) -> bool:
+        """Set keys in the metadata of a repository; its other keys remain. Sending it twice does no harm.
+
+        Returns:
+            False if the user has no right to it (`fs:UpdateRepository`), or the server has no such call.
+
+        Raises:
+            UnavailableError: no response from lakeFS, or other writers won each time.
         """
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:

@@ -40,6 +40,7 @@ READ_SECONDS = 120.0
 TRIES = 5
 _BUSY = (429, 500, 502, 503, 504)
 _DONE = (200, 201, 202)
+NO_CONTENT = 204
 NOT_IMPLEMENTED = 501
 NO_SUCH_CALL = "invalid API endpoint"
 _LAKEFS_404 = re.compile(rf"(.*[ :])?not found|{NO_SUCH_CALL}", re.DOTALL)
@@ -113,6 +114,10 @@ class DroppedError(UnavailableError):
     """The connection ended without a response: it is unknown what the server did."""
 
 
+class UnsupportedCallError(RefusedError):
+    """The server does not implement the call (501)."""
+
+
 class ForeignResponseError(UnavailableError):
     """The response is not lakeFS's own, so nothing is known.
 
@@ -172,6 +177,7 @@ class Transport:
         read_seconds: float = READ_SECONDS,
         own_connection: bool = False,
         members: Sequence[str] = (),
+        no_content: bool = False,
     ) -> Response:
         """Send a request.
 
@@ -186,6 +192,8 @@ class Transport:
             read_seconds: read timeout.
             own_connection: use a new connection, so that a dropped one cannot be a stale pooled connection.
             members: keys that the JSON object of a success must have.
+            no_content: whether a success is a 204 without a body. Anything in front of lakeFS can send one, so the
+                caller reads back what it wrote.
 
         Returns:
             lakeFS's response, whatever its status.
@@ -193,7 +201,7 @@ class Transport:
         Raises:
             UnavailableError: no response; DroppedError if the connection broke after the request was sent,
                 ForeignResponseError if the response is not lakeFS's.
-            RefusedError: 501.
+            UnsupportedCallError: 501.
         """
         retry = method == "GET" if retry is None else retry
         client = self._client() if own_connection else self._shared
@@ -207,8 +215,8 @@ class Transport:
                 log.info("%s %s: %s; retrying", method, path, error)
             else:
                 if response.status == NOT_IMPLEMENTED:
-                    raise refuse(response, f"{method} {path}")
-                own = response.is_lakefs(members)
+                    raise UnsupportedCallError(str(refuse(response, f"{method} {path}")))
+                own = response.is_lakefs(members) or (no_content and response.status == NO_CONTENT)
                 if last and not own:
                     raise ForeignResponseError(f"{method} {path}", response)
                 if last or (own and (response.status not in _BUSY or response.message == NO_SUCH_CALL)):

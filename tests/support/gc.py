@@ -9,7 +9,7 @@ assert world.data() == …
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -36,6 +36,8 @@ from dredge.graveler.staging.area import Staged
 from dredge.lakefs import (
     Change,
     Commit,
+    CommitText,
+    Environment,
     ObjectStats,
     PreparedCommits,
     Ref,
@@ -59,10 +61,14 @@ class CatalogClient:
 
     Attributes:
         before: called with the name and arguments of each call; may change the lake, or raise.
+        url: of the server, as `Environment` has it.
+        may_update: whether the user has `fs:UpdateRepository`.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, url: str = "http://lakefs:8000") -> None:
         self.catalog = catalog
+        self.url = url
+        self.may_update = True
         self.before: Callable[[str, tuple[Any, ...]], None] = lambda _name, _arguments: None
 
     def clock(self) -> datetime | None:
@@ -128,6 +134,22 @@ class CatalogClient:
         counter.count("usage", "GET", 200, 0.0)
         return Usage(counter.installation_id, sum(count for *_, count in counter.months()))
 
+    def environment(self) -> Environment:
+        self.before("environment", ())
+        return Environment(
+            self.url, Counter(self.catalog.refs.commits._kv, self.catalog.clock).installation_id
+        )
+
+    def metadata(self, repository: str) -> Mapping[str, str] | None:
+        self.before("metadata", (repository,))
+        return self.catalog.repositories.get_repository_metadata(repository)
+
+    def set_metadata(self, repository: str, values: Mapping[str, str]) -> bool:
+        self.before("set_metadata", (repository, values))
+        if self.may_update:
+            self.catalog.repositories.update_repository_metadata(repository, put=values)
+        return self.may_update
+
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
         self.before("stat", (repository, ref, path))
         return _stats(self.catalog.reading.stat(repository, ref, path))
@@ -151,11 +173,18 @@ class CatalogClient:
 
 
 def _repository(found: Any) -> Repository:
-    return Repository(found.name, found.storage_namespace, found.default_branch, found.read_only)
+    return Repository(
+        found.name,
+        found.storage_namespace,
+        found.default_branch,
+        found.read_only,
+        found.creation_date.replace(microsecond=0),
+    )
 
 
 def _commit(found: Any) -> Commit:
-    return Commit(found.id, found.parents, found.creation_date, found.metarange_id, found.version)
+    text = CommitText(found.committer, found.message, found.metadata, found.generation)
+    return Commit(found.id, found.parents, found.creation_date, found.metarange_id, found.version, text)
 
 
 def _stats(found: Any) -> ObjectStats:

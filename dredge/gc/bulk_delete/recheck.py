@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow.compute as pc
 
 from dredge.gc.index.metaranges import Metaranges, read_ranges
-from dredge.gc.index.ranges import Ranges, find_range_files
+from dredge.gc.index.ranges import Ranges, find_range_files, unite_ranges
 from dredge.gc.list_committed import (
     NOTHING,
     ActiveCommits,
@@ -29,6 +29,7 @@ from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.retention.kept_sets import find_extra
 from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
+from dredge.gc.witness.mark import find_unnamed_now
 from dredge.lakefs import Ref, Rules
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.sharded import ShardedSet
@@ -48,6 +49,7 @@ class Subtracted:
         heads: branches, each with a metarange that was its head during the last re-check; "" for one without entries.
         exact: whether the last re-check read every staging record, so that nothing else can be staged.
         looked: active commits to which no ref led, with what these keep alive.
+        unnamed: metaranges that counted as active commits, whatever named them.
     """
 
     commits: dict[str, str]
@@ -57,6 +59,7 @@ class Subtracted:
     heads: set[tuple[str, str]] = field(default_factory=set)
     exact: bool = False
     looked: Looked = NOTHING
+    unnamed: set[str] = field(default_factory=set)
 
     @classmethod
     def of_mark(cls, run: Run, committed: ListCommittedOutput) -> Subtracted:
@@ -71,7 +74,8 @@ class Subtracted:
         dangling = pc.invert(pc.is_in(commits["commit_id"], history["commit_id"]))
         rules = None if committed.rules is None else Rules.from_json(committed.rules)
         looked = NOTHING.then(commits["commit_id"].filter(dangling).to_pylist(), rules)
-        return cls(dict(pairs), set(ranges["range_id"].to_pylist()), by_path, looked=looked)
+        unnamed = set(folder.read_part(committed.unnamed_metaranges)["metarange_id"].to_pylist())
+        return cls(dict(pairs), set(ranges["range_id"].to_pylist()), by_path, looked=looked, unnamed=unnamed)
 
 
 def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) -> dict[str, int]:
@@ -107,17 +111,21 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
         if commit not in subtracted.commits
     }
     ranges = read_ranges(run, runner, f"{where}/active", new_commits.values())
+    unnamed = find_unnamed_now(run, active, subtracted.ranges | ranges.keys()) - subtracted.unnamed
+    unite_ranges(ranges, read_ranges(run, runner, f"{where}/unnamed", unnamed).items())
     ranges.update(_unnamed_files(run, subtracted, active))
     new_ranges = {range_id: facts for range_id, facts in ranges.items() if range_id not in subtracted.ranges}
     collected = collect_ranges(run, runner, where, Roles(new_ranges), scan.files.hashes)
     subtracted.live.append(collected.live)
     subtracted.commits.update(new_commits)
+    subtracted.unnamed.update(unnamed)
     subtracted.ranges.update(new_ranges)
     _find_new_paths(run, runner, subtracted, where, active)
     counts = {
         "staged_rows": scan.rows,
         "new_commits": len(new_commits),
         "new_ranges": len(new_ranges),
+        "unnamed_metaranges": len(unnamed),
         "live_addresses": subtracted.live[-1].values,
     }
     log.info("run %s: re-check: %s", run.plan.run_id, counts)
@@ -149,5 +157,6 @@ def _find_new_paths(
 
 def _unnamed_files(run: Run, subtracted: Subtracted, active: ActiveCommits) -> Ranges:
     """Ranges that no active commit names and that count all the same, as in the mark."""
-    read = [*subtracted.ranges, *subtracted.commits.values(), *active.metaranges.values()]
+    metaranges = [*subtracted.commits.values(), *subtracted.unnamed, *active.metaranges.values()]
+    read = [*subtracted.ranges, *metaranges]
     return find_range_files(run.reader, read, None if active.all_commits else run.plan.cutoff)[0]

@@ -18,9 +18,11 @@ from dredge.gc.check_limits.guards import GUARDS
 from dredge.gc.check_limits.holds import why_held
 from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.gc.check_limits.tally import Held, count_held
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.state.base import base_of
 from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput
+from dredge.gc.witness.mark import leave_record
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
@@ -45,6 +47,7 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 
 
 def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
+    leave_record(run, record.input(ListCommittedOutput))
     check = _prove(run, runner, record)
     objects, size_bytes = _deletable(check)
     findings = [guard(check) for guard in GUARDS]

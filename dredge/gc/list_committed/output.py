@@ -25,6 +25,7 @@ COMMITS, PATH_COMMITS, BRANCHES = "commits", "path-commits", "branches"
 RANGES, DROPPED, PATH_RANGES = "ranges", "dropped", "path-ranges"
 NAMED_RANGES, METARANGES, FILES = "named-ranges", "metaranges", "files"
 HISTORY, REFS = "history", "refs"
+UNNAMED, EARLIER, TABLES = "unnamed-metaranges", "carried-commits", "opened-tables"
 
 
 class ListCommittedOutput(StepOutput):
@@ -74,9 +75,26 @@ class ListCommittedOutput(StepOutput):
         return self._table(METARANGES)
 
     @property
+    def unnamed_metaranges(self) -> PartInfo:
+        """Rows of the metaranges that count as active commits, whatever names them: `metarange_id`, `lost` (written
+        before the cutoff, and no known commit names it)."""
+        return self._table(UNNAMED)
+
+    @property
+    def carried_commits(self) -> PartInfo:
+        """Rows of commits of earlier marks that the record of this mark carries on."""
+        return self._table(EARLIER)
+
+    @property
+    def opened_tables(self) -> PartInfo:
+        """Rows of files below `_lakefs/` that were opened to see what they are: `name`, `kind`."""
+        return self._table(TABLES)
+
+    @property
     def history(self) -> PartInfo:
         """Rows of the commits that refs lead to, active or not: `commit_id`, `parents`, `created_at`, `metarange_id`,
-        `version`."""
+        `version`, `committer`, `message`, `metadata` (JSON), `generation`; the last four are null where they were not
+        read."""
         return self._table(HISTORY)
 
     @property

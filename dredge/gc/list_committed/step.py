@@ -20,6 +20,7 @@ from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.base import Base, base_of
+from dredge.gc.witness.mark import Witnessed, pass_witnesses
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
@@ -46,7 +47,8 @@ class _History:
     Attributes:
         active: the active commits.
         heads: every branch with each commit that was seen to be its head.
-        named: the metaranges of the active commits, and those that an earlier run read.
+        named: the metaranges of the active commits, unnamed ones, and those that an earlier run read.
+        witnessed: what the witnesses add.
         ranges: the active ones.
         files: names of files below `_lakefs/` that need not be looked at again.
     """
@@ -54,8 +56,14 @@ class _History:
     active: ActiveCommits
     heads: list[tuple[str, str]]
     named: Metaranges
+    witnessed: Witnessed
     ranges: Ranges
     files: set[str] = field(default_factory=set)
+
+    @property
+    def metaranges(self) -> set[str]:
+        """Those that count: of active commits, and unnamed ones."""
+        return {*self.active.metaranges.values(), *self.witnessed.metaranges}
 
 
 def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
@@ -79,8 +87,9 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         tables.write_branches(run.folder, history.heads, active.metaranges),
         tables.write_path_commits(run.folder, active),
         *tables.write_history(run.folder, active),
-        *tables.write_metaranges(run.folder, named, active.metaranges.values()),
+        *tables.write_metaranges(run.folder, named, history.metaranges),
         tables.write_files(run.folder, history.files),
+        *history.witnessed.parts,
     ]
     record.counts.update(
         active_commits=len(active.metaranges),
@@ -108,9 +117,12 @@ def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base |
     heads = _take_in_heads_of_the_scan(run, record, active)
     earlier = None if base is None else base.metaranges()
     named = read_metaranges(run, runner, f"{STEP}/active", active.metaranges.values(), earlier)
+    witnessed = pass_witnesses(run, record, active, named)
+    named = read_metaranges(run, runner, f"{STEP}/unnamed", witnessed.metaranges, named)
     in_heads = {active.metaranges[commit] for _, commit in heads}
-    ranges = named.select(active.metaranges.values(), in_heads)
-    history = _History(active, heads, named, ranges, set() if base is None else base.looked_at())
+    ranges = named.select({*active.metaranges.values(), *witnessed.metaranges}, in_heads)
+    looked_at = set() if base is None else base.looked_at()
+    history = _History(active, heads, named, witnessed, ranges, looked_at)
     if active.all_commits:
         _take_in_all_files(run, record, history, base)
     else:
@@ -137,7 +149,7 @@ def _take_in_all_files(run: Run, record: StepRecord, history: _History, base: Ba
     if base is not None and base.state.all_commits:
         then = base.ranges()
         unite_ranges(ranges, ((item, facts) for item, facts in then.items() if item not in ranges))
-    read_before = [*history.active.metaranges.values(), *ranges, *history.files]
+    read_before = [*history.metaranges, *ranges, *history.files]
     files, names = find_range_files(run.reader, read_before)
     unite_ranges(ranges, files.items())
     history.files.update(name for name in names if name not in files)
@@ -152,7 +164,7 @@ def _take_in_young_files(run: Run, record: StepRecord, history: _History) -> Non
     """Count every range file as active that is not older than objects must be. Staging is read in many requests, and
     what a commit takes out of it meanwhile need not be in any active commit: the branch may be gone or reset, and the
     commit may claim to be old."""
-    read_before = [*history.active.metaranges.values(), *history.ranges]
+    read_before = [*history.metaranges, *history.ranges]
     files, _ = find_range_files(run.reader, read_before, run.plan.cutoff)
     unite_ranges(history.ranges, files.items())
     record.counts["young_range_files"] = len(files)

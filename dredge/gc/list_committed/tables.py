@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from dredge.gc.index.metaranges import Metaranges
 from dredge.gc.index.ranges import Ranges, table_of
 from dredge.gc.list_committed import output
 from dredge.gc.list_committed.active import ActiveCommits
+from dredge.lakefs import CommitText
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 
@@ -40,6 +42,7 @@ def write_history(folder: RunFolder, active: ActiveCommits) -> list[PartInfo]:
             "created_at": pa.array([commit.created_at for commit in commits], pa.timestamp("us", tz="UTC")),
             "metarange_id": pa.array([commit.metarange_id for commit in commits], pa.string()),
             "version": pa.array([commit.version for commit in commits], pa.int32()),
+            **_text_columns([commit.text for commit in commits]),
         }
     )
     named = [("branch", ref) for ref in active.branches] + [("tag", ref) for ref in active.tags]
@@ -100,6 +103,18 @@ def write_metaranges(folder: RunFolder, named: Metaranges, metaranges: Iterable[
 def write_files(folder: RunFolder, names: Iterable[str]) -> PartInfo:
     """Write the names of files that need not be looked at again."""
     return folder.write_table(_STEP, 0, _texts({"name": sorted(names)}), output.FILES)
+
+
+def _text_columns(texts: Sequence[CommitText | None]) -> dict[str, pa.Array]:
+    """The fields of commits that only their ids depend on; null where they were not read."""
+    return {
+        "committer": pa.array([text and text.committer for text in texts], pa.string()),
+        "message": pa.array([text and text.message for text in texts], pa.string()),
+        "metadata": pa.array(
+            [text and json.dumps(dict(text.metadata), sort_keys=True) for text in texts], pa.string()
+        ),
+        "generation": pa.array([text and text.generation for text in texts], pa.int64()),
+    }
 
 
 def _texts(columns: Mapping[str, Sequence[str]]) -> pa.Table:

@@ -24,7 +24,7 @@ from dredge.graveler import messages
 from dredge.graveler.addresses import address_readings
 from dredge.graveler.refs.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from dredge.kv.rows import RowView, show_key
-from dredge.lakefs import Commit, Ref
+from dredge.lakefs import Commit, CommitText, Ref
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -114,6 +114,7 @@ class RepositoryRecords:
                 messages.from_timestamp(record.creation_date),
                 record.meta_range_id,
                 record.version,
+                CommitText(record.committer, record.message, dict(record.metadata), record.generation),
             )
         return found
 

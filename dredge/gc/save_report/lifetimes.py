@@ -4,6 +4,7 @@
     versions of the state           superseded for a week
     layers of counts                named by no version that is left
     pins                            ended a week ago, and hashes of a restore that died before its pin counted
+    parts of records of marks       of earlier marks, a week old
     parts of the committed index    superseded by compaction a week ago, or of a run that died before it named them
 
 What may still be read stays: whatever a version of the state names that was the newest one at any time during the
@@ -38,6 +39,7 @@ from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
 from dredge.gc.subtract import earlier_marks
 from dredge.gc.verify import VerifyOutput
+from dredge.gc.witness.record import FOLDER, parts_of, read_record
 from dredge.runs.clock import check_clocks
 from dredge.runs.lifetimes import ListedFiles, counting_versions
 from dredge.runs.perform import StepRecord
@@ -139,6 +141,7 @@ def find_superseded(run: Run) -> Superseded:
         found.bookkeeping += [key for key in files.old(f"{OWN}/{place}/") if key not in kept]
     found.bookkeeping += _superseded_index(run, files)
     found.bookkeeping += _ended_pins(run, files, week_ago)
+    found.bookkeeping += _superseded_marks(run, files)
     found.size_bytes = sum(files.sizes[key] for key in found.bookkeeping)
     _find_runs(run, reader, now, versions.values(), found)
     return found
@@ -162,6 +165,14 @@ def _superseded_index(run: Run, files: ListedFiles) -> Iterator[str]:
         for key in files.old(f"{OWN}/{place}/"):
             if key.removeprefix(f"{OWN}/") in index.superseded:
                 yield key
+
+
+def _superseded_marks(run: Run, files: ListedFiles) -> Iterator[str]:
+    """Parts of the records of earlier marks. The pointer is read after they were listed, so that no
+    part that it names is taken for an old one."""
+    record = read_record(run.state).record
+    named = set() if record is None else {f"{OWN}/{key}" for key in parts_of(record)}
+    yield from (key for key in files.old(f"{OWN}/{FOLDER}/") if key.endswith(".parquet") and key not in named)
 
 
 def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> Iterator[str]:

@@ -3,6 +3,7 @@
     dredge/counted/…  dredge/state/versions/…  dredge/state/distrusted/…
     dredge/index/parts/…  dredge/index/manifests/…  dredge/index/checkpoints/…
     dredge/pins/<id>.json  dredge/pins/<id>/…
+    dredge/witness/….parquet
     dredge/purges/<id>/…  dredge/metadata/<id>/…   but no copies of what was deleted
     unified/<run id>/…
 
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 
 from dredge.errors import RefusedError
 from dredge.gc.plan import METADATA_RUNS, RUNS, STATE
+from dredge.gc.witness.record import FOLDER as WITNESS
 from dredge.graveler.xid import is_xid
 from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
 from dredge.storage.keys import is_plain
@@ -33,6 +35,7 @@ SIDE_RUNS = tuple(place.removeprefix(f"{ROOT}/") for place in (f"{STATE}/{PURGES
 _BOOKKEEPING = re.compile(
     rf"{OWN}/(?:counted|state/versions|state/distrusted|index/parts|index/manifests|index/checkpoints)/[^/]+"
     rf"|{OWN}/{PINS}/[^/]+(?:/[^/]+)?"
+    rf"|{OWN}/{WITNESS}/[^/]+\.parquet"
 )
 _OF_RUN = re.compile(
     rf"(?:{OWN_RUNS}|(?:{'|'.join(SIDE_RUNS)}))/([^/]+)/(?P<file>.+)",

@@ -1,0 +1,172 @@
+"""A mark before its witnesses, and what a mark that passed them leaves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.gc.list_committed import output
+from dredge.gc.list_committed.output import ListCommittedOutput
+from dredge.gc.run import Run
+from dredge.gc.witness.known_commits import check_known, check_life
+from dredge.gc.witness.past import Past
+from dredge.gc.witness.record import COMMITS, TABLES, write_record
+from dredge.gc.witness.unnamed import Files, Known, Unnamed, demand_metaranges, find_unnamed, list_tables
+from dredge.runs.perform import StepRecord
+
+if TYPE_CHECKING:
+    from dredge.gc.index.metaranges import Metaranges
+    from dredge.gc.list_committed import ActiveCommits
+    from dredge.runs.summary import PartInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Witnessed:
+    """What the witnesses add to a mark.
+
+    Attributes:
+        metaranges: that count as active commits, besides those of active commits.
+        parts: for `leave_record` and the re-check.
+    """
+
+    metaranges: set[str]
+    parts: list[PartInfo]
+
+
+def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits, named: Metaranges) -> Witnessed:
+    """Compare a mark with what earlier marks left, and find the metaranges that count as active commits.
+
+    Args:
+        run: the run.
+        record: of the step.
+        active: the active commits, all read.
+        named: their metaranges.
+
+    Raises:
+        WitnessError: a witness refuses the mark.
+        RefusedError: the metarange of an active commit is not in the bucket.
+        FormatError: what earlier marks left is damaged.
+    """
+    past = Past.read(run.state, run.plan.namespace)
+    repository = run.client.repository(run.plan.repository)
+    files = list_tables(run.reader)
+    past = check_life(run, past, repository, files)
+    shown = _shown_commits(active)
+    check_known(run, past, shown)
+    demand_metaranges(run, files, active.metaranges.values())
+    unnamed = find_unnamed(run, files, _known(past, shown, named.ranges), past.since(run))
+    record.counts["unnamed_metaranges"] = len(unnamed.lost)
+    created = repository.created_at
+    record.details["witness"] = {
+        "record_etag": past.etag,
+        "repository_created_at": None if created is None else created.isoformat(),
+    }
+    return Witnessed(unnamed.metaranges, _write_parts(run, past, shown, files, unnamed))
+
+
+def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str]) -> set[str]:
+    """Find the metaranges that count as active commits in a re-check, whatever names them.
+
+    Args:
+        run: the run, whose mark is complete.
+        active: the active commits, all read.
+        ranges: ids of ranges that were read.
+
+    Raises:
+        RefusedError: the metarange of an active commit is not in the bucket.
+    """
+    past = Past.read(run.state, run.plan.namespace)
+    files = list_tables(run.reader)
+    demand_metaranges(run, files, active.metaranges.values())
+    return find_unnamed(run, files, _known(past, _shown_commits(active), ranges), past.since(run)).metaranges
+
+
+def leave_record(run: Run, committed: ListCommittedOutput) -> None:
+    """Leave the commits of a complete mark for the marks after it.
+
+    Args:
+        run: whose mark is complete: the witnesses have passed it, and its candidates are known.
+        committed: result of `list_committed`.
+
+    Raises:
+        ConflictError: another mark has left its record since.
+    """
+    folder = run.folder
+    now = pa.Table.from_pylist(list(_rows(run, committed)), schema=COMMITS)
+    carried = folder.read_part(committed.carried_commits)
+    tables = folder.read_part(committed.opened_tables)
+    write_record(run, committed, pa.concat_tables([now, carried]), tables)
+
+
+def _shown_commits(active: ActiveCommits) -> dict[str, str]:
+    """Metaranges of all commits that the server shows, by commit."""
+    every = {**active.records, **active.graph}
+    return {commit.id: commit.metarange_id for commit in every.values()} | active.metaranges
+
+
+def _known(past: Past, shown: Mapping[str, str], ranges: Collection[str]) -> Known:
+    return Known(
+        named=set(filter(None, shown.values())),
+        earlier=past.metaranges,
+        ranges=ranges,
+        kinds=past.kinds,
+        forgotten=past.forgotten,
+    )
+
+
+def _write_parts(
+    run: Run, past: Past, shown: Mapping[str, str], files: Files, unnamed: Unnamed
+) -> list[PartInfo]:
+    """Write what later steps need and only this one knows.
+
+    Commits of earlier marks are carried on as long as their metarange could count as an unnamed one.
+    """
+    step, since = ListCommittedOutput.STEP, past.since(run)
+    recent = [name for name, info in files.items() if info.last_modified >= since]
+    rows = past.commits
+    carried = rows.filter(
+        pc.and_(
+            pc.is_in(rows["metarange_id"], pa.array(recent, pa.string())),
+            pc.invert(pc.is_in(rows["commit_id"], pa.array(list(shown), pa.string()))),
+        )
+    )
+    place = COMMITS.get_field_index("active")
+    inactive = pa.array([False] * len(carried), pa.bool_())
+    names, found = sorted(unnamed.kinds), sorted(unnamed.metaranges)
+    rows_of_unnamed = {
+        "metarange_id": pa.array(found, pa.string()),
+        "lost": pa.array([name in unnamed.lost for name in found], pa.bool_()),
+    }
+    tables = {"name": names, "kind": [unnamed.kinds[name] for name in names]}
+    return [
+        run.folder.write_table(
+            step, 0, carried.set_column(place, COMMITS.field(place), inactive), output.EARLIER
+        ),
+        run.folder.write_table(step, 0, pa.table(tables, schema=TABLES), output.TABLES),
+        run.folder.write_table(step, 0, pa.table(rows_of_unnamed), output.UNNAMED),
+    ]
+
+
+def _rows(run: Run, committed: ListCommittedOutput) -> Iterator[dict[str, Any]]:
+    """All commits that the mark saw, as rows of the record."""
+    active = run.folder.read_part(committed.commits)
+    branches: dict[str, list[str]] = defaultdict(list)
+    for row in run.folder.read_part(committed.branches).to_pylist():
+        branches[row["commit_id"]].append(row["branch"])
+    metaranges = dict(zip(active["commit_id"].to_pylist(), active["metarange_id"].to_pylist(), strict=True))
+    for row in run.folder.read_part(committed.history).to_pylist():
+        commit_id = row["commit_id"]
+        is_active = metaranges.pop(commit_id, None) is not None
+        yield {**row, "active": is_active, "branches": branches[commit_id]}
+    for commit_id, metarange_id in metaranges.items():
+        yield {
+            "commit_id": commit_id,
+            "metarange_id": metarange_id,
+            "active": True,
+            "branches": branches[commit_id],
+        }

@@ -1,0 +1,121 @@
+"""What earlier marks left, and what people decided about it since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+
+from dredge.errors import FormatError
+from dredge.gc.run import Run
+from dredge.gc.witness.consents import read_consents
+from dredge.gc.witness.record import (
+    COMMITS,
+    POINTER,
+    MarkRecord,
+    Stored,
+    is_about,
+    read_commits,
+    read_record,
+    read_tables,
+)
+from dredge.storage import ObjectReader
+
+FORGET_LOST, RESTORE_LOST = "forget-lost", "restore-lost"
+"""Kinds of statements. `what` of the first has `metaranges`, ids that were given up; of the second `commits`: by the id
+of a lost commit the id of the one that has its content now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What earlier marks left.
+
+    Attributes:
+        etag: of the pointer to the record; None if there is none.
+        record: of the last complete mark; None if there is none that counts.
+        commits: rows of its commits (`COMMITS`).
+        kinds: kinds of files that were opened, by name.
+        forgotten_at: when a person last gave up what was lost; None if nobody did.
+        forgotten: metaranges that were given up, each with the time.
+        restored: by the id of a lost commit the id of the one that has its content now.
+    """
+
+    etag: str | None = None
+    record: MarkRecord | None = None
+    commits: pa.Table = field(default_factory=COMMITS.empty_table)
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    forgotten_at: datetime | None = None
+    forgotten: Mapping[str, datetime] = field(default_factory=dict)
+    restored: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, state: ObjectReader, namespace: str) -> Past:
+        """Read the record of the last complete mark of a namespace, and the statements of people.
+
+        Args:
+            state: on the folder of lease and index.
+            namespace: URI of the storage namespace.
+
+        Raises:
+            RefusedError: a newer version of Dredge wrote the record.
+            FormatError: the record or a statement is damaged.
+        """
+        forgotten_at, forgotten, restored = None, dict[str, datetime](), dict[str, str]()
+        for consent in read_consents(state, FORGET_LOST, RESTORE_LOST):
+            if consent.kind == FORGET_LOST:
+                forgotten_at = consent.at
+                forgotten |= dict.fromkeys(consent.what["metaranges"], consent.at)
+            else:
+                restored |= consent.what["commits"]
+        stored, commits, kinds = _read_record(state, namespace, forgotten_at)
+        return cls(stored.etag, stored.record, commits, kinds, forgotten_at, forgotten, restored)
+
+    @property
+    def compares(self) -> bool:
+        """Whether the record's commits must still be known: it is newer than what a person gave up."""
+        return self.record is not None and (
+            self.forgotten_at is None or self.record.left_at > self.forgotten_at
+        )
+
+    @property
+    def active(self) -> list[str]:
+        """Ids of the commits that the last complete mark called active, if they must still be known."""
+        if not self.compares:
+            return []
+        found: list[str] = self.commits.filter(self.commits["active"])["commit_id"].to_pylist()
+        return found
+
+    @property
+    def metaranges(self) -> set[str]:
+        """Metaranges of all its commits."""
+        return set(filter(None, self.commits["metarange_id"].to_pylist()))
+
+    def since(self, run: Run) -> datetime:
+        """Metaranges that no known commit names count if they were written then or later."""
+        days_ago = run.plan.created_at - timedelta(days=run.plan.config.keep_unnamed_days)
+        return days_ago if self.record is None else min(days_ago, self.record.marked_at)
+
+    def rows(self, commits: Iterable[str]) -> list[dict[str, object]]:
+        """Rows of some commits, in the order of their ids."""
+        wanted = set(commits)
+        found = [row for row in self.commits.to_pylist() if row["commit_id"] in wanted]
+        return sorted(found, key=lambda row: str(row["commit_id"]))
+
+
+def _read_record(
+    state: ObjectReader, namespace: str, forgotten_at: datetime | None
+) -> tuple[Stored, pa.Table, Mapping[str, str]]:
+    stored = Stored()
+    try:
+        stored = read_record(state)
+        record = stored.record
+        if record is not None and is_about(record, namespace):
+            return stored, read_commits(state, record), read_tables(state, record)
+    except FormatError:
+        info = state.stat(POINTER)
+        if forgotten_at is None or forgotten_at < info.last_modified:
+            raise
+        return Stored(info.etag), COMMITS.empty_table(), {}
+    return Stored(stored.etag), COMMITS.empty_table(), {}

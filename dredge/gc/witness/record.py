@@ -1,0 +1,232 @@
+"""The record of the last complete mark: its commits, for the marks after it.
+
+    <state>/witness/last_mark.json          the pointer: run, repository, its creation date, times, parts with digests
+    <state>/witness/<label>-commits-….parquet   every commit that the mark saw, and which of them were active
+    <state>/witness/<label>-tables-….parquet    files of `_lakefs/` that were opened, with their kind
+
+The record lies in the folder of lease and index, so no cleaning of run folders removes it. The parts are written first
+and the pointer last, under the lease and with a condition: after a kill between the two the old record counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dredge.errors import ConflictError, DredgeError, FormatError, RefusedError
+from dredge.gc.namespaces import canonical_namespace
+from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import PartInfo
+from dredge.storage import ObjectReader
+
+if TYPE_CHECKING:
+    from dredge.gc.list_committed import ListCommittedOutput
+    from dredge.gc.run import Run
+
+FORMAT = 1
+FOLDER = "witness"
+POINTER = f"{FOLDER}/last_mark.json"
+COMMITS = pa.schema(
+    [
+        pa.field("commit_id", pa.string(), nullable=False),
+        pa.field("metarange_id", pa.string(), nullable=False),
+        pa.field("active", pa.bool_(), nullable=False),
+        pa.field("branches", pa.list_(pa.string()), nullable=False),
+        pa.field("parents", pa.list_(pa.string())),
+        pa.field("created_at", pa.timestamp("us", tz="UTC")),
+        pa.field("version", pa.int32()),
+        pa.field("committer", pa.string()),
+        pa.field("message", pa.string()),
+        pa.field("metadata", pa.string()),
+        pa.field("generation", pa.int64()),
+    ]
+)
+"""Rows of commits. `branches` had the commit as their head. All fields from `parents` on are null for a commit of which
+only the id and the metarange were known; `metadata` is a JSON object."""
+TABLES = pa.schema(
+    [pa.field("name", pa.string(), nullable=False), pa.field("kind", pa.string(), nullable=False)]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkRecord:
+    """What a complete mark left.
+
+    Attributes:
+        repository: its name in lakeFS.
+        namespace: URI of its storage namespace.
+        repository_created_at: its creation date; None if the server does not return it.
+        run_id: the run.
+        run_uri: the run's folder.
+        marked_at: the store's time when the run was planned, before it read anything.
+        left_at: the store's time when the record was written.
+        commits: rows of commits.
+        tables: rows of opened files.
+    """
+
+    repository: str
+    namespace: str
+    repository_created_at: datetime | None
+    run_id: str
+    run_uri: str
+    marked_at: datetime
+    left_at: datetime
+    commits: PartInfo
+    tables: PartInfo
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        created = self.repository_created_at
+        return {
+            "format": FORMAT,
+            "repository": self.repository,
+            "namespace": self.namespace,
+            "repository_created_at": None if created is None else created.isoformat(),
+            "run_id": self.run_id,
+            "run_uri": self.run_uri,
+            "marked_at": self.marked_at.isoformat(),
+            "left_at": self.left_at.isoformat(),
+            "commits": self.commits.to_json(),
+            "tables": self.tables.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> MarkRecord:
+        """From the object that `to_json` made."""
+        created = value["repository_created_at"]
+        return cls(
+            repository=value["repository"],
+            namespace=value["namespace"],
+            repository_created_at=None if created is None else datetime.fromisoformat(created),
+            run_id=value["run_id"],
+            run_uri=value["run_uri"],
+            marked_at=datetime.fromisoformat(value["marked_at"]),
+            left_at=datetime.fromisoformat(value["left_at"]),
+            commits=PartInfo.from_json(value["commits"]),
+            tables=PartInfo.from_json(value["tables"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is stored.
+
+    Attributes:
+        etag: of the pointer; None if there is none.
+        record: None if there is none, or only one of an older format.
+    """
+
+    etag: str | None = None
+    record: MarkRecord | None = None
+
+
+def read_record(state: ObjectReader) -> Stored:
+    """Read the record of the last complete mark.
+
+    Args:
+        state: on the folder of lease and index.
+
+    Raises:
+        RefusedError: a newer version of Dredge wrote it.
+        FormatError: damaged.
+    """
+    tagged = read_tagged(state, POINTER)
+    if tagged is None:
+        return Stored()
+    etag, data = tagged
+    try:
+        value = json.loads(data)
+        found = int(value["format"])
+        if found > FORMAT:
+            raise RefusedError(
+                f"{state.uri}/{POINTER} has format {found}, and this version of Dredge reads {FORMAT}: a newer version"
+                " worked here. Nothing was deleted. Run the newer version."
+            )
+        return Stored(etag, MarkRecord.from_json(value) if found == FORMAT else None)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _damaged(state, POINTER, error) from None
+
+
+def read_commits(state: ObjectReader, record: MarkRecord) -> pa.Table:
+    """Read the commits of a record (`COMMITS`); raises FormatError if they are gone or damaged."""
+    return _read_part(state, record, record.commits)
+
+
+def read_tables(state: ObjectReader, record: MarkRecord) -> dict[str, str]:
+    """Read the kinds of opened files, by name; raises FormatError if they are gone or damaged."""
+    table = _read_part(state, record, record.tables)
+    return dict(zip(table["name"].to_pylist(), table["kind"].to_pylist(), strict=True))
+
+
+def is_about(record: MarkRecord, namespace: str) -> bool:
+    """Whether a record is about a storage namespace: not so if the bucket is a copy of another one."""
+    return canonical_namespace(record.namespace) == canonical_namespace(namespace)
+
+
+def parts_of(record: MarkRecord) -> list[str]:
+    """Keys of the parts that a record names, relative to the folder of lease and index."""
+    return [record.commits.key, record.tables.key]
+
+
+def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, tables: pa.Table) -> None:
+    """Write the record of a complete mark over the one that the mark was compared with.
+
+    Args:
+        run: whose mark it is; it holds the lease.
+        committed: result of `list_committed`.
+        commits: rows of commits.
+        tables: rows of opened files.
+
+    Raises:
+        ConflictError: another mark has left its record since.
+    """
+    facts = committed.detail("witness")
+    folder, created = RunFolder(run.state, run.plan.run_id), facts["repository_created_at"]
+    record = MarkRecord(
+        repository=run.plan.repository,
+        namespace=run.plan.namespace,
+        repository_created_at=None if created is None else datetime.fromisoformat(created),
+        run_id=run.plan.run_id,
+        run_uri=run.plan.run_uri,
+        marked_at=run.plan.created_at,
+        left_at=run.store_now(),
+        commits=folder.write_table(FOLDER, 0, commits, f"{run.folder.label}-commits"),
+        tables=folder.write_table(FOLDER, 0, tables, f"{run.folder.label}-tables"),
+    )
+    etag = facts["record_etag"]
+    stored = read_record(run.state)
+    if stored.record is not None and stored.record.run_id == run.plan.run_id:
+        etag = stored.etag  # an earlier try of this step wrote it
+    data = json.dumps(record.to_json(), sort_keys=True).encode()
+    run.lease.check(run.plan.lease, record.left_at)
+    if not replace_tagged(run.state, POINTER, data, etag) and not _is_written(run, record):
+        raise ConflictError(
+            f"run {run.plan.run_id}: another run has left the record of its mark in {run.state.uri}/{POINTER} since"
+            " this run listed commits. Nothing was deleted. Start a new run."
+        )
+
+
+def _is_written(run: Run, record: MarkRecord) -> bool:
+    """Whether the pointer was replaced although the answer was lost."""
+    return read_record(run.state).record == record
+
+
+def _read_part(state: ObjectReader, record: MarkRecord, part: PartInfo) -> pa.Table:
+    try:
+        return RunFolder(state, record.run_id).read_part(part)  # type: ignore[arg-type]
+    except FormatError as error:
+        raise _damaged(state, part.key, error) from None
+
+
+def _damaged(state: ObjectReader, key: str, error: Exception) -> DredgeError:
+    return FormatError(
+        f"{state.uri}/{key}, in which the last complete mark left its commits, cannot be read: {error}. Nothing was"
+        " deleted. Restore the file, such as an older version of it; or run `dredge gc forget-lost`, after which the"
+        " next run starts without it."
+    )

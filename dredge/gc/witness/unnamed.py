@@ -1,0 +1,178 @@
+"""Metarange files that count as active commits although no active commit names them.
+
+    written since the cutoff                                               always
+    written in the last `keep_unnamed_days`, or since the last complete    if no commit that the server shows names it,
+    mark where that is longer                                              and no commit of an earlier mark did
+
+Such a file is a commit that was lost with lakeFS's database, one in the making (lakeFS writes the tree, runs hooks, and
+moves the branch last), or one of a branch that was made and deleted between two marks.
+
+Ranges and metaranges lie side by side in `_lakefs/`, and only their content says which is which. Active metaranges and
+the committed index name most of them. Any other file is opened once, at its end, and its kind is remembered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dredge.errors import FormatError, RefusedError
+from dredge.gc.index.store import CommittedIndex
+from dredge.gc.namespaces import METADATA
+from dredge.gc.run import Run
+from dredge.graveler.committed.ranges import is_table_id
+from dredge.graveler.sstable import METARANGES
+from dredge.graveler.sstable.envelope import read_envelope
+from dredge.storage import ObjectInfo, ObjectReader
+from dredge.storage.parallel import ordered_map
+
+log = logging.getLogger("dredge")
+
+type Files = dict[str, ObjectInfo]
+"""Range and metarange files of a namespace by id."""
+
+_AT_ONCE = 16
+_TAIL_BYTES = 64 * 1024
+DUMP, DAMAGED = "refs dump", "damaged"
+
+
+def list_tables(reader: ObjectReader) -> Files:
+    """List range and metarange files, and those of refs dumps, which are named alike.
+
+    Args:
+        reader: on the storage namespace.
+    """
+    found = ((info.key.removeprefix(METADATA), info) for info in reader.list_level(METADATA).objects)
+    return {name: info for name, info in found if is_table_id(name)}
+
+
+def demand_metaranges(run: Run, files: Files, metaranges: Iterable[str]) -> None:
+    """Refuse a mark in which an active commit's metarange is not in the bucket.
+
+    Args:
+        run: the run.
+        files: listed after the commits were read.
+        metaranges: of active commits; "" is the content without entries.
+
+    Raises:
+        RefusedError: one is missing.
+    """
+    missing = sorted({item for item in metaranges if item} - files.keys())
+    if missing:
+        raise RefusedError(
+            f"run {run.plan.run_id}: {len(missing):,} metaranges of active commits are not in the bucket, such as"
+            f" {METADATA}{missing[0]}. Their objects cannot be told from garbage. Nothing was deleted. Restore them"
+            " (a backup, an older version of the bucket; what `metadata = delete` let go, `dredge gc metadata --note`"
+            " puts back), then start a new run."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of metaranges and ranges.
+
+    Attributes:
+        named: metaranges that a commit names which the server shows.
+        earlier: metaranges that commits of earlier marks named.
+        ranges: ids of ranges.
+        kinds: kinds of files that were opened before.
+        forgotten: metaranges that a person has given up, each with the time of the decision.
+    """
+
+    named: set[str]
+    earlier: set[str]
+    ranges: Collection[str]
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    forgotten: Mapping[str, datetime] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Unnamed:
+    """Metaranges that count as active commits.
+
+    Attributes:
+        young: written since the cutoff, whatever names them.
+        lost: older ones that no known commit names.
+        kinds: kinds of files that were opened, now and before.
+    """
+
+    young: set[str]
+    lost: set[str]
+    kinds: dict[str, str]
+
+    @property
+    def metaranges(self) -> set[str]:
+        """All of them."""
+        return self.young | self.lost
+
+
+def find_unnamed(run: Run, files: Files, known: Known, since: datetime) -> Unnamed:
+    """Find the metarange files that count as active commits.
+
+    Args:
+        run: the run.
+        files: listed after the commits were read.
+        known: what is known of them.
+        since: files that no known commit names count if they were written then or later.
+    """
+    young = {name for name, info in files.items() if info.last_modified >= run.plan.cutoff}
+    recent = {
+        name
+        for name, info in files.items()
+        if info.last_modified >= since and not _is_forgotten(known, name, info)
+    }
+    metaranges = known.named | known.earlier
+    unknown = ((young | recent) - metaranges).difference(known.ranges, known.kinds)
+    kinds = {name: kind for name, kind in known.kinds.items() if name in recent or name in young}
+    if unknown:
+        unknown -= CommittedIndex.load(run.state, run.plan.namespace).places.keys()
+        kinds |= read_kinds(run.reader, [files[name] for name in sorted(unknown)])
+    found = {name for name, kind in kinds.items() if kind == METARANGES}
+    return Unnamed(
+        young=young & (metaranges | found),
+        lost=((recent & found) - metaranges) - young,
+        kinds=kinds,
+    )
+
+
+def read_kinds(reader: ObjectReader, files: Iterable[ObjectInfo]) -> dict[str, str]:
+    """Open files of `_lakefs/` at their end and read what each is.
+
+    Args:
+        reader: on the storage namespace.
+        files: to open.
+
+    Returns:
+        By name: `ranges`, `metaranges`, `DUMP`, or `DAMAGED` for a file that no lakeFS can read.
+    """
+    wanted = list(files)
+    kinds = ordered_map(lambda info: _read_kind(reader, info), wanted, _AT_ONCE)
+    found = {info.key.removeprefix(METADATA): kind for info, kind in zip(wanted, kinds, strict=True)}
+    for name, kind in found.items():
+        if kind == DAMAGED:
+            log.warning("%s%s is named like a table and cannot be read as one", METADATA, name)
+    return found
+
+
+def _read_kind(reader: ObjectReader, info: ObjectInfo) -> str:
+    size = min(info.size, _TAIL_BYTES)
+    try:
+        return _kind(bytes(info.size - size) + reader.get_range(info.key, info.size - size, size), info.key)
+    except FormatError:
+        try:
+            return _kind(reader.get(info.key), info.key)  # its properties hold long keys
+        except FormatError:
+            return DAMAGED
+
+
+def _kind(data: bytes, name: str) -> str:
+    envelope = read_envelope(data, name, None, None)
+    return envelope.kind if envelope.entity is None else DUMP
+
+
+def _is_forgotten(known: Known, name: str, info: ObjectInfo) -> bool:
+    """Whether a person gave up the file as it is; one that was written again since counts."""
+    decided = known.forgotten.get(name)
+    return decided is not None and info.last_modified <= decided

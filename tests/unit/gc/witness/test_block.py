@@ -1,0 +1,110 @@
+"""The block that a refusal by a witness leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dredge.errors import BlockedError, ConfigError, FormatError, WitnessError
+from dredge.gc.run import Run, open_state
+from dredge.gc.witness.block import BLOCK, lift, read_block, refuse, refuse_blocked
+from dredge.gc.witness.consents import LIFT_BLOCK, read_consents
+from dredge.gc.witness.ownership import Owner, claim
+from dredge.lakefs import Environment
+from dredge.storage import ObjectWriter
+from tests.support.gc import World, make_world
+
+
+def _refused(world: World, run: Run, kind: str = "test", message: str = "The past differs.") -> None:
+    with pytest.raises(WitnessError, match=message):
+        refuse(run, kind, message, {"commits": 3})
+
+
+def _world() -> tuple[World, Run, ObjectWriter]:
+    world = make_world()
+    return world, world.plan(dry_run=True), open_state(world.lake.namespace)
+
+
+def test_a_refusal_leaves_a_block_with_its_facts() -> None:
+    world, run, state = _world()
+    refuse_blocked(state)
+    _refused(world, run)
+    block = read_block(state)
+    assert block is not None
+    assert (block.kind, block.message, block.run_id) == ("test", "The past differs.", run.plan.run_id)
+    assert (block.repository, block.at, block.facts) == ("lake", world.lake.clock.now, {"commits": 3})
+    with pytest.raises(BlockedError, match=run.plan.run_id):
+        refuse_blocked(state)
+
+
+def test_the_first_block_remains() -> None:
+    world, run, state = _world()
+    _refused(world, run, "first")
+    _refused(world, run, "second")
+    block = read_block(state)
+    assert block is not None
+    assert block.kind == "first"
+
+
+def test_a_block_ends_when_a_person_lifts_it_and_is_kept_with_the_reason() -> None:
+    world, run, state = _world()
+    _refused(world, run)
+    lifted = lift(state, "lake", "it was the rehearsal, now stopped", "ada")
+    assert lifted is not None
+    assert lifted.kind == "test"
+    refuse_blocked(state)
+    (consent,) = read_consents(state, LIFT_BLOCK)
+    assert (consent.who, consent.why) == ("ada", "it was the rehearsal, now stopped")
+    assert (consent.what["kind"], consent.what["run_id"]) == ("test", run.plan.run_id)
+    assert lift(state, "lake", "again") is None
+
+
+def test_a_refusal_after_a_lifted_block_blocks_again() -> None:
+    world, run, state = _world()
+    _refused(world, run, "first")
+    lift(state, "lake", "seen to")
+    _refused(world, run, "second")
+    block = read_block(state)
+    assert block is not None
+    assert block.kind == "second"
+
+
+def test_a_block_is_not_lifted_without_a_reason() -> None:
+    world, run, state = _world()
+    _refused(world, run)
+    with pytest.raises(ConfigError):
+        lift(state, "lake", " ")
+    assert read_block(state) is not None
+    assert read_consents(state) == []
+
+
+def test_a_refusal_of_another_server_leaves_no_block() -> None:
+    world, run, state = _world()
+    claim(state, Owner(environment=Environment("http://owner:8000"), since=world.lake.clock.now))
+    _refused(world, run)
+    refuse_blocked(state)
+
+
+def test_a_refusal_of_another_installation_under_the_same_url_leaves_no_block() -> None:
+    world, run, state = _world()
+    ours = world.client.environment()
+    claim(state, Owner(environment=replace(ours, installation_id="another"), since=world.lake.clock.now))
+    _refused(world, run)
+    refuse_blocked(state)
+
+
+def test_a_refusal_of_the_owner_under_an_alias_leaves_a_block() -> None:
+    world, run, state = _world()
+    ours = world.client.environment()
+    owner = Owner(environment=replace(ours, url="http://owner:8000"), since=world.lake.clock.now)
+    claim(state, owner.with_alias(ours.url))
+    _refused(world, run)
+    assert read_block(state) is not None
+
+
+def test_a_damaged_block_is_an_error_and_no_consent() -> None:
+    _, _, state = _world()
+    state.put(BLOCK, b"{}")
+    with pytest.raises(FormatError, match=BLOCK):
+        refuse_blocked(state)

@@ -1,0 +1,163 @@
+"""A server with an older database is noticed by the commits that the last complete mark called active."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dredge.errors import WitnessError
+from dredge.gc.planning import release_lease
+from dredge.gc.run import open_state
+from dredge.gc.witness.block import read_block
+from dredge.gc.witness.consents import record_consent
+from dredge.gc.witness.known_commits import CREATED_AGAIN, UNKNOWN
+from dredge.gc.witness.past import FORGET_LOST
+from dredge.gc.witness.record import read_record
+from dredge.storage import open_deleter
+from tests.support.gc import World, make_world
+from tests.support.kv_views import Snapshots, open_as
+from tests.support.lost_database import back_up, restore
+
+
+def lost_days(world: World) -> set[str]:
+    """Runs, a backup, a day of work, a run that calls it live, and the backup restored; the addresses of that day."""
+    world.rules(30)
+    for number in range(20):
+        world.upload(f"a/{number:03d}", b"old %d" % number)
+    world.lake.commit("old")
+    world.age(days=2)
+    world.collect()
+    backup = back_up(world)
+    work = {world.upload(f"new/{number:03d}", b"committed after %d" % number) for number in range(9)}
+    world.lake.commit("a day's work")
+    work |= {world.upload(f"staged/{number}", b"staged after %d" % number) for number in range(3)}
+    world.age(days=1, hours=2)
+    world.upload("x", b"x")
+    world.lake.commit("the next day's")
+    world.collect()
+    assert work <= world.data()
+    world.age(days=1)
+    restore(world, backup)
+    return work
+
+
+def refused(world: World, **settings: Any) -> dict[str, Any]:
+    """Plan and do a run that a witness refuses; the facts of the block."""
+    run = world.plan(**settings)
+    before, state = world.data(), set(world.lake.keys("_lakefs/retention/gc/dredge/"))
+    with pytest.raises(WitnessError):
+        world.run(run)
+    assert world.data() == before
+    left = set(world.lake.keys("_lakefs/retention/gc/dredge/")) - state
+    assert not [key for key in left if "/witness/" in key or "/state/" in key]
+    assert not run.folder.read_summary("list_committed")
+    block = read_block(run.state)
+    assert block is not None
+    return {"kind": block.kind, **block.facts}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"mode": "clean"}, {"mode": "optimized"}, {"mode": "auto"}, {"mode": "auto", "read_kv": True}],
+    ids=lambda given: "-".join(map(str, given.values())),
+)
+def test_c1_after_the_database_is_restored_nothing_of_the_lost_days_is_deleted(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(**settings)
+    if "read_kv" in settings:
+        open_as(Snapshots(world), monkeypatch)
+    work = lost_days(world)
+    for days in range(3):
+        facts = refused(world)
+        assert facts["kind"] == UNKNOWN
+        assert facts["commits"] == 2
+        world.age(days=days)
+    assert refused(world, dry_run=True)["kind"] == UNKNOWN
+    assert work <= world.data()
+
+
+def test_a_refused_mark_leaves_the_record_of_the_mark_before() -> None:
+    world = make_world()
+    lost_days(world)
+    run = world.plan()
+    before = read_record(run.state)
+    release_lease(run)
+    refused(world)
+    assert read_record(run.state) == before
+
+
+def test_commits_that_expired_or_whose_branch_is_gone_are_still_known() -> None:
+    world = make_world()
+    world.rules(5)
+    world.upload("a", b"1")
+    world.lake.commit("first")
+    world.lake.catalog.branches.create_branch("lake", "side", "main")
+    gone = world.upload("b", b"of the side", "side")
+    side = world.lake.commit("side", "side")
+    world.age(days=2)
+    world.collect()
+    world.lake.catalog.branches.delete_branch("lake", "side")
+    world.upload("c", b"3")
+    world.lake.commit("second")
+    world.age(days=9)
+    asked: list[str] = []
+    world.client.before = lambda name, given: asked.append(given[1]) if name == "commit" else None
+    world.collect()
+    assert asked.count(side.id) == 1, "one request a commit that left the active ones"
+    world.age(days=1)
+    asked.clear()
+    world.collect()
+    assert side.id not in asked
+    assert gone not in world.data()
+    world.assert_readable()
+
+
+def create_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delete the repository and create one of its name on the same namespace, whatever lies there."""
+    monkeypatch.setattr("dredge.graveler.catalog.repositories._claim", lambda _writer: None)
+    world.lake.catalog.repositories.delete_repository("lake")
+    world.age(hours=1)
+    world.lake.catalog.repositories.create_repository("lake", world.lake.namespace)
+    world.rules(30)
+    world.upload("b", b"2")
+    world.lake.commit("first of the second life")
+
+
+def first_life() -> World:
+    world = make_world()
+    world.rules(30)
+    world.upload("a", b"1")
+    world.lake.commit("first")
+    world.age(days=2)
+    world.collect()
+    return world
+
+
+def test_a_repository_created_again_starts_without_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = first_life()
+    open_deleter(world.lake.namespace).delete(
+        [key for key in world.lake.keys("") if not key.startswith("_lakefs/retention/")]
+    )
+    create_again(world, monkeypatch)
+    orphan = world.orphan("data/x/orphan")
+    world.age(days=2)
+    world.collect()
+    assert orphan not in world.data()
+    world.assert_readable()
+
+
+def test_a_repository_created_again_over_older_metaranges_is_refused_until_a_person_gives_them_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = first_life()
+    old = world.data()
+    create_again(world, monkeypatch)
+    world.age(days=2)
+    assert refused(world)["kind"] == CREATED_AGAIN
+    assert old <= world.data()
+    state = open_state(world.lake.namespace)
+    record_consent(state, FORGET_LOST, "lake", "the old one is not wanted", {"metaranges": []})
+    world.collect()
+    world.assert_readable()

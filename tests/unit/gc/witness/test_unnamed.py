@@ -1,0 +1,248 @@
+"""Metaranges that count as active commits although the server shows no commit that names them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from dredge.errors import RefusedError
+from dredge.gc.witness import unnamed
+from dredge.gc.witness.past import Past
+from dredge.gc.witness.unnamed import DAMAGED, read_kinds
+from dredge.graveler.sstable import METARANGES, RANGES
+from dredge.storage import open_deleter
+from tests.support.gc import World, deleting, make_world, summary_of
+from tests.support.lost_database import back_up, in_hook, restore, unreadable
+
+
+def expired_table(whole_range: bool) -> tuple[World, str]:
+    """A table that only expired commits have; the id of the commit that dropped it."""
+    world = make_world()
+    world.rules(5)
+    for number in range(10):
+        world.upload(f"t/{number:03d}", b"v1 %d" % number)
+    if not whole_range:
+        world.upload("t/5a", b"other")
+    world.lake.commit("table t")
+    world.age(hours=1)
+    for number in range(10):
+        world.lake.catalog.objects.delete_object("lake", "main", f"t/{number:03d}")
+    dropped = world.lake.commit("table t dropped").id
+    world.age(hours=1)
+    world.upload("y", b"y")
+    world.lake.commit("y")
+    world.age(days=8)
+    world.upload("z", b"z")
+    world.lake.commit("z")
+    world.age(days=2)
+    world.collect(dry_run=True)
+    world.age(hours=23, minutes=55)
+    return world, dropped
+
+
+def revert(world: World, commit: str) -> None:
+    world.lake.catalog.merges.revert("lake", "main", commit, committer="ann")
+
+
+@pytest.mark.parametrize("whole_range", [True, False])
+def test_c10_a_revert_behind_a_hook_keeps_what_it_brings_back(whole_range: bool) -> None:
+    world, dropped = expired_table(whole_range)
+
+    def nightly_run() -> None:
+        world.age(minutes=5)
+        world.collect()
+        world.age(minutes=25)
+
+    patch = in_hook(world, nightly_run)
+    revert(world, dropped)
+    patch.undo()
+    assert len(world.lake.paths()) >= 12
+    assert not unreadable(world)
+
+
+def test_c10_a_revert_that_begins_after_the_mark_keeps_what_it_brings_back() -> None:
+    """The hook takes from before the re-check until after the sweep."""
+    world, dropped = expired_table(whole_range=True)
+    run = world.plan()
+    world.mark(run)
+
+    def swept() -> None:
+        world.run(run)
+
+    patch = in_hook(world, swept)
+    revert(world, dropped)
+    patch.undo()
+    assert summary_of(run, "bulk_delete").details["rechecks"][0]["unnamed_metaranges"] == 1
+    assert not unreadable(world)
+
+
+def test_what_the_revert_would_bring_back_is_garbage_without_it() -> None:
+    world, _ = expired_table(whole_range=True)
+    before = len(world.data())
+    world.collect()
+    assert before - len(world.data()) == 10
+
+
+def lost_commit(days: int = 0) -> tuple[World, set[str]]:
+    """A run, a backup, a commit that no run sees, and the backup restored; the addresses of the commit."""
+    world = make_world()
+    world.rules(30)
+    for number in range(30):
+        world.upload(f"a/{number:03d}", b"old %d" % number)
+    world.lake.commit("old")
+    world.age(days=2)
+    world.collect()
+    world.age(hours=1)
+    backup = back_up(world)
+    world.age(hours=6)
+    live = {world.upload(f"new/{number:03d}", b"a longer content %d" % number) for number in range(20)}
+    world.lake.commit("the day's work")
+    world.age(days=days, hours=11)
+    restore(world, backup)
+    return world, live
+
+
+def test_c11_a_commit_that_no_run_saw_before_it_was_lost_is_kept() -> None:
+    world, live = lost_commit()
+    for hours in (6, 24, 24, 24):
+        world.age(hours=hours)
+        orphan = world.orphan("data/x/orphan", b"%d" % hours)
+        world.age(days=2)
+        run = world.plan()
+        world.run(run)
+        assert orphan not in world.data()
+        assert live <= world.data()
+    counts = summary_of(run, "list_committed").counts
+    assert counts["unnamed_metaranges"] == 1
+
+
+def test_an_unnamed_metarange_counts_for_the_days_that_the_setting_says() -> None:
+    world, live = lost_commit()
+    world.age(days=27)
+    world.collect()
+    assert live <= world.data()
+    world.age(days=3)
+    world.collect()
+    assert not live & world.data()
+
+
+def test_an_unnamed_metarange_counts_longer_if_no_mark_was_complete_since() -> None:
+    world, live = lost_commit(days=60)
+    world.collect()
+    assert live <= world.data()
+    world.age(days=1)
+    world.collect()
+    assert not live & world.data(), "this mark had that one before it"
+
+
+def test_a_branch_made_and_deleted_between_two_marks_is_kept_and_one_that_a_mark_saw_is_not() -> None:
+    world = make_world()
+    world.rules(3)
+    world.upload("a", b"1")
+    world.lake.commit("first")
+    world.age(days=2)
+    addresses = {}
+    for name, is_seen in (("seen", True), ("unseen", False)):
+        world.lake.catalog.branches.create_branch("lake", name, "main")
+        addresses[name] = world.upload("side", name.encode(), name)
+        world.lake.commit("side", name)
+        if is_seen:
+            world.collect()
+        world.lake.catalog.branches.delete_branch("lake", name)
+    world.age(days=9)
+    world.collect()
+    assert addresses["seen"] not in world.data()
+    assert addresses["unseen"] in world.data()
+
+
+def test_a_shallow_dangling_commit_on_an_old_one_refuses_nothing() -> None:
+    world = make_world()
+    world.rules(3)
+    world.upload("a", b"1")
+    old = world.lake.commit("first")
+    world.age(days=9)
+    world.upload("b", b"2")
+    world.lake.commit("second")
+    world.lake.catalog.branches.create_branch("lake", "side", old.id)
+    world.upload("c", b"3", "side")
+    world.lake.commit("side", "side")
+    world.lake.catalog.branches.delete_branch("lake", "side")
+    for _ in range(3):
+        world.age(days=2)
+        world.collect()
+        world.assert_readable()
+
+
+@pytest.mark.parametrize("when", ["mark", "re-check"])
+def test_a_missing_metarange_of_an_active_commit_stops_the_run(when: str) -> None:
+    """Also one that an optimized run does not read again."""
+    world = make_world(mode="auto")
+    world.rules(30)
+    for number in range(3):
+        world.upload("a", b"%d" % number)
+        made = world.lake.commit(str(number))
+        world.age(hours=1)
+    world.age(days=2)
+    world.collect()
+    orphan = world.orphan("data/x/orphan")
+    world.age(days=2)
+    run = world.plan()
+    if when == "re-check":
+        world.mark(run)
+    open_deleter(world.lake.namespace).delete([f"_lakefs/{made.metarange_id}"])
+    with pytest.raises(RefusedError):
+        world.run(run)
+    assert orphan in world.data()
+
+
+def test_files_that_nothing_names_are_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, _ = lost_commit()
+    opened: list[list[str]] = []
+    honest = read_kinds
+
+    def watched(reader, files):  # type: ignore[no-untyped-def]
+        wanted = list(files)
+        opened.append([info.key for info in wanted])
+        return honest(reader, wanted)
+
+    monkeypatch.setattr(unnamed, "read_kinds", watched)
+    for _ in range(3):
+        world.age(days=1)
+        world.upload("tick", b"%d" % _)
+        world.lake.commit(f"tick {_}")
+        world.age(days=2)
+        world.collect()
+    assert [len(names) for names in opened if names] == [2], "the lost commit's range and metarange"
+
+
+def test_kinds_are_read_from_the_end_of_a_file() -> None:
+    world = make_world()
+    world.upload("a" * 900, b"1")
+    commit = world.lake.commit("first")
+    world.lake.objects.put(f"_lakefs/{'0' * 64}", b"nothing of the kind")
+    kinds = read_kinds(world.lake.objects, unnamed.list_tables(world.lake.objects).values())
+    assert kinds[commit.metarange_id] == METARANGES
+    assert sorted(kinds.values()) == sorted([METARANGES, RANGES, DAMAGED])
+
+
+def test_a_sweep_that_sees_a_lost_commit_only_in_the_re_check_keeps_it() -> None:
+    """Committed and lost after the mark; its objects were candidates since a rule of the old days dropped them."""
+    world, dropped = expired_table(whole_range=True)
+    run = world.plan()
+    world.mark(run)
+    backup = back_up(world)
+    revert(world, dropped)
+    restore(world, backup)
+    run = type(run).open(run.plan.run_uri, None, world.client, world.lake.clock)
+    before = world.data()
+    with deleting() as requests:
+        world.run(run)
+    assert world.data() == before
+    assert not requests.made
+
+
+def test_the_time_since_which_unnamed_metaranges_count() -> None:
+    world = make_world(keep_unnamed_days=3)
+    run = world.plan()
+    assert Past().since(run) == run.plan.created_at - timedelta(days=3)
