@@ -9,6 +9,7 @@ import click
 
 from dredge.commands.answering import answer_commands
 from dredge.commands.gc_analysis import cost_command, plan_command, why_command
+from dredge.commands.gc_lost import forget_lost_command, lost_command
 from dredge.commands.gc_many import all_command
 from dredge.commands.gc_metadata import metadata_command
 from dredge.commands.gc_undo import pins_command, purge_command, restore_command
@@ -34,6 +35,8 @@ for _added in (
     cost_command,
     plan_command,
     metadata_command,
+    lost_command,
+    forget_lost_command,
     *answer_commands("gc", "s3://bucket/my-repo/_lakefs/retention/gc/unified/RUN", "dredge.gc.steps"),
     restore_command,
     purge_command,

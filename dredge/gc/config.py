@@ -42,6 +42,7 @@ SLICE_OPEN_HOURS = 25.0
 """A slice is written to for an hour, and an address that was handed out in it may be linked for a day."""
 SLICE_MARGIN_HOURS = 7 * 24 + 25.0
 """Long multipart uploads, and addresses handed out early and uploaded late."""
+KEEP_UNNAMED_DAYS = 30.0
 KEEP_DAYS_MIN = versions.KEEP_DAYS_MIN
 CLEAN, OPTIMIZED, AUTO = versions.CLEAN, versions.OPTIMIZED, versions.AUTO
 BOTH = "both"
@@ -223,7 +224,7 @@ class GCConfig:
         "A metarange file that no known commit names counts as an active commit for so long after it was written, and"
         " longer if no mark was complete since. It may be a commit that was lost with lakeFS's database, or one that"
         " waits in a hook.",
-        default=30.0,
+        default=KEEP_UNNAMED_DAYS,
         minimum=0,
         maximum=DAYS_MAX,
     )

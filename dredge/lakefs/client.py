@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
@@ -65,7 +65,7 @@ class LakeFSClient:
         self._transport = Transport(endpoint, access_key_id, secret_access_key)
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> LakeFSClient:
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
         """Create a client from lakectl's environment variables.
 
         Args:

@@ -7,12 +7,16 @@ restore(world, backup)
 
 from __future__ import annotations
 
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from dredge.errors import ConflictError
+from dredge.graveler.refs.records import Commit as Record
+from dredge.lakefs import Commit, Ref
 from tests.support.gc import CatalogClient, World
 
 type Backup = dict[str, Any]
@@ -29,7 +33,7 @@ def restore(world: World, backup: Backup) -> None:
         getattr(world.lake.kv, name).clear()
         getattr(world.lake.kv, name).update(value)
     world.lake = replace(world.lake, catalog=world.lake.another_server())
-    world.client = CatalogClient(world.lake.catalog, world.client.url)
+    world.client = CatalogWriter(world.lake.catalog, world.client.url)
     for _ in range(200):
         world.client.usage()
 
@@ -61,3 +65,47 @@ def in_hook(world: World, action: Any) -> pytest.MonkeyPatch:
 
     patch.setattr(type(writer), "make", lambda _self, *arguments, **settings: make(*arguments, **settings))
     return patch
+
+
+class CatalogWriter(CatalogClient):
+    """A client that also makes commits and branches.
+
+    Attributes:
+        makes_records: whether the server has the call that makes commit records.
+    """
+
+    makes_records = True
+
+    def branch(self, repository: str, name: str) -> Ref:
+        self.before("branch", (repository, name))
+        return Ref(name, self.catalog.branches.get_branch(repository, name).commit_id)
+
+    def create_branch(self, repository: str, name: str, source: str) -> Ref:
+        self.before("create_branch", (repository, name, source))
+        return Ref(name, self.catalog.branches.create_branch(repository, name, source))
+
+    def create_commit_record(self, repository: str, commit: Commit) -> bool:
+        self.before("create_commit_record", (repository, commit.id))
+        if not self.makes_records or commit.text is None:
+            return False
+        record = Record(
+            id=commit.id,
+            committer=commit.text.committer,
+            message=commit.text.message,
+            creation_date=commit.created_at,
+            metarange_id=commit.metarange_id,
+            metadata=commit.text.metadata,
+            parents=commit.parents,
+            version=commit.version,
+            generation=commit.text.generation,
+        )
+        with suppress(ConflictError):
+            self.catalog.commits.create_commit_record(repository, record)
+        return True
+
+    def commit_metarange(self, repository: str, branch: str, metarange_id: str, message: str) -> str:
+        self.before("commit_metarange", (repository, branch, metarange_id))
+        made = self.catalog.commits.commit(
+            repository, branch, committer="dredge", message=message, source_metarange=metarange_id
+        )
+        return made.id

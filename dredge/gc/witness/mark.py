@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -59,7 +60,7 @@ def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits, named: M
     shown = _shown_commits(active)
     check_known(run, past, shown)
     demand_metaranges(run, files, active.metaranges.values())
-    unnamed = find_unnamed(run, files, _known(past, shown, named.ranges), past.since(run))
+    unnamed = find_unnamed(run, files, _known(past, shown, named.ranges), _since(run, past))
     record.counts["unnamed_metaranges"] = len(unnamed.lost)
     created = repository.created_at
     record.details["witness"] = {
@@ -83,7 +84,9 @@ def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str]) -
     past = Past.read(run.state, run.plan.namespace)
     files = list_tables(run.reader)
     demand_metaranges(run, files, active.metaranges.values())
-    return find_unnamed(run, files, _known(past, _shown_commits(active), ranges), past.since(run)).metaranges
+    return find_unnamed(
+        run, files, _known(past, _shown_commits(active), ranges), _since(run, past)
+    ).metaranges
 
 
 def leave_record(run: Run, committed: ListCommittedOutput) -> None:
@@ -109,6 +112,10 @@ def _shown_commits(active: ActiveCommits) -> dict[str, str]:
     return {commit.id: commit.metarange_id for commit in every.values()} | active.metaranges
 
 
+def _since(run: Run, past: Past) -> datetime:
+    return past.since(run.plan.created_at, timedelta(days=run.plan.config.keep_unnamed_days))
+
+
 def _known(past: Past, shown: Mapping[str, str], ranges: Collection[str]) -> Known:
     return Known(
         named=set(filter(None, shown.values())),
@@ -126,7 +133,7 @@ def _write_parts(
 
     Commits of earlier marks are carried on as long as their metarange could count as an unnamed one.
     """
-    step, since = ListCommittedOutput.STEP, past.since(run)
+    step, since = ListCommittedOutput.STEP, _since(run, past)
     recent = [name for name, info in files.items() if info.last_modified >= since]
     rows = past.commits
     carried = rows.filter(
