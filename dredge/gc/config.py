@@ -202,6 +202,13 @@ class GCConfig:
         default=AUTO,
         choices=(AUTO, ways.OFF, ways.VERSIONS, ways.QUARANTINE),
     )
+    restore_reused: bool = setting(
+        "Restore what is used again",
+        "Every run compares what earlier runs deleted with what is live. Objects of an expired commit that is used"
+        " again (a branch or tag on it, a revert, a longer rule) are brought back where `undo` allows it. Off: they are"
+        " only reported. Other live objects are always brought back, and raise an alarm.",
+        default=True,
+    )
     clean_every_days: float = setting(
         "Days between clean runs",
         "An `auto` run is a clean one when the last clean run is as long ago. It finds what optimized runs cannot see,"

@@ -27,6 +27,7 @@ from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 from dredge.gc.bulk_delete.reconcile import settle
 from dredge.gc.bulk_delete.settling import Settling, look_at_settling
 from dredge.gc.bulk_delete.sweep import SweepConfig, SweepTask, sweep_parts
+from dredge.gc.check_again.note import note_deletion
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
@@ -39,6 +40,7 @@ from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.watch import Watch
+from dredge.undo.alarms import refuse_alarmed
 from dredge.undo.pins import active_pins, sets_of
 
 _STEP = BulkDeleteOutput.STEP
@@ -56,6 +58,7 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
     Raises:
         RefusedError: a guard did not pass, a person had to approve and did not, the results do not belong together,
             the mark is too old or another version's, or branches move all the time.
+        AlarmError: live objects had been deleted, and nobody has acknowledged it.
         LeaseHeldError: another run has taken over.
         UnavailableError: some objects could not be deleted; the others were.
         ConfigError: the credentials may not delete, and nothing was.
@@ -109,6 +112,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     was subtracted."""
     if not parts:
         return
+    note_deletion(run, record)
     subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
     tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
     rounds_max = run.plan.config.safety.recheck_rounds_max
@@ -168,6 +172,7 @@ def _delete(
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
     _check_chain(run, record)
+    refuse_alarmed(run.state, f"run {run.plan.run_id} deletes nothing")
     check_sharing(run)
     veto = approval_of(run, record, ApproveOutput)
     record.attempt.check()
