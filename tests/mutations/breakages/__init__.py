@@ -6,6 +6,7 @@ records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
 trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
 verifying  the look after a sweep     gates      between a driver that looks and workers that delete
+requests   what a run was asked to do
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tests.mutations.breakages import (
     metadata,
     reading,
     records,
+    requests,
     sweeping,
     trash,
     undo,
@@ -53,6 +55,7 @@ BREAKAGES = (
     *inventory.INVENTORY,
     *many.MANY,
     *metadata.METADATA,
+    *requests.REQUESTS,
     *undo.UNDO,
     *trash.TRASH,
     *icechunk.ICECHUNK,
