@@ -17,7 +17,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dredge.errors import DredgeError, OvertakenError, UnavailableError
+from dredge.errors import DredgeError, FormatError, OvertakenError, UnavailableError
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.folder import check_digest
 from dredge.runs.summary import PartInfo
@@ -68,6 +68,22 @@ def read_checked(state: ObjectReader) -> Checked:
         raise
     except (DredgeError, KeyError, TypeError, ValueError) as error:
         return Checked(etag=tagged[0], problem=f"{state.uri}/{_KEY} cannot be used: {error}")
+
+
+def named_by_check(state: ObjectReader) -> set[str]:
+    """Keys of the files that the last finished check names, relative to the folder of lease and index; none without
+    one.
+
+    Raises:
+        FormatError: the record is damaged, so nobody knows what it names.
+    """
+    tagged = read_tagged(state, _KEY)
+    if tagged is None:
+        return set()
+    try:
+        return {PartInfo.from_json(json.loads(tagged[1])["live"]).key}
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"{state.uri}/{_KEY} cannot be used: {error}") from None
 
 
 def write_checked(

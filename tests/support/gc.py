@@ -287,7 +287,9 @@ def make_world(**settings: Any) -> World:
         settings: of every run, as for `GCConfig`.
     """
     lake = make_lake()
-    return World(lake, CatalogClient(lake.catalog), settings=settings)
+    client = CatalogClient(lake.catalog)
+    client.environment()  # a real server has its installation id from its setup on, and so has a copy of it
+    return World(lake, client, settings=settings)
 
 
 def summary_of(context: Run, step: str) -> StepSummary:

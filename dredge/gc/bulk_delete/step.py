@@ -32,6 +32,8 @@ from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
+from dredge.gc.witness.owner import check_before_deleting
+from dredge.gc.witness.ownership import Site
 from dredge.runs.chain import check_chain, links_of
 from dredge.runs.gate import GateConfig
 from dredge.runs.output import StepOutput
@@ -57,8 +59,9 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
 
     Raises:
         RefusedError: a guard did not pass, a person had to approve and did not, the results do not belong together,
-            the mark is too old or another version's, or branches move all the time.
-        AlarmError: live objects had been deleted, and nobody has acknowledged it.
+            the mark is too old or another version's, the namespace is blocked or another server's, or branches move
+            all the time.
+        AlarmError: live objects had been deleted, and no person has acknowledged it.
         LeaseHeldError: another run has taken over.
         UnavailableError: some objects could not be deleted; the others were.
         ConfigError: the credentials may not delete, and nothing was.
@@ -172,6 +175,7 @@ def _delete(
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
     _check_chain(run, record)
+    check_before_deleting(Site.of_run(run))
     refuse_alarmed(run.state, f"run {run.plan.run_id} deletes nothing")
     check_sharing(run)
     veto = approval_of(run, record, ApproveOutput)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from dredge.gc.list_committed import output
 from dredge.gc.list_committed.output import ListCommittedOutput
 from dredge.gc.run import Run
+from dredge.gc.witness import owner
 from dredge.gc.witness.known_commits import check_known, check_life
 from dredge.gc.witness.past import Past
 from dredge.gc.witness.record import COMMITS, TABLES, write_record
@@ -53,12 +54,16 @@ def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits, named: M
         RefusedError: the metarange of an active commit is not in the bucket.
         FormatError: what earlier marks left is damaged.
     """
-    past = Past.read(run.state, run.plan.namespace)
+    owns = owner.check_owner(run, record)
+    # The owner's marks say nothing about another server's commits.
+    past = Past.read(run.state, run.plan.namespace) if owns else Past()
     repository = run.client.repository(run.plan.repository)
     files = list_tables(run.reader)
     past = check_life(run, past, repository, files)
     shown = _shown_commits(active)
     check_known(run, past, shown)
+    if owns:
+        owner.check_id(run)
     demand_metaranges(run, files, active.metaranges.values())
     unnamed = find_unnamed(run, files, _known(past, shown, named.ranges), _since(run, past))
     record.counts["unnamed_metaranges"] = len(unnamed.lost)

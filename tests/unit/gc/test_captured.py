@@ -42,6 +42,7 @@ class CapturedServer:
 
     def __init__(self) -> None:
         self.truth = truth()
+        self.metadata: dict[str, str] = {}
         self.commits = {
             item["id"]: item for item in json.loads((FOLDER / "api/commits.json").read_text())["commits"]
         }
@@ -70,6 +71,8 @@ class CapturedServer:
             "/refs/main/commits": "log_main",
             "/refs/target/commits": "log_target",
         }
+        if where == "/metadata":
+            return 200, self.metadata  # not captured: the repository had none
         if where in captured:
             return body(captured[where])
         kind, _, rest = where.removeprefix("/").partition("/")
@@ -96,6 +99,9 @@ class CapturedServer:
             return self.pages[(sent or {}).get("continuation_token")]
         if where == "/gc/prepare_commits/async":
             return body("prepare_commits_async")
+        if where == "/metadata":
+            self.metadata |= sent["metadata"]
+            return 204, None
         return 404, {"message": "invalid API endpoint"}
 
     def stat(self, ref: str, path: str) -> tuple[int, Any]:
