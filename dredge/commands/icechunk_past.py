@@ -57,7 +57,7 @@ def forget_lost_command(uri: str, reason: str, who: str | None, as_json: bool) -
       dredge icechunk forget-lost s3://bucket/weather --reason "reset main to before the wrong import"
 
     \b
-    Exit codes: 0 written down, or nothing is refused · 2 no reason · 3 a run is at work, or main is missing
+    Exit codes: 0 written down, or nothing is refused · 2 no reason · 3 main or the repo info is missing
                 4 the store is not available · 5 a file cannot be trusted · 6 no repository
     """
     from dredge.icechunk.collection.witness.forgetting import forget_lost

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from dredge.graveler.xid import new_xid
 from dredge.icechunk.collection.mark.snapshots import snapshot_files
 from dredge.icechunk.collection.witness.judging import FORGET_LOST, Judgement, judge
 from dredge.icechunk.collection.witness.record import read_known
-from dredge.icechunk.maintenance import open_state, right_to_work
+from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
-from dredge.runs.clock import utc_now
 from dredge.runs.consents import check_reason, read_consents, record_consent
 from dredge.storage import StorageOptions, open_reader, store_clock
 
@@ -57,13 +55,10 @@ def forget_lost(
 
     Raises:
         ConfigError: there is no reason.
-        LeaseHeldError: a run works on the repository.
         DredgeError: see `ask_witnesses`.
     """
     reason = check_reason(why)
-    with right_to_work(uri, f"forget-lost {new_xid(utc_now())}", None, options):
-        found = ask_witnesses(uri, options)
-        state = open_state(uri, options)
-        for refusal in found.refusals:
-            record_consent(state, FORGET_LOST, uri, reason, refusal.what, who)
+    found, state = ask_witnesses(uri, options), open_state(uri, options)
+    for refusal in found.refusals:
+        record_consent(state, FORGET_LOST, uri, reason, refusal.what, who)
     return [refusal.message for refusal in found.refusals]

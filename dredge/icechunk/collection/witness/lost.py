@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
-from dredge.errors import NotFoundError
+from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.collection.witness.record import Known, LostTip, Parents
 from dredge.icechunk.format.envelope import FileType, open_file
 from dredge.icechunk.format.flatbuffer import Buffer
@@ -89,7 +89,7 @@ def cut_after(reader: ObjectReader, history: History, lost: str) -> bool:
         before = parse_snapshot(reader.get(SNAPSHOTS + lost), lost).flushed_at
         nodes = {node.id for node in parse_snapshot(reader.get(SNAPSHOTS + oldest), oldest, nodes=True).nodes}
         new, deleted = _logged(reader, oldest)
-    except NotFoundError:
+    except (NotFoundError, FormatError):
         return False
     return history.snapshots[oldest].flushed_at > before and (deleted or not nodes <= new)
 

@@ -11,16 +11,14 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dredge.errors import ConflictError, FormatError
 from dredge.icechunk.history import History
 from dredge.runs.conditional import read_tagged, replace_tagged
-from dredge.runs.folder import parquet_bytes
+from dredge.runs.folder import parquet_bytes, read_parquet
 from dredge.storage import ObjectReader, ObjectWriter
 
 log = logging.getLogger("dredge")
@@ -117,9 +115,9 @@ def read_known(state: ObjectReader) -> tuple[Known, str | None]:
         return Known(), None
     try:
         return _parse(found[1]), found[0]
-    except FormatError as error:
+    except _NewerError as error:
         raise FormatError(f"{state.uri}/{KNOWN} {error}. Nothing was deleted. Update Dredge.") from None
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (FormatError, KeyError, TypeError, ValueError, AttributeError) as error:
         log.error(
             "%s/%s cannot be read (%s): what earlier runs saw as tips of refs is unknown",
             state.uri,
@@ -129,11 +127,15 @@ def read_known(state: ObjectReader) -> tuple[Known, str | None]:
         return Known(), found[0]
 
 
+class _NewerError(Exception):
+    """A newer version of Dredge wrote the file."""
+
+
 def _parse(data: bytes) -> Known:
-    table = pq.read_table(BytesIO(data))
+    table = read_parquet(data)
     meta: dict[str, Any] = json.loads(table.schema.metadata[_META])
     if meta["format"] > FORMAT:
-        raise FormatError(f"has format {meta['format']}, and this version knows {FORMAT}")
+        raise _NewerError(f"has format {meta['format']}, and this version knows {FORMAT}")
     rows = zip(table["snapshot"].to_pylist(), table["parents"].to_pylist(), strict=True)
     return Known(
         run_id=meta["run_id"],
