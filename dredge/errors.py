@@ -8,7 +8,8 @@
     │   ├── WitnessError                  the server is not the one that earlier runs saw
     │   ├── BlockedError                  such a refusal has to be lifted by a person first
     │   ├── AwaitingApprovalError         a person has to say yes first
-    │   └── RejectedError                 a person said no, or nobody said yes in time
+    │   ├── RejectedError                 a person said no, or nobody said yes in time
+    │   └── AlarmError                    live objects had been deleted: a person has to acknowledge it
     ├── UnavailableError                  throttled, down, timed out: retry later
     ├── FormatError                       bytes we cannot trust: abort, nothing more is deleted
     ├── NotFoundError      (LookupError)  the named thing is not there
@@ -108,6 +109,18 @@ class RejectedError(RefusedError):
 
     kind = "rejected"
     what_to_do = "Nothing, or change the limits or the rules, and start another run."
+
+
+class AlarmError(RefusedError):
+    """Live objects are among those that an earlier run deleted, and no expired commit explains it. They were brought
+    back where that is possible. Nothing is deleted or purged until a person acknowledges it."""
+
+    kind = "alarm"
+    exit_code = 10
+    what_to_do = (
+        "Find out why the run that the message names took live objects for garbage (docs/operations.md); bring back "
+        "what is missing, then acknowledge: `dredge gc acknowledge REPOSITORY --reason`."
+    )
 
 
 class UnavailableError(DredgeError):

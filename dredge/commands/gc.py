@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dredge.commands.answering import answer_commands
+from dredge.commands.gc_alarms import acknowledge_command
 from dredge.commands.gc_analysis import cost_command, plan_command, why_command
 from dredge.commands.gc_lost import forget_lost_command, lost_command
 from dredge.commands.gc_many import all_command
@@ -42,6 +43,7 @@ for _added in (
     restore_command,
     purge_command,
     pins_command,
+    acknowledge_command,
     own_command,
     lift_block_command,
 ):
@@ -78,6 +80,7 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
                 is at work · 4 the server or the store is not available: run it again
                 5 data that cannot be trusted: nothing (more) was deleted · 6 no such repository
                 9 some objects were deleted, and the rest could not be
+                10 live objects had been deleted by an earlier run: see `dredge gc acknowledge`
     """
     given = {name: value for name, value in settings.items() if value is not None}
     config = GCConfig.from_params({**given, "repository": repository, "dry_run": not apply})
@@ -218,10 +221,7 @@ def _show_outcome(planned: Run, runner: LocalRunner, as_json: bool) -> None:
     from dredge.gc import steps
 
     try:
-        try:
-            steps.run_steps(planned, runner)
-        finally:
-            steps.release_lease(planned)
+        steps.to_its_end(planned, runner)
     finally:
         found = _report(planned.plan.run_uri)
         show_report(found, as_json, planned.plan.run_uri)

@@ -10,7 +10,15 @@ import click
 
 type Report = Callable[[str], dict[str, Any]]
 """Reads the report of a run by the URI of its folder."""
-_CODES = {"failed": 1, "partial": 1, "awaiting_approval": 3, "rejected": 3, "refused": 3, "held": 3}
+_CODES = {
+    "failed": 1,
+    "partial": 1,
+    "awaiting_approval": 3,
+    "rejected": 3,
+    "refused": 3,
+    "held": 3,
+    "alarm": 10,
+}
 """Exit codes by outcome; "held" is what earlier versions called a run that was refused or awaits approval."""
 
 

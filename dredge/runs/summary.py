@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from dredge.errors import FormatError
 
-type Status = Literal["success", "dry_run", "awaiting_approval", "rejected", "refused", "partial"]
+type Status = Literal["success", "dry_run", "awaiting_approval", "rejected", "refused", "partial", "alarm"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,8 @@ class StepSummary:
         run_id: the run it belongs to.
         status: "success"; "dry_run" where a wet run would have changed something; "awaiting_approval"
             when a person has to say yes before the run may go on, "rejected" when one said no, "refused" when a guard
-            did; "partial" when some objects could not be deleted. Only the first two count as complete.
+            did; "partial" when some objects could not be deleted; "alarm" when live objects had been deleted. Only
+            the first two count as complete.
         counts: figures by name, unit last (`candidates_objects`, `candidates_bytes`).
         parts: files that belong to the result.
         inputs: digest of each step this one read, by step; of "plan" as well where it builds on nothing else.

@@ -197,6 +197,35 @@ def finish_pin(state: ObjectWriter, pin_id: str, now: datetime) -> None:
     _change(state, pin_id, lambda pin: replace(pin, finished_at=now))
 
 
+def narrow_pin(
+    state: ObjectWriter,
+    pin_id: str,
+    sets: tuple[LocatedSet, ...],
+    objects: int,
+    size_bytes: int,
+    now: datetime,
+) -> None:
+    """Let a pin hold only what came back under it, and note that nothing more does. A pin of nothing ends.
+
+    Args:
+        state: on the folder of lease and index.
+        pin_id: its id.
+        sets: hashes of what came back; they are written.
+        objects: how many.
+        size_bytes: their sizes together.
+        now: the store's time, asked after the last answer of the store.
+
+    Raises:
+        ConflictError: others change it all the time.
+    """
+
+    def narrow(pin: Pin) -> Pin:
+        found = replace(pin, sets=sets, objects=objects, size_bytes=size_bytes, finished_at=now)
+        return found if objects else replace(found, until=min(pin.until, now))
+
+    _change(state, pin_id, narrow)
+
+
 def _change(state: ObjectWriter, pin_id: str, change: Callable[[Pin], Pin]) -> bool:
     """Change a pin as it is now; False when there is none."""
     key = f"{PINS}/{pin_id}.json"

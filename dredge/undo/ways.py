@@ -30,10 +30,13 @@ class UndoWay:
     Attributes:
         way: "off", "versions" or "quarantine"; never "auto", which the user may ask for.
         why: half a sentence.
+        expire_days: days after which a lifecycle rule of the bucket removes old versions; None when none does, or
+            nobody knows.
     """
 
     way: str = OFF
     why: str = _NOT_YET
+    expire_days: int | None = None
 
     @property
     def way_was_chosen(self) -> bool:
@@ -43,11 +46,13 @@ class UndoWay:
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> UndoWay:
         """From the object in a plan; plans of earlier versions have none."""
-        return cls() if value is None else cls(way=value["way"], why=value["why"])
+        if value is None:
+            return cls()
+        return cls(way=value["way"], why=value["why"], expire_days=value.get("expire_days"))
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        return {"way": self.way, "why": self.why}
+        return {"way": self.way, "why": self.why, "expire_days": self.expire_days}
 
 
 def quarantine_uri(run_uri: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
 from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
 from airflow_dredge.operators.lakefs.release_lease import LakeFSReleaseLeaseOperator
+from dredge.lakefs import Environment
 from dredge.runs.summary import StepSummary
 
 
@@ -47,6 +49,12 @@ class FakeServer:
 
     def clock(self) -> None:
         return None
+
+    def environment(self) -> Environment:
+        return Environment("http://lakefs:8000")
+
+    def set_metadata(self, _repository: str, _values: Mapping[str, str]) -> bool:
+        return True
 
     def repositories(self) -> list[Any]:
         return [self.found]

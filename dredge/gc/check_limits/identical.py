@@ -29,17 +29,20 @@ from dredge.gc.check_limits import codes
 from dredge.gc.check_limits.asker import Answers, Asker
 from dredge.gc.check_limits.heads import find_heads, heads_of_the_mark, weigh
 from dredge.gc.check_limits.holds import COLUMNS, held_for_size
+from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.gc.check_limits.places import Numbers, Places, find_places
 from dredge.gc.check_limits.questions import choose
 from dredge.gc.check_limits.verdicts import Verdicts
 from dredge.gc.index.ranges import Ranges
 from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, contains, unite
+from dredge.sets.live import in_any
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,34 @@ def prove(run: Run, runner: TaskRunner, record: StepRecord, since: Since | None 
     return _ask(run, runner, record, wanted, since)
 
 
+def ask_about(
+    run: Run, runner: TaskRunner, record: StepRecord, hashes: Hashes, sizes: Hashes, where: str
+) -> Proof:
+    """Ask branches about objects that are no candidates of this run, as about candidates.
+
+    Args:
+        run: this run.
+        runner: spreads the search for their paths.
+        record: of the step; its inputs are the mark.
+        hashes: of the addresses.
+        sizes: of the objects, in the same order.
+        where: folder of the files, relative to the run folder.
+
+    Returns:
+        The proof; of sizes that no entry of a branch head has, nothing is asked and nothing holds them.
+    """
+    if record.input(MarkUncommittedOutput).exact:
+        return Proof(0)  # all staging records were read: no staged entry can be hidden
+    (of_a_head,) = in_any(record.input(ListCommittedOutput).sizes, [sizes])
+    distinct, counts = np.unique(sizes[of_a_head], return_counts=True)
+    wanted = _SameSize(unite([hashes[of_a_head]]), distinct, counts)
+    if not wanted.objects:
+        return Proof(0)
+    if not run.plan.config.safety.identical_suspects_max:
+        return Proof(wanted.objects, Verdicts.make(distinct, {codes.TOO_MANY: distinct}, NONE))
+    return _ask(run, runner, record, wanted, None, where)
+
+
 @dataclass(frozen=True, slots=True)
 class _SameSize:
     """Candidates that are held for their size.
@@ -120,9 +151,16 @@ class _SameSize:
         return cls(unite(hashes), distinct, counts)
 
 
-def _ask(run: Run, runner: TaskRunner, record: StepRecord, wanted: _SameSize, since: Since | None) -> Proof:
+def _ask(
+    run: Run,
+    runner: TaskRunner,
+    record: StepRecord,
+    wanted: _SameSize,
+    since: Since | None,
+    where: str = CheckLimitsOutput.STEP,
+) -> Proof:
     plan, safety = run.plan, run.plan.config.safety
-    places = find_places(run, runner, record, wanted.sizes, None if since is None else since.ranges)
+    places = find_places(run, runner, record, wanted.sizes, None if since is None else since.ranges, where)
     of_the_mark = heads_of_the_mark(run, record.input(ListCommittedOutput))
     heads = find_heads(run, of_the_mark if since is None else sorted(since.heads), places)
     no_path = _sizes_without_path(places)

@@ -63,7 +63,12 @@ class Places:
 
 
 def find_places(
-    run: Run, runner: TaskRunner, record: StepRecord, sizes: Hashes, new: Ranges | None = None
+    run: Run,
+    runner: TaskRunner,
+    record: StepRecord,
+    sizes: Hashes,
+    new: Ranges | None = None,
+    where: str = _STEP,
 ) -> Places:
     """Find every entry of a branch head that has one of some sizes.
 
@@ -73,13 +78,16 @@ def find_places(
         record: of the step; takes the files.
         sizes: sorted and distinct.
         new: ranges of heads that came after those of the mark.
+        where: folder of the files, relative to the run folder.
     """
     folder = run.folder
     table = folder.read_part(record.input(ListCommittedOutput).ranges)
     counts = {range_id: facts.count for range_id, facts in facts_of(table) if facts.head}
     counts |= {range_id: facts.count for range_id, facts in (new or {}).items()}
     jobs = _jobs(CommittedIndex.load(run.state, run.plan.namespace), counts)
-    config = SearchConfig(sizes=write_hashes(folder, f"{_STEP}/sizes.u64", sizes), places_max=_PLACES_MAX)
+    config = SearchConfig(
+        where=where, sizes=write_hashes(folder, f"{where}/sizes.u64", sizes), places_max=_PLACES_MAX
+    )
     shares = in_chunks(jobs, run.num_tasks(runner, len(jobs)))
     tasks = [SearchTask(index=index, jobs=share) for index, share in enumerate(shares)]
     results = run.spread(runner, _STEP, search_ranges, config, tasks, "ranges", len(counts))
@@ -109,10 +117,12 @@ class SearchConfig:
     """What all tasks need; a payload.
 
     Attributes:
+        where: folder of the files, relative to the run folder.
         sizes: file of the wanted ones.
         places_max: entries that a task holds at once.
     """
 
+    where: str
     sizes: PartInfo
     places_max: int
 
@@ -172,8 +182,8 @@ def search_ranges(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Sea
             found.add(_places_in(reader, range_id, job.counts[range_id], sizes))
             run.progress.add(1)
     return SearchResult(
-        places=run.folder.write_table(_STEP, task.index, found.table(), "paths"),
-        skipped=write_hashes(run.folder, f"{_STEP}/skipped-{task.index:05d}.u64", found.skipped),
+        places=run.folder.write_table(config.where, task.index, found.table(), "paths"),
+        skipped=write_hashes(run.folder, f"{config.where}/skipped-{task.index:05d}.u64", found.skipped),
     )
 
 

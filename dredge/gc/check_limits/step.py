@@ -12,6 +12,7 @@ from typing import Any
 from dredge.approve.needed import LET_IT
 from dredge.approve.settings import NEVER
 from dredge.errors import RefusedError
+from dredge.gc.check_again.check import check_again
 from dredge.gc.check_limits import codes, identical
 from dredge.gc.check_limits.check import Check
 from dredge.gc.check_limits.guards import GUARDS
@@ -42,6 +43,7 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
         runner: spreads the search for identical content; None does it in this process.
 
     Raises:
+        AlarmError: live objects had been deleted by an earlier run.
         RefusedError: a guard said no, or a limit is exceeded, the run would delete, and nobody is to be asked.
     """
     return run.step(CheckLimitsOutput, lambda record: _check(run, runner or LocalRunner(), record))
@@ -52,6 +54,7 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     if claim_namespace(run):
         leave_record(run, record.input(ListCommittedOutput))
         leave_id(run, record)
+    alarm = check_again(run, runner, record)
     check = _prove(run, runner, record)
     objects, size_bytes = _deletable(check)
     findings = [guard(check) for guard in GUARDS]
@@ -69,6 +72,9 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.details.update(details)
     if check.tally.objects_of(*codes.UNSETTLED):
         record.warn(_how_to_free(check))
+    if alarm is not None:
+        record.status, record.error = "alarm", alarm
+        return
     if verdict == "passed":
         return
     bad = "; ".join(f"{item.rule}: {item.text}" for item in findings if item.verdict == verdict)

@@ -5,6 +5,7 @@
     layers of counts                named by no version that is left
     pins                            ended a week ago, and hashes of a restore that died before its pin counted
     parts of records of marks       of earlier marks, a week old
+    hashes of deleted objects       of earlier checks a week old; records of deletions with the run's folder
     parts of the committed index    superseded by compaction a week ago, or of a run that died before it named them
 
 What may still be read stays: whatever a version of the state names that was the newest one at any time during the
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -46,6 +47,8 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, open_reader
 from dredge.undo.came_back import is_seen
+from dredge.undo.checked import CHECKED, named_by_check
+from dredge.undo.deletions import DELETIONS, Deletions, read_deletions
 from dredge.undo.pins import PINS, Pin, read_pins
 
 log = logging.getLogger("dredge")
@@ -142,8 +145,11 @@ def find_superseded(run: Run) -> Superseded:
     found.bookkeeping += _superseded_index(run, files)
     found.bookkeeping += _ended_pins(run, files, week_ago)
     found.bookkeeping += _superseded_marks(run, files)
+    deletions = read_deletions(run.state)
+    kept_deletions = _kept_deletions(run, deletions, now)
+    found.bookkeeping += _superseded_checks(run, files, deletions, kept_deletions)
     found.size_bytes = sum(files.sizes[key] for key in found.bookkeeping)
-    _find_runs(run, reader, now, versions.values(), found)
+    _find_runs(run, reader, now, versions.values(), kept_deletions, found)
     return found
 
 
@@ -175,6 +181,29 @@ def _superseded_marks(run: Run, files: ListedFiles) -> Iterator[str]:
     yield from (key for key in files.old(f"{OWN}/{FOLDER}/") if key.endswith(".parquet") and key not in named)
 
 
+def _kept_deletions(run: Run, deletions: Deletions, now: datetime) -> set[str]:
+    """Runs whose ledgers are kept, however old: something that they deleted can still be brought back, or nobody can
+    tell."""
+    days = run.plan.config.keep_runs_days
+    assert days is not None
+    young = now - timedelta(days=days)
+    kept = {item.run_id for item in deletions.found if item.can_come_back(now) or item.at >= young}
+    return kept | deletions.unread.keys()
+
+
+def _superseded_checks(run: Run, files: ListedFiles, deletions: Deletions, kept: set[str]) -> Iterator[str]:
+    """Hashes of earlier checks, and records of deletions that are not kept, each record before its hashes. What the
+    records name is read after the files were listed."""
+    checked = {f"{OWN}/{key}" for key in named_by_check(run.state)}
+    yield from (key for key in files.old(f"{OWN}/{CHECKED}/") if key not in checked)
+    named = {f"{OWN}/{item.hashes.key}" for item in deletions.found if item.run_id in kept}
+    old = files.old(f"{OWN}/{DELETIONS}/")
+    ended = {item.run_id for item in deletions.found} - kept
+    yield from (key for key in old if key.removeprefix(f"{OWN}/{DELETIONS}/").removesuffix(".json") in ended)
+    if not deletions.unread:  # nobody knows what these name
+        yield from (key for key in old if key.endswith(".u64") and key not in named)
+
+
 def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> Iterator[str]:
     """Files of pins that hold nothing any more; the record of each before its hashes, which nobody reads without it."""
     pins = {pin.pin_id: pin for pin in read_pins(run.state)}
@@ -191,17 +220,22 @@ def _is_over(pin: Pin, plan: Plan, week_ago: datetime) -> bool:
 
 
 def _find_runs(
-    run: Run, reader: ObjectReader, now: datetime, versions: Iterable[RunState], found: Superseded
+    run: Run,
+    reader: ObjectReader,
+    now: datetime,
+    versions: Iterable[RunState],
+    kept_deletions: Set[str],
+    found: Superseded,
 ) -> None:
     """Find the folders of old runs of this repository that no version of the state names and no later run asks what
-    they saw staged, and of old runs beside collections."""
+    they saw staged, or what they deleted, and of old runs beside collections."""
     days = run.plan.config.keep_runs_days
     assert days is not None
     states = list(versions)
     named = {state.run_uri for state in states}
     named |= {located.uri for state in states for located in state.sizes}
     named |= {folder.uri for folder, _ in earlier_marks(run)}
-    kept = {uri.rstrip("/").rpartition("/")[2] for uri in named} | {run.plan.run_id}
+    kept = {uri.rstrip("/").rpartition("/")[2] for uri in named} | {run.plan.run_id} | kept_deletions
     places = [Place(OWN_RUNS, kept, partial(is_run_of, run)), *side_places(run, reader)]
     for place in places:
         old = find_old_folders(run, reader, place, now - timedelta(days=days))

@@ -4,6 +4,7 @@
     dredge/index/parts/…  dredge/index/manifests/…  dredge/index/checkpoints/…
     dredge/pins/<id>.json  dredge/pins/<id>/…
     dredge/witness/….parquet
+    dredge/checked/….u64  dredge/deletions/…
     dredge/purges/<id>/…  dredge/metadata/<id>/…   but no copies of what was deleted
     unified/<run id>/…
 
@@ -22,6 +23,8 @@ from dredge.gc.witness.record import FOLDER as WITNESS
 from dredge.graveler.xid import is_xid
 from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
 from dredge.storage.keys import is_plain
+from dredge.undo.checked import CHECKED
+from dredge.undo.deletions import DELETIONS
 from dredge.undo.pins import PINS
 from dredge.undo.purge.step import FOLDER as PURGES
 from dredge.undo.ways import QUARANTINE_FOLDER
@@ -36,6 +39,8 @@ _BOOKKEEPING = re.compile(
     rf"{OWN}/(?:counted|state/versions|state/distrusted|index/parts|index/manifests|index/checkpoints)/[^/]+"
     rf"|{OWN}/{PINS}/[^/]+(?:/[^/]+)?"
     rf"|{OWN}/{WITNESS}/[^/]+\.parquet"
+    rf"|{OWN}/{CHECKED}/[^/]+\.u64"
+    rf"|{OWN}/{DELETIONS}/[^/]+\.(?:u64|json)"
 )
 _OF_RUN = re.compile(
     rf"(?:{OWN_RUNS}|(?:{'|'.join(SIDE_RUNS)}))/([^/]+)/(?P<file>.+)",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dredge.errors import FormatError, RejectedError
+from dredge.errors import AlarmError, FormatError, RejectedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import StepSummary
@@ -50,12 +50,13 @@ class StepResult:
 
     @property
     def status(self) -> str:
-        """The summary's status, "rejected", "failed" or "not done"."""
+        """The summary's status, "rejected", "alarm", "failed" or "not done"."""
         if self.summary is not None:
             return self.summary.status
         if self.failure is None:
             return "not done"
-        return "rejected" if self.failure.get("kind") == RejectedError.kind else "failed"
+        kind = self.failure.get("kind")
+        return kind if kind in (RejectedError.kind, AlarmError.kind) else "failed"
 
     @property
     def problem(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from dredge.approve.words import approval_text
 from dredge.approve.words import what_to_do as about_approval
+from dredge.errors import AlarmError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.config import CLEAN
@@ -27,6 +28,7 @@ OUTCOMES = {
     "awaiting_approval": "awaiting approval: nothing was deleted",
     "rejected": "rejected: nothing was deleted",
     "refused": "refused by a guard: nothing was deleted",
+    "alarm": "alarm: live objects had been deleted by an earlier run; this run deleted nothing",
     "partial": "not everything was deleted",
     "failed": "failed",
     "unfinished": "not finished",
@@ -71,6 +73,8 @@ def what_to_do(results: RunResults) -> str:
             "Read the guards below: they say what could not be proved, or which limit is exceeded. Put that right and"
             " start a new run."
         )
+    if outcome == AlarmError.kind:
+        return AlarmError.what_to_do
     return (
         f"Read what went wrong in step {failed.step}. Running it again goes on from what is complete; a"
         " new run starts anew."

@@ -5,8 +5,9 @@ approving  what people say (approving_icechunk: of Icechunk)   undo       what c
 records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
 trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
-owner      one owner of a namespace, its id, and the block
+owner      one owner of a namespace, its id, and the block      witness    marks against earlier marks
 verifying  the look after a sweep     gates      between a driver that looks and workers that delete
+requests   what a run was asked to do
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from tests.mutations.breakages import (
     owner,
     reading,
     records,
+    requests,
     sweeping,
     trash,
     undo,
     verifying,
+    witness,
 )
 from tests.mutations.breakages.breakage import Breakage
 
@@ -55,8 +58,10 @@ BREAKAGES = (
     *inventory.INVENTORY,
     *many.MANY,
     *metadata.METADATA,
+    *requests.REQUESTS,
     *owner.OWNER,
     *undo.UNDO,
+    *witness.WITNESS,
     *trash.TRASH,
     *icechunk.ICECHUNK,
 )

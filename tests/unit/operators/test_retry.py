@@ -18,6 +18,8 @@ EXPECTED = {
     errors.OvertakenError: RetryAction.FAIL,
     errors.AwaitingApprovalError: RetryAction.FAIL,
     errors.RejectedError: RetryAction.FAIL,
+    errors.WitnessError: RetryAction.FAIL,
+    errors.BlockedError: RetryAction.FAIL,
     errors.FormatError: RetryAction.FAIL,
     errors.NotFoundError: RetryAction.FAIL,
     errors.PartialError: RetryAction.FAIL,

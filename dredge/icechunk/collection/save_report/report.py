@@ -34,11 +34,12 @@ OUTCOMES = {
     "awaiting_approval": "awaiting approval: nothing was deleted",
     "rejected": "rejected: nothing was deleted",
     "refused": "refused by a guard: nothing was deleted",
+    "alarm": "alarm: live objects had been deleted by an earlier run; this run deleted nothing",
     "partial": "not everything was deleted",
     "failed": "failed: nothing was deleted",
     "unfinished": "not finished",
 }
-_STOPPED = ("awaiting_approval", "rejected", "refused")
+_STOPPED = ("awaiting_approval", "rejected", "refused", "alarm")
 
 type Totals = dict[str, dict[str, int]]
 

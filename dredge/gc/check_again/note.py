@@ -1,0 +1,40 @@
+"""What a sweep writes before its first deletion: the hashes of everything that it may delete, beside the lease."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dredge.gc.check_limits import CheckLimitsOutput
+from dredge.gc.run import Run
+from dredge.gc.subtract import SubtractOutput
+from dredge.runs.perform import StepRecord
+from dredge.runs.summary import PartInfo
+from dredge.sets.files import read_hashes
+from dredge.sets.hashes import unite
+from dredge.undo.deletions import Deletion, write_deletion, write_hashes
+
+
+def note_deletion(run: Run, record: StepRecord) -> None:
+    """Write the record of what a sweep may delete. Without it later runs could not compare it with what is live.
+
+    Args:
+        run: this run.
+        record: of the sweep.
+    """
+    candidates, guards = record.input(SubtractOutput), record.input(CheckLimitsOutput)
+    parts: Sequence[PartInfo] = [*candidates.hashes, guards.hold_files.cleared]
+    hashes = unite([read_hashes(run.folder, part) for part in parts])
+    if not len(hashes):
+        return
+    written = write_hashes(run.state, run.folder.label, hashes)
+    write_deletion(
+        run.state,
+        Deletion(
+            run_id=run.plan.run_id,
+            run_uri=run.plan.run_uri,
+            at=run.store_now(),
+            way=run.plan.undo.way,
+            hashes=written,
+            expire_days=run.plan.undo.expire_days,
+        ),
+    )

@@ -1,0 +1,258 @@
+"""Alarms: live objects that a run had deleted and no expired commit explains. Until a person acknowledges an alarm,
+nothing is deleted or purged in the repository.
+
+    <state>/alarms/<run id>-<try>.parquet    rows of the objects: address, hash, run that deleted it, outcome, message
+    <state>/alarms/<run id>-<try>.json       the alarm
+
+An alarm is written before its objects are brought back, and again with the outcomes: a check that is killed in between
+leaves it open. An acknowledged object does not alarm twice, unless another run deletes it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from dredge.errors import AlarmError, ConfigError, ConflictError, DredgeError, FormatError, UnavailableError
+from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.folder import check_digest, parquet_bytes, read_json, read_parquet
+from dredge.runs.summary import PartInfo
+from dredge.storage import ObjectReader, ObjectWriter
+
+ALARMS = "alarms"
+EXAMPLES = 5
+SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("hash", pa.uint64(), nullable=False),
+        pa.field("deleted_by", pa.string(), nullable=False),
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("message", pa.string(), nullable=False),
+    ]
+)
+NOT_YET = "not_yet"
+"""Outcome of an object that nobody has tried to bring back."""
+_CHANGES_MAX = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledged:
+    """A person's word that an alarm was looked into.
+
+    Attributes:
+        who: login name, or the name that was given.
+        at: by the store's clock.
+        why: in the person's words.
+    """
+
+    who: str
+    at: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """Live objects that a run had deleted.
+
+    Attributes:
+        alarm_id: run and try that found them.
+        run_id: the run that found them.
+        at: by the store's clock.
+        deleted_by: number of objects by the run that deleted them.
+        outcomes: number of objects by what became of them, such as "restored".
+        examples: addresses of some.
+        rows: file with all of them (`SCHEMA`).
+        acknowledged: None while it is open.
+    """
+
+    alarm_id: str
+    run_id: str
+    at: datetime
+    deleted_by: Mapping[str, int]
+    outcomes: Mapping[str, int]
+    examples: Sequence[str]
+    rows: PartInfo
+    acknowledged: Acknowledged | None = None
+
+    @property
+    def objects(self) -> int:
+        """How many."""
+        return self.rows.rows
+
+    @property
+    def text(self) -> str:
+        """In words: "20 live objects that run … deleted, such as …; restored 20"."""
+        runs = ", ".join(f"run {run_id} ({count:,})" for run_id, count in sorted(self.deleted_by.items()))
+        became = ", ".join(f"{name} {count:,}" for name, count in sorted(self.outcomes.items()))
+        return f"{self.objects:,} live objects were deleted by {runs}, such as {self.examples[0]!r}; outcome: {became}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        said = self.acknowledged
+        return {
+            "alarm_id": self.alarm_id,
+            "run_id": self.run_id,
+            "at": self.at.isoformat(),
+            "deleted_by": dict(self.deleted_by),
+            "outcomes": dict(self.outcomes),
+            "examples": list(self.examples),
+            "rows": self.rows.to_json(),
+            "acknowledged": None
+            if said is None
+            else {"who": said.who, "at": said.at.isoformat(), "why": said.why},
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Alarm:
+        """From the object that `to_json` made."""
+        said = value["acknowledged"]
+        return cls(
+            alarm_id=value["alarm_id"],
+            run_id=value["run_id"],
+            at=datetime.fromisoformat(value["at"]),
+            deleted_by=value["deleted_by"],
+            outcomes=value["outcomes"],
+            examples=value["examples"],
+            rows=PartInfo.from_json(value["rows"]),
+            acknowledged=None
+            if said is None
+            else Acknowledged(who=said["who"], at=datetime.fromisoformat(said["at"]), why=said["why"]),
+        )
+
+
+def write_alarm(state: ObjectWriter, alarm_id: str, run_id: str, at: datetime, rows: pa.Table) -> Alarm:
+    """Write an alarm, or write it again with what became of its objects.
+
+    Args:
+        state: on the folder of lease and index.
+        alarm_id: run and try.
+        run_id: the run.
+        at: the store's time.
+        rows: of `SCHEMA`.
+    """
+    data = parquet_bytes(rows)
+    # Another name for other bytes: a kill between the two writes leaves the alarm with its own rows.
+    digest = hashlib.sha256(data).hexdigest()
+    name = f"{ALARMS}/{alarm_id}-{digest[:8]}.parquet"
+    state.put(name, data)
+    alarm = Alarm(
+        alarm_id=alarm_id,
+        run_id=run_id,
+        at=at,
+        deleted_by=dict(Counter(rows["deleted_by"].to_pylist())),
+        outcomes=dict(Counter(rows["outcome"].to_pylist())),
+        examples=rows["address"].slice(0, EXAMPLES).to_pylist(),
+        rows=PartInfo(name, rows.num_rows, len(data), digest, name),
+    )
+    state.put(_key(alarm_id), json.dumps(alarm.to_json(), sort_keys=True).encode())
+    return alarm
+
+
+def read_alarms(state: ObjectReader) -> list[Alarm]:
+    """Read every alarm of a repository, newest first, also the acknowledged ones.
+
+    Raises:
+        FormatError: one cannot be read, so it counts as open.
+    """
+    found = []
+    for item in state.list_level(f"{ALARMS}/").objects:
+        if not item.key.endswith(".json"):
+            continue
+        try:
+            found.append(Alarm.from_json(read_json(state, item.key)))
+        except UnavailableError:
+            raise
+        except (DredgeError, KeyError, TypeError, ValueError) as error:
+            raise FormatError(
+                f"the alarm {state.uri}/{item.key} cannot be read ({error}). Nothing was deleted. Restore the file, or"
+                " remove it when you know what it was about."
+            ) from None
+    return sorted(found, key=lambda alarm: alarm.alarm_id)
+
+
+def read_rows(state: ObjectReader, alarm: Alarm) -> pa.Table:
+    """Read the objects of an alarm; raises FormatError when they are not as they were written."""
+    data = state.get(alarm.rows.key)
+    check_digest(alarm.rows, data, f"alarm {alarm.alarm_id}")
+    return read_parquet(data)
+
+
+def open_alarms(state: ObjectReader) -> list[Alarm]:
+    """Read the alarms that nobody has acknowledged; raises FormatError like `read_alarms`."""
+    return [alarm for alarm in read_alarms(state) if alarm.acknowledged is None]
+
+
+def refuse_alarmed(state: ObjectReader, what: str) -> None:
+    """Refuse to go on while an alarm is open.
+
+    Args:
+        state: on the folder of lease and index.
+        what: would go on, such as "run … deletes nothing".
+
+    Raises:
+        AlarmError: an alarm is open.
+        FormatError: an alarm cannot be read.
+    """
+    alarms = open_alarms(state)
+    if alarms:
+        raise alarm_error(what, alarms)
+
+
+def alarm_error(what: str, alarms: Sequence[Alarm]) -> AlarmError:
+    """The error for open alarms.
+
+    Args:
+        what: does not go on, as a sentence without its full stop.
+        alarms: at least one.
+    """
+    return AlarmError(
+        f"{what}: {'; '.join(alarm.text for alarm in alarms)}. Nothing is deleted or purged here until a person"
+        " acknowledges this. Find out why those runs took live objects for garbage (another server or an older database"
+        " on this namespace, see docs/operations.md), then run `dredge gc acknowledge REPOSITORY --reason`."
+    )
+
+
+def acknowledge(state: ObjectWriter, said: Acknowledged) -> list[Alarm]:
+    """Acknowledge every open alarm.
+
+    Args:
+        state: on the folder of lease and index.
+        said: who, when and why.
+
+    Returns:
+        The alarms that were open.
+
+    Raises:
+        ConfigError: no reason was given.
+        FormatError: an alarm cannot be read.
+        ConflictError: others change an alarm all the time.
+    """
+    if not said.why.strip():
+        raise ConfigError("no reason was given. Nothing was acknowledged.")
+    found = open_alarms(state)
+    for alarm in found:
+        _acknowledge(state, alarm, said)
+    return found
+
+
+def _acknowledge(state: ObjectWriter, alarm: Alarm, said: Acknowledged) -> None:
+    key = _key(alarm.alarm_id)
+    for _ in range(_CHANGES_MAX):
+        tagged = read_tagged(state, key)
+        if tagged is None:
+            return
+        value = replace(Alarm.from_json(json.loads(tagged[1])), acknowledged=said)
+        if replace_tagged(state, key, json.dumps(value.to_json(), sort_keys=True).encode(), tagged[0]):
+            return
+    raise ConflictError(f"{state.uri}/{key} was changed at the same moment. Acknowledge again.")
+
+
+def _key(alarm_id: str) -> str:
+    return f"{ALARMS}/{alarm_id}.json"

@@ -1,0 +1,199 @@
+"""Records of deletions: what each run was about to delete, kept until nothing of it can be brought back.
+
+    <state>/deletions/<run id>-<try>.u64    sorted hashes of every address that the run may delete
+    <state>/deletions/<run id>.json         the record
+
+Both are written before the first deletion, so they also cover a sweep that was killed. Later runs compare them with
+what is live (`dredge.undo.checked` has what was compared). The rows, with addresses and outcomes, stay in the run's
+folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError, UnavailableError
+from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.folder import check_digest, read_json
+from dredge.runs.summary import PartInfo
+from dredge.sets import hashes as plain
+from dredge.sets.hashes import Hashes
+from dredge.storage import ObjectReader, ObjectWriter
+from dredge.storage.parallel import ordered_map
+from dredge.undo.ways import OFF
+
+DELETIONS = "deletions"
+_AT_ONCE = 16
+_CHANGES_MAX = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """What one run was about to delete.
+
+    Attributes:
+        run_id: the run.
+        run_uri: URI of its folder, which has the ledger.
+        at: before the first deletion, by the store's clock.
+        way: how it can be brought back: "versions", "quarantine" or "off".
+        hashes: file of the sorted hashes of the addresses.
+        purged_at: when a purge left nothing that could be brought back, by the store's clock; None before.
+        expire_days: days after which the bucket itself removes old versions; None when it does not.
+    """
+
+    run_id: str
+    run_uri: str
+    at: datetime
+    way: str
+    hashes: PartInfo
+    purged_at: datetime | None = None
+    expire_days: int | None = None
+
+    def can_come_back(self, now: datetime) -> bool:
+        """Whether something of it may still be brought back.
+
+        Args:
+            now: the store's time.
+        """
+        if self.way == OFF or self.purged_at is not None:
+            return False
+        return self.expire_days is None or now < self.at + timedelta(days=self.expire_days + 2)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "run_id": self.run_id,
+            "run_uri": self.run_uri,
+            "at": self.at.isoformat(),
+            "way": self.way,
+            "hashes": self.hashes.to_json(),
+            "purged_at": None if self.purged_at is None else self.purged_at.isoformat(),
+            "expire_days": self.expire_days,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Deletion:
+        """From the object that `to_json` made."""
+        purged_at = value["purged_at"]
+        return cls(
+            run_id=value["run_id"],
+            run_uri=value["run_uri"],
+            at=datetime.fromisoformat(value["at"]),
+            way=value["way"],
+            hashes=PartInfo.from_json(value["hashes"]),
+            purged_at=None if purged_at is None else datetime.fromisoformat(purged_at),
+            expire_days=value["expire_days"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Deletions:
+    """The records of a repository.
+
+    Attributes:
+        found: those that can be read, newest run first.
+        unread: for each run whose record cannot be read, why.
+    """
+
+    found: list[Deletion]
+    unread: dict[str, str]
+
+
+def write_hashes(state: ObjectWriter, label: str, hashes: Hashes) -> PartInfo:
+    """Write the hashes of a record.
+
+    Args:
+        state: on the folder of lease and index.
+        label: run and try; no other try has it.
+        hashes: sorted and distinct.
+    """
+    name, data = f"{DELETIONS}/{label}.u64", plain.to_bytes(hashes)
+    state.put(name, data)
+    return PartInfo(name, len(hashes), len(data), hashlib.sha256(data).hexdigest(), name)
+
+
+def write_deletion(state: ObjectWriter, deletion: Deletion) -> None:
+    """Write the record of a run before it deletes; another try replaces it.
+
+    Args:
+        state: on the folder of lease and index.
+        deletion: its hashes are written.
+    """
+    state.put(_key(deletion.run_id), json.dumps(deletion.to_json(), sort_keys=True).encode())
+
+
+def read_deletions(state: ObjectReader) -> Deletions:
+    """Read every record of a repository.
+
+    Raises:
+        UnavailableError: the store does not answer.
+    """
+    keys = sorted(
+        item.key for item in state.list_level(f"{DELETIONS}/").objects if item.key.endswith(".json")
+    )
+    found, unread = list[Deletion](), dict[str, str]()
+
+    def read(key: str) -> Deletion | str:
+        try:
+            return Deletion.from_json(read_json(state, key))
+        except UnavailableError:
+            raise
+        except (DredgeError, KeyError, TypeError, ValueError) as error:
+            return f"{state.uri}/{key} cannot be read: {error}"
+
+    for key, item in zip(keys, ordered_map(read, keys, _AT_ONCE), strict=True):
+        if isinstance(item, Deletion):
+            found.append(item)
+        else:
+            unread[key.rpartition("/")[2].removesuffix(".json")] = item
+    return Deletions(found, unread)
+
+
+def read_hashes(state: ObjectReader, deletions: Sequence[Deletion]) -> Iterator[Hashes | str]:
+    """Read the hashes of some records, in their order; where they cannot be read, the reason.
+
+    Raises:
+        UnavailableError: the store does not answer.
+    """
+
+    def read(deletion: Deletion) -> Hashes | str:
+        part = deletion.hashes
+        try:
+            data = state.get(part.key)
+            check_digest(part, data, f"run {deletion.run_id}")
+            return plain.from_bytes(data, part.name)
+        except (FormatError, NotFoundError) as error:
+            return f"{state.uri}/{part.key} cannot be read: {error}"
+
+    return ordered_map(read, deletions, _AT_ONCE)
+
+
+def note_purged(state: ObjectWriter, run_id: str, at: datetime) -> None:
+    """Note that nothing of a run's deletions can be brought back any more.
+
+    Args:
+        state: on the folder of lease and index.
+        run_id: the run that deleted; one without a record is passed over.
+        at: the store's time.
+
+    Raises:
+        ConflictError: others change the record all the time.
+    """
+    for _ in range(_CHANGES_MAX):
+        tagged = read_tagged(state, _key(run_id))
+        if tagged is None:
+            return
+        found = replace(Deletion.from_json(json.loads(tagged[1])), purged_at=at)
+        data = json.dumps(found.to_json(), sort_keys=True).encode()
+        if replace_tagged(state, _key(run_id), data, tagged[0]):
+            return
+    raise ConflictError(f"{state.uri}/{_key(run_id)} was changed at the same moment. Purge again.")
+
+
+def _key(run_id: str) -> str:
+    return f"{DELETIONS}/{run_id}.json"

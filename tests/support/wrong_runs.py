@@ -1,0 +1,142 @@
+"""A run that took live objects of another server for garbage, and repositories whose expired data is used again.
+
+prod, lost = wrong_run("quarantine")
+prod.collect()      # raises AlarmError
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from dredge.gc.check_limits import step as check_limits
+from dredge.gc.run import open_state
+from dredge.gc.witness import mark
+from dredge.gc.witness.unnamed import Unnamed
+from dredge.kv.memory import MemoryKV
+from dredge.storage import ObjectWriter
+from dredge.storage.memory_versions import OlderVersions
+from dredge.undo.alarms import Acknowledged, Alarm, acknowledge
+from tests.support.gc import CatalogClient, World, make_world
+from tests.support.undo import store_of
+
+
+def undo_store(way: str, **settings: object) -> World:
+    """A world whose deletions can be taken back; its store keeps versions where the way is to use them."""
+    world = make_world(undo=way, **settings)
+    if way == "versions":
+        store_of(world).older = OlderVersions()
+    return world
+
+
+def rehearsal_of(world: World) -> World:
+    """A second server on a copy of the database, with the same namespace and its own collections."""
+    copy = MemoryKV()
+    assert isinstance(world.lake.kv, MemoryKV)
+    copy._partitions = deepcopy(world.lake.kv._partitions)
+    lake = replace(world.lake, kv=copy, catalog=world.lake.another_server(copy))
+    return World(lake, CatalogClient(lake.catalog), settings=world.settings)
+
+
+def two_servers(
+    way: str = "quarantine", objects: int = 20, **settings: object
+) -> tuple[World, World, set[str]]:
+    """Production, a rehearsal with an older database on the same namespace, and what only production knows is live."""
+    world = undo_store(way, **settings)
+    world.rules(30)
+    for number in range(6):
+        world.upload(f"a/{number:03d}", b"old %d" % number)
+    world.lake.commit("old")
+    world.age(days=2)
+    rehearsal = rehearsal_of(world)
+    live = {world.upload(f"new/{number:03d}", b"production goes on %d" % number) for number in range(objects)}
+    world.lake.commit("production goes on")
+    world.age(days=2)
+    return world, rehearsal, live
+
+
+def wrong_run(way: str = "quarantine", objects: int = 20, **settings: object) -> tuple[World, set[str]]:
+    """Production after a rehearsal with an older database was collected on production's namespace.
+
+    Returns:
+        Production, a day later; and the live objects that the rehearsal's run deleted.
+    """
+    world, rehearsal, lost = two_servers(way, objects, **settings)
+    with blind_witnesses():
+        rehearsal.collect(mode="auto")
+    assert not lost & world.data()
+    world.age(days=1)
+    return world, lost
+
+
+def expired_world(way: str = "quarantine", **settings: object) -> tuple[World, str, set[str]]:
+    """A table was replaced, its commit has expired, and a run has deleted what only that commit named.
+
+    Returns:
+        The world, a day later; the id of the expired commit; and what was deleted.
+    """
+    world = undo_store(way, **settings)
+    world.rules(7)
+    gone = {world.upload(f"t/{number}", b"version 1 of %d" % number) for number in range(4)}
+    world.upload("other", b"other")
+    expired = world.lake.commit("version 1").id
+    for number in range(4):
+        world.upload(f"t/{number}", b"version 2 is longer, %d" % number)
+    world.age(days=1)
+    world.lake.commit("version 2")
+    world.age(days=20)
+    world.upload("more", b"more")
+    world.lake.commit("version 3")
+    world.age(days=20)
+    world.collect()
+    assert not gone & world.data()
+    world.age(days=1)
+    return world, expired, gone
+
+
+type Reuse = Callable[[World, str], object]
+
+REUSES: dict[str, Reuse] = {
+    "rule made longer": lambda world, _: world.rules(365),
+    "branch": lambda world, commit: world.lake.catalog.branches.create_branch(
+        world.lake.repository, "old", commit
+    ),
+    "tag": lambda world, commit: world.lake.catalog.tags.create_tag(world.lake.repository, "v1", commit),
+    "revert": lambda world, commit: world.lake.catalog.merges.revert(
+        world.lake.repository, "main", "main~1", committer="somebody"
+    ),
+}
+"""What brings entries of the expired commit back, each right by lakeFS's rules."""
+
+
+def say_acknowledged(world: World, why: str = "the rehearsal is stopped") -> list[Alarm]:
+    """Acknowledge every open alarm."""
+    said = Acknowledged(who="somebody", at=world.lake.clock(), why=why)
+    return acknowledge(state_of(world), said)
+
+
+def state_of(world: World) -> ObjectWriter:
+    """The folder of lease, pins and alarms."""
+    return open_state(world.lake.namespace)
+
+
+@contextmanager
+def blind_witnesses() -> Iterator[None]:
+    """Runs meanwhile pass no witness of the past and leave no record: losses that no witness has prevented."""
+    doors: list[tuple[ModuleType, str, Any]] = [
+        (mark, "check_known", lambda *_: None),
+        (mark, "find_unnamed", lambda *_: Unnamed(set(), set(), {})),
+        (check_limits, "leave_record", lambda *_: None),
+    ]
+    honest = [getattr(module, name) for module, name, _ in doors]
+    for module, name, blind in doors:
+        setattr(module, name, blind)
+    try:
+        yield
+    finally:
+        for (module, name, _), found in zip(doors, honest, strict=True):
+            setattr(module, name, found)

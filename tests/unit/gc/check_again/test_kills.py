@@ -1,0 +1,134 @@
+"""A check that is killed, and records that are damaged: nothing that lives is forgotten, and nothing is passed over."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from dredge.errors import AlarmError
+from dredge.gc.planning import release_lease
+from dredge.gc.steps import check_limits, list_committed, mark_uncommitted, slice_listing, subtract
+from dredge.storage import open_deleter
+from dredge.undo.alarms import open_alarms, read_alarms
+from dredge.undo.deletions import read_deletions
+from tests.support.gc import World, deleting, make_world, summary_of
+from tests.support.undo import Moment, moments, store_of
+from tests.support.wrong_runs import REUSES, expired_world, say_acknowledged, state_of, wrong_run
+
+
+def _killed_checks(world: World) -> list[Moment]:
+    """What the store holds right before each write of a check, and after the last one."""
+    run = world.plan()
+    for step in (slice_listing, mark_uncommitted, list_committed, subtract):
+        step(run, world.runner)
+    with moments(store_of(world)) as found, contextlib.suppress(AlarmError):
+        check_limits(run, world.runner)
+    return found
+
+
+def test_after_a_kill_at_each_write_the_alarm_is_raised_and_the_objects_are_back() -> None:
+    world, lost = wrong_run(objects=2)
+    found = _killed_checks(world)
+    assert len(found) > 10
+    for moment in found:
+        moment.put_back(store_of(world))
+        world.age(hours=3)
+        with pytest.raises(AlarmError):
+            world.collect()
+        assert lost <= world.data()
+        say_acknowledged(world)
+        assert world.collect().details["outcome"] == "success"
+        assert lost <= world.data()
+
+
+def test_after_a_kill_at_each_write_what_is_used_again_is_back_without_an_alarm() -> None:
+    world, commit, gone = expired_world()
+    REUSES["branch"](world, commit)
+    for moment in _killed_checks(world):
+        moment.put_back(store_of(world))
+        world.age(hours=3)
+        assert world.collect().details["outcome"] == "success"
+        assert gone <= world.data()
+        assert not read_alarms(state_of(world))
+
+
+def test_a_sweep_that_was_killed_is_compared_as_well() -> None:
+    world = make_world(undo="quarantine", tuning={"delete_keys": 1})
+    world.upload("a", b"a")
+    world.lake.commit()
+    orphans = {world.orphan(f"data/s/{number}") for number in range(4)}
+    world.age(days=2)
+    run = world.plan()
+
+    def killed(number: int, _keys: object) -> None:
+        if number == 3:
+            raise KeyboardInterrupt
+
+    with deleting(before=killed), pytest.raises(KeyboardInterrupt):
+        world.run(run)
+    deleted = orphans - world.data()
+    assert len(deleted) == 2
+    (record,) = read_deletions(run.state).found
+    assert (record.run_id, record.hashes.rows) == (run.plan.run_id, 4)
+    for number, address in enumerate(sorted(deleted)):
+        world.lake.catalog.objects.stage_object(
+            world.lake.repository,
+            "main",
+            f"again/{number}",
+            physical_address=f"{world.lake.namespace}/{address}",
+            checksum="c",
+            size_bytes=6,
+        )
+    world.age(hours=3)
+    with pytest.raises(AlarmError):
+        world.collect()
+    assert deleted <= world.data()
+
+
+@pytest.mark.parametrize("damage", ["record", "hashes", "ledger"])
+def test_a_deletion_that_cannot_be_read_is_named(damage: str) -> None:
+    world, lost = wrong_run()
+    state = state_of(world)
+    (deletion,) = read_deletions(state).found
+    if damage == "record":
+        state.put(f"deletions/{deletion.run_id}.json", b"{}")
+    elif damage == "hashes":
+        open_deleter(state.uri).delete([deletion.hashes.key])
+    else:
+        open_deleter(deletion.run_uri).delete(["subtract/_SUCCESS.json"])
+    run = world.plan(dry_run=True)
+    if damage == "ledger":
+        with pytest.raises(AlarmError):
+            world.run(run)
+        (alarm,) = open_alarms(state)
+        assert (alarm.objects, set(alarm.outcomes)) == (len(lost), {"failed"})
+        return
+    world.run(run)
+    summary = summary_of(run, "check_limits")
+    assert summary.counts["unread_deletions"] == 1
+    assert any(deletion.run_id in text for text in summary.warnings)
+    release_lease(run)
+
+
+def test_a_damaged_record_of_the_last_check_has_everything_compared_again() -> None:
+    world, _ = wrong_run()
+    with pytest.raises(AlarmError):
+        world.collect()
+    say_acknowledged(world)
+    state_of(world).put("checked.json", b"{}")
+    run = world.plan()
+    world.run(run)
+    summary = summary_of(run, "check_limits")
+    assert summary.counts["exist_again_objects"] == 20
+    assert any("checked.json" in text for text in summary.warnings)
+
+
+def test_runs_that_deleted_before_records_were_kept_are_compared() -> None:
+    world, lost = wrong_run()
+    state = state_of(world)
+    (deletion,) = read_deletions(state).found
+    open_deleter(state.uri).delete([f"deletions/{deletion.run_id}.json", deletion.hashes.key])
+    with pytest.raises(AlarmError):
+        world.collect()
+    assert lost <= world.data()
