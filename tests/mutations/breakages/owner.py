@@ -103,11 +103,11 @@ OWNER = (
         ("test_a_block_is_not_lifted_without_a_reason", "test_a_block_is_lifted_by_the_owner_with_a_reason"),
     ),
     Breakage(
-        "a blocked namespace is purged",
+        "a copy purges what production may need",
         "dredge/undo/purge/step.py",
         "        collected.check(run.plan.run_id)\n",
         "        pass\n",
-        ("test_a_blocked_namespace_is_not_purged",),
+        ("test_a_copy_purges_nothing",),
     ),
     Breakage(
         "metadata goes in a blocked namespace",

@@ -48,10 +48,11 @@ def kill_while_writing(world: World, monkeypatch: pytest.MonkeyPatch, at: int, r
     world.client.before = lambda _name, _arguments: None
 
 
+@pytest.mark.parametrize("again_at", [1, 2, 3])
 @pytest.mark.parametrize("crash_at", [1, 2, 3])
 @pytest.mark.parametrize("before", [0, 1, 2], ids=["the first id", "the second", "the third"])
 def test_after_a_kill_at_any_write_of_an_id_the_server_passes_and_a_copy_without_it_does_not(
-    before: int, crash_at: int, monkeypatch: pytest.MonkeyPatch
+    before: int, crash_at: int, again_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make_world()
     copy = copy_of(world)
@@ -60,7 +61,7 @@ def test_after_a_kill_at_any_write_of_an_id_the_server_passes_and_a_copy_without
     kill_while_writing(world, monkeypatch, crash_at, "killed")
     assert compare_ids(site_of(world)).passes
     assert compare_ids(site_of(copy)).passes == (before == 0)
-    kill_while_writing(world, monkeypatch, crash_at, "killed again")
+    kill_while_writing(world, monkeypatch, again_at, "killed again")
     assert compare_ids(site_of(world)).passes
     assert write_id(site_of(world, "the next"))
     assert compare_ids(site_of(world)).passes
