@@ -5,7 +5,7 @@ approving  what people say (approving_icechunk: of Icechunk)   undo       what c
 records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
 trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
-owner      one owner of a namespace, its id, and the block
+owner      one owner of a namespace, its id, and the block      witness    marks against earlier marks
 verifying  the look after a sweep     gates      between a driver that looks and workers that delete
 requests   what a run was asked to do
 """
@@ -32,6 +32,7 @@ from tests.mutations.breakages import (
     trash,
     undo,
     verifying,
+    witness,
 )
 from tests.mutations.breakages.breakage import Breakage
 
@@ -60,6 +61,7 @@ BREAKAGES = (
     *requests.REQUESTS,
     *owner.OWNER,
     *undo.UNDO,
+    *witness.WITNESS,
     *trash.TRASH,
     *icechunk.ICECHUNK,
 )
