@@ -183,9 +183,9 @@ def _delete(
         undo=run.plan.undo.way,
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
-    _check_chain(run, record)
     check_before_deleting(Site.of_run(run))
     refuse_alarmed(run.state, f"run {run.plan.run_id} deletes nothing")
+    _check_chain(run, record)
     check_sharing(run)
     veto = approval_of(run, record, ApproveOutput)
     record.attempt.check()
