@@ -43,7 +43,7 @@ class LakeFSPurgeOldOperator(LakeFSRunOperator):
         return steps.purge_old(run, LocalRunner())
 
     @reported
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+    def execute(self, context: Context) -> dict[str, Any]:
         """Purge, and return the figures; nothing where the run has no ``purge_days``."""
         if open_run(self.run_uri, self.aws_conn_id, self.hook).plan.config.purge_days is None:
             self.log.info("purge_days is empty: nothing is purged")

@@ -171,8 +171,8 @@ def _delete(
         undo=run.plan.undo.way,
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
-    _check_chain(run, record)
     refuse_alarmed(run.state, f"run {run.plan.run_id} deletes nothing")
+    _check_chain(run, record)
     check_sharing(run)
     veto = approval_of(run, record, ApproveOutput)
     record.attempt.check()

@@ -5,12 +5,14 @@ approving  what people say (approving_icechunk: of Icechunk)   undo       what c
 records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
 trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
+again      what was deleted earlier
 verifying  the look after a sweep     gates      between a driver that looks and workers that delete
 """
 
 from __future__ import annotations
 
 from tests.mutations.breakages import (
+    again,
     approving,
     approving_icechunk,
     azure,
@@ -54,6 +56,7 @@ BREAKAGES = (
     *many.MANY,
     *metadata.METADATA,
     *undo.UNDO,
+    *again.AGAIN,
     *trash.TRASH,
     *icechunk.ICECHUNK,
 )
