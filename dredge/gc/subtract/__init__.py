@@ -1,9 +1,18 @@
 """Step subtract: the candidates, which are what is listed and nothing live names."""
 
 from dredge.gc.subtract.figures import EXAMPLES_MAX
-from dredge.gc.subtract.holds import SAME_SIZE, why_of_hold
+from dredge.gc.subtract.holds import NESTED, SAME_SIZE, begin_with, why_of_hold
 from dredge.gc.subtract.left_staging import earlier_marks
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.reasons import REASONS
 
-__all__ = ["EXAMPLES_MAX", "REASONS", "SAME_SIZE", "SubtractOutput", "earlier_marks", "why_of_hold"]
+__all__ = [
+    "EXAMPLES_MAX",
+    "NESTED",
+    "REASONS",
+    "SAME_SIZE",
+    "SubtractOutput",
+    "begin_with",
+    "earlier_marks",
+    "why_of_hold",
+]
