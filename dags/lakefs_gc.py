@@ -22,6 +22,7 @@ from airflow_dredge.operators.lakefs.list_committed import LakeFSListCommittedOp
 from airflow_dredge.operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
 from airflow_dredge.operators.lakefs.params import CONFIG, FORM, RUN_DEFAULTS, gc_params
 from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
+from airflow_dredge.operators.lakefs.purge import LakeFSPurgeOldOperator
 from airflow_dredge.operators.lakefs.release_lease import LakeFSReleaseLeaseOperator
 from airflow_dredge.operators.lakefs.save_report import LakeFSSaveReportOperator
 from airflow_dredge.operators.lakefs.schedules import gc_schedules
@@ -56,6 +57,7 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
             LakeFSApproveOperator(task_id="approve"),
             LakeFSBulkDeleteOperator(task_id="bulk_delete"),
             LakeFSVerifySweepOperator(task_id="verify"),
+            LakeFSPurgeOldOperator(task_id="purge"),
             LakeFSSaveReportOperator(
                 task_id="save_report",
                 trigger_rule="all_done",

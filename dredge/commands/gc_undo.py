@@ -85,7 +85,7 @@ def purge_command(repository: str, apply: bool, processes: int, as_json: bool, *
                 4 the server or the store is not available, or something could not be deleted: purge again
                 5 a file cannot be trusted: nothing was deleted · 6 no such repository
     """
-    from dredge.gc.purge.step import purge
+    from dredge.gc.steps import purge
     from dredge.runs.tasks import LocalRunner
     from dredge.undo.purge.output import OUTCOMES
 

@@ -64,7 +64,9 @@ class Safety:
         watch_silence_seconds_max: while deleting, how old the driver's last look may be before workers stop.
         gate_every_seconds: while deleting, how long a worker trusts its last look at the lease and the stop
             marker.
-        recheck_rounds_max: how often a sweep may be stopped by unknown heads and go on after a new re-check.
+        round_seconds_max: how long workers delete before everything is checked again.
+        recheck_rounds_max: how often a sweep may be stopped by what changed and go on after a new re-check; rounds that
+            end by their time do not count.
         multipart_settle_seconds: objects uploaded in parts are kept unless they were candidates so long before the
             re-check, in this run or in the one before (`bulk_delete.settling`); 0 for no time.
         commit_hours_max: longest commit. What an earlier run saw staged and no branch shows now is held until a mark as
@@ -90,6 +92,7 @@ class Safety:
     heads_every_seconds: float = 5
     watch_silence_seconds_max: float = 60
     gate_every_seconds: float = 3
+    round_seconds_max: float = 3600
     recheck_rounds_max: int = 10
     multipart_settle_seconds: float = 900
     commit_hours_max: float = 20
@@ -208,6 +211,15 @@ class GCConfig:
         " again (a branch or tag on it, a revert, a longer rule) are brought back where `undo` allows it. Off: they are"
         " only reported. Other live objects are always brought back, and raise an alarm.",
         default=True,
+    )
+    purge_days: float | None = setting(
+        "Days until a purge",
+        "The last step of a run deletes for good what earlier runs could still bring back, once it was deleted so long"
+        " ago and the mark of the run shows that it is not live. Dry runs only count it. Empty: no purge.",
+        default=None,
+        minimum=1,
+        maximum=DAYS_MAX,
+        because="whoever misses something needs a day to say so",
     )
     clean_every_days: float = setting(
         "Days between clean runs",

@@ -11,6 +11,7 @@
     approve(run)                                  what a person says, where one has to be asked
     bulk_delete(run, runner)                      re-check, then sweep (only reports in a dry run)
     verify(run)                                   what was deleted is gone, what lives is there
+    purge_old(run, runner)                        what earlier runs left goes for good, where `purge_days` says so
     save_report(run)                              state, report.json, report.html, summary.json
     release_lease(run)
 
@@ -18,7 +19,8 @@ The end writes the report of failed runs too; only a complete run moves the stat
 returns its stored summary when it is complete and what it read has not changed. It raises an error of
 `dredge.errors` when it cannot go on; nothing is deleted by any step but `bulk_delete`.
 
-`restore` takes deletions of a run back, and `purge` makes them final: each is a whole run of its own, with its lease.
+`restore` takes deletions of a run back; `purge` makes a mark and then makes old deletions final: each is a whole run of
+its own, with its lease.
 `collect_metadata`, which is about range and metarange files, is such a run as well.
 
 A name is loaded when it is first used: a DAG file loads no step, and a task its own.
@@ -44,10 +46,10 @@ if TYPE_CHECKING:
     from dredge.gc.plan import Plan
     from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease, resume_run
     from dredge.gc.purge.config import PurgeConfig
-    from dredge.gc.purge.step import purge
+    from dredge.gc.purge.step import purge_old
     from dredge.gc.restore.config import RestoreConfig
     from dredge.gc.restore.step import restore
-    from dredge.gc.resuming import is_local
+    from dredge.gc.resuming import check_resumable, is_local
     from dredge.gc.run import Run
     from dredge.gc.save_report.step import save_report
     from dredge.gc.slice_listing.step import slice_listing
@@ -77,6 +79,7 @@ __all__ = [
     "approve",
     "bulk_delete",
     "check_limits",
+    "check_resumable",
     "collect",
     "collect_metadata",
     "is_local",
@@ -84,6 +87,7 @@ __all__ = [
     "mark_uncommitted",
     "plan_run",
     "purge",
+    "purge_old",
     "put_question",
     "read_report",
     "release_grant",
@@ -96,6 +100,7 @@ __all__ = [
     "save_report",
     "slice_listing",
     "subtract",
+    "to_its_end",
     "verify",
 ]
 
@@ -116,12 +121,13 @@ _PLACES = {
     "approve": "approve.step",
     "bulk_delete": "bulk_delete.step",
     "check_limits": "check_limits.step",
+    "check_resumable": "resuming",
     "collect_metadata": "metadata.collecting",
     "is_local": "resuming",
     "list_committed": "list_committed.step",
     "mark_uncommitted": "mark_uncommitted.step",
     "plan_run": "planning",
-    "purge": "purge.step",
+    "purge_old": "purge.step",
     "release_grant": "planning",
     "release_lease": "planning",
     "restore": "restore.step",
@@ -145,8 +151,13 @@ if not TYPE_CHECKING:  # which knows the names, and would believe that there are
         return found
 
 
-def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
+def run_steps(run: Run, runner: TaskRunner, purge: PurgeConfig | None = None) -> StepSummary:
     """Do every step of a planned run that is not done yet, and write the report, also of a failed run.
+
+    Args:
+        run: it is planned.
+        runner: spreads the tasks.
+        purge: what its last step lets go; None is what `purge_days` says.
 
     Returns:
         The summary of the report.
@@ -165,6 +176,8 @@ def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
         steps.approve(run)
         steps.bulk_delete(run, runner)
         steps.verify(run, runner)
+        if purge is not None or run.plan.config.purge_days is not None:
+            steps.purge_old(run, runner, purge)
     except Exception:
         steps.save_report(run)
         raise
@@ -221,7 +234,7 @@ def resume(
     from dredge.gc.resuming import reopen_run
     from dredge.runs.clock import utc_now
 
-    return _to_its_end(reopen_run(run_uri, client, options, clock or utc_now), runner)
+    return to_its_end(reopen_run(run_uri, client, options, clock or utc_now), runner)
 
 
 def collect(
@@ -244,14 +257,77 @@ def collect(
     from dredge.runs.clock import utc_now
 
     plan = steps.plan_run(config, None, client, options, clock or utc_now)
-    return _to_its_end(steps.Run.open(plan.run_uri, options, client, clock or utc_now), runner)
+    return to_its_end(steps.Run.open(plan.run_uri, options, client, clock or utc_now), runner)
 
 
-def _to_its_end(run: Run, runner: TaskRunner) -> StepSummary:
-    """Do the steps that are left, and give the lease back whatever becomes of them."""
+def purge(
+    config: PurgeConfig,
+    runner: TaskRunner,
+    holder: str | None = None,
+    client: LakeFS | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock | None = None,
+) -> StepSummary:
+    """Make a mark that deletes nothing, then let copies and old versions go that it shows as not live.
+
+    Args:
+        config: which; a dry run only looks.
+        runner: spreads the work.
+        holder: who takes the lease; None is this purge alone.
+        client: the lakeFS server; None reads the environment.
+        options: how stores are reached; None reads the environment. Tasks always read theirs.
+        clock: this machine's clock; None is the real one.
+
+    Returns:
+        The summary of the purge.
+
+    Raises:
+        ConfigError: there is no such run.
+        NotFoundError: there is no such repository.
+        LeaseHeldError: another run works on the repository.
+        AlarmError: live objects had been deleted, and nobody has acknowledged it.
+        RefusedError: the mark is not complete, or the namespace is blocked.
+        UnavailableError: something could not be deleted; the rest was.
+        FormatError: a pin cannot be read, so nobody can tell what it holds.
+    """
     from dredge.gc import steps
+    from dredge.gc.purge.step import config_of_mark
+    from dredge.gc.undo import collected_of
+    from dredge.lakefs import LakeFSClient
+    from dredge.runs.clock import utc_now
 
+    server = client or LakeFSClient.from_env()
+    if config.run is not None:  # a wrong name is said before the mark
+        collected = collected_of(config.repository, server, options)
+        collected.open_run(collected.run_uri_of(config.run))
+    marking = config_of_mark(config, server, options)
+    grant = None if holder is None else steps.acquire_lease(marking, holder, server, options)
     try:
-        return run_steps(run, runner)
+        plan = steps.plan_run(marking, grant, server, options, clock or utc_now)
+    except BaseException:
+        if grant is not None:
+            steps.release_grant(marking, grant, server, options)
+        raise
+    run = steps.Run.open(plan.run_uri, options, server, clock or utc_now)
+    try:
+        run_steps(run, runner, config)
     finally:
         steps.release_lease(run)
+    return steps.purge_old(run, runner, config)  # it is done: gives its summary
+
+
+def to_its_end(run: Run, runner: TaskRunner) -> StepSummary:
+    """Do the steps of a local run that are left, and give its lease back, unless it waits for an answer.
+
+    Args:
+        run: planned, or reopened.
+        runner: spreads the tasks.
+
+    Raises:
+        DredgeError: a step could not be done.
+    """
+    from dredge.approve.waiting import given_back
+    from dredge.gc.approve.step import find_question
+
+    with given_back(run, find_question):
+        return run_steps(run, runner)

@@ -392,9 +392,7 @@ def normalized_url(endpoint: str) -> str:
 def _is_missing(response: Response) -> bool:
     """Whether the user has no right to a call, or the server does not have it. lakeFS answers a missing right with 401;
     wrong keys fail in the calls before."""
-    if response.status == 404:
-        return response.message == NO_SUCH_CALL
-    return response.status in (401, 403, 405)
+    return response.message == NO_SUCH_CALL or response.status in (401, 403, 405)
 
 
 def _has_more(value: Mapping[str, Any], what: str) -> bool:

@@ -85,12 +85,22 @@ class SideRun(PlannedRun[SidePlan]):
         Args:
             watched: key of what the driver writes after each look.
         """
-        return GateConfig(
-            lease=self.plan.lease,
-            watch=watched,
-            trusted_seconds=GATE_EVERY_SECONDS,
-            silence_seconds_max=WATCH_SILENCE_SECONDS_MAX,
-        )
+        return gate_of(self.plan.lease, watched)
+
+
+def gate_of(lease: LeaseGrant, watched: str) -> GateConfig:
+    """What each request must pass that restores or purges.
+
+    Args:
+        lease: of the run.
+        watched: key of what the driver writes after each look.
+    """
+    return GateConfig(
+        lease=lease,
+        watch=watched,
+        trusted_seconds=GATE_EVERY_SECONDS,
+        silence_seconds_max=WATCH_SILENCE_SECONDS_MAX,
+    )
 
 
 def _lease(state: ObjectWriter) -> Lease:

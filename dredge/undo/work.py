@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from dredge.errors import UnavailableError
 from dredge.runs.gate import GateConfig
 from dredge.runs.output import StepOutput
 from dredge.runs.partition import PartitionFunction
 from dredge.runs.perform import StepRecord
+from dredge.runs.run import PlannedRun
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.watch import watching
-from dredge.undo.side_run import LOOK_SECONDS, SideRun
+from dredge.undo.side_run import LOOK_SECONDS, gate_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +28,14 @@ class Done:
         objects: by outcome.
         size_bytes: by outcome.
         examples: address and message of one object of each outcome.
+        left: objects of which something is left, by the run that deleted them.
     """
 
     parts: list[PartInfo]
     objects: dict[str, int]
     size_bytes: dict[str, int]
     examples: dict[str, str]
+    left: dict[str, int]
 
 
 @dataclass(slots=True)
@@ -42,6 +46,7 @@ class Tally:
     objects: Counter[str] = field(default_factory=Counter)
     size_bytes: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
+    left: Counter[str] = field(default_factory=Counter)
 
     def count(self, outcome: str, size: int, address: str, message: str) -> None:
         """Take one object, or one that was left of it."""
@@ -54,6 +59,7 @@ class Tally:
         self.parts.extend(done.parts)
         self.objects.update(done.objects)
         self.size_bytes.update(done.size_bytes)
+        self.left.update(done.left)
         for outcome, example in done.examples.items():
             self.examples.setdefault(outcome, example)
 
@@ -64,17 +70,18 @@ class Tally:
             objects=dict(self.objects),
             size_bytes=dict(self.size_bytes),
             examples=self.examples,
+            left=dict(self.left),
         )
 
 
-def shares_of[P](run: SideRun, runner: TaskRunner, parts: Sequence[P]) -> list[tuple[str, list[P]]]:
+def shares_of[P](run: PlannedRun[Any], runner: TaskRunner, parts: Sequence[P]) -> list[tuple[str, list[P]]]:
     """Share parts among tasks; gives the name of each task's files with its parts."""
     shares = round_robin(parts, run.num_tasks(runner, len(parts)))
     return [(f"{index:05d}", share) for index, share in enumerate(shares)]
 
 
 def work_through[C, T](
-    run: SideRun,
+    run: PlannedRun[Any],
     runner: TaskRunner,
     record: StepRecord,
     output: type[StepOutput],
@@ -101,8 +108,9 @@ def work_through[C, T](
         What became of the objects.
     """
     watched = f"{output.STEP}/_watch/{record.attempt.number:03d}.json"
+    gate = gate_of(run.plan.lease, watched)
     with watching(run.folder, run.state, watched, lambda: None, LOOK_SECONDS):
-        results = run.spread(runner, output.STEP, fn, config(run.gate(watched)), tasks, unit, total)
+        results = run.spread(runner, output.STEP, fn, config(gate), tasks, unit, total)
     tally = Tally()
     for result in results:
         tally.add(result)

@@ -16,10 +16,10 @@ from datetime import datetime
 from typing import Any
 
 from dredge.gc.purge.config import PurgeConfig
-from dredge.gc.purge.step import purge as purge_leftovers
 from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.restore.step import restore as restore_deleted
 from dredge.gc.run import Run
+from dredge.gc.steps import purge as purge_leftovers
 from dredge.runs.summary import StepSummary
 from dredge.storage import MemoryStore, memory_store
 from dredge.storage.memory import MemoryVersionDeleter

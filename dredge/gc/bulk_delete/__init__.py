@@ -2,5 +2,6 @@
 
 from dredge.gc.bulk_delete.codes import why_kept
 from dredge.gc.bulk_delete.output import BulkDeleteOutput, Group
+from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 
-__all__ = ["BulkDeleteOutput", "Group", "why_kept"]
+__all__ = ["BulkDeleteOutput", "Group", "Subtracted", "recheck", "why_kept"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dredge.errors import FormatError
-from dredge.gc.check_limits.output import CheckLimitsOutput
+from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.history import earlier_runs
 from dredge.gc.plan import Plan
 from dredge.gc.run import Run

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
-from dredge.gc.check_limits.identical import ask_about
-from dredge.gc.check_limits.output import CheckLimitsOutput
+from dredge.gc.check_limits import CheckLimitsOutput, ask_about
 from dredge.gc.index.lookup import Lookup, with_hashes
 from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.list_committed import ListCommittedOutput

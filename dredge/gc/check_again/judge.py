@@ -19,7 +19,7 @@ from dredge.gc.index.lookup import Lookup
 from dredge.gc.index.metaranges import Metaranges, read_files
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
-from dredge.gc.subtract.reasons import EXPIRED
+from dredge.gc.subtract import EXPIRED
 from dredge.runs.folder import RunFolder
 from dredge.sets.hashes import unite
 

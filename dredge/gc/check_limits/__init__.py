@@ -4,7 +4,7 @@ from dredge.gc.check_limits.canaries import Canary, sample
 from dredge.gc.check_limits.heads import heads_of_the_mark
 from dredge.gc.check_limits.holds import COLUMNS as HOLD_COLUMNS
 from dredge.gc.check_limits.holds import Holds, why_held
-from dredge.gc.check_limits.identical import Since, prove
+from dredge.gc.check_limits.identical import Since, ask_about, prove
 from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
 from dredge.gc.check_limits.verdicts import Verdicts
 
@@ -16,6 +16,7 @@ __all__ = [
     "Holds",
     "Since",
     "Verdicts",
+    "ask_about",
     "heads_of_the_mark",
     "prove",
     "sample",

@@ -185,6 +185,7 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
 
     Raises:
         ConflictError: another mark has left its record since.
+        OvertakenError: a later try of the step was begun.
     """
     facts = committed.detail("witness")
     folder, created = RunFolder(run.state, run.plan.run_id), facts["repository_created_at"]
@@ -200,6 +201,8 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
         tables=folder.write_table(FOLDER, 0, tables, f"{run.folder.label}-tables"),
     )
     data = json.dumps(record.to_json(), sort_keys=True).encode()
+    if run.folder.attempt is not None:
+        run.folder.attempt.check()  # a later try may have left its record
     run.lease.check(run.plan.lease, record.left_at)
     if not replace_tagged(run.state, POINTER, data, facts["record_etag"]) and not _replace_own(
         run, record, data

@@ -17,8 +17,7 @@ class PurgeConfig:
     repository: str = setting("Repository", "Name or URI.")
     older_than_days: float = setting(
         "Older than days",
-        "Copies and versions that a run's deletion left behind go when that is longer ago, by the store's clock. Less"
-        " than `keep_runs_days` of the runs: with a run's folder goes the ledger that names them.",
+        "Copies and versions that a run's deletion left behind go when that is longer ago, by the store's clock.",
         default=30.0,
         minimum=1,
         maximum=DAYS_MAX,

@@ -6,11 +6,12 @@ from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
 
 PURGED, WOULD_GO, FAILED, UNSENT = "purged", "would_go", "failed", "not_sent"
-PINNED, YOUNG, CURRENT, OTHER = "pinned", "young", "current", "other"
+PINNED, LIVE, YOUNG, CURRENT, OTHER = "pinned", "live", "young", "current", "other"
 OUTCOMES = {
     PURGED: "are gone for good",
     WOULD_GO: "would go",
     PINNED: "stay: they were brought back, and are pinned",
+    LIVE: "stay: something live names them, or may",
     YOUNG: "stay: they are not old enough",
     CURRENT: "stay: what the run deleted is the current version again",
     OTHER: "stay: they are not what the run listed",

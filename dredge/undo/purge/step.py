@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,18 +23,30 @@ from dredge.runs.gate import Gate, GateConfig
 from dredge.runs.lifetimes import run_ids
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
+from dredge.runs.run import PlannedRun
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner
-from dredge.sets.live import LocatedSet, in_any
+from dredge.sets.live import LiveSet, LocatedSet, in_any
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
 from dredge.undo.deleted import Collected, SweptRun, swept_rows
+from dredge.undo.deletions import note_purged, read_deletions
 from dredge.undo.pins import active_pins, sets_of
 from dredge.undo.purge.choosing import Choosing, Leftover
 from dredge.undo.purge.config import PurgeConfig
 from dredge.undo.purge.deleting import delete_leftovers
-from dredge.undo.purge.output import FAILED, OUTCOMES, PINNED, PURGED, UNSENT, WOULD_GO, PurgeOutput
-from dredge.undo.side_run import SideRun, side_run
+from dredge.undo.purge.output import (
+    CURRENT,
+    FAILED,
+    LIVE,
+    OUTCOMES,
+    PINNED,
+    PURGED,
+    UNSENT,
+    WOULD_GO,
+    PurgeOutput,
+)
+from dredge.undo.side_run import side_run
 from dredge.undo.ways import QUARANTINE, VERSIONS
 from dredge.undo.work import Done, Tally, note_outcomes, shares_of, work_through
 
@@ -78,6 +91,7 @@ def purge(
 
     Raises:
         LeaseHeldError: another run works on the repository.
+        RefusedError: nothing may be deleted for good in this repository.
         UnavailableError: something could not be deleted; the rest was.
         FormatError: a pin cannot be read, so nobody can tell what it holds.
     """
@@ -93,46 +107,101 @@ def purge(
         options,
         clock,
     ) as run:
-        return run.step(PurgeOutput, lambda record: _purge(collected, run, runner, record, config))
+        return run.step(
+            PurgeOutput,
+            lambda record: purge_runs(
+                collected,
+                run,
+                runner,
+                record,
+                config,
+                list(swept_before(collected, run, config)),
+                LiveSet(()),
+            ),
+        )
 
 
-def _purge(
-    collected: Collected, run: SideRun, runner: TaskRunner, record: StepRecord, config: PurgeConfig
+def purge_runs(
+    collected: Collected,
+    run: PlannedRun[Any],
+    runner: TaskRunner,
+    record: StepRecord,
+    config: PurgeConfig,
+    runs: Sequence[SweptRun],
+    live: LiveSet,
 ) -> None:
-    cutoff = run.plan.created_at - timedelta(days=config.older_than_days)
-    runs = list(_runs(collected, run, config, cutoff))
+    """Let copies and old versions of some runs go; the body of a step.
+
+    Args:
+        collected: the repository.
+        run: that holds the repository's lease.
+        runner: spreads the work.
+        record: of the step.
+        config: which; a dry run only looks.
+        runs: that deleted, as `swept_before` gives them.
+        live: hashes of what stays because something live names it, or may.
+    """
+    cutoff = _cutoff(run, config)
     parts = [
         SweptPart(run_uri=swept.folder.uri, way=swept.way, below=list(swept.below), part=part)
         for swept in runs
         for part in swept.candidates
     ]
     tasks = [PurgeTask(name=name, parts=share) for name, share in shares_of(run, runner, parts)]
-    pinned = sets_of(active_pins(run.state, run.plan.created_at))
+    pinned = sets_of(active_pins(run.state, run.store_now()))
+    if not config.dry_run:
+        collected.check(run.plan.run_id)
 
     def purging(gate: GateConfig) -> PurgingConfig:
-        return PurgingConfig(cutoff=cutoff, dry_run=config.dry_run, pinned=pinned, gate=gate)
+        return PurgingConfig(cutoff=cutoff, dry_run=config.dry_run, pinned=pinned, live=live, gate=gate)
 
     tally = work_through(run, runner, record, PurgeOutput, purge_parts, purging, tasks, "parts", len(parts))
     record.counts["runs"] = len(runs)
+    if not config.dry_run:
+        _note_purged(run, runs, tally)
     _sum_up(run, record, tally, config.dry_run)
 
 
-def _runs(collected: Collected, run: SideRun, config: PurgeConfig, cutoff: datetime) -> Iterator[SweptRun]:
-    """Runs of this repository that deleted, and began before the cutoff."""
+def _cutoff(run: PlannedRun[Any], config: PurgeConfig) -> datetime:
+    began: datetime = run.plan.created_at
+    return began - timedelta(days=config.older_than_days)
+
+
+def swept_before(collected: Collected, run: PlannedRun[Any], config: PurgeConfig) -> Iterator[SweptRun]:
+    """Runs of this repository that deleted, began before the cutoff, and may have left something.
+
+    Args:
+        collected: the repository.
+        run: that purges.
+        config: which.
+    """
     if config.run is not None:
         yield collected.open_run(collected.run_uri_of(config.run))
         return
     root = (config.run_root or collected.runs_uri).rstrip("/")
-    for run_id in run_ids(open_reader(root, run.options)):
+    places = {run_id: f"{root}/{run_id}" for run_id in run_ids(open_reader(root, run.options))}
+    now, cutoff = run.store_now(), _cutoff(run, config)
+    for deletion in read_deletions(run.state).found:
+        places[deletion.run_id] = deletion.run_uri
+        if not deletion.can_come_back(now):
+            del places[deletion.run_id]
+    for run_id, uri in sorted(places.items()):
         if descending_time(run_id) >= cutoff:
             continue
         try:
-            yield collected.open_run(f"{root}/{run_id}")
+            yield collected.open_run(uri)
         except (ConfigError, FormatError) as error:
-            log.info("purge %s: nothing of %s/%s: %s", run.plan.run_id, root, run_id, error)
+            log.info("purge %s: nothing of %s: %s", run.plan.run_id, uri, error)
 
 
-def _sum_up(run: SideRun, record: StepRecord, tally: Tally, dry_run: bool) -> None:
+def _note_purged(run: PlannedRun[Any], runs: Sequence[SweptRun], tally: Tally) -> None:
+    """Note of which runs nothing is left: their ledgers need not be kept any longer."""
+    for swept in runs:
+        if not tally.left[swept.folder.run_id]:
+            note_purged(run.state, swept.folder.run_id, run.store_now())
+
+
+def _sum_up(run: PlannedRun[Any], record: StepRecord, tally: Tally, dry_run: bool) -> None:
     went = WOULD_GO if dry_run else PURGED
     record.counts[f"{went}_bytes"] = tally.size_bytes[went]
     if dry_run:
@@ -168,13 +237,15 @@ class PurgingConfig:
     Attributes:
         cutoff: only what is older goes.
         dry_run: whether nothing goes.
-        pinned: hashes of what stays.
+        pinned: hashes of what stays because somebody brought it back.
+        live: hashes of what stays because something live names it, or may.
         gate: what every request must pass.
     """
 
     cutoff: datetime
     dry_run: bool
     pinned: tuple[LocatedSet, ...]
+    live: LiveSet
     gate: GateConfig
 
 
@@ -196,6 +267,7 @@ def purge_parts(run: WorkerRun, config: PurgingConfig, task: PurgeTask) -> Done:
     """Delete, or in a dry run only count, what some parts' deletions left."""
     gate, tally = Gate.of_task(run, config.gate), Tally()
     for swept in task.parts:
+        run_id = swept.run_uri.rpartition("/")[2]
         for page in _pages(swept):
             found = _look(run.stores.store_uri, swept, page, config)
             if not config.dry_run:
@@ -206,6 +278,7 @@ def purge_parts(run: WorkerRun, config: PurgingConfig, task: PurgeTask) -> Done:
                 tally.parts.append(run.folder.write_table(PurgeOutput.STEP, len(tally.parts), rows, name))
             for item in found:
                 tally.count(item.outcome, item.size_bytes, item.row["address"], item.message)
+                tally.left[run_id] += item.outcome not in (PURGED, CURRENT)
         run.progress.add(1)
     return tally.done()
 
@@ -224,11 +297,14 @@ def _pages(swept: SweptPart) -> Iterator[pa.Table]:
 
 
 def _look(namespace: str, swept: SweptPart, page: pa.Table, config: PurgingConfig) -> list[Leftover]:
-    """Look at what the deletions of a page left; what is pinned is not looked at."""
+    """Look at what the deletions of a page left; what is pinned or live is not looked at."""
     choosing = Choosing(namespace, swept.run_uri, swept.way, config.cutoff)
-    (pinned,) = in_any(config.pinned, [page["hash"].to_numpy()])
+    hashes = page["hash"].to_numpy()
+    (pinned,) = in_any(config.pinned, [hashes])
+    (live,) = config.live.find([hashes])
     kept = [Leftover(row, PINNED, swept.way) for row in page.filter(pa.array(pinned)).to_pylist()]
-    asked = page.filter(pa.array(~pinned)).to_pylist()
+    kept += [Leftover(row, LIVE, swept.way) for row in page.filter(pa.array(live & ~pinned)).to_pylist()]
+    asked = page.filter(pa.array(~pinned & ~live)).to_pylist()
     return kept + [item for items in ordered_map(choosing.look, asked, _AT_ONCE) for item in items]
 
 

@@ -5,6 +5,7 @@ approving  what people say (approving_icechunk: of Icechunk)   undo       what c
 records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
 trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
+owner      one owner of a namespace, its id, and the block
 verifying  the look after a sweep     gates      between a driver that looks and workers that delete
 requests   what a run was asked to do
 """
@@ -23,6 +24,7 @@ from tests.mutations.breakages import (
     inventory,
     many,
     metadata,
+    owner,
     reading,
     records,
     requests,
@@ -56,6 +58,7 @@ BREAKAGES = (
     *many.MANY,
     *metadata.METADATA,
     *requests.REQUESTS,
+    *owner.OWNER,
     *undo.UNDO,
     *trash.TRASH,
     *icechunk.ICECHUNK,

@@ -82,4 +82,18 @@ REQUESTS = (
         "if True:",
         ("test_only_its_own_names_are_answered",),
     ),
+    Breakage(
+        "a local run that waits holds nobody back",
+        "dredge/approve/waiting.py",
+        "    except AwaitingApprovalError:\n        try:",
+        "    except AwaitingApprovalError:\n        run.lease.release(run.plan.lease)\n        try:",
+        ("test_a_run_that_waits_holds_others_back_until_its_question_expires",),
+    ),
+    Breakage(
+        "a run that cannot be resumed is approved",
+        "dredge/commands/answering.py",
+        "        steps.check_resumable(run)  # nobody could go on with what is approved\n",
+        "        pass\n",
+        ("test_what_resume_would_refuse_cannot_be_approved",),
+    ),
 )

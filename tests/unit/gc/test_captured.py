@@ -169,9 +169,15 @@ def test_exactly_the_truths_garbage_of_a_real_servers_repository_goes(
         for item in found["objects"]
         if item["verdict"] == "delete" or (not keep_tags and item.get("policy") == "tags")
     }
-    time.sleep(1.1)  # the store tells whole seconds
+    time.sleep(1.1)  # the store tells whole seconds; all files were just put there, also those of old commits
     lakefs = LakeFSClient(server.endpoint, "key", "secret")
-    config = GCConfig(repository=REPOSITORY, dry_run=False, unsafe_min_age_seconds=0, keep_tags=keep_tags)
+    config = GCConfig(
+        repository=REPOSITORY,
+        dry_run=False,
+        unsafe_min_age_seconds=0,
+        keep_tags=keep_tags,
+        keep_unnamed_days=0,
+    )
     plan = plan_run(config, None, lakefs)
     context = Run.open(plan.run_uri, None, lakefs)
     report = run_steps(context, LocalRunner())

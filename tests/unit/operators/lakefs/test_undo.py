@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from airflow_dredge.operators.lakefs.metadata import LakeFSMetadataOperator
-from airflow_dredge.operators.lakefs.purge import LakeFSPurgeOperator
+from airflow_dredge.operators.lakefs.purge_by_hand import LakeFSPurgeOperator
 from airflow_dredge.operators.lakefs.restore import LakeFSRestoreOperator
-from dredge.errors import ConfigError, LeaseHeldError
+from dredge.errors import ConfigError, DefectError, LeaseHeldError
+from dredge.gc import steps
 from dredge.gc.metadata.config import MetadataConfig
+from dredge.gc.purge.config import PurgeConfig
 from dredge.runs.summary import StepSummary
 from tests.support.airflow import FILTERS
-from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, release
+from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, release, summary
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
@@ -25,12 +27,28 @@ def namespace(tmp_path: Path) -> str:
     return namespace_in(tmp_path)
 
 
-def test_a_purge_returns_its_figures_and_gives_the_lease_back(namespace: str) -> None:
+def test_a_purge_hands_its_settings_on_and_returns_its_figures(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def purge(config: PurgeConfig, _runner: object, holder: str, *_: object) -> StepSummary:
+        asked.append((config.dry_run, config.older_than_days, holder.rpartition(" ")[2]))
+        return summary(step="purge", counts={"would_go_objects": 7})
+
+    monkeypatch.setattr(steps, "purge", purge)
+    config = {"repository": "lake", "dry_run": "True", "older_than_days": "40"}
+    operator = LakeFSPurgeOperator(task_id="purge", config=config)
+    done = hooked(operator, namespace).execute({"run_id": "manual__1", "ti": Pushed()})
+    assert done["counts"]["would_go_objects"] == 7
+    assert asked == [(True, 40.0, "manual__1")]
+
+
+def test_a_purge_whose_mark_fails_gives_the_lease_back(namespace: str) -> None:
     operator = LakeFSPurgeOperator(task_id="purge", config={"repository": "lake", "dry_run": "True"})
-    for run_id in ("manual__1", "manual__2"):
-        done = hooked(operator, namespace).execute({"run_id": run_id, "ti": Pushed()})
-        assert done["counts"]["would_go_objects"] == 0
-    release(namespace, acquire(namespace, "manual__3"))
+    with pytest.raises(DefectError):  # the server of this test answers nothing about branches
+        hooked(operator, namespace).execute({"run_id": "manual__1", "ti": Pushed()})
+    release(namespace, acquire(namespace, "manual__2"))
 
 
 def test_a_restore_of_a_run_that_is_not_there_says_so_and_gives_the_lease_back(namespace: str) -> None:

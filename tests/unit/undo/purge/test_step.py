@@ -21,7 +21,7 @@ from dredge.runs.gate import Gate, GateConfig
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.sets.files import write_hashes
-from dredge.sets.live import LocatedSet
+from dredge.sets.live import LiveSet, LocatedSet
 from dredge.sets.sharded import ShardedSet
 from dredge.storage import (
     ObjectVersion,
@@ -106,7 +106,9 @@ def test_what_is_pinned_is_told_of_and_not_looked_at(root: str, monkeypatch: pyt
         return [Leftover(row, WOULD_GO, QUARANTINE), Leftover(row, OTHER, VERSIONS)]
 
     monkeypatch.setattr(Choosing, "look", look)
-    config = PurgingConfig(cutoff=NOW, dry_run=True, pinned=(pin,), gate=cast("GateConfig", None))
+    config = PurgingConfig(
+        cutoff=NOW, dry_run=True, pinned=(pin,), live=LiveSet(()), gate=cast("GateConfig", None)
+    )
     found = step._look(f"{root}/lake", part, page, config)
     assert sorted(looked) == ["data/deleted-m", "data/missing"]
     assert [(item.row["address"], item.outcome) for item in found] == [
@@ -138,8 +140,13 @@ def opened(root: str, **asked: Any) -> list[str]:
         runs_uri=f"{root}/runs",
         open_run=open_run,
     )
-    run = cast("SideRun", SimpleNamespace(options=None, plan=SimpleNamespace(run_id="purge")))
-    given: list[Any] = list(step._runs(collected, run, PurgeConfig(repository="lake", **asked), NOW))
+    config = PurgeConfig(repository="lake", **asked)
+    began = NOW + timedelta(days=config.older_than_days)
+    plan = SimpleNamespace(run_id="purge", created_at=began)
+    run = cast(
+        "SideRun", SimpleNamespace(options=None, plan=plan, state=collected.state, store_now=lambda: began)
+    )
+    given: list[Any] = list(step.swept_before(collected, run, config))
     assert given == [uri for uri in uris if uri[-1] not in "89"]
     return uris
 

@@ -1,0 +1,176 @@
+"""A purge comes after a complete mark of the same lease, and only what that mark shows as dead goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from dredge.errors import AlarmError, BlockedError, DredgeError
+from dredge.gc.purge.step import purge_old
+from dredge.gc.steps import bulk_delete, verify
+from dredge.gc.witness.block import Block, _leave
+from dredge.undo.deletions import read_deletions
+from tests.support.gc import World, stage_again, summary_of
+from tests.support.undo import WAYS, purge, undo_world
+from tests.support.wrong_runs import (
+    REUSES,
+    blind_witnesses,
+    expired_world,
+    say_acknowledged,
+    state_of,
+    two_servers,
+    undo_store,
+)
+from tests.unit.gc.purge.test_purge import leftovers
+
+
+def test_a_wrong_run_of_a_rehearsal_loses_nothing_although_purges_are_scheduled() -> None:
+    world, rehearsal, lost = two_servers("quarantine")
+    with blind_witnesses():
+        rehearsal.collect(mode="auto")
+    assert not lost & world.data()
+    outcomes = []
+    for day in range(33):
+        world.upload(f"day/{day}", b"%d" % day)
+        world.lake.commit(f"day {day}")
+        world.age(days=1)
+        try:
+            outcomes.append(world.collect(mode="auto", purge_days=1).details["outcome"])
+        except AlarmError:
+            outcomes.append("alarm")
+    assert outcomes == ["alarm"] * 33
+    with pytest.raises(AlarmError):
+        purge(world)
+    assert lost <= world.data()
+    world.assert_readable()
+    assert lost <= leftovers(world)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_last_step_of_a_run_lets_old_leftovers_go(way: str) -> None:
+    world, kept, gone = undo_world(way)
+    world.collect(purge_days=10)
+    world.age(days=8)
+    world.collect(purge_days=10)
+    assert leftovers(world) == gone
+    world.age(days=8)
+    dry = world.plan(purge_days=10, dry_run=True)
+    world.run(dry)
+    assert summary_of(dry, "purge").counts["would_go_objects"] == len(gone)
+    assert leftovers(world) == gone
+    run = world.plan(purge_days=10)
+    report = world.run(run)
+    assert report.details["outcome"] == "success"
+    assert summary_of(run, "purge").counts["purged_objects"] == len(gone)
+    assert not leftovers(world)
+    assert world.data() == kept
+    (deletion,) = read_deletions(state_of(world)).found
+    assert deletion.purged_at is not None
+
+
+def test_runs_purge_nothing_where_nobody_asks_for_it() -> None:
+    world, _, gone = undo_world("quarantine")
+    world.collect()
+    world.age(days=80)
+    run = world.plan()
+    world.run(run)
+    assert run.folder.read_summary("purge") is None
+    assert leftovers(world) == gone
+
+
+@pytest.mark.parametrize("reuse", REUSES)
+def test_what_is_live_again_stays_although_it_was_not_brought_back(reuse: str) -> None:
+    world, commit, gone = expired_world(restore_reused=False)
+    world.age(days=5)
+    REUSES[reuse](world, commit)
+    run = world.plan(purge_days=1)
+    world.run(run)
+    assert summary_of(run, "purge").counts["live_objects"] == len(gone)
+    assert leftovers(world) >= gone
+
+
+def test_what_comes_alive_between_the_mark_and_the_purge_stays() -> None:
+    world, commit, gone = expired_world(restore_reused=False)
+    world.age(days=5)
+    run = world.plan(purge_days=1)
+    world.mark(run)
+    bulk_delete(run, world.runner)
+    verify(run, world.runner)
+    REUSES["branch"](world, commit)
+    assert purge_old(run, world.runner).counts["live_objects"] == len(gone)
+    assert leftovers(world) >= gone
+
+
+def test_a_copy_that_a_branch_may_serve_unseen_stays() -> None:
+    world = undo_store("quarantine")
+    world.rules(30)
+    world.upload("a", b"the same bytes")
+    world.lake.commit()
+    orphan = world.orphan("data/s/orphan", b"as long bytes!")
+    world.age(days=2)
+    world.collect()
+    assert orphan not in world.data()
+    world.age(days=5)
+    world.upload("b", b"other bytes..!")  # a head entry of its size
+    world.lake.commit()
+    world.age(days=2)
+    run = world.plan(purge_days=1, safety={"identical_suspects_max": 0})
+    world.run(run)
+    assert summary_of(run, "purge").counts["unproved_objects"] == 1
+    assert orphan in leftovers(world)
+    later = world.plan(purge_days=1)
+    world.run(later)
+    assert summary_of(later, "purge").counts["purged_objects"] == 1
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_nothing_is_purged_while_an_alarm_is_open(by_hand: bool) -> None:
+    world = undo_store("quarantine")
+    world.upload("a", b"a")
+    world.lake.commit()
+    orphans = [world.orphan(f"data/s/{number}") for number in range(2)]
+    world.age(days=2)
+    world.collect()
+    world.age(days=40)
+    stage_again(world, orphans[0], "again")
+    with pytest.raises(AlarmError):
+        _purge(world, by_hand)
+    with pytest.raises(AlarmError):
+        _purge(world, by_hand)
+    assert orphans[1] in leftovers(world)
+    say_acknowledged(world)
+    _purge(world, by_hand)
+    assert orphans[1] not in leftovers(world)
+    assert orphans[0] in world.data()
+
+
+def _purge(world: World, by_hand: bool) -> None:
+    if by_hand:
+        purge(world, older_than_days=1)
+    else:
+        world.collect(purge_days=1)
+
+
+def test_nothing_is_purged_in_a_blocked_namespace() -> None:
+    world, _, gone = undo_world("quarantine")
+    world.collect()
+    world.age(days=40)
+    state = state_of(world)
+    block = Block(kind="test", message="m", run_id="r", repository="lake", server="s", at=world.lake.clock())
+    _leave(state, block)
+    with pytest.raises(BlockedError):
+        purge(world)
+    assert leftovers(world) == gone
+    assert purge(world, dry_run=True).counts["would_go_objects"] == len(gone)
+
+
+def test_a_purge_by_hand_whose_mark_fails_purges_nothing() -> None:
+    world, _, gone = undo_world("quarantine")
+    world.collect()
+    world.age(days=40)
+
+    def fail() -> None:
+        raise DredgeError("the server is gone")
+
+    with world.during("branches", fail, times=100), pytest.raises(DredgeError):
+        purge(world)
+    assert leftovers(world) == gone
