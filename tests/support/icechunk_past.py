@@ -109,8 +109,12 @@ class Past:
 
     def collect(self, **changes: Any) -> dict[str, Any]:
         """Collect: everything that is old enough goes at once."""
+        return collect(self.config(**changes))
+
+    def config(self, **changes: Any) -> CollectConfig:
+        """Give the settings of a collection."""
         settings = {"mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 0, "grace_hours": 0}
-        return collect(CollectConfig(uri=self.uri, **{**settings, **changes}))
+        return CollectConfig(uri=self.uri, **{**settings, **changes})
 
     def objects(self) -> dict[str, set[str]]:
         """Names of the objects by kind."""

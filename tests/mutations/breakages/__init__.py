@@ -6,6 +6,7 @@ records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
 trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
 owner      one owner of a namespace, its id, and the block      witness    marks against earlier marks
+again      what was deleted earlier
 verifying  the look after a sweep     gates      between a driver that looks and workers that delete
 requests   what a run was asked to do
 """
@@ -13,6 +14,7 @@ requests   what a run was asked to do
 from __future__ import annotations
 
 from tests.mutations.breakages import (
+    again,
     approving,
     approving_icechunk,
     azure,
@@ -62,6 +64,7 @@ BREAKAGES = (
     *owner.OWNER,
     *undo.UNDO,
     *witness.WITNESS,
+    *again.AGAIN,
     *trash.TRASH,
     *icechunk.ICECHUNK,
 )

@@ -116,7 +116,7 @@ ICECHUNK = (
     Breakage(
         "refs are not watched while workers delete",
         f"{ICE}/bulk_delete/step.py",
-        "lambda: veto() or find_use(run, marked | changes.new, candidates),",
+        "lambda: veto() or find_use(run, marked | changes.new, candidates, old_refs),",
         "lambda: veto() or None,",
         ("test_ref_on_a_released_snapshot_during_the_sweep_stops_it",),
     ),
