@@ -24,6 +24,7 @@ from airflow_dredge.operators.icechunk.mark import IcechunkMarkOperator
 from airflow_dredge.operators.icechunk.params import (
     COLLECTION,
     EXPIRATION,
+    FORM,
     ICECHUNK_SCHEDULES,
     RUN_DEFAULTS,
     icechunk_params,
@@ -32,6 +33,7 @@ from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollec
 from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
 from airflow_dredge.operators.icechunk.release_lease import IcechunkReleaseLeaseOperator
 from airflow_dredge.operators.icechunk.save_report import IcechunkSaveReportOperator
+from airflow_dredge.operators.run_check import UNCHECKED, checked_tasks
 from airflow_dredge.operators.schedules import first_of, on_schedule, schedules_in
 
 
@@ -40,13 +42,13 @@ def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> D
     with DAG(
         dag_id,
         **on_schedule(schedule),
-        default_args=RUN_DEFAULTS,
+        default_args=checked_tasks(FORM, RUN_DEFAULTS),
         params=icechunk_params(**defaults),
         tags=["dredge", "icechunk", "garbage collection"],
         doc_md=__doc__,
     ) as dag:
         lease = IcechunkAcquireLeaseOperator(task_id="acquire_lease", **first_of(schedule))
-        release = IcechunkReleaseLeaseOperator(task_id="release_lease", grant=lease.output)
+        release = IcechunkReleaseLeaseOperator(task_id="release_lease", grant=lease.output, **UNCHECKED)
         complete = EmptyOperator(task_id="run_complete")
         plan = IcechunkPlanExpirationOperator(task_id="plan_expiration", config=EXPIRATION)
         collection = IcechunkPlanCollectionOperator(
@@ -65,6 +67,7 @@ def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> D
                 plan=collection.output,
                 trigger_rule="all_done",
                 outlets=[Asset("dredge_icechunk_collection")],
+                **UNCHECKED,
             ),
             complete,
             release.as_teardown(setups=lease),

@@ -13,8 +13,9 @@ from typing import Any
 from airflow.sdk import DAG, Asset
 
 from airflow_dredge.operators.kv.clean import LakeFSKVCleanTrashOperator
-from airflow_dredge.operators.kv.params import TRASH_DEFAULTS, trash_params
+from airflow_dredge.operators.kv.params import FORM, TRASH_DEFAULTS, trash_params
 from airflow_dredge.operators.kv.scan import LakeFSKVScanTrashOperator
+from airflow_dredge.operators.run_check import checked_tasks
 
 
 def trash_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
@@ -24,7 +25,7 @@ def trash_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
         schedule=schedule,
         max_active_runs=1,
         allowed_run_types=["manual", "scheduled", "operator_triggered", "asset_triggered"],  # no backfills
-        default_args=TRASH_DEFAULTS,
+        default_args=checked_tasks(FORM, TRASH_DEFAULTS),
         params=trash_params(**defaults),
         tags=["dredge", "lakefs", "kv trash"],
         doc_md=__doc__,

@@ -11,13 +11,14 @@ from airflow.sdk import DAG
 from airflow_dredge.operators.kv.params import RESTORE_DEFAULTS, RESTORE_FORM
 from airflow_dredge.operators.kv.restore import LakeFSKVRestoreTrashOperator
 from airflow_dredge.operators.params import params_of
+from airflow_dredge.operators.run_check import checked_tasks
 
 with DAG(
     "kv_trash_restore",
     schedule=None,
     max_active_runs=1,
     allowed_run_types=["manual", "operator_triggered"],
-    default_args=RESTORE_DEFAULTS,
+    default_args=checked_tasks(RESTORE_FORM, RESTORE_DEFAULTS),
     params=params_of(RESTORE_FORM, {}),
     tags=["dredge", "lakefs", "kv trash"],
     doc_md=__doc__,

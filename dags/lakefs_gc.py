@@ -20,7 +20,7 @@ from airflow_dredge.operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
 from airflow_dredge.operators.lakefs.check_limits import LakeFSCheckLimitsOperator
 from airflow_dredge.operators.lakefs.list_committed import LakeFSListCommittedOperator
 from airflow_dredge.operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
-from airflow_dredge.operators.lakefs.params import CONFIG, RUN_DEFAULTS, gc_params
+from airflow_dredge.operators.lakefs.params import CONFIG, FORM, RUN_DEFAULTS, gc_params
 from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
 from airflow_dredge.operators.lakefs.purge import LakeFSPurgeOldOperator
 from airflow_dredge.operators.lakefs.release_lease import LakeFSReleaseLeaseOperator
@@ -29,6 +29,7 @@ from airflow_dredge.operators.lakefs.schedules import gc_schedules
 from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
 from airflow_dredge.operators.lakefs.subtract import LakeFSSubtractLiveOperator
 from airflow_dredge.operators.lakefs.verify import LakeFSVerifySweepOperator
+from airflow_dredge.operators.run_check import UNCHECKED, checked_tasks
 from airflow_dredge.operators.schedules import first_of, on_schedule
 
 
@@ -37,13 +38,13 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
     with DAG(
         dag_id,
         **on_schedule(schedule),
-        default_args=RUN_DEFAULTS,
+        default_args=checked_tasks(FORM, RUN_DEFAULTS),
         params=gc_params(**defaults),
         tags=["dredge", "lakefs", "garbage collection"],
         doc_md=__doc__,
     ) as dag:
         lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", **first_of(schedule))
-        release = LakeFSReleaseLeaseOperator(task_id="release_lease", grant=lease.output)
+        release = LakeFSReleaseLeaseOperator(task_id="release_lease", grant=lease.output, **UNCHECKED)
         complete = EmptyOperator(task_id="run_complete")
         chain(
             lease,
@@ -58,7 +59,10 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
             LakeFSVerifySweepOperator(task_id="verify"),
             LakeFSPurgeOldOperator(task_id="purge"),
             LakeFSSaveReportOperator(
-                task_id="save_report", trigger_rule="all_done", outlets=[Asset("dredge_lakefs_gc")]
+                task_id="save_report",
+                trigger_rule="all_done",
+                outlets=[Asset("dredge_lakefs_gc")],
+                **UNCHECKED,
             ),
             complete,
             release.as_teardown(setups=lease),

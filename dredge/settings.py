@@ -16,6 +16,7 @@ have none, and the default where it is a number; yes or no must be said, and not
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import math
 import types
@@ -256,12 +257,28 @@ def read_settings(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     known = {found.name: found for found in settings_of(kind)}
     unknown = sorted(str(name) for name in given if name not in known)
     if unknown:
-        raise ConfigError(f"unknown setting {unknown[0]}; known are {', '.join(sorted(known))}")
+        raise ConfigError(f"unknown setting {with_nearest(unknown[0], known)}")
     values = {known[name].field: known[name].read(value) for name, value in given.items()}
     for found in known.values():
         if found.required:
             found.read(values.get(found.field))
     return values
+
+
+def with_nearest(name: str, known: Iterable[str]) -> str:
+    """Return an unknown name with the valid name that is most like it, for a message.
+
+    Args:
+        name: what was given.
+        known: valid names.
+
+    Returns:
+        `keep_tag; nearest is keep_tags; known are …`, without a nearest one where none is like it.
+    """
+    names = sorted(known)
+    like = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    nearest = f"; nearest is {like[0]}" if like else ""
+    return f"{name}{nearest}; known are {', '.join(names)}"
 
 
 def check_settings(values: Any, without: Collection[str] = ()) -> None:
@@ -324,7 +341,7 @@ def from_fields[T](kind: type[T], value: Mapping[str, Any], where: str = "") -> 
     known = {item.name for item in dataclasses.fields(kind)}  # type: ignore[arg-type]
     unknown = sorted(set(value) - known)
     if unknown:
-        raise ConfigError(f"unknown setting {where}{unknown[0]}; known are {', '.join(sorted(known))}")
+        raise ConfigError(f"unknown setting {where}{with_nearest(unknown[0], known)}")
     try:
         return kind(**value)
     except TypeError as error:

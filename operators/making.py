@@ -10,6 +10,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, chain
 
 from airflow_dredge.operators.params import params_of
+from airflow_dredge.operators.run_check import UNCHECKED, checked_tasks
 from airflow_dredge.operators.schedules import NO_BACKFILLS
 from dredge.settings import Setting
 
@@ -108,6 +109,7 @@ def many_dag(
                 runs=chosen.output,
                 trigger_rule="all_done",
                 outlets=[Asset(many.asset)],
+                **UNCHECKED,
             ),
             # The page is written whatever happened; this one decides about the run.
             complete := EmptyOperator(task_id="all_collected", trigger_rule="none_failed"),
@@ -130,7 +132,7 @@ def _dag(
         schedule=schedule,
         max_active_runs=1,
         allowed_run_types=[*run_types],
-        default_args=dict(about.default_args),
+        default_args=checked_tasks(form, about.default_args),
         params=params_of(form, dict(defaults)),
         tags=[*about.tags],
         doc_md=about.doc,

@@ -18,6 +18,7 @@ from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lakefs.schedules import gc_schedules
 from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError, DredgeError
+from dredge.settings import with_nearest
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -30,6 +31,7 @@ PAGES = "dredge_pages"
 #: A DAG: who may read its runs may see the pages.
 READERS_OF = "lakefs_gc"
 _AWS = "aws_default"
+_OF_A_PLACE = ("uri", "aws_conn_id")
 _REMEMBERED_SECONDS = 30.0
 
 type _Scope = MutableMapping[str, Any]
@@ -127,6 +129,8 @@ def _named() -> Iterator[Place]:
             f'Variable {PAGES} must be a list: [{{"uri": "s3://…", "aws_conn_id": "aws_default"}}]'
         )
     for item in found:
+        for name in sorted(item.keys() - set(_OF_A_PLACE)):
+            raise ConfigError(f"Variable {PAGES}: unknown setting {with_nearest(name, _OF_A_PLACE)}")
         try:
             yield from FolderPlaces(item["uri"], storage_options(item.get("aws_conn_id", _AWS))).all()
         except DredgeError:

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from dredge.settings import Setting
+from dredge.settings import Setting, with_nearest
 
 
 def params_of(settings: Iterable[Setting], defaults: dict[str, Any]) -> dict[str, Param]:
@@ -19,7 +19,7 @@ def params_of(settings: Iterable[Setting], defaults: dict[str, Any]) -> dict[str
     """
     known = {setting.name: setting for setting in settings}
     if unknown := sorted(set(defaults) - known.keys()):
-        raise TypeError(f"no such Param: {', '.join(unknown)}")
+        raise TypeError(f"no such Param: {with_nearest(unknown[0], known)}")
     return {name: _param(setting, defaults) for name, setting in known.items()}
 
 

@@ -12,7 +12,7 @@ from airflow.sdk import CronDataIntervalTimetable
 
 from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError
-from dredge.settings import Setting
+from dredge.settings import Setting, with_nearest
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -123,14 +123,19 @@ def settings_in(
     :param form: what the form of a run asks for
     :return: settings by repository; and why there are none, by repository, where schedules differ about one in more
         than when and in which mode it is collected, for which of them should count, nobody said; or cannot be read
-    :raises ConfigError: the Variable does not say what it should
+    :raises ConfigError: the Variable does not say what it should, or an entry has an unknown name
     """
     found: dict[str, dict[str, Any]] = {}
     conflicts: dict[str, str] = {}
     for dag_id, entry in schedules_in(variable, what).items():
         repository = entry[what].rstrip("/")
+        known = {setting.name: setting for setting in form}
+        own = {name: value for name, value in entry.items() if name not in _OF_A_SCHEDULE}
+        for name in sorted(own.keys() - known.keys()):
+            raise ConfigError(f"Variable {variable}, {dag_id!r}: unknown setting {with_nearest(name, known)}")
         try:
-            settings = _read(entry, form) | {what: repository}
+            # As values: text is none where a run is started with it.
+            settings = {name: known[name].read(value) for name, value in own.items()} | {what: repository}
         except ConfigError as error:
             conflicts[repository] = f"Variable {variable}, {dag_id!r}: {error}"
             continue
@@ -139,12 +144,3 @@ def settings_in(
                 f"the Variable {variable} has other settings for it in {dag_id} than in an entry before"
             )
     return found, conflicts
-
-
-def _read(entry: Mapping[str, Any], form: Collection[Setting]) -> dict[str, Any]:
-    """Return the settings of an entry as values, which text is not where a run is started with them."""
-    known = {found.name: found for found in form}
-    settings = {name: value for name, value in entry.items() if name not in _OF_A_SCHEDULE}
-    if unknown := sorted(settings.keys() - known.keys()):
-        raise ConfigError(f"unknown setting {unknown[0]}")
-    return {name: known[name].read(value) for name, value in settings.items()}

@@ -23,8 +23,11 @@ Each setting is a Param of its DAG (in Airflow's form, in the `conf` of a trigge
 `dredge_gc_schedules` or `dredge_icechunk_schedules`) and a key of its operator's `config`. Values may be text: `"25"`
 is a number, `"True"` a yes.
 Empty text and `None` mean no value where "or empty" is allowed, and the default where a number is; yes or no must be
-said. An unknown name or a value that does not fit fails the first task that reads it, before anything is touched; the
-message names the setting and what is allowed.
+said. An unknown name or a value that does not fit fails the first task, before anything is read; the message names
+the setting, the nearest valid name and what is allowed. So does a `conf` whose values are not those of the Params, as
+with `[core] dag_run_conf_overrides_params = False`. The Variable `dredge_policy` sets
+[bounds for every run](operations.md#bounds-for-every-run). Which connections the tasks use is no Param: another one
+than `lakefs_default` or `aws_default` is an argument of the operators in a DAG of your own.
 
 ## lakeFS collection (`lakefs_gc`, `dredge gc run`)
 

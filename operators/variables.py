@@ -19,7 +19,7 @@ def json_variable(name: str) -> Any:
     deleting would be gone.
 
     :param name: of the Variable
-    :raises ConfigError: it is no JSON, or may not be read
+    :raises ConfigError: it is no JSON, or null, or may not be read
     :raises UnavailableError: Airflow cannot tell whether there is one
     """
     try:
@@ -30,9 +30,12 @@ def json_variable(name: str) -> Any:
         return None
     mask_secret(text, name)
     try:
-        return json.loads(text, object_pairs_hook=_each_once)
+        found = json.loads(text, object_pairs_hook=_each_once)
     except ValueError as error:
         raise ConfigError(f"Variable {name} is no JSON: {error}") from None
+    if found is None:
+        raise ConfigError(f"Variable {name} is null; remove it, or write what it should say")
+    return found
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dredge.durable import NO_SYNC
 from tests.support.depth import IS_LONG, load_profile
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from tests.support.spark import ConnectServer
 
 ROOT = Path(__file__).resolve().parent.parent
+os.environ.setdefault(
+    NO_SYNC, "1"
+)  # folders of tests are thrown away; tests/unit/storage/local/test_durable.py is not
 
 
 def _airflow_environment() -> None:

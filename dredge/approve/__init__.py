@@ -6,6 +6,7 @@ output      what the guards and the step `approve` leave; each collector has cla
 needed      whether somebody has to be asked
 records     what was asked and answered, written once
 proof       what the sweep demands of the answers
+waiting     the lease of a run that waits
 step        the step itself: `Approvals` of a collector
 question    what people are shown
 words       the same in reports

@@ -11,7 +11,7 @@ from dredge.approve.asking import AskingRun
 from dredge.approve.markdown import code, plain
 from dredge.approve.output import GuardsOutput
 from dredge.approve.records import Asked
-from dredge.runs.lease import Lease
+from dredge.approve.waiting import keep_lease
 from dredge.runs.words import size_text
 from dredge.undo.ways import WORDS
 
@@ -47,9 +47,6 @@ def word_question(
 ) -> Question:
     """Word what a run asks, and keep the repository for it as long as it may wait.
 
-    While the lease is held, no other run asks about the same objects, and none moves on the state that this one builds
-    on. That is for order only: what makes a late sweep safe is its re-check and the greatest age of a mark.
-
     Args:
         run: this run, of which `approve` said that it awaits approval.
         asked: what it asks.
@@ -62,8 +59,7 @@ def word_question(
     """
     request = asked.request
     wait = max(request.answer_until - run.store_now(), timedelta(seconds=1))
-    held = timedelta(seconds=run.plan.config.safety.lease_seconds) + wait
-    Lease(run.state, held, run.store_now).renew(run.plan.lease, take_back=False)
+    keep_lease(run, request.answer_until + timedelta(seconds=run.plan.config.safety.lease_seconds))
     size = size_text(request.size_bytes)
     return Question(
         subject=f"Delete {request.objects:,} objects ({size}) of {plain(repository)}?",

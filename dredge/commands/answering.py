@@ -14,8 +14,8 @@ from dredge.errors import DredgeError
 
 _APPROVE = """Approve what a waiting run would delete. RUN is the URI of its folder, as `{command} runs` shows it.
 
-The approval holds for these very candidates and for a limited time. Who gave it, and when, stands in the folder and
-in the report. `{command} report RUN` shows what would go.
+The approval holds for these very candidates and for a limited time. Until then a local run holds other runs back.
+Who gave it, and when, stands in the folder and in the report. `{command} report RUN` shows what would go.
 
 A run that waits in Airflow is answered there when DREDGE_AIRFLOW_URL and DREDGE_AIRFLOW_TOKEN (a token of its API)
 say how: it goes on at once, and the token's user has approved it. A run with approvers can only be approved so.
@@ -26,6 +26,7 @@ Examples:
 
 \b
 Exit codes: 0 approved · 2 bad input · 3 the run asks nobody, was rejected, or cannot be approved (any more)
+              or another run was completed since, or is at work: `{command} resume` would refuse it
             4 the store is not available
 """
 _REJECT = """Reject what a run would delete. It wins against every approval, and stops a sweep that has begun.
@@ -86,9 +87,15 @@ def _approve(command: str, steps: Any, uri: str, by: str | None, as_json: bool) 
         text = f"run {plan.run_id}: Airflow has the answer, and goes on with {plan.lease.holder}."
         _tell(text, as_json, run_id=plan.run_id, answer="approved", where="airflow")
         return
+    if steps.is_local(run):
+        steps.check_resumable(run)  # nobody could go on with what is approved
     found = steps.answer(run, "approved", by or _user(), command)
     request, said = found.request, found.approved
     expires_at = request.expires_at(said.at)
+    if steps.is_local(run):
+        from dredge.approve.waiting import keep_lease
+
+        keep_lease(run, expires_at, take_back=True)
     _tell(
         f"run {plan.run_id}: to delete {request.objects:,} objects ({request.size_bytes:,} bytes) of"
         f" {plan.repository} was approved by {said.by}, {said.at:%Y-%m-%d %H:%M:%S} UTC. It must begin to delete"
@@ -109,7 +116,10 @@ def _approve(command: str, steps: Any, uri: str, by: str | None, as_json: bool) 
 
 def _reject(command: str, steps: Any, uri: str, by: str | None, as_json: bool) -> None:
     run = steps.Run.open(uri)
-    said = steps.answer(run, "rejected", by or _user(), command).rejected
+    found = steps.answer(run, "rejected", by or _user(), command)
+    said = found.rejected
+    if steps.is_local(run) and found.approved is None:  # else a sweep may be at work under it
+        run.lease.release(run.plan.lease)
     _tell(
         f"run {run.plan.run_id} was rejected by {said.by}, {said.at:%Y-%m-%d %H:%M:%S} UTC.",
         as_json,

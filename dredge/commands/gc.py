@@ -10,8 +10,10 @@ import click
 from dredge.commands.answering import answer_commands
 from dredge.commands.gc_alarms import acknowledge_command
 from dredge.commands.gc_analysis import cost_command, plan_command, why_command
+from dredge.commands.gc_lost import forget_lost_command, lost_command
 from dredge.commands.gc_many import all_command
 from dredge.commands.gc_metadata import metadata_command
+from dredge.commands.gc_owner import lift_block_command, own_command
 from dredge.commands.gc_undo import pins_command, purge_command, restore_command
 from dredge.commands.options import setting_options
 from dredge.commands.runs import exit_code_of, rows_of_runs, show_report, show_runs
@@ -35,11 +37,15 @@ for _added in (
     cost_command,
     plan_command,
     metadata_command,
+    lost_command,
+    forget_lost_command,
     *answer_commands("gc", "s3://bucket/my-repo/_lakefs/retention/gc/unified/RUN", "dredge.gc.steps"),
     restore_command,
     purge_command,
     pins_command,
     acknowledge_command,
+    own_command,
+    lift_block_command,
 ):
     command.add_command(_added)
 
@@ -215,10 +221,7 @@ def _show_outcome(planned: Run, runner: LocalRunner, as_json: bool) -> None:
     from dredge.gc import steps
 
     try:
-        try:
-            steps.run_steps(planned, runner)
-        finally:
-            steps.release_lease(planned)
+        steps.to_its_end(planned, runner)
     finally:
         found = _report(planned.plan.run_uri)
         show_report(found, as_json, planned.plan.run_uri)

@@ -11,6 +11,7 @@ import click
 
 from dredge.approve.settings import ALWAYS, MARK_AGE_HOURS, NEVER, OVER_LIMITS
 from dredge.commands.icechunk_many import all_command
+from dredge.commands.icechunk_past import forget_lost_command, lost_command
 from dredge.commands.icechunk_runs import (
     approve_command,
     end_run,
@@ -51,6 +52,8 @@ for subcommand in (
     restore_command,
     purge_command,
     pins_command,
+    lost_command,
+    forget_lost_command,
 ):
     command.add_command(subcommand)
 
@@ -194,6 +197,19 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
     "--grace", default="24h", show_default=True, help="Spec 1: how long released snapshots stay usable."
 )
 @click.option(
+    "--keep-lost-days",
+    type=FiniteRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="How long snapshots stay that no expiration released and no ref reaches.",
+)
+@click.option(
+    "--keep-old-refs/--drop-old-refs",
+    default=True,
+    show_default=True,
+    help="Spec 2: whether what refs of spec 1 reach stays that an upgrade left.",
+)
+@click.option(
     "--overwritten", metavar="AGE", help="Also delete copies of the repo info older than this (spec 2)."
 )
 @click.option(
@@ -279,6 +295,8 @@ def collect(
         min_age_hours=age / 3600,
         unsafe_min_age_seconds=age if asked["unsafe_min_age"] else None,
         grace_hours=_seconds(asked["grace"]) / 3600,
+        keep_lost_days=asked["keep_lost_days"],
+        keep_old_refs=asked["keep_old_refs"],
         overwritten_min_age_hours=None
         if asked["overwritten"] is None
         else _seconds(asked["overwritten"]) / 3600,

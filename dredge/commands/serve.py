@@ -54,19 +54,6 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
     help="Unless --blockstore is local: let clients read and write objects in the store itself, by signed URLs.",
 )
 @click.option(
-    "--presign-multipart/--no-presign-multipart",
-    default=True,
-    show_default=True,
-    help="The same for uploads in parts.",
-)
-@click.option(
-    "--actions/--no-actions",
-    default=True,
-    show_default=True,
-    help="Run the hooks that a repository's action files ask for; --no-actions ignores them.",
-)
-@click.option("--lua-net-http", is_flag=True, help="Let Lua hooks make HTTP requests (module net/http).")
-@click.option(
     "--rbac",
     type=click.Choice(["none", "simplified", "internal"]),
     default="internal",
@@ -97,11 +84,8 @@ def command(
     access_key_id: str | None,
     local_import: bool,
     profile: Literal["lakefs", "design"],
-    actions: bool,
-    lua_net_http: bool,
     rbac: Literal["none", "simplified", "internal"],
     presign: bool,
-    presign_multipart: bool,
     defects: tuple[str, ...],
     prepare_branch_ms: float,
     access_log: bool,
@@ -164,13 +148,10 @@ def command(
         storage=StorageOptions.from_env(),
         credentials=credentials,
         signing_key=signing_key,
-        actions=actions,
-        lua_net_http=lua_net_http,
         rbac=rbac,
         presign=presign,
         catalog=Settings(
             profile=profile,
-            presign_multipart=presign_multipart,
             prepare_branch_time=timedelta(milliseconds=prepare_branch_ms),
         ),
         defects=frozenset(name.replace("-", "_") for name in defects),

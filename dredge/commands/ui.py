@@ -18,14 +18,23 @@ if TYPE_CHECKING:
 @click.option(
     "--listen", default="127.0.0.1:8090", show_default=True, metavar="HOST:PORT", help="Where to serve."
 )
-def command(uri: str, listen: str) -> None:
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="HOST",
+    help="A further name by which a browser reaches these pages, such as that of a proxy; repeatable.",
+)
+def command(uri: str, listen: str, names: tuple[str, ...]) -> None:
     """Show what runs found, did and kept, in a browser. Only reads.
 
     The argument is a storage namespace, an Icechunk repository, a run root, the folder of one run, or a folder of
     several repositories: a path here, or a URI such as s3://bucket/repo. Stores are reached by the usual AWS_…
     variables; "why" asks the lakeFS server of the LAKECTL_… variables, where they are set.
 
-    Nobody is asked who they are: do not listen on an address that others reach.
+    Nobody is asked who they are: do not listen on an address that others reach. Requests for other names than
+    localhost, 127.0.0.1, [::1], that of --listen and those of --name are refused, so that pages of other sites cannot
+    read these.
 
     \b
     Examples:
@@ -38,6 +47,7 @@ def command(uri: str, listen: str) -> None:
     try:
         import uvicorn
 
+        from dredge.pages.hosts import OwnNames, find_names, listens_everywhere
         from dredge.pages.web import Pages, make_app, warm_up
     except ImportError as error:
         raise ConfigError(f"{error.name} is missing: install dredge[server]") from None
@@ -50,7 +60,10 @@ def command(uri: str, listen: str) -> None:
     places.all()  # what is wrong with the argument is said here, not in a page
     click.echo(f"http://{host}:{port}/")
     warm_up()
-    uvicorn.run(make_app(Pages(places, _asker())), host=host, port=int(port), log_level="warning")
+    app = OwnNames(
+        make_app(Pages(places, _asker())), find_names(host, names), addresses=listens_everywhere(host)
+    )
+    uvicorn.run(app, host=host.strip("[]"), port=int(port), log_level="warning")
 
 
 def _asker() -> Asker | None:

@@ -23,7 +23,6 @@ from dredge.gateway.dialect import as_lakefs, missing_repository
 from dredge.gateway.errors import S3Error, UnknownOperationError, to_s3_error
 from dredge.gateway.payload import Payload
 from dredge.gateway.requests import AccessControl, AccessKey, S3Request, Target
-from dredge.gateway.sigv2 import V2Claim, read_v2_claim, verify_v2
 from dredge.gateway.sigv4 import Claim, RawRequest, is_signed, read_claim, verify
 from dredge.graveler.catalog import Catalog
 
@@ -117,15 +116,11 @@ class Gateway:
             with_body=raw.method != "HEAD",
         )
 
-    def _authenticate(self, raw: RawRequest) -> tuple[Claim | V2Claim, AccessKey]:
+    def _authenticate(self, raw: RawRequest) -> tuple[Claim, AccessKey]:
         """Find and verify the signature of a request."""
-        old = read_v2_claim(raw) if self._follows_lakefs else None
-        claim = old or read_claim(raw)
+        claim = read_claim(raw)
         key = self._identify(claim.access_key_id)
-        if isinstance(claim, V2Claim):
-            verify_v2(raw, claim, key.secret, self._clock())
-        else:
-            verify(raw, claim, key.secret, self._clock())
+        verify(raw, claim, key.secret, self._clock())
         return claim, key
 
     def _serve(self, raw: RawRequest, body: Iterator[bytes], progress: _Progress) -> Response:

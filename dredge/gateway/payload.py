@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from dredge.gateway.checksums import PREFIX, ExpectedChecksum
 from dredge.gateway.chunks import MODES, Signatures, decode
 from dredge.gateway.errors import S3Error
-from dredge.gateway.sigv2 import V2Claim
 from dredge.gateway.sigv4 import UNSIGNED, Claim, RawRequest
 
 # Headers with the prefix of a checksum that are not one.
@@ -21,14 +20,12 @@ class Payload:
 
     Args:
         request: the request, for its headers.
-        claim: its signature, of either version.
+        claim: its signature.
         secret: secret of the key that signed it.
         pieces: the raw body.
     """
 
-    def __init__(
-        self, request: RawRequest, claim: Claim | V2Claim, secret: str, pieces: Iterable[bytes]
-    ) -> None:
+    def __init__(self, request: RawRequest, claim: Claim, secret: str, pieces: Iterable[bytes]) -> None:
         self._request = request
         self._claim = claim
         self._secret = secret
@@ -49,9 +46,7 @@ class Payload:
         if payload in MODES:
             length = self._decoded_length()
             trailers = self._trailers()
-            signatures = None
-            if isinstance(self._claim, Claim):
-                signatures = Signatures(self._claim.signing_key(self._secret), self._claim)
+            signatures = Signatures(self._claim.signing_key(self._secret), self._claim)
             inner = decode(self._pieces, payload, signatures, trailers)
             return _verified(inner, [*headers, *trailers.values()], length=length)
         if payload == UNSIGNED:

@@ -42,6 +42,7 @@ SLICE_OPEN_HOURS = 25.0
 """A slice is written to for an hour, and an address that was handed out in it may be linked for a day."""
 SLICE_MARGIN_HOURS = 7 * 24 + 25.0
 """Long multipart uploads, and addresses handed out early and uploaded late."""
+KEEP_UNNAMED_DAYS = 30.0
 KEEP_DAYS_MIN = versions.KEEP_DAYS_MIN
 CLEAN, OPTIMIZED, AUTO = versions.CLEAN, versions.OPTIMIZED, versions.AUTO
 BOTH = "both"
@@ -63,7 +64,9 @@ class Safety:
         watch_silence_seconds_max: while deleting, how old the driver's last look may be before workers stop.
         gate_every_seconds: while deleting, how long a worker trusts its last look at the lease and the stop
             marker.
-        recheck_rounds_max: how often a sweep may be stopped by unknown heads and go on after a new re-check.
+        round_seconds_max: how long workers delete before everything is checked again.
+        recheck_rounds_max: how often a sweep may be stopped by what changed and go on after a new re-check; rounds that
+            end by their time do not count.
         multipart_settle_seconds: objects uploaded in parts are kept unless they were candidates so long before the
             re-check, in this run or in the one before (`bulk_delete.settling`); 0 for no time.
         commit_hours_max: longest commit. What an earlier run saw staged and no branch shows now is held until a mark as
@@ -89,6 +92,7 @@ class Safety:
     heads_every_seconds: float = 5
     watch_silence_seconds_max: float = 60
     gate_every_seconds: float = 3
+    round_seconds_max: float = 3600
     recheck_rounds_max: int = 10
     multipart_settle_seconds: float = 900
     commit_hours_max: float = 20
@@ -239,7 +243,7 @@ class GCConfig:
         "A metarange file that no known commit names counts as an active commit for so long after it was written, and"
         " longer if no mark was complete since. It may be a commit that was lost with lakeFS's database, or one that"
         " waits in a hook.",
-        default=30.0,
+        default=KEEP_UNNAMED_DAYS,
         minimum=0,
         maximum=DAYS_MAX,
     )

@@ -17,6 +17,8 @@ from dredge.gc.namespaces import DATA, check_namespaces, places_of
 from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.run import Run, make_lease, open_state, read_plan
 from dredge.gc.state.store import StateStore
+from dredge.gc.witness.owner import check_plan
+from dredge.gc.witness.ownership import Site
 from dredge.graveler.xid import new_descending_xid
 from dredge.inventory.manifest import find_inventory
 from dredge.inventory.source import Inventory
@@ -114,7 +116,8 @@ def plan_run(
     Raises:
         ConfigError: the configuration does not fit.
         NotFoundError: there is no such repository.
-        RefusedError: clocks differ too much, or namespaces overlap.
+        RefusedError: clocks differ too much, or namespaces overlap; or the run deletes, and the namespace is blocked or
+            another server's, or the server keeps no id.
         LeaseHeldError: another run works on the repository.
         FormatError: a pin cannot be read, so nobody can tell what came back, and where.
     """
@@ -133,6 +136,7 @@ def plan_run(
     clocks = _compare_clocks(server, state, clock, config.safety.clock_skew_seconds_max)
     now = clocks.now
     run_id = new_descending_xid(now)
+    check_plan(Site(state, server, repository.name, run_id), config.dry_run)
     undo = choose_way(config.undo, repository.namespace, f"{root}/{run_id}", options)
     log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
     current = StateStore(state, options).current(repository.name, repository.namespace)

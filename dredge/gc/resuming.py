@@ -16,6 +16,24 @@ def is_local(run: Run) -> bool:
     return resuming.is_local(run.plan)
 
 
+def check_resumable(run: Run) -> None:
+    """Check that a local run could go on now. Nothing is changed.
+
+    Args:
+        run: that waits.
+
+    Raises:
+        LeaseHeldError: another run works on the repository.
+        RefusedError: another run came in between.
+    """
+    plan = run.plan
+    resuming.check_resumable(
+        run,
+        plan.state_etag,
+        lambda: StateStore(run.state, run.options).current(plan.repository, plan.namespace),
+    )
+
+
 def reopen_run(
     run_uri: str,
     client: LakeFS | None = None,

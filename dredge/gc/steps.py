@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from dredge.gc.purge.step import purge_old
     from dredge.gc.restore.config import RestoreConfig
     from dredge.gc.restore.step import restore
-    from dredge.gc.resuming import is_local
+    from dredge.gc.resuming import check_resumable, is_local
     from dredge.gc.run import Run
     from dredge.gc.save_report.step import save_report
     from dredge.gc.slice_listing.step import slice_listing
@@ -79,6 +79,7 @@ __all__ = [
     "approve",
     "bulk_delete",
     "check_limits",
+    "check_resumable",
     "collect",
     "collect_metadata",
     "is_local",
@@ -99,6 +100,7 @@ __all__ = [
     "save_report",
     "slice_listing",
     "subtract",
+    "to_its_end",
     "verify",
 ]
 
@@ -119,6 +121,7 @@ _PLACES = {
     "approve": "approve.step",
     "bulk_delete": "bulk_delete.step",
     "check_limits": "check_limits.step",
+    "check_resumable": "resuming",
     "collect_metadata": "metadata.collecting",
     "is_local": "resuming",
     "list_committed": "list_committed.step",
@@ -231,7 +234,7 @@ def resume(
     from dredge.gc.resuming import reopen_run
     from dredge.runs.clock import utc_now
 
-    return _to_its_end(reopen_run(run_uri, client, options, clock or utc_now), runner)
+    return to_its_end(reopen_run(run_uri, client, options, clock or utc_now), runner)
 
 
 def collect(
@@ -254,7 +257,7 @@ def collect(
     from dredge.runs.clock import utc_now
 
     plan = steps.plan_run(config, None, client, options, clock or utc_now)
-    return _to_its_end(steps.Run.open(plan.run_uri, options, client, clock or utc_now), runner)
+    return to_its_end(steps.Run.open(plan.run_uri, options, client, clock or utc_now), runner)
 
 
 def purge(
@@ -313,11 +316,18 @@ def purge(
     return steps.purge_old(run, runner, config)  # it is done: gives its summary
 
 
-def _to_its_end(run: Run, runner: TaskRunner) -> StepSummary:
-    """Do the steps that are left, and give the lease back whatever becomes of them."""
-    from dredge.gc import steps
+def to_its_end(run: Run, runner: TaskRunner) -> StepSummary:
+    """Do the steps of a local run that are left, and give its lease back, unless it waits for an answer.
 
-    try:
+    Args:
+        run: planned, or reopened.
+        runner: spreads the tasks.
+
+    Raises:
+        DredgeError: a step could not be done.
+    """
+    from dredge.approve.waiting import given_back
+    from dredge.gc.approve.step import find_question
+
+    with given_back(run, find_question):
         return run_steps(run, runner)
-    finally:
-        steps.release_lease(run)

@@ -12,6 +12,8 @@ from dredge.gc.namespaces import DATA, canonical_namespace
 from dredge.gc.plan import RUNS
 from dredge.gc.run import open_state, read_plan
 from dredge.gc.subtract import SubtractOutput
+from dredge.gc.witness.owner import check_before_deleting
+from dredge.gc.witness.ownership import Site
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.lakefs.model import Repository
 from dredge.runs.clock import Clock, utc_now
@@ -35,13 +37,16 @@ def collected_of(
     Raises:
         NotFoundError: there is no such repository.
     """
-    found = (client or LakeFSClient.from_env()).repository(repository)
+    server = client or LakeFSClient.from_env()
+    found = server.repository(repository)
+    state = open_state(found.namespace, options)
     return Collected(
         repository=repository,
         uri=found.namespace,
-        state=open_state(found.namespace, options),
+        state=state,
         runs_uri=f"{found.namespace.rstrip('/')}/{RUNS}",
         open_run=partial(open_swept, repository=found, options=options),
+        check=lambda run_id: check_before_deleting(Site(state, server, repository, run_id)),
     )
 
 

@@ -6,7 +6,7 @@
     ├── UnavailableError   TooManyTriesError (429)
     ├── NotFoundError      MissingError (404)
     └── ConflictError      NotUniqueError · MergeConflictError · RevertParentError (409) ·
-                           PreconditionError (412)
+                           PreconditionError (412) · LostRaceError (500)
 
 `str(error)` is the message of the API's error body, `status` its code, so a server needs no table of its own.
 
@@ -284,3 +284,13 @@ class UnsupportedError(GravelerError, RefusedError):
 
     status = 501
     default = "Not implemented"
+
+
+# --- 500 ---------------------------------------------------------------------------------------------------
+
+
+class LostRaceError(GravelerError, ConflictError):
+    """Another request changed the same record; lakeFS answers as for an internal error."""
+
+    status = 500
+    default = "predicate failed"

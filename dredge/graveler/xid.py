@@ -48,15 +48,6 @@ def new_descending_xid(now: datetime) -> str:
     return _new((_YEAR_4000 - int(now.timestamp())) % _WRAP)
 
 
-def new_countdown_xid(now: datetime) -> str:
-    """Make an id of a run of hooks or of a pull request; it sorts before those of earlier seconds.
-
-    Args:
-        now: aware; only whole seconds enter the id.
-    """
-    return _new((_COUNTDOWN_END - int(now.timestamp())) % _WRAP)
-
-
 def ascending_time(xid: str) -> datetime:
     """The time at which an ascending id was made, to the second.
 

@@ -4,6 +4,8 @@
     partitioned by hash of partition_key into kv_0 … kv_99; view kv_v shows both keys as text
 
 Every operation is one autocommit statement, as in lakeFS; a scan reads pages of 1,000 rows, one statement per page.
+No statement changes the state of its session (SET, prepared statements, session locks, temporary tables, LISTEN):
+behind a pooler such as PgBouncer, lakeFS's next transaction may run in the same session.
 `dredge.kv.postgres_rows` has raw access to the rows.
 
 Source: L61 of docs/lakefs-behaviour.md (pkg/kv/postgres/store.go).
@@ -54,7 +56,7 @@ class PostgresStore:
     Args:
         url: `postgresql://user@host/database`; libpq's variables (`PGPASSWORD`, `PGPASSFILE` …) work too.
         create: create a missing table; otherwise a missing table is a `ConfigError`.
-        read_only: let the database refuse every write.
+        read_only: run every statement in a read-only transaction, so that the database refuses writes.
     """
 
     def __init__(self, url: str, create: bool = True, read_only: bool = False) -> None:
@@ -150,14 +152,14 @@ class PostgresStore:
         """Run a read; retried once on a new connection if the first one was broken."""
         with self.errors(), self.connection() as connection:
             try:
-                return connection.cursor(binary=True).execute(statement, params).fetchall()
+                return self._fetch(connection, statement, params)
             except _lost() as error:
                 if not connection.broken:
                     raise
                 broken = error
         with self.errors(), self.connection() as connection:
             try:
-                return connection.cursor(binary=True).execute(statement, params).fetchall()
+                return self._fetch(connection, statement, params)
             except _lost() as error:
                 raise error from broken
 
@@ -168,13 +170,17 @@ class PostgresStore:
         with self.errors():
             try:
                 connection = psycopg.connect(
-                    self._url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name="dredge"
+                    self._url,
+                    autocommit=True,
+                    prepare_threshold=None,  # a prepared statement stays in the pooler's session
+                    connect_timeout=_CONNECT_SECONDS,
+                    application_name="dredge",
                 )
             except psycopg.ProgrammingError:
                 # libpq's error message repeats parts of the URL, possibly the password.
                 raise ConfigError("the PostgreSQL URL cannot be parsed: check its percent-encoding") from None
-            if self._read_only:
-                connection.execute("SET default_transaction_read_only = on")
+            # A word of each BEGIN; nothing is sent to the server here.
+            connection.read_only = self._read_only or None
             return connection
 
     @contextlib.contextmanager
@@ -234,8 +240,16 @@ class PostgresStore:
         return text
 
     def _write(self, statement: str, params: Sequence[bytes]) -> int:
-        with self.errors(), self.connection() as connection:
+        with self.errors(), self.connection() as connection, self._transaction(connection):
             return connection.execute(statement, params).rowcount
+
+    def _fetch(self, connection: psycopg.Connection[Any], statement: str, params: Sequence[Any]) -> list[Any]:
+        with self._transaction(connection):
+            return connection.cursor(binary=True).execute(statement, params).fetchall()
+
+    def _transaction(self, connection: psycopg.Connection[Any]) -> contextlib.AbstractContextManager[object]:
+        # A statement outside a transaction could only be made read-only by a setting of the session.
+        return connection.transaction() if self._read_only else contextlib.nullcontext()
 
     def _start_pool(self) -> None:
         self._idle: queue.LifoQueue[psycopg.Connection[Any]] = queue.LifoQueue()
@@ -257,13 +271,11 @@ class PostgresStore:
         """Create the table as lakeFS does, under its advisory lock, so that several processes can start at once."""
         if self.read("SELECT 1 WHERE to_regclass('kv') IS NOT NULL AND to_regclass('kv_v') IS NOT NULL", ()):
             return
-        with self.errors(), self.connection() as connection:
-            connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK_ID,))
-            try:
-                for statement in _SCHEMA:
-                    connection.execute(statement)
-            finally:
-                connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK_ID,))
+        with self.errors(), self.connection() as connection, connection.transaction():
+            # The lock ends with the transaction; lakeFS's own session lock of the same number waits for it.
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_ID,))
+            for statement in _SCHEMA:
+                connection.execute(statement)
 
 
 def location(url: str) -> str:

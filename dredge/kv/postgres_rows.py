@@ -53,7 +53,7 @@ class PostgresRows:
 
     Args:
         url: as for `PostgresStore`; the table must exist.
-        read_only: let the database refuse every write.
+        read_only: run every statement in a read-only transaction.
     """
 
     guards_max = 1000
@@ -74,12 +74,12 @@ class PostgresRows:
         connection = self._store.connect()
         try:
             with self._store.errors():
-                standby = connection.execute("SELECT pg_is_in_recovery()").fetchone()
-                if standby is None or standby[0]:
-                    raise RefusedError(f"{self.location} is a standby; use the primary")
                 connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
                 connection.read_only = True
                 with connection.transaction():
+                    standby = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+                    if standby is None or standby[0]:
+                        raise RefusedError(f"{self.location} is a standby; use the primary")
                     yield PostgresView(connection)
         finally:
             connection.close()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
+from dredge.durable import is_durable
 from dredge.errors import ConfigError, FormatError, UnavailableError
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
 
@@ -175,7 +176,8 @@ class SQLiteKV:
                     if "locked" not in str(error) or time.monotonic() > deadline:
                         raise
                     time.sleep(0.01)
-            db.execute("PRAGMA synchronous = NORMAL")
+            # In WAL mode NORMAL would lose transactions that were acknowledged before a loss of power.
+            db.execute(f"PRAGMA synchronous = {'FULL' if is_durable() else 'NORMAL'}")
             db.execute(_SCHEMA)
         except BaseException:
             db.close()

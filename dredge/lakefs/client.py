@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
@@ -65,7 +65,7 @@ class LakeFSClient:
         self._transport = Transport(endpoint, access_key_id, secret_access_key)
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> LakeFSClient:
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
         """Create a client from lakectl's environment variables.
 
         Args:
@@ -392,9 +392,7 @@ def normalized_url(endpoint: str) -> str:
 def _is_missing(response: Response) -> bool:
     """Whether the user has no right to a call, or the server does not have it. lakeFS answers a missing right with 401;
     wrong keys fail in the calls before."""
-    if response.status == 404:
-        return response.message == NO_SUCH_CALL
-    return response.status in (401, 403, 405)
+    return response.message == NO_SUCH_CALL or response.status in (401, 403, 405)
 
 
 def _has_more(value: Mapping[str, Any], what: str) -> bool:

@@ -9,12 +9,17 @@ a pause of either machine or an answer that came late, makes the look older and 
 says for how long it has known a look: that one is no younger when the store's clock is set back, and its time comes
 once more. A driver that lives on although its step is being tried again is an orphan: its workers stop because theirs
 is not the newest try.
+
+A driver may also find that some candidates came into use while workers delete. It publishes these in numbered files,
+each of which names everything published so far, and only then writes down its look. A worker reads the newest
+publication together with the look, and a request that was prepared before a newer one is not sent.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -23,13 +28,17 @@ from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import LEASE, LeaseGrant, check_lease
 from dredge.runs.partition import WorkerRun
+from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectWriter, exists, store_clock
 from dredge.storage.clock import PROBE, probe_of
+from dredge.storage.model import MaySend
 
 log = logging.getLogger("dredge")
 
 
-def write_look(folder: RunFolder, key: str, is_open: bool, reason: str, at: datetime | None) -> None:
+def write_look(
+    folder: RunFolder, key: str, is_open: bool, reason: str, at: datetime | None, published: int = 0
+) -> None:
     """Write down what the driver saw.
 
     Args:
@@ -38,13 +47,36 @@ def write_look(folder: RunFolder, key: str, is_open: bool, reason: str, at: date
         is_open: whether workers may delete.
         reason: why they may not.
         at: the store's time when the look began; None where it could not be asked.
+        published: number of the newest publication of candidates that came into use; 0 for none.
     """
-    seen = {"open": is_open, "reason": reason, "at": None if at is None else at.isoformat()}
+    seen = {
+        "open": is_open,
+        "reason": reason,
+        "at": None if at is None else at.isoformat(),
+        "published": published,
+    }
     try:
         if not is_open:
             folder.write_json(_shut(key), seen)
     finally:  # either closes it
         folder.write_json(key, seen)
+
+
+def publish(folder: RunFolder, where: str, number: int, parts: Sequence[PartInfo]) -> None:
+    """Publish which candidates came into use while workers delete. Comes before the look that found them is written.
+
+    Args:
+        folder: the run folder.
+        where: folder of the publications, relative to the run folder.
+        number: of this publication, from 1 without gaps. A number is used once, so an earlier publication that arrives
+            late at the store replaces nothing.
+        parts: everything published so far, and the new files.
+    """
+    folder.write_json(_publication(where, number), {"parts": [part.to_json() for part in parts]})
+
+
+def _publication(where: str, number: int) -> str:
+    return f"{where}/{number:06d}.json"
 
 
 def _shut(key: str) -> str:
@@ -62,12 +94,14 @@ class GateConfig:
         watch: key of what the driver writes after each look, relative to the run folder.
         trusted_seconds: how long a look through the gate counts.
         silence_seconds_max: the gate is closed when what the driver saw last is older.
+        published: folder of the publications, relative to the run folder; "" for a driver that publishes nothing.
     """
 
     lease: LeaseGrant
     watch: str
     trusted_seconds: float
     silence_seconds_max: float
+    published: str = ""
 
 
 class Gate:
@@ -99,6 +133,10 @@ class Gate:
         self._lock = threading.Lock()
         self.has_shut = False
         """Whether a request was not let through."""
+        self.number = 0
+        """Number of the newest publication that was read."""
+        self.published: tuple[PartInfo, ...] = ()
+        """Files of candidates that came into use, as that publication names them."""
 
     @classmethod
     def of_task(cls, run: WorkerRun, config: GateConfig) -> Gate:
@@ -146,6 +184,24 @@ class Gate:
                 self.has_shut = True
             return not self.has_shut
 
+    def permission(self) -> MaySend:
+        """Give a `lets_through` for requests that were prepared with what is published now: it refuses them once
+        something newer is published. Unlike a closed gate this ends nothing; prepare the rest again."""
+        number = self.number
+        return lambda: self.lets_through() and self.number == number
+
+    def _read_published(self, named: int) -> None:
+        """Read the newest publication: the one that the look names, or a later one that is there already."""
+        where, number = self._config.published, max(self.number, named)
+        if not where:
+            return
+        while exists(self._folder.writer, _publication(where, number + 1)):
+            number += 1
+        if number != self.number:
+            found = self._folder.read_json(_publication(where, number))
+            self.published = tuple(PartInfo.from_json(part) for part in found["parts"])
+            self.number = number
+
     def _known_for(self, seen: datetime, now: float) -> timedelta:
         """For how long at least this worker knows what the driver saw: it is as old, however the store's clock was set
         meanwhile."""
@@ -161,5 +217,6 @@ class Gate:
         except NotFoundError:
             return None
         if seen["open"] and not exists(self._folder.writer, _shut(self._config.watch)):
+            self._read_published(seen["published"])
             return datetime.fromisoformat(seen["at"])
         return None

@@ -102,12 +102,7 @@ class Lease:
         """
         now = self._clock()
         held = self._read()
-        if held is not None and held.holder not in ("", holder) and held.expires_at > now:
-            raise LeaseHeldError(
-                f"{self._writer.uri}/{self._key}: {held.holder} works on this repository until"
-                f" {held.expires_at:%Y-%m-%d %H:%M:%S} UTC (store's clock). Nothing was touched. Wait for"
-                " it to end; if it died, the lease can be taken over after that time."
-            )
+        self._refuse_other(held, holder, now)
         if held is not None and held.holder not in ("", holder):
             log.warning("the lease of %s expired at %s and is taken over", held.holder, held.expires_at)
         grant = self._written(holder, 1 if held is None else held.fencing + 1, now, held)
@@ -117,6 +112,14 @@ class Lease:
                 " Nothing was touched. Try again when the other run has ended."
             )
         return grant
+
+    def check_free(self, holder: str) -> None:
+        """Check that a holder could take the right now.
+
+        Raises:
+            LeaseHeldError: somebody else has it.
+        """
+        self._refuse_other(self._read(), holder, self._clock())
 
     def renew(self, grant: LeaseGrant, take_back: bool = True, shorten: bool = False) -> LeaseGrant:
         """Prolong a right, also an expired one, as long as nobody took it since.
@@ -243,6 +246,14 @@ class Lease:
         finally:
             stop.set()
             thread.join()
+
+    def _refuse_other(self, held: _Held | None, holder: str, now: datetime) -> None:
+        if held is not None and held.holder not in ("", holder) and held.expires_at > now:
+            raise LeaseHeldError(
+                f"{self._writer.uri}/{self._key}: {held.holder} works on this repository, or waits for a person's"
+                f" answer, until {held.expires_at:%Y-%m-%d %H:%M:%S} UTC (store's clock). Nothing was touched. Wait for"
+                " it to end, or answer it (approve or reject); if it died, the lease can be taken over after that time."
+            )
 
     def _read(self) -> _Held | None:
         return _read(self._writer, self._key)

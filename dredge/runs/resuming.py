@@ -64,6 +64,24 @@ def take_again[P: RunPlan, S: State](
         raise
 
 
+def check_resumable[P: RunPlan, S: State](
+    run: PlannedRun[P], state_etag: str | None, current: Callable[[], Current[S]]
+) -> None:
+    """Check that `take_again` would let a local run go on now. Nothing is changed.
+
+    Args:
+        run: as it was planned.
+        state_etag: of the pointer to the state when it was.
+        current: reads the current state.
+
+    Raises:
+        LeaseHeldError: another run works on the repository.
+        RefusedError: another run came in between.
+    """
+    run.lease.check_free(run.plan.lease.holder)
+    _refuse_other_state(run.plan.run_id, state_etag, current())
+
+
 def _refuse_other_state[S: State](run_id: str, state_etag: str | None, current: Current[S]) -> None:
     """Refuse to go on from a state that is not the last one any more. Nothing that lives would be lost, but the run
     would end without a state of its own."""

@@ -8,6 +8,7 @@ nothing deleted without the gate and a row in the ledger.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from dredge.storage.model import MaySend
 log = logging.getLogger("dredge")
 
 _DESCRIBED = ("size", "last_modified", "etag")
+_TURNS_MAX = 3
+"""So often a group is sent again for the sake of keys that failed otherwise than by being held back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,11 @@ class Protected:
 type Protect = Callable[[pa.Table, MaySend], list[Protected]]
 """Makes sure that the deletion of a group of candidates can be taken back, right before it; says of each row whether it
 may be deleted. What was not let through has the outcome "failed" and the code `NOT_SENT`."""
+
+
+type StillUsed = Callable[[Sequence[PartInfo], pa.Table], pa.StringArray]
+"""Gives for each row the code that keeps it because it came into use while workers delete, or null. The parts are what
+the driver published; see `dredge.runs.gate.publish`."""
 
 
 def refuse_old_mark(run_id: str, planned_at: datetime, now: datetime, age_max: timedelta) -> None:
@@ -137,6 +145,7 @@ class DeletingTask:
         gate: what must hold before each request.
         turn: round between two re-checks; makes the names of the ledger's raw files.
         protect: what comes before each group is deleted; None for nothing.
+        still_used: which rows of a group came into use since the re-check; None where the driver publishes nothing.
 
     Attributes:
         failed: objects that could not be deleted.
@@ -150,6 +159,7 @@ class DeletingTask:
         gate: GateConfig,
         turn: int = 0,
         protect: Protect | None = None,
+        still_used: StillUsed | None = None,
     ) -> None:
         self.failed = self.kept = 0
         self._run = run
@@ -159,6 +169,7 @@ class DeletingTask:
         self._fencing = gate.lease.fencing
         self._turn = turn
         self._protect = protect
+        self._still_used = still_used
 
     def undone(self, part: PartInfo, folder: str) -> pa.Table:
         """Read the candidates of a part that have no final outcome yet.
@@ -207,32 +218,71 @@ class DeletingTask:
             LeaseHeldError: the right to delete is lost.
             OvertakenError: the sweep is being tried again elsewhere.
         """
-        for number, candidates in enumerate(groups, 1):
+        return all(self._delete_group(part, number, group) for number, group in enumerate(groups, 1))
+
+    def _delete_group(self, part: PartInfo, number: int, candidates: pa.Table) -> bool:
+        """Delete a group; what was held back because more came into use meanwhile is compared and sent again."""
+        left = candidates
+        for turn in itertools.count(1):
             if not self._gate.is_open():
                 return False
-            group = candidates if self._protect is None else self._protected(part, number, candidates)
+            known, group, left = self._gate.number, self._unused(part, left), left.slice(0, 0)
+            if self._protect is not None and group.num_rows:
+                group, held_back = self._protected(part, number, group)
+                if not self._gate.has_shut and not self._gate.is_open():
+                    return False
+                left = held_back if self._gate.number != known else left
+                group = self._unused(part, group)
             if group.num_rows:
-                outcomes = self._sent(group)
-                self._count([item.outcome for item in outcomes])
-                self._write(part, number, ledger.outcome_rows(group, outcomes, self._attempt, self._fencing))
+                left = pa.concat_tables([left, self._sent(part, number, group, turn)])
             if self._gate.has_shut:
                 self._gate.is_open()  # raises what is wrong
                 return False
+            if not left.num_rows:
+                break
         return True
 
-    def _sent(self, group: pa.Table) -> list[DeleteOutcome]:
+    def _unused(self, part: PartInfo, group: pa.Table) -> pa.Table:
+        """The rows of a group that did not come into use since the re-check; the others go to the ledger as kept."""
+        if not self._gate.published or not group.num_rows:
+            return group
+        if self._still_used is None:
+            raise FormatError(
+                f"{part.name}: what came into use is published, and this task cannot compare with it"
+            )
+        codes = self._still_used(self._gate.published, group)
+        used = codes.is_valid()
+        self.keep(part, group.filter(used), codes.drop_null().to_pylist())
+        return group.filter(codes.is_null())
+
+    def _sent(self, part: PartInfo, number: int, group: pa.Table, turn: int) -> pa.Table:
+        """Delete the rows of a group; gives those to try again because more came into use meanwhile."""
+        known = self._gate.number
+        outcomes = self._delete(group, self._gate.permission())
+        self._write(part, number, ledger.outcome_rows(group, outcomes, self._attempt, self._fencing))
+        is_cut_short = self._gate.number != known and not self._gate.has_shut
+        # A deleter that was held back between two attempts gives the outcome of the first one.
+        again = [
+            is_cut_short and item.outcome == ledger.FAILED and (item.code == NOT_SENT or turn < _TURNS_MAX)
+            for item in outcomes
+        ]
+        self._count([item.outcome for item, is_again in zip(outcomes, again, strict=True) if not is_again])
+        return group.filter(pa.array(again, pa.bool_()))
+
+    def _delete(self, group: pa.Table, may_send: MaySend) -> list[DeleteOutcome]:
         """Delete a group: exactly what was listed, where the store can do that."""
         names = group["address"].to_pylist()
         if not isinstance(self._deleter, ListedDeleter) or not {*_DESCRIBED} <= {*group.column_names}:
-            return self._deleter.delete(names, self._gate.lets_through)
+            return self._deleter.delete(names, may_send)
         described = zip(*(group[name].to_pylist() for name in _DESCRIBED), strict=True)
         listed = [ObjectInfo(name, *about) for name, about in zip(names, described, strict=True)]
-        return self._deleter.delete_listed(listed, self._gate.lets_through)
+        return self._deleter.delete_listed(listed, may_send)
 
-    def _protected(self, part: PartInfo, number: int, group: pa.Table) -> pa.Table:
-        """The rows of a group that may be deleted; what became of the others goes to the ledger."""
+    def _protected(self, part: PartInfo, number: int, group: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """The rows of a group that may be deleted, and those that were held back; what became of the others goes to
+        the ledger."""
         assert self._protect is not None
-        found = self._protect(group, self._gate.lets_through)
+        found = self._protect(group, self._gate.permission())
         told = [bool(item.outcome) and item.code != NOT_SENT for item in found]
         items = [item for item, is_told in zip(found, told, strict=True) if is_told]
         if items:
@@ -246,7 +296,10 @@ class DeletingTask:
                 message=[item.message for item in items],
             )
             self._write(part, number, rows)
-        return group.filter(pa.array([not item.outcome for item in found], pa.bool_()))
+        held_back = pa.array([item.code == NOT_SENT for item in found], pa.bool_())
+        return group.filter(pa.array([not item.outcome for item in found], pa.bool_())), group.filter(
+            held_back
+        )
 
     def _count(self, outcomes: Sequence[str]) -> None:
         self.failed += outcomes.count(ledger.FAILED)

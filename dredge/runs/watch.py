@@ -30,19 +30,28 @@ class Watch:
         state: the folder of the lease, whose clock the workers ask as well.
         key: where the looks are written down, relative to the run folder.
         look: looks once.
+        published: gives the number of the newest publication, after a look; see `dredge.runs.gate.publish`.
 
     Attributes:
         found: why the sweep must stop; None while it may go on.
         error: why the driver could not look, or could not write down that it did.
     """
 
-    def __init__(self, folder: RunFolder, state: ObjectWriter, key: str, look: Look) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        state: ObjectWriter,
+        key: str,
+        look: Look,
+        published: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.found: str | None = None
         self.error: Exception | None = None
         self._folder = folder
         self._state = state
         self._key = key
         self._look = look
+        self._published = published
 
     def look(self) -> bool:
         """Look, and write down whether the gate is open."""
@@ -57,7 +66,7 @@ class Watch:
         if not is_open:
             log.warning("the sweep stops: %s", self.reason)
         try:
-            write_look(self._folder, self._key, is_open, self.reason, at)
+            write_look(self._folder, self._key, is_open, self.reason, at, self._published())
         except DredgeError as error:
             self.error = self.error or error  # workers will stop at the silence
             return False
@@ -73,7 +82,12 @@ class Watch:
 
 @contextmanager
 def watching(
-    folder: RunFolder, state: ObjectWriter, key: str, look: Look, every_seconds: float
+    folder: RunFolder,
+    state: ObjectWriter,
+    key: str,
+    look: Look,
+    every_seconds: float,
+    published: Callable[[], int] = lambda: 0,
 ) -> Iterator[Watch]:
     """Look while workers delete: at once, and then every few seconds.
 
@@ -83,8 +97,9 @@ def watching(
         key: where the looks are written down, relative to the run folder; no two drivers may share it.
         look: looks once.
         every_seconds: between two looks.
+        published: gives the number of the newest publication, after a look.
     """
-    watch, done = Watch(folder, state, key, look), threading.Event()
+    watch, done = Watch(folder, state, key, look, published), threading.Event()
 
     def keep_looking() -> None:
         while not done.wait(every_seconds) and watch.look():

@@ -19,7 +19,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from dredge.auth import User
-from dredge.graveler.actions import acting_user
 from dredge.server import responses
 from dredge.server.authentication import COOKIE
 from dredge.server.errors import CLIENT_GONE, RequestError, to_response
@@ -108,10 +107,6 @@ class Endpoint:
     def _handle(self, request: ApiRequest) -> Response:
         """Check the operation's permissions, then call its handler (in a worker thread)."""
         operation = self._operation
-        if request.user is not None:
-            acting_user.set(
-                request.user.name
-            )  # of this request only: the thread runs in a context of its own
         if operation.permissions:
             request.require(
                 *(each.resolve(request.path, request.query, request.body) for each in operation.permissions)

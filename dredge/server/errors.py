@@ -7,7 +7,6 @@ import logging
 from starlette.responses import Response
 
 from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError, UnavailableError
-from dredge.graveler.actions import ActionFileError
 from dredge.graveler.errors import GravelerError, InvalidValueError
 from dredge.server import responses
 
@@ -55,8 +54,6 @@ def to_response(error: Exception) -> Response:
     status = status_of(error)
     if status == 501:
         log.warning("not implemented: %s", error)
-    elif isinstance(error, ActionFileError):
-        log.warning("action files: %s", " ".join(str(error).split()))
     elif status >= 500:
         log.error("a request failed with %d", status, exc_info=error)
     message = str(error) if isinstance(error, DredgeError) else f"internal error: {type(error).__name__}"

@@ -116,31 +116,6 @@ REFS_RESTORE = Schema(
     {"commits_meta_range_id": TEXT, "tags_meta_range_id": TEXT, "branches_meta_range_id": TEXT},
     {"force": BOOLEAN},
 )
-PULL_CREATION = Schema(
-    "PullRequestCreation",
-    {"title": TEXT, "source_branch": TEXT, "destination_branch": TEXT},
-    {"description": TEXT},
-)
-PULL_CHANGE = Schema("PullRequestBasic", optional={"status": TEXT, "title": TEXT, "description": TEXT})
-PART_ADDRESS = Schema("UploadPartFrom", {"physical_address": TEXT})
-PART_COPY = Schema(
-    "UploadPartCopyFrom",
-    {
-        "physical_address": TEXT,
-        "copy_source": Schema(
-            "CopyPartSource", {"repository": TEXT, "ref": TEXT, "path": TEXT}, {"range": TEXT}
-        ),
-    },
-)
-ABORT_UPLOAD = Schema("AbortPresignMultipartUpload", {"physical_address": TEXT})
-COMPLETE_UPLOAD = Schema(
-    "CompletePresignMultipartUpload",
-    {
-        "physical_address": TEXT,
-        "parts": ListOf(Schema("UploadPart", {"part_number": INTEGER, "etag": TEXT})),
-    },
-    {"user_metadata": MapOfText(), "content_type": TEXT},
-)
 METADATA_SET = Schema("RepositoryMetadataSet", {"metadata": MapOfText()})
 METADATA_KEYS = Schema("RepositoryMetadataKeys", {"keys": ListOf(TEXT)})
 PATTERN = Schema("BranchProtectionRule", {"pattern": TEXT})

@@ -10,18 +10,20 @@ Source: lakeFS pkg/httputil (WriteAPIResponse, WriteAPIError).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from json import dumps
 from typing import Any
 
 from starlette.responses import Response
 
-from dredge.graveler.actions import text as go_text
-
+# Go's encoder escapes these so that the text can be embedded in HTML.
+_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 JSON_HEADERS = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
 
 
 def to_json(value: object) -> bytes:
     """Encode a value as the server does, including the trailing newline."""
-    return go_text.to_json(value).encode("utf-8", "replace") + b"\n"
+    text = dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.translate(_ESCAPES).encode("utf-8", "replace") + b"\n"
 
 
 def json(status: int, body: object, headers: Mapping[str, str] | None = None) -> Response:

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dredge.auth import Credential, Group, Policy, User
-from dredge.graveler.actions import HookResult, RunResult
 from dredge.graveler.catalog import (
     Branch,
     Commit,
@@ -25,7 +24,6 @@ from dredge.graveler.catalog import (
     PreparedCommits,
     PreparedUncommitted,
     PrepareStatus,
-    PullRequest,
     RefsDump,
     RefsTask,
     Repository,
@@ -204,57 +202,6 @@ def refs_task(value: RefsTask) -> JsonObject:
     if value.error is not None:
         fields["error"] = value.error
     return fields if value.refs is None else {**fields, "refs": refs_dump(value.refs)}
-
-
-def pull_request(value: PullRequest) -> JsonObject:
-    """A PullRequest; `merged_commit_id` and `closed_date` are present only if set."""
-    fields: JsonObject = {
-        "author": value.author,
-        "creation_date": rfc3339(value.created),
-        "description": value.description,
-        "destination_branch": value.destination,
-        "id": value.id,
-        "source_branch": value.source,
-        "status": value.status,
-        "title": value.title,
-    }
-    if value.commit_id:
-        fields["merged_commit_id"] = value.commit_id
-    return fields if value.closed is None else {**fields, "closed_date": rfc3339(value.closed)}
-
-
-def action_run(value: RunResult) -> JsonObject:
-    """ActionRun."""
-    return {
-        "branch": value.branch,
-        "commit_id": value.commit_id,
-        "end_time": rfc3339(value.end),
-        "event_type": value.event,
-        "run_id": value.id,
-        "start_time": rfc3339(value.start),
-        "status": "completed" if value.passed else "failed",
-    }
-
-
-def hook_run(value: HookResult, *, by_specification: bool) -> JsonObject:
-    """HookRun. One that was skipped began in the year 1 and has no end.
-
-    Args:
-        value: the result.
-        by_specification: call a skipped one failed. A real server says "skipped", which its specification does not
-            have and lakefs-sdk does not accept.
-    """
-    status = "completed" if value.passed else "failed"
-    if value.skipped and not by_specification:
-        status = "skipped"
-    return {
-        "action": value.action,
-        **({} if value.skipped else {"end_time": rfc3339(value.end)}),
-        "hook_id": value.hook,
-        "hook_run_id": value.id,
-        "start_time": rfc3339(value.start),
-        "status": status,
-    }
 
 
 def user(value: User) -> JsonObject:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from dredge.server.authentication import Authenticator
 from dredge.server.fault_injection import FaultInjector
 from dredge.server.housekeeping import Housekeeping
 from dredge.server.namespaces import Namespaces
-from dredge.server.own_calls import OwnCalls
 from dredge.server.requests import Backend
 from dredge.server.settings import ServerSettings
 from dredge.server.usage import Usage
@@ -75,9 +73,7 @@ class Service:
                 opening.callback(kv.close)
             check_schema(kv)
             namespaces = Namespaces(settings)
-            catalog = Catalog(
-                kv, open_namespace or namespaces.open, clock, settings.catalog_settings, environ=os.environ
-            )
+            catalog = Catalog(kv, open_namespace or namespaces.open, clock, settings.catalog_settings)
             opening.callback(catalog.close)
             accounts = _accounts(settings, kv, clock)
             authenticator = Authenticator(
@@ -91,7 +87,6 @@ class Service:
             backend = Backend(catalog, settings, accounts, authenticator, namespaces, Usage(kv, clock))
             faults = FaultInjector() if faults is None else faults
             app = create_app(backend, faults)
-            catalog.actions.connect(OwnCalls(app, authenticator))
             return cls(app, backend, faults, kv, opening.pop_all())
 
     def close(self) -> None:

@@ -42,8 +42,6 @@ class ServerSettings:
         rbac: "internal" or "simplified": users, groups and policies are managed through the API. "none": there is one
             user, and calls about groups, policies and more users answer 501, as on a real server with basic
             authentication.
-        actions: run the hooks that repositories ask for; False ignores them.
-        lua_net_http: let Lua hooks make HTTP requests; off, as on a real server.
         presign: let clients read and write objects in the store itself, by pre-signed URLs; only on "s3".
         prepare_commits_answer: response of the synchronous prepare_commits where URLs are not pre-signed: "lakefs" as
             a real server (400, two JSON documents), "single" 201 without the URL.
@@ -62,8 +60,6 @@ class ServerSettings:
     catalog: Settings = field(default_factory=Settings)
     defects: frozenset[str] = frozenset()
     rbac: Literal["none", "simplified", "internal"] = "internal"
-    actions: bool = True
-    lua_net_http: bool = False
     presign: bool = True
     prepare_commits_answer: Literal["lakefs", "single"] = "lakefs"
 
@@ -113,20 +109,12 @@ class ServerSettings:
         return self.presign and self.blockstore != "local"
 
     @property
-    def signs_parts(self) -> bool:
-        """Whether URLs for the parts of an upload are pre-signed."""
-        return self.catalog.presign_multipart and self.signs_urls and self.blockstore == "s3"
-
-    @property
     def catalog_settings(self) -> Settings:
         """The catalog's settings with the server's signing key and defects."""
         return replace(
             self.catalog,
             signing_key=self.signing_key,
-            actions=self.actions,
-            lua_net_http=self.lua_net_http,
             presign=self.signs_urls,
-            presign_multipart=self.signs_parts,
             defects=self.catalog.defects | (self.defects & CATALOG_DEFECTS),
         )
 

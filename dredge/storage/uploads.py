@@ -104,14 +104,6 @@ class Uploads(Protocol):
 
 
 @runtime_checkable
-class PartSigner(Protocol):
-    """Uploads whose parts others may write, by URLs that are signed for them."""
-
-    def presign_part(self, key: str, upload_id: str, number: int, expires_seconds: int) -> str:
-        """Sign a URL that one part can be PUT to for a time. Nothing is asked of the store."""
-
-
-@runtime_checkable
 class Uploading(Protocol):
     """A writer whose store takes multipart uploads: a folder, S3, memory."""
 

@@ -50,6 +50,7 @@ class Collected:
         runs_uri: folder with run folders.
         open_run: opens a run by the URI of its folder; raises ConfigError when there is none, it deleted nothing, or it
             is of another repository, and FormatError when its files are damaged.
+        check: called with the id of a run right before it deletes for good; raises RefusedError if it must not.
     """
 
     repository: str
@@ -57,6 +58,7 @@ class Collected:
     state: ObjectWriter
     runs_uri: str
     open_run: Callable[[str], SweptRun]
+    check: Callable[[str], None] = lambda _run_id: None
 
     def run_uri_of(self, run: str) -> str:
         """URI of a run's folder.

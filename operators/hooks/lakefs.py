@@ -14,6 +14,8 @@ from dredge.lakefs import LakeFSClient
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
+_SCHEMES = ("http", "https")
+_TLS_PORT = 443
 EXAMPLE = '{"conn_type": "lakefs", "host": "http://lakefs:8000", "login": "<key id>", "password": "<secret>"}'
 
 
@@ -21,7 +23,8 @@ class LakeFSHook(BaseHook):
     """Speak to a lakeFS server.
 
     The connection's host is the server's URL, with or without ``/api/v1``; login and password are the key
-    pair of a user who may read, list branches and prepare garbage collection.
+    pair of a user who may read, list branches and prepare garbage collection. A connection of type ``https`` or
+    ``http``, which is what Airflow makes of a URL with a key pair in it, is taken as well.
 
     :param lakefs_conn_id: connection of the server
     """
@@ -64,16 +67,38 @@ def _client_of(connection: Connection) -> LakeFSClient:
             f"the lakeFS connection {connection.conn_id!r} is not complete: host is the URL, login"
             " and password are an access key id and its secret"
         )
-    endpoint = _endpoint(connection.host, connection.port, connection.schema)
-    return LakeFSClient(endpoint, connection.login, connection.password)
+    return LakeFSClient(_endpoint(connection), connection.login, connection.password)
 
 
-def _endpoint(host: str, port: int | None, schema: str | None) -> str:
-    """Put a connection's parts together; `lakefs://key:secret@host:8000` has no scheme of HTTP's."""
-    scheme, found, rest = host.partition("://")
-    if not found:
-        scheme, rest = schema or "http", host
+def _endpoint(connection: Connection) -> str:
+    """Return the URL of the server.
+
+    Airflow reads `https://key:secret@host/path` as type `https`, host `host` and schema `path`. So the scheme may be in
+    the type, in the host or in the schema, and a schema that is none is a path. Without any, it is that of the port.
+    """
+    host, kind, schema = connection.host or "", connection.conn_type or "", connection.schema or ""
+    before, found, rest = host.rpartition("://")
+    written = {word.lower() for word in (before, kind, schema)} & {*_SCHEMES}
+    if (found and before.lower() not in _SCHEMES) or "@" in rest:
+        raise _wrong(connection, "host must be a URL of http or https, without login and password")
+    if len(written) > 1:
+        raise _wrong(connection, "type, host and schema must not name both http and https")
     place, slash, path = rest.partition("/")
-    if port and ":" not in place:
-        place = f"{place}:{port}"
-    return f"{scheme}://{place}{slash}{path}".rstrip("/")
+    if schema.lower() not in _SCHEMES and schema:
+        slash, path = "/", f"{path.rstrip('/')}/{schema}".lstrip("/")
+    scheme = next(iter(written), "https" if connection.port == _TLS_PORT else "http")
+    return f"{scheme}://{_with_port(place, connection.port)}{slash}{path}".rstrip("/")
+
+
+def _with_port(place: str, port: int | None) -> str:
+    """Return host and port; the brackets of an IPv6 address may be missing, as where Airflow read a URI."""
+    if place.count(":") > 1 and not place.startswith("["):
+        place = f"[{place}]"
+    has_port = ":" in place.rpartition("]")[2]
+    return f"{place}:{port}" if port and not has_port else place
+
+
+def _wrong(connection: Connection, what: str) -> ConfigError:
+    return ConfigError(
+        f"the lakeFS connection {connection.conn_id!r} is not used, so that no key is sent: {what}"
+    )

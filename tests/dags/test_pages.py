@@ -222,3 +222,6 @@ def test_a_variable_that_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("AIRFLOW_VAR_DREDGE_PAGES", '{"uri": "s3://lake"}')
     with pytest.raises(ConfigError, match="must be a list"):
         AirflowPlaces().all()
+    monkeypatch.setenv("AIRFLOW_VAR_DREDGE_PAGES", '[{"uri": "s3://lake", "conn_id": "other"}]')
+    with pytest.raises(ConfigError, match="conn_id; nearest is aws_conn_id;"):
+        AirflowPlaces().all()

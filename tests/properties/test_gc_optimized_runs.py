@@ -31,7 +31,7 @@ from dredge.gc.state.store import StateStore
 from dredge.gc.steps import run_steps
 from tests.support.depth import IS_LONG, depth
 from tests.support.gc import CatalogClient, Parallel, World, make_world
-from tests.support.histories import History, alive, kept_by, later, staged_anywhere
+from tests.support.histories import History, alive, kept_by, later, of_unnamed, staged_anywhere
 from tests.support.killing import Killed, killed_at
 from tests.support.kv_views import Snapshots, WithoutSnapshots, open_as
 from tests.support.lakes import with_settings
@@ -200,6 +200,8 @@ def collect(
         complete = run_or_die(world, context, crash, resume)
     # The records have what a commit under way may bring back.
     held = left_staging(context, marks) if source is None else set[str]()
+    by_unnamed = of_unnamed(world, context)
+    held |= by_unnamed
     marks += filter(None, [mark_of(context)])
     gone = before.keys() - world.data()
     assert gone.isdisjoint(living), f"live objects were deleted: {gone & living}"
@@ -219,7 +221,7 @@ def collect(
         for part in state.carry
         for address in context.folder.read_part(part, ["address"])["address"].to_pylist()
     }
-    for address in world.data() - living - carried:
+    for address in world.data() - living - by_unnamed - carried:
         opened = slice_time(address.rpartition("/")[0])
         assert opened is None or not state.covered.has(opened), f"{address} was forgotten"
     return context.plan.mode

@@ -176,6 +176,7 @@ def _config(chance: random.Random, drawn: Mapping[str, Any]) -> dict[str, Any]:
         "dry_run": False,
         "min_age_hours": 24.0,
         "grace_hours": drawn["grace"],
+        "keep_lost_days": 0.0,
         "overwritten_min_age_hours": drawn["overwritten"],
         "undo": drawn["undo"],
         "safety": {"canary_chunks": drawn["canaries"], "lease_seconds": chance.choice((600.0, 3600.0))},

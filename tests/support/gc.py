@@ -18,15 +18,15 @@ from typing import Any
 from dredge.errors import NotFoundError, RefusedError
 from dredge.gc.bulk_delete import sweep
 from dredge.gc.config import GCConfig
-from dredge.gc.planning import plan_run, release_lease
+from dredge.gc.planning import plan_run
 from dredge.gc.run import Run
 from dredge.gc.steps import (
     check_limits,
     list_committed,
     mark_uncommitted,
-    run_steps,
     slice_listing,
     subtract,
+    to_its_end,
 )
 from dredge.gc.subtract import SubtractOutput
 from dredge.graveler.catalog import Catalog
@@ -223,11 +223,8 @@ class World:
             step(context, self.runner)
 
     def run(self, context: Run) -> StepSummary:
-        """Do every step of a planned run, and give the lease back."""
-        try:
-            return run_steps(context, self.runner)
-        finally:
-            release_lease(context)
+        """Do every step of a planned run, and give the lease back, unless it waits for an answer."""
+        return to_its_end(context, self.runner)
 
     def collect(self, **settings: Any) -> StepSummary:
         """Plan a run and do it."""
@@ -287,7 +284,9 @@ def make_world(**settings: Any) -> World:
         settings: of every run, as for `GCConfig`.
     """
     lake = make_lake()
-    return World(lake, CatalogClient(lake.catalog), settings=settings)
+    client = CatalogClient(lake.catalog)
+    client.environment()  # a real server has its installation id from its setup on, and so has a copy of it
+    return World(lake, client, settings=settings)
 
 
 def summary_of(context: Run, step: str) -> StepSummary:

@@ -12,7 +12,9 @@ from datetime import datetime, timedelta
 
 from hypothesis import strategies as st
 
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.retention.policy.model import RetentionPolicy
+from dredge.gc.run import Run
 from dredge.graveler import messages
 from dredge.graveler.addresses import address_readings
 from dredge.graveler.catalog import Catalog
@@ -274,6 +276,16 @@ def entries_of(world: World, metarange_id: str) -> dict[str, set[str]]:
         readings = address_readings(entry.address, entry.address_type, world.lake.namespace)
         found[key.decode()] = set(readings)
     return found
+
+
+def of_unnamed(world: World, context: Run) -> set[str]:
+    """Every address that the metaranges name which a run counted as active commits, whatever named them."""
+    summary = context.folder.read_summary("list_committed")
+    if summary is None:
+        return set()
+    rows = context.folder.read_part(ListCommittedOutput.of(summary).unnamed_metaranges)
+    named = [entries_of(world, found) for found in rows["metarange_id"].to_pylist()]
+    return {address for entries in named for readings in entries.values() for address in readings}
 
 
 def kept_by(world: World, catalog: Catalog, policy: RetentionPolicy | None) -> set[str]:

@@ -211,15 +211,17 @@ class World:
         self.kv.set(b"pulls", key, messages.encode(messages.SecondaryIndex(primary_key=pull.encode())))
         return key
 
-    def run(self, repository: str, began: datetime, with_run: bool = True) -> str:
-        """A hook run with its task and indexes."""
+    def run(
+        self, repository: str, began: datetime, with_run: bool = True, start: datetime | None = None
+    ) -> str:
+        """A hook run with its task and indexes; `start` is the time in its record, where that is another one."""
         run = countdown_id(began)
         base = f"repos/{repository}"
         index = messages.encode(messages.SecondaryIndex(primary_key=f"{base}/runs/{run}".encode()))
         self.kv.set(b"actions", f"{base}/tasks/{run}/0000_0000".encode(), b"")
         self.kv.set(b"actions", f"{base}/branches/main/{run}".encode(), index)
         if with_run:
-            record = messages.RunResultData(run_id=run, start_time=to_timestamp(began))
+            record = messages.RunResultData(run_id=run, start_time=to_timestamp(start or began))
             self.kv.set(b"actions", f"{base}/runs/{run}".encode(), messages.encode(record))
         return run
 

@@ -7,12 +7,17 @@ restore(world, backup)
 
 from __future__ import annotations
 
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from dredge.errors import ConflictError
+from dredge.graveler.refs.records import Commit as Record
+from dredge.kv import Store
+from dredge.lakefs import Commit, Ref
 from tests.support.gc import CatalogClient, World
 
 type Backup = dict[str, Any]
@@ -20,16 +25,26 @@ type Backup = dict[str, Any]
 
 def back_up(world: World) -> Backup:
     """Copy the key-value store of a world."""
-    return deepcopy({name: value for name, value in vars(world.lake.kv).items() if isinstance(value, dict)})
+    return copied(world.lake.kv)
+
+
+def copied(store: Store) -> Backup:
+    """Copy a key-value store in memory."""
+    return deepcopy({name: value for name, value in vars(store).items() if isinstance(value, dict)})
+
+
+def put_back(store: Store, backup: Backup) -> None:
+    """Put a copy back in the place of what is in the store."""
+    for name, value in deepcopy(backup).items():
+        getattr(store, name).clear()
+        getattr(store, name).update(value)
 
 
 def restore(world: World, backup: Backup) -> None:
     """Put a copy back and start the server again; other clients have made requests since the copy."""
-    for name, value in deepcopy(backup).items():
-        getattr(world.lake.kv, name).clear()
-        getattr(world.lake.kv, name).update(value)
+    put_back(world.lake.kv, backup)
     world.lake = replace(world.lake, catalog=world.lake.another_server())
-    world.client = CatalogClient(world.lake.catalog, world.client.url)
+    world.client = CatalogWriter(world.lake.catalog, world.client.url)
     for _ in range(200):
         world.client.usage()
 
@@ -61,3 +76,47 @@ def in_hook(world: World, action: Any) -> pytest.MonkeyPatch:
 
     patch.setattr(type(writer), "make", lambda _self, *arguments, **settings: make(*arguments, **settings))
     return patch
+
+
+class CatalogWriter(CatalogClient):
+    """A client that also makes commits and branches.
+
+    Attributes:
+        makes_records: whether the server has the call that makes commit records.
+    """
+
+    makes_records = True
+
+    def branch(self, repository: str, name: str) -> Ref:
+        self.before("branch", (repository, name))
+        return Ref(name, self.catalog.branches.get_branch(repository, name).commit_id)
+
+    def create_branch(self, repository: str, name: str, source: str) -> Ref:
+        self.before("create_branch", (repository, name, source))
+        return Ref(name, self.catalog.branches.create_branch(repository, name, source))
+
+    def create_commit_record(self, repository: str, commit: Commit) -> bool:
+        self.before("create_commit_record", (repository, commit.id))
+        if not self.makes_records or commit.text is None:
+            return False
+        record = Record(
+            id=commit.id,
+            committer=commit.text.committer,
+            message=commit.text.message,
+            creation_date=commit.created_at,
+            metarange_id=commit.metarange_id,
+            metadata=commit.text.metadata,
+            parents=commit.parents,
+            version=commit.version,
+            generation=commit.text.generation,
+        )
+        with suppress(ConflictError):
+            self.catalog.commits.create_commit_record(repository, record)
+        return True
+
+    def commit_metarange(self, repository: str, branch: str, metarange_id: str, message: str) -> str:
+        self.before("commit_metarange", (repository, branch, metarange_id))
+        made = self.catalog.commits.commit(
+            repository, branch, committer="dredge", message=message, source_metarange=metarange_id
+        )
+        return made.id

@@ -50,13 +50,17 @@ class Browser:
 
     app: FastAPI
 
-    def get(self, address: str, follow_redirects: bool = True) -> httpx.Response:
-        return asyncio.run(self._get(address, follow_redirects))
+    def get(
+        self, address: str, follow_redirects: bool = True, headers: Mapping[str, str] | None = None
+    ) -> httpx.Response:
+        return asyncio.run(self._get(address, follow_redirects, headers))
 
-    async def _get(self, address: str, follow_redirects: bool) -> httpx.Response:
+    async def _get(
+        self, address: str, follow_redirects: bool, headers: Mapping[str, str] | None
+    ) -> httpx.Response:
         transport = httpx.ASGITransport(self.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://dredge") as client:
-            return await client.get(address, follow_redirects=follow_redirects)
+            return await client.get(address, follow_redirects=follow_redirects, headers=headers)
 
     def post(self, address: str, fields: Mapping[str, str]) -> httpx.Response:
         async def send() -> httpx.Response:

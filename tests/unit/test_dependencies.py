@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 OURS = {"airflow_dredge", "benchmarks", "demo", "dredge", "tests"}
 AIRFLOW = ("operators", "spark_jobs", "dags", "plugins")
-SERVER = ("dredge/auth", "dredge/gateway", "dredge/graveler/actions/lua", "dredge/pages", "dredge/server")
+SERVER = ("dredge/auth", "dredge/gateway", "dredge/pages", "dredge/server")
 
 # The distribution of a module whose name is another's, or that comes with a declared one.
 DISTRIBUTIONS = {
@@ -37,7 +37,6 @@ DISTRIBUTIONS = {
     "psutil": "apache-airflow",
     "psycopg2": "apache-airflow-providers-postgres",
     "python_multipart": "python-multipart",
-    "re2": "google-re2",
     "urllib3": "boto3",
     "werkzeug": "moto",
     "yaml": "pyyaml",

@@ -80,7 +80,7 @@ def test_what_was_not_given_has_the_default_of_its_field() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"agee": 30}, "unknown setting agee; known are age, count, dry"),
+        ({"agee": 30}, "unknown setting agee; nearest is age; known are age, count, dry"),
         ({"own": 30}, "unknown setting own"),
         ({"age": "many"}, "age is 'many'; it may be a number of at least 25: younger ones may live"),
         ({"age": 24.9}, "age is 24.9; it may be a number of at least 25"),

@@ -1,34 +1,54 @@
-"""What the driver looks at while workers delete: branch heads, which must stay at commits that were subtracted, whether
-another repository came to share the namespace, and whether a person has forbidden to go on."""
+"""What the driver looks at while workers delete: branches and tags, retention rules, namespaces of repositories, a
+person's rejection, and how long the round lasts. New commits are followed (`new_commits`); everything else that changed
+ends the round."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from dredge.errors import RefusedError, UnavailableError
+from dredge.gc.bulk_delete.new_commits import NewCommits
+from dredge.gc.bulk_delete.recheck import Subtracted
 from dredge.gc.namespaces import refuse_sharing
 from dredge.gc.run import Run
+from dredge.runs.clock import running_seconds
 from dredge.runs.watch import Watch, watching
 
+ROUND_OVER = "the round lasted as long as one may"
+"""Why a round ends that nothing else has ended; the next one follows, however many there were."""
 
-def watching_heads(
-    run: Run, commits: Collection[str], key: str, veto: Callable[[], str] = lambda: ""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchKeys:
+    """Where a round's looks and publications are written, relative to the run folder."""
+
+    looks: str
+    published: str
+
+
+def watching_refs(
+    run: Run, subtracted: Subtracted, keys: WatchKeys, veto: Callable[[], str] = lambda: ""
 ) -> AbstractContextManager[Watch]:
-    """Look at branch heads while workers delete: at once, and then every few seconds.
+    """Look at refs, rules and namespaces while workers delete: at once, and then every few seconds.
 
     Args:
         run: this run.
-        commits: ids of those whose objects were subtracted.
-        key: where the looks are written down; see `dredge.runs.watch`.
+        subtracted: what the mark and the re-checks subtracted.
+        keys: of this round; no two drivers may share them.
         veto: looked at as well: says who forbids to go on, "" for nobody.
     """
-    every_seconds = run.plan.config.safety.heads_every_seconds
+    safety = run.plan.config.safety
+    new, began = NewCommits(run, subtracted, keys.published), running_seconds()
 
     def look() -> str | None:
-        return veto() or look_at_heads(run, commits) or look_at_namespaces(run)
+        found = veto() or look_at_refs(run, new) or look_at_rules(run, subtracted) or look_at_namespaces(run)
+        is_over = running_seconds() - began >= safety.round_seconds_max
+        return found or (ROUND_OVER if is_over else None)
 
-    return watching(run.folder, run.state, key, look, every_seconds)
+    every_seconds = safety.heads_every_seconds
+    return watching(run.folder, run.state, keys.looks, look, every_seconds, lambda: new.number)
 
 
 def check_sharing(run: Run) -> None:
@@ -51,29 +71,27 @@ def look_at_namespaces(run: Run) -> str | None:
     return None
 
 
-def look_at_heads(run: Run, commits: Collection[str]) -> str | None:
-    """Tell why the sweep must stop, or None.
+def look_at_rules(run: Run, subtracted: Subtracted) -> str | None:
+    """Tell why the sweep must stop, or None: other retention rules may keep what was not subtracted.
 
     Raises:
-        UnavailableError: heads could not be looked at.
+        UnavailableError: the server does not answer.
     """
-    try:
-        moved = moved_ref(run, commits)
-    except Exception as error:
-        # Whatever it is: nobody looks now, so nobody may delete.
-        raise UnavailableError(f"branch heads could not be looked at: {error}") from error
-    return None if moved is None else f"{moved} is at a commit that was not checked"
+    is_changed = run.client.rules(run.plan.repository) != subtracted.rules
+    return "the retention rules were changed" if is_changed else None
 
 
-def moved_ref(run: Run, commits: Collection[str]) -> str | None:
-    """A branch (or tag, where tags keep data) at a commit that nothing was subtracted for; None when there is none.
+def look_at_refs(run: Run, new: NewCommits) -> str | None:
+    """Tell why the sweep must stop, or None; publishes what new commits name.
 
-    Args:
-        run: this run.
-        commits: ids of those whose objects were subtracted.
+    Raises:
+        UnavailableError: branches and tags could not be looked at.
     """
     client, plan = run.client, run.plan
-    refs = list(client.branches(plan.repository))
-    if plan.config.keep_tags:
-        refs += client.tags(plan.repository)
-    return next((ref.id for ref in refs if ref.commit_id not in commits), None)
+    try:
+        branches = client.branches(plan.repository)
+        tags = client.tags(plan.repository) if plan.config.keep_tags else []
+        return new.follow(branches, tags)
+    except Exception as error:
+        # Without a look no worker may delete, whatever the error is.
+        raise UnavailableError(f"branch heads could not be looked at: {error}") from error

@@ -46,20 +46,26 @@ class Subtracted:
         ranges: ids of ranges.
         by_path: kept sets about paths, each with its commits.
         live: hashes of what was found alive since the mark.
-        heads: branches, each with a metarange that was its head during the last re-check; "" for one without entries.
+        branches: branches, each with a commit that was its head during the last re-check.
+        heads: the same with the metarange of that commit; "" for one without entries.
         exact: whether the last re-check read every staging record, so that nothing else can be staged.
         looked: active commits to which no ref led, with what these keep alive.
         unnamed: metaranges that counted as active commits, whatever named them.
+        expired: ids of commits in the history of refs that were not active when the mark read them.
+        rules: the repository's retention rules during the last re-check; None where it had none.
     """
 
     commits: dict[str, str]
     ranges: set[str]
     by_path: set[tuple[str, str]]
     live: list[ShardedSet] = field(default_factory=list)
+    branches: set[tuple[str, str]] = field(default_factory=set)
     heads: set[tuple[str, str]] = field(default_factory=set)
     exact: bool = False
     looked: Looked = NOTHING
     unnamed: set[str] = field(default_factory=set)
+    expired: frozenset[str] = frozenset()
+    rules: Rules | None = None
 
     @classmethod
     def of_mark(cls, run: Run, committed: ListCommittedOutput) -> Subtracted:
@@ -75,7 +81,16 @@ class Subtracted:
         rules = None if committed.rules is None else Rules.from_json(committed.rules)
         looked = NOTHING.then(commits["commit_id"].filter(dangling).to_pylist(), rules)
         unnamed = set(folder.read_part(committed.unnamed_metaranges)["metarange_id"].to_pylist())
-        return cls(dict(pairs), set(ranges["range_id"].to_pylist()), by_path, looked=looked, unnamed=unnamed)
+        expired = pc.invert(pc.is_in(history["commit_id"], commits["commit_id"]))
+        return cls(
+            dict(pairs),
+            set(ranges["range_id"].to_pylist()),
+            by_path,
+            looked=looked,
+            unnamed=unnamed,
+            expired=frozenset(history["commit_id"].filter(expired).to_pylist()),
+            rules=rules,
+        )
 
 
 def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) -> dict[str, int]:
@@ -102,8 +117,9 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     seen |= scan.heads
     take_in_heads(run, active, seen)
     take_in_tags(run, active, tags)
-    heads = seen | {(branch.id, branch.commit_id) for branch in active.branches}
-    subtracted.heads = {(branch, active.metaranges[commit]) for branch, commit in heads}
+    subtracted.rules = active.rules
+    subtracted.branches = seen | {(branch.id, branch.commit_id) for branch in active.branches}
+    subtracted.heads = {(branch, active.metaranges[commit]) for branch, commit in subtracted.branches}
     subtracted.exact = scan.records is not None and scan.records.exact
     new_commits = {
         commit: metarange

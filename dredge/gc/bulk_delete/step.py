@@ -3,7 +3,9 @@
     one chain? guards passed? approved, where one has to ask? mark young enough?
       → re-check → branches asked again → delete, batch by batch, through the gate → settle
            ↑                                     │
-           └ a branch moved to an unknown commit ┘
+           └ a ref at a commit that was not checked, other rules, an hour ┘
+
+New commits on known parents do not end a round: what they name leaves the candidates while workers delete.
 
 What is deleted must have been listed, marked, compared and guarded in one unbroken chain of results, read afresh
 before each round: the re-check leaves out what the mark read, so it must be the mark that these candidates were
@@ -12,6 +14,7 @@ compared with.
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Sequence
 from datetime import timedelta
@@ -21,7 +24,7 @@ from dredge.approve.proof import approval_of
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete.asked_again import Asked, ask_again
-from dredge.gc.bulk_delete.head_watch import check_sharing, watching_heads
+from dredge.gc.bulk_delete.head_watch import ROUND_OVER, WatchKeys, check_sharing, watching_refs
 from dredge.gc.bulk_delete.output import BulkDeleteOutput
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 from dredge.gc.bulk_delete.reconcile import settle
@@ -32,6 +35,8 @@ from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
+from dredge.gc.witness.owner import check_before_deleting
+from dredge.gc.witness.ownership import Site
 from dredge.runs.chain import check_chain, links_of
 from dredge.runs.gate import GateConfig
 from dredge.runs.output import StepOutput
@@ -57,8 +62,9 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
 
     Raises:
         RefusedError: a guard did not pass, a person had to approve and did not, the results do not belong together,
-            the mark is too old or another version's, or branches move all the time.
-        AlarmError: live objects had been deleted, and nobody has acknowledged it.
+            the mark is too old or another version's, the namespace is blocked or another server's, or branches move
+            all the time.
+        AlarmError: live objects had been deleted, and no person has acknowledged it.
         LeaseHeldError: another run has taken over.
         UnavailableError: some objects could not be deleted; the others were.
         ConfigError: the credentials may not delete, and nothing was.
@@ -108,16 +114,16 @@ def _check_chain(run: Run, record: StepRecord) -> None:
 
 
 def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo]) -> None:
-    """Delete in rounds: each begins with a re-check, and ends early when a branch moves to a commit for which nothing
-    was subtracted."""
+    """Delete in rounds: each begins with a re-check, and ends after an hour, or when something changed that only a
+    re-check can judge."""
     if not parts:
         return
     note_deletion(run, record)
     subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
     tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
-    rounds_max = run.plan.config.safety.recheck_rounds_max
+    rounds_max, stops = run.plan.config.safety.recheck_rounds_max, 0
     asked = Asked(holds=record.input(CheckLimitsOutput).hold_files)
-    for turn in range(rounds_max):
+    for turn in itertools.count():
         if turn:
             approval_of(run, record, ApproveOutput)
         where = f"recheck/{record.attempt.number:03d}-{turn:03d}"
@@ -135,12 +141,17 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
                 f"the sweep stopped because {watch.reason}. What was deleted is in the ledger. Run the step"
                 " again when lakeFS and the store answer; it goes on where it stopped."
             )
-        why = watch.reason or "nobody had looked at branch heads for too long"
+        if watch.found == ROUND_OVER:
+            continue
+        stops += 1
+        why = watch.reason or "branch heads were not checked for too long"
+        if stops == rounds_max:
+            raise RefusedError(
+                f"the sweep stopped {rounds_max} times while deleting, the last time because {why}. What was deleted"
+                " is in the ledger; the rest was left alone. Start a new run at a quieter time, or raise"
+                " recheck_rounds_max."
+            )
         record.warn(f"the sweep stopped ({why}) and checked again")
-    raise RefusedError(
-        f"the sweep stopped in each of {rounds_max} rounds of deleting, in the last one because {why}. What was deleted"
-        " is in the ledger; the rest was left alone. Start a new run at a quieter time, or raise recheck_rounds_max."
-    )
 
 
 def _delete(
@@ -157,9 +168,10 @@ def _delete(
     attempt = record.attempt.number
     # A name that no other driver has, also when a number comes again because its object was lost: another
     # one's look says nothing about what this one's workers know.
-    watched = f"{_STEP}/_watch/{attempt:03d}-{turn:03d}-{uuid.uuid4().hex[:8]}.json"
+    name = f"{attempt:03d}-{turn:03d}-{uuid.uuid4().hex[:8]}"
+    keys = WatchKeys(looks=f"{_STEP}/_watch/{name}.json", published=f"{_STEP}/_published/{name}")
     config = SweepConfig(
-        gate=_gate(run, watched),
+        gate=_gate(run, keys),
         turn=turn,
         delete_keys=run.plan.config.tuning.delete_keys,
         alive=subtracted.live,
@@ -171,22 +183,24 @@ def _delete(
         undo=run.plan.undo.way,
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
+    check_before_deleting(Site.of_run(run))
     refuse_alarmed(run.state, f"run {run.plan.run_id} deletes nothing")
     _check_chain(run, record)
     check_sharing(run)
     veto = approval_of(run, record, ApproveOutput)
     record.attempt.check()
     run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # whoever was asked has answered
-    with watching_heads(run, subtracted.commits, watched, veto) as watch:
+    with watching_refs(run, subtracted, keys, veto) as watch:
         results = run.spread(runner, _STEP, sweep_parts, config, tasks, "objects", rows)
     return watch if any(result.stopped for result in results) else None
 
 
-def _gate(run: Run, watched: str) -> GateConfig:
+def _gate(run: Run, keys: WatchKeys) -> GateConfig:
     safety = run.plan.config.safety
     return GateConfig(
         lease=run.plan.lease,
-        watch=watched,
+        watch=keys.looks,
         trusted_seconds=safety.gate_every_seconds,
         silence_seconds_max=safety.watch_silence_seconds_max,
+        published=keys.published,
     )

@@ -1,7 +1,7 @@
 """Deletes candidates, batch by batch, through the gate. The only module of the collector that is handed a deleter.
 
     candidates − done already − held − pinned since − alive again → shuffled → groups of keys
-                                                  → gate open? → protect (undo) → delete → ledger
+                          → gate open? → no new commit names it → protect (undo) → delete → ledger
 
 What is held and by which code says `check_limits.holds`; it and what is alive again go to the ledger as kept.
 """
@@ -9,7 +9,7 @@ What is held and by which code says `check_limits.holds`; it and what is alive a
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,10 +22,13 @@ from dredge.gc.check_limits import HoldFiles, Holds
 from dredge.gc.namespaces import DATA
 from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
+from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.sweep import DeletingTask
+from dredge.sets.files import read_hashes
+from dredge.sets.hashes import Hashes, contains
 from dredge.sets.live import LocatedSet, in_any
 from dredge.sets.sharded import ShardedSet
 from dredge.storage import open_deleter
@@ -90,7 +93,9 @@ class SweepResult:
 def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepResult:
     """Delete the candidates of some parts that are not alive, held or done."""
     protect = protection(config.undo, run.stores.store_uri, run.stores.run_uri)
-    deleting = DeletingTask(run, open_deleter(run.stores.store_uri), config.gate, config.turn, protect)
+    used = InUse(run.folder)
+    deleter = open_deleter(run.stores.store_uri)
+    deleting = DeletingTask(run, deleter, config.gate, config.turn, protect, used.codes_of)
     keys_max = min(GROUP_KEYS, config.delete_keys) if config.undo == QUARANTINE else config.delete_keys
     holds = Holds.of(run.folder, config.holds)
     appeared = Appeared(config.settling, run.folder, task.candidates)
@@ -102,6 +107,40 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepRe
         if not deleting.delete(part, _Groups(doomed, keys_max, config.gate.trusted_seconds)):
             return SweepResult(stopped=True)
     return SweepResult(stopped=False)
+
+
+class InUse:
+    """Tells in a task which candidates new commits name, by what the driver published.
+
+    Args:
+        folder: the run folder.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._read: dict[str, Hashes] = {}
+
+    def codes_of(self, parts: Sequence[PartInfo], rows: pa.Table) -> pa.StringArray:
+        """Why each candidate is kept; null for those that no new commit names.
+
+        Args:
+            parts: everything that is published.
+            rows: some candidates of the task.
+
+        Raises:
+            FormatError: a file is not as it was written.
+        """
+        self._read = {
+            part.sha256: self._read[part.sha256]
+            if part.sha256 in self._read
+            else read_hashes(self._folder, part)
+            for part in parts
+        }
+        wanted = rows["hash"].to_numpy()
+        named = np.zeros(len(wanted), bool)
+        for hashes in self._read.values():
+            named |= contains(hashes, wanted)
+        return pc.if_else(pa.array(named), ALIVE_AGAIN, pa.scalar(None, pa.string()))
 
 
 def _codes_of_kept(

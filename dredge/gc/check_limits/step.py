@@ -24,6 +24,7 @@ from dredge.gc.run import Run
 from dredge.gc.state.base import base_of
 from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput
 from dredge.gc.witness.mark import leave_record
+from dredge.gc.witness.owner import claim_namespace, leave_id
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
@@ -49,7 +50,10 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 
 
 def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
-    leave_record(run, record.input(ListCommittedOutput))
+    record.attempt.check()  # what an overtaken try leaves would be newer than what the later one left
+    if claim_namespace(run):
+        leave_record(run, record.input(ListCommittedOutput))
+        leave_id(run, record)
     alarm = check_again(run, runner, record)
     check = _prove(run, runner, record)
     objects, size_bytes = _deletable(check)

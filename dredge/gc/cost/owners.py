@@ -70,6 +70,8 @@ def owners_of(base: BaseRun, history: History) -> Owners:
             branch = _single(bits[commit_id], lines.get(commit_id), place)
             span(found.branches, rows, *((0, len(names)) if branch is None else (branch, branch)))
             span(found.commits, rows, index, index)
+    # Ranges of metaranges that count although no active commit names them.
+    found.kinds[found.kinds == 0] = kinds.DANGLING
     return found
 
 

@@ -61,10 +61,7 @@ def _collect(
         with foreseen(f"the run of {repository}"):
             run_uri = steps.plan_run(config_of(repository), None, client, options, clock).run_uri
             run = steps.Run.open(run_uri, options, client, clock)
-            try:
-                steps.run_steps(run, runner)
-            finally:
-                steps.release_lease(run)
+            steps.to_its_end(run, runner)
     except DredgeError as error:
         why = str(error)
         log.error("%s: %s", repository, why)

@@ -20,9 +20,11 @@ ours. (The reading may take minutes, in which a busy server counts thousands; so
     partial    records have fields that this version does not know, so that they may not be all there is
     refuted    the counter is another one: what the records do not have may exist all the same
 
-In PostgreSQL and SQLite a view is one moment, that of its first read, which is the counter's. DynamoDB has no such
-view, but every read there is consistent and later than the one before it; who reads must choose a safe order. A table
-that is replicated between regions has to be read where the servers are.
+The counter is read in a view of its own, which is closed before the server is asked: behind a connection pooler that
+lakeFS shares, the server may need the very session. The records are read in a later view, whose counter must not be
+lower. In PostgreSQL and SQLite a view is one moment, that of its first read, which is the counter's. DynamoDB has no
+such view, but every read there is consistent and later than the one before it; who reads must choose a safe order. A
+table that is replicated between regions has to be read where the servers are.
 
 Besides, branches that did not move on the server while the store was read must have the same heads there.
 
@@ -38,7 +40,7 @@ from typing import Protocol
 from dredge.errors import RefusedError
 from dredge.gc.mark_uncommitted.kv_access import KVAccess
 from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords, Target
-from dredge.kv.rows import RowView
+from dredge.kv.rows import RowReader, RowView
 from dredge.lakefs import LakeFS, Usage
 
 _TRIES = 5
@@ -92,14 +94,14 @@ def look[T](
     before = _heads(run)
     with (access or KVAccess.from_env()).open() as store:
         written = have_written(run.client)
+        counts = [_count(run.client, written, _read_count(store, written))]
         with store.view() as view:
             # First of all: where a view is one moment, it is that of the first read.
-            counted = _count(run.client, written, view)
+            counts.append(_not_lower(counts[0], written, view))
             records = RepositoryRecords(run.plan, view, store.location)
             found = read(records)
         again = have_written(run.client)
-        with store.view() as view:
-            counts = [counted, _count(run.client, again, view)]
+        counts.append(_count(run.client, again, _read_count(store, again)))
     _check_heads(records, before, _heads(run))
     return found, _judge(records, counts)
 
@@ -118,14 +120,29 @@ class _Count:
         return self.least <= self.found <= self.most
 
 
-def _count(client: LakeFS, written: Usage | None, view: RowView) -> _Count | None:
-    """Count what a store has, and ask the server at once what it has by then; None when it cannot be said."""
+def _read_count(store: RowReader, written: Usage | None) -> int | None:
     if written is None:
         return None
-    found, after = count_of(view, written.installation_id), client.usage()
+    with store.view() as view:
+        return count_of(view, written.installation_id)
+
+
+def _count(client: LakeFS, written: Usage | None, found: int | None) -> _Count | None:
+    """Ask the server what its store has by now, beside what was just found; None when it cannot be said."""
+    if written is None:
+        return None
+    after = client.usage()
     if found is None or after is None or after.installation_id != written.installation_id:
         return None
     return _Count(written.requests, found, after.requests)
+
+
+def _not_lower(counted: _Count | None, written: Usage | None, view: RowView) -> _Count | None:
+    """Count in the view of the records, which may have any later count."""
+    found = None if counted is None or written is None else count_of(view, written.installation_id)
+    return (
+        None if counted is None or found is None else _Count(counted.found, found, max(counted.found, found))
+    )
 
 
 def have_written(client: LakeFS) -> Usage | None:

@@ -43,6 +43,8 @@ from dredge.gc.metadata.taking import (
 from dredge.gc.namespaces import METADATA, refuse_sharing
 from dredge.gc.plan import METADATA_RUNS
 from dredge.gc.undo import side_run
+from dredge.gc.witness.owner import check_before_deleting
+from dredge.gc.witness.ownership import Site
 from dredge.graveler.committed.ranges import is_table_id
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.runs.clock import Clock, utc_now
@@ -114,6 +116,8 @@ class _Collection:
     names: NamesReader
 
     def perform(self, record: StepRecord) -> None:
+        if self.config.metadata == DELETE and not self.config.dry_run:
+            self._check_owner()
         # Files before commits: what is committed meanwhile is named when the commits are read.
         files = self.run.reader.list_level(METADATA).objects
         found = self.names.read()
@@ -184,6 +188,12 @@ class _Collection:
                 " before it is deleted would go"
             )
         return ""
+
+    def _check_owner(self) -> None:
+        """Refuse to delete in a namespace that is blocked, or another server's."""
+        plan = self.run.plan
+        site = Site(self.run.state, self.names.asking.client, plan.repository, plan.run_id)
+        check_before_deleting(site)
 
     def _shared(self) -> str:
         """Why other repositories may need the files, too: their commits are in none of these records. "" when not."""
@@ -258,6 +268,7 @@ class _Collection:
     @contextmanager
     def _gate(self, record: StepRecord) -> Iterator[MaySend]:
         """What each request that deletes must pass."""
+        self._check_owner()
         watched = f"{MetadataOutput.STEP}/_watch/{record.attempt.number:03d}.json"
         with watching(self.run.folder, self.run.state, watched, lambda: None, LOOK_SECONDS):
             gate = Gate(self.run.folder, self.run.state, self.run.gate(watched))

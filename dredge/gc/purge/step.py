@@ -44,7 +44,7 @@ def purge_old(run: Run, runner: TaskRunner, config: PurgeConfig | None = None) -
     Raises:
         AlarmError: live objects had been deleted, and nobody has acknowledged it.
         BlockedError: the namespace is blocked.
-        RefusedError: the mark is too old, or what is live cannot be read.
+        RefusedError: the namespace is another server's, the mark is too old, or what is live cannot be read.
         UnavailableError: something could not be deleted; the rest was.
     """
     asked = config or scheduled(run)
@@ -73,7 +73,7 @@ def _purge(run: Run, runner: TaskRunner, record: StepRecord, config: PurgeConfig
     collected = collected_of(run.plan.repository, run.client, run.options)
     runs = list(swept_before(collected, run, config))
     live = find_live(run, runner, record, runs) if runs else LiveSet(())
-    purge_runs(run, runner, record, config, runs, live)
+    purge_runs(collected, run, runner, record, config, runs, live)
 
 
 def config_of_mark(config: PurgeConfig, server: LakeFS, options: StorageOptions | None) -> GCConfig:

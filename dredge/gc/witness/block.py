@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from dredge.errors import BlockedError, ConflictError, FormatError, WitnessError
 from dredge.gc.run import Run
 from dredge.gc.witness.consents import LIFT_BLOCK, Consent, record_consent
-from dredge.gc.witness.ownership import read_owner
+from dredge.gc.witness.ownership import Site, read_owner
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.payload import from_json, to_json
 from dredge.storage import ObjectReader, ObjectWriter
@@ -67,21 +67,26 @@ def refuse(run: Run, kind: str, message: str, facts: Mapping[str, Any] | None = 
     Raises:
         WitnessError: always.
     """
-    environment = run.client.environment()
-    owner = read_owner(run.state)
+    refuse_site(Site.of_run(run), kind, message, facts)
+
+
+def refuse_site(site: Site, kind: str, message: str, facts: Mapping[str, Any] | None = None) -> NoReturn:
+    """As `refuse`, for a run that is no collection, such as a purge."""
+    environment = site.client.environment()
+    owner = read_owner(site.state)
     if owner is not None and not owner.includes(environment):
         raise WitnessError(f"{message} Nothing was deleted.")
     block = Block(
         kind=kind,
         message=message,
-        run_id=run.plan.run_id,
-        repository=run.plan.repository,
+        run_id=site.run_id,
+        repository=site.repository,
         server=environment.url,
-        at=run.store_now(),
+        at=site.now(),
         facts=dict(facts or {}),
     )
-    _leave(run.state, block)
-    lifting = _LIFTING.format(repository=run.plan.repository)
+    _leave(site.state, block)
+    lifting = _LIFTING.format(repository=site.repository)
     raise WitnessError(
         f"{message} Nothing was deleted. The namespace is blocked: no run deletes there. {lifting}"
     )

@@ -157,6 +157,6 @@ def _examples(past: Past, unknown: Sequence[str]) -> str:
     heads = [row for row in rows if row["branches"]] + [row for row in rows if not row["branches"]]
     words = []
     for row in heads[:3]:
-        branches: list[str] = row["branches"]  # type: ignore[assignment]
-        words.append(f"{row['commit_id']}{f' (head of {", ".join(branches)})' if branches else ''}")
+        head = f" (head of {', '.join(row['branches'])})" if row["branches"] else ""
+        words.append(f"{row['commit_id']}{head}")
     return "; ".join(words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from dredge.gc.list_committed import output
 from dredge.gc.list_committed.output import ListCommittedOutput
 from dredge.gc.run import Run
+from dredge.gc.witness import owner
 from dredge.gc.witness.known_commits import check_known, check_life
 from dredge.gc.witness.past import Past
 from dredge.gc.witness.record import COMMITS, TABLES, write_record
@@ -52,14 +54,18 @@ def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits, named: M
         RefusedError: the metarange of an active commit is not in the bucket.
         FormatError: what earlier marks left is damaged.
     """
-    past = Past.read(run.state, run.plan.namespace)
+    owns = owner.check_owner(run, record)
+    # The owner's marks say nothing about another server's commits.
+    past = Past.read(run.state, run.plan.namespace) if owns else Past()
     repository = run.client.repository(run.plan.repository)
     files = list_tables(run.reader)
     past = check_life(run, past, repository, files)
     shown = _shown_commits(active)
     check_known(run, past, shown)
+    if owns:
+        owner.check_id(run)
     demand_metaranges(run, files, active.metaranges.values())
-    unnamed = find_unnamed(run, files, _known(past, shown, named.ranges), past.since(run))
+    unnamed = find_unnamed(run, files, _known(past, shown, named.ranges), _since(run, past))
     record.counts["unnamed_metaranges"] = len(unnamed.lost)
     created = repository.created_at
     record.details["witness"] = {
@@ -83,7 +89,9 @@ def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str]) -
     past = Past.read(run.state, run.plan.namespace)
     files = list_tables(run.reader)
     demand_metaranges(run, files, active.metaranges.values())
-    return find_unnamed(run, files, _known(past, _shown_commits(active), ranges), past.since(run)).metaranges
+    return find_unnamed(
+        run, files, _known(past, _shown_commits(active), ranges), _since(run, past)
+    ).metaranges
 
 
 def leave_record(run: Run, committed: ListCommittedOutput) -> None:
@@ -109,6 +117,10 @@ def _shown_commits(active: ActiveCommits) -> dict[str, str]:
     return {commit.id: commit.metarange_id for commit in every.values()} | active.metaranges
 
 
+def _since(run: Run, past: Past) -> datetime:
+    return past.since(run.plan.created_at, timedelta(days=run.plan.config.keep_unnamed_days))
+
+
 def _known(past: Past, shown: Mapping[str, str], ranges: Collection[str]) -> Known:
     return Known(
         named=set(filter(None, shown.values())),
@@ -126,7 +138,7 @@ def _write_parts(
 
     Commits of earlier marks are carried on as long as their metarange could count as an unnamed one.
     """
-    step, since = ListCommittedOutput.STEP, past.since(run)
+    step, since = ListCommittedOutput.STEP, _since(run, past)
     recent = [name for name, info in files.items() if info.last_modified >= since]
     rows = past.commits
     carried = rows.filter(

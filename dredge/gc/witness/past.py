@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 
 from dredge.errors import FormatError
-from dredge.gc.run import Run
 from dredge.gc.witness.consents import read_consents
 from dredge.gc.witness.record import (
     COMMITS,
@@ -92,12 +92,16 @@ class Past:
         """Metaranges of all its commits."""
         return set(filter(None, self.commits["metarange_id"].to_pylist()))
 
-    def since(self, run: Run) -> datetime:
-        """Metaranges that no known commit names count if they were written then or later."""
-        days_ago = run.plan.created_at - timedelta(days=run.plan.config.keep_unnamed_days)
-        return days_ago if self.record is None else min(days_ago, self.record.marked_at)
+    def since(self, now: datetime, keep_unnamed: timedelta) -> datetime:
+        """Metaranges that no known commit names count if they were written then or later.
 
-    def rows(self, commits: Iterable[str]) -> list[dict[str, object]]:
+        Args:
+            now: the store's time.
+            keep_unnamed: how long they count at least.
+        """
+        return now - keep_unnamed if self.record is None else min(now - keep_unnamed, self.record.marked_at)
+
+    def rows(self, commits: Iterable[str]) -> list[dict[str, Any]]:
         """Rows of some commits, in the order of their ids."""
         wanted = set(commits)
         found = [row for row in self.commits.to_pylist() if row["commit_id"] in wanted]

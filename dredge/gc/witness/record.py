@@ -185,6 +185,7 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
 
     Raises:
         ConflictError: another mark has left its record since.
+        OvertakenError: a later try of the step was begun.
     """
     facts = committed.detail("witness")
     folder, created = RunFolder(run.state, run.plan.run_id), facts["repository_created_at"]
@@ -199,22 +200,25 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
         commits=folder.write_table(FOLDER, 0, commits, f"{run.folder.label}-commits"),
         tables=folder.write_table(FOLDER, 0, tables, f"{run.folder.label}-tables"),
     )
-    etag = facts["record_etag"]
-    stored = read_record(run.state)
-    if stored.record is not None and stored.record.run_id == run.plan.run_id:
-        etag = stored.etag  # an earlier try of this step wrote it
     data = json.dumps(record.to_json(), sort_keys=True).encode()
+    if run.folder.attempt is not None:
+        run.folder.attempt.check()  # a later try may have left its record
     run.lease.check(run.plan.lease, record.left_at)
-    if not replace_tagged(run.state, POINTER, data, etag) and not _is_written(run, record):
+    if not replace_tagged(run.state, POINTER, data, facts["record_etag"]) and not _replace_own(
+        run, record, data
+    ):
         raise ConflictError(
             f"run {run.plan.run_id}: another run has left the record of its mark in {run.state.uri}/{POINTER} since"
             " this run listed commits. Nothing was deleted. Start a new run."
         )
 
 
-def _is_written(run: Run, record: MarkRecord) -> bool:
-    """Whether the pointer was replaced although the answer was lost."""
-    return read_record(run.state).record == record
+def _replace_own(run: Run, record: MarkRecord, data: bytes) -> bool:
+    """Replace the record of an earlier try of this run, or see that it was replaced although the answer was lost."""
+    stored = read_record(run.state)
+    if stored.record is None or stored.record.run_id != record.run_id:
+        return False
+    return stored.record == record or replace_tagged(run.state, POINTER, data, stored.etag)
 
 
 def _read_part(state: ObjectReader, record: MarkRecord, part: PartInfo) -> pa.Table:

@@ -25,7 +25,7 @@ from dredge.gc.run import Run
 from dredge.graveler.committed.ranges import is_table_id
 from dredge.graveler.sstable import METARANGES
 from dredge.graveler.sstable.envelope import read_envelope
-from dredge.storage import ObjectInfo, ObjectReader
+from dredge.storage import ObjectInfo, ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
@@ -109,7 +109,7 @@ class Unnamed:
 
 
 def find_unnamed(run: Run, files: Files, known: Known, since: datetime) -> Unnamed:
-    """Find the metarange files that count as active commits.
+    """Find the metarange files that count as active commits in a mark or a re-check.
 
     Args:
         run: the run.
@@ -117,7 +117,30 @@ def find_unnamed(run: Run, files: Files, known: Known, since: datetime) -> Unnam
         known: what is known of them.
         since: files that no known commit names count if they were written then or later.
     """
-    young = {name for name, info in files.items() if info.last_modified >= run.plan.cutoff}
+    return sort_out(run.reader, run.state, run.plan.namespace, files, known, run.plan.cutoff, since)
+
+
+def sort_out(
+    reader: ObjectReader,
+    state: ObjectWriter,
+    namespace: str,
+    files: Files,
+    known: Known,
+    cutoff: datetime,
+    since: datetime,
+) -> Unnamed:
+    """Find the metarange files that count as active commits.
+
+    Args:
+        reader: on the storage namespace.
+        state: on the folder of lease and index.
+        namespace: URI of the storage namespace.
+        files: listed after the commits were read.
+        known: what is known of them.
+        cutoff: files that were written then or later count, whatever names them.
+        since: files that no known commit names count if they were written then or later.
+    """
+    young = {name for name, info in files.items() if info.last_modified >= cutoff}
     recent = {
         name
         for name, info in files.items()
@@ -127,8 +150,8 @@ def find_unnamed(run: Run, files: Files, known: Known, since: datetime) -> Unnam
     unknown = ((young | recent) - metaranges).difference(known.ranges, known.kinds)
     kinds = {name: kind for name, kind in known.kinds.items() if name in recent or name in young}
     if unknown:
-        unknown -= CommittedIndex.load(run.state, run.plan.namespace).places.keys()
-        kinds |= read_kinds(run.reader, [files[name] for name in sorted(unknown)])
+        unknown -= CommittedIndex.load(state, namespace).places.keys()
+        kinds |= read_kinds(reader, [files[name] for name in sorted(unknown)])
     found = {name for name, kind in kinds.items() if kind == METARANGES}
     return Unnamed(
         young=young & (metaranges | found),

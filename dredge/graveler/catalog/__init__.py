@@ -10,7 +10,6 @@ from dredge.graveler.catalog.catalog import Catalog
 from dredge.graveler.catalog.dump_files import RefsDump
 from dredge.graveler.catalog.dumps import RefsTask
 from dredge.graveler.catalog.imports import ImportPath, ImportStatus
-from dredge.graveler.catalog.pulls import PullRequest, PullStatus
 from dredge.graveler.catalog.results import (
     CommitOverrides,
     DeleteError,
@@ -49,8 +48,6 @@ __all__ = [
     "PreparedCommits",
     "PreparedUncommitted",
     "PresignUnsupportedError",
-    "PullRequest",
-    "PullStatus",
     "RefsDump",
     "RefsTask",
     "Repository",

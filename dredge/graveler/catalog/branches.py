@@ -9,13 +9,11 @@ from typing import Literal
 
 from dredge.graveler.catalog.contents import Contents
 from dredge.graveler.catalog.diffs import diff_page, staged_diffs
-from dredge.graveler.catalog.events import Event, EventType, HookedChange, Hooks
 from dredge.graveler.catalog.model import Namespaces, Refs, Staging
 from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Diff, Page
 from dredge.graveler.errors import (
     BranchExistsError,
-    BranchNotFoundError,
     DefaultBranchError,
     DirtyBranchError,
     InvalidValueError,
@@ -23,7 +21,7 @@ from dredge.graveler.errors import (
     described,
 )
 from dredge.graveler.refs.names import check_branch, check_path
-from dredge.graveler.refs.records import Branch, Repository, new_staging_token
+from dredge.graveler.refs.records import Branch, new_staging_token
 from dredge.graveler.staging.flows import read_branch
 from dredge.graveler.staging.reset import Resets
 
@@ -39,7 +37,6 @@ class BranchService:
         namespaces: committed entries.
         contents: looks committed values up.
         write_tries: tries of one reset before 429.
-        hooks: told of every branch that is created or deleted.
     """
 
     def __init__(
@@ -49,14 +46,12 @@ class BranchService:
         namespaces: Namespaces,
         contents: Contents,
         write_tries: int,
-        hooks: Hooks,
     ) -> None:
         self._refs = refs
         self._staging = staging
         self._namespaces = namespaces
         self._contents = contents
         self._write_tries = write_tries
-        self._hooks = hooks
 
     def create_branch(
         self, repository: str, branch: str, source: str, *, hidden: bool = False, force: bool = False
@@ -88,24 +83,10 @@ class BranchService:
             pass
         else:
             raise BranchExistsError
-        self._require_new(found, branch)
         token = new_staging_token(repository, branch)
-        event = Event(EventType.PRE_CREATE_BRANCH, found, source, branch, commit_id=commit_id)
-        change = HookedChange(self._hooks, event)
-        if self._refs.commits.exists(found, commit_id):
-            change.before()
         self._refs.branches.create(found, Branch(branch, commit_id, token, hidden=hidden))
-        change.after()
         # Only the defect `cherry_pick_cache` makes a branch whose head does not exist, and then it is there.
         return self._refs.commits.get(found, commit_id).id
-
-    def _require_new(self, repository: Repository, branch: str) -> None:
-        """Refuse an existing branch before a hook is asked; creating it looks again."""
-        try:
-            self._refs.branches.current(repository, branch)
-        except BranchNotFoundError:
-            return
-        raise BranchExistsError
 
     def get_branch(self, repository: str, branch: str) -> Branch:
         """Look up a branch.
@@ -146,13 +127,8 @@ class BranchService:
         if branch == found.default_branch:
             raise DefaultBranchError
         present = self._refs.branches.current(found, branch).branch
-        event = Event(EventType.PRE_DELETE_BRANCH, found, present.commit_id, branch)
-        change = HookedChange(self._hooks, event)
-        if self._refs.commits.exists(found, present.commit_id):
-            change.before()
         self._refs.branches.delete(found, branch)
         self._staging.dropper.queue(present.tokens)
-        change.after()
 
     def reset_branch(
         self,

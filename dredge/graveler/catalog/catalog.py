@@ -5,16 +5,13 @@
            .tags           create, get, list, delete                                 tags.py
            .commits        commit, look up, log                                      commits.py
            .merges         merge, revert, cherry-pick, diff of two refs              merges.py
-           .pulls          pull requests                                             pulls.py
            .reading        stat, get and list objects at any ref                     reading.py
            .objects        upload, stage, copy, delete objects of a branch           objects.py
            .addresses      hand out an address, link what was written there          addresses.py
            .multiparts     objects that are uploaded in parts                        multiparts.py
-           .presigned      the same, the client writes the parts to the store        presigned.py
            .imports        make a commit of objects that lie elsewhere               imports.py
            .garbage        rules, active commits, uncommitted addresses              garbage.py
            .dumps          dump and restore refs                                     dumps.py
-           .actions        hooks of repositories, and their runs                     ../actions
 
 A method has the name of its API call, so a handler of the server reads `catalog.branches.create_branch(…)`.
 
@@ -28,8 +25,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 from dredge.errors import DredgeError
 from dredge.graveler.catalog.addresses import AddressService
@@ -48,8 +44,6 @@ from dredge.graveler.catalog.model import Clock, Namespaces, Refs, Staging
 from dredge.graveler.catalog.multiparts import MultipartService
 from dredge.graveler.catalog.object_bytes import ObjectBytes
 from dredge.graveler.catalog.objects import ObjectService
-from dredge.graveler.catalog.presigned import PresignedService
-from dredge.graveler.catalog.pulls import PullService
 from dredge.graveler.catalog.reading import ReadingService
 from dredge.graveler.catalog.repositories import RepositoryService
 from dredge.graveler.catalog.results import ExpiredRecords
@@ -57,7 +51,6 @@ from dredge.graveler.catalog.settings import Settings
 from dredge.graveler.catalog.signed_urls import SignedUrls
 from dredge.graveler.catalog.slices import PathProvider
 from dredge.graveler.catalog.staged_writes import StagedWrites
-from dredge.graveler.catalog.symlinks import SymlinkService
 from dredge.graveler.catalog.tags import TagService
 from dredge.graveler.catalog.tasks import Tasks
 from dredge.graveler.committed import SplitRule
@@ -66,9 +59,6 @@ from dredge.kv import Store
 from dredge.storage import ObjectWriter
 
 log = logging.getLogger(__name__)
-
-HOOKS_STOP_SECONDS = 10
-"""How long closing waits for hooks that run after changes: one may wait for a DAG."""
 
 
 class Catalog:
@@ -83,7 +73,6 @@ class Catalog:
         clock: the time, aware UTC.
         settings: see Settings.
         sleep: waits that many seconds between tries of a commit.
-        environ: environment variables; hooks may use some of them.
     """
 
     def __init__(
@@ -94,17 +83,12 @@ class Catalog:
         settings: Settings | None = None,
         *,
         sleep: Callable[[float], None] = time.sleep,
-        environ: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        # Imported here: actions are built of this package's modules, and may be imported before it.
-        from dredge.graveler.actions import Actions, HookSettings
-
         self.settings = settings = settings or Settings()
         self.clock = clock
         self.refs = refs = Refs.open(kv, clock, settings)
         self.staging = staging = Staging.open(kv, refs, settings, sleep)
         self._background = Background(enabled=settings.background)
-        self._hook_runs = Background(enabled=settings.background)
         self._handed_out, self._copies = HandedOut(kv), Copies(kv)
 
         namespaces = Namespaces(open_namespace)
@@ -112,39 +96,25 @@ class Catalog:
         paths = PathProvider(clock, settings.slice_names_max, settings.slice_age_max)
         contents = Contents(refs, staging.areas, namespaces)
         object_bytes = ObjectBytes(namespaces)
-        self.actions = hooks = Actions(
-            kv,
-            refs,
-            contents,
-            object_bytes,
-            namespaces,
-            self._hook_runs,
-            clock,
-            enabled=settings.actions,
-            settings=HookSettings(environ, lua_net_http=settings.lua_net_http),
-        )
         signed_urls = SignedUrls(namespaces, object_bytes, clock, settings)
         writes = StagedWrites(refs.branches, staging.areas, contents, settings.write_tries)
         commit_writer = CommitWriter(refs.commits, staging, contents, clock)
         tasks = Tasks(kv, clock, settings.task_expiry, new_xid(clock()), self._background)
 
         self.repositories = RepositoryService(kv, refs, namespaces)
-        self.branches = BranchService(refs, staging, namespaces, contents, settings.write_tries, hooks)
-        self.tags = TagService(refs, hooks)
-        self.commits = CommitService(refs, staging.areas, namespaces, commit_writer, rule, hooks)
-        self.merges = MergeService(refs, namespaces, commit_writer, rule, hooks)
-        self.pulls = PullService(kv, refs, self.merges, clock)
+        self.branches = BranchService(refs, staging, namespaces, contents, settings.write_tries)
+        self.tags = TagService(refs)
+        self.commits = CommitService(refs, staging.areas, namespaces, commit_writer, rule)
+        self.merges = MergeService(refs, namespaces, commit_writer, rule)
         self.reading = ReadingService(refs, contents, object_bytes, signed_urls)
         self.objects = ObjectService(
             refs, contents, writes, object_bytes, paths, self._copies, clock, settings
         )
         self.addresses = AddressService(refs, writes, paths, self._handed_out, signed_urls, clock, settings)
         self.multiparts = MultipartService(kv, refs, namespaces, contents, writes, paths, clock)
-        self.presigned = PresignedService(refs, namespaces, self.addresses, self.reading, clock, settings)
         self.imports = ImportService(
-            kv, refs, self.repositories, namespaces, commit_writer, rule, hooks, self._background, clock
+            kv, refs, self.repositories, namespaces, commit_writer, rule, self._background, clock
         )
-        self.symlinks = SymlinkService(refs, namespaces, self.reading)
         self.garbage = GarbageService(
             refs, staging.areas, namespaces, self._copies, signed_urls, tasks, clock, settings
         )
@@ -172,8 +142,6 @@ class Catalog:
         return ExpiredRecords(addresses, copies)
 
     def close(self) -> None:
-        """Wait for background work, for hooks after changes a few seconds only; the stores stay open."""
+        """Wait for background work; the stores stay open."""
         self._background.join()
-        if not self._hook_runs.join(HOOKS_STOP_SECONDS):
-            log.warning("hooks are still running after %d s; their results are lost", HOOKS_STOP_SECONDS)
         self.staging.dropper.close()

@@ -9,7 +9,6 @@ from functools import partial
 from dredge.errors import FormatError, NotFoundError
 from dredge.graveler.catalog.commit_writer import CommitInfo, CommitWriter
 from dredge.graveler.catalog.entries import path_bytes
-from dredge.graveler.catalog.events import Event, EventType, HookedChange, Hooks
 from dredge.graveler.catalog.model import Namespaces, Refs
 from dredge.graveler.catalog.paging import take_page
 from dredge.graveler.catalog.results import Page
@@ -38,7 +37,6 @@ class CommitService:
         namespaces: committed entries.
         commit_writer: writes commits.
         rule: where ranges end.
-        hooks: told of every commit.
     """
 
     def __init__(
@@ -48,14 +46,12 @@ class CommitService:
         namespaces: Namespaces,
         commit_writer: CommitWriter,
         rule: SplitRule,
-        hooks: Hooks,
     ) -> None:
         self._refs = refs
         self._areas = areas
         self._namespaces = namespaces
         self._commit_writer = commit_writer
         self._rule = rule
-        self._hooks = hooks
 
     def commit(
         self,
@@ -90,23 +86,17 @@ class CommitService:
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_committable(found, branch)
         info = self._commit_writer.dated(CommitInfo(committer, message, metadata or {}, date))
-        planned = self._commit_writer.make(info, "", ())
-        HookedChange(self._hooks, Event(EventType.PREPARE_COMMIT, found, branch, branch)).before(planned)
-        change = HookedChange(self._hooks, Event(EventType.PRE_COMMIT, found, branch, branch))
         if source_metarange is None:
-            made = self._commit_writer.commit_staged(
+            return self._commit_writer.commit_staged(
                 found,
                 branch,
-                lambda head, tokens: self._commit_tokens(found, head, tokens, info, allow_empty, change),
+                lambda head, tokens: self._commit_tokens(found, head, tokens, info, allow_empty),
             )
-        else:
-            made = self._commit_writer.commit_tree(
-                found,
-                branch,
-                lambda head: self._commit_metarange(found, head, source_metarange, info, change),
-            )
-        change.after(made)
-        return made
+        return self._commit_writer.commit_tree(
+            found,
+            branch,
+            lambda head: self._commit_metarange(found, head, source_metarange, info),
+        )
 
     def get_commit(self, repository: str, ref: str) -> Commit:
         """Look up the commit that an expression refers to.
@@ -189,10 +179,8 @@ class CommitService:
         tokens: Sequence[str],
         info: CommitInfo,
         allow_empty: bool,
-        change: HookedChange,
     ) -> Commit:
         parent = self._refs.commits.get(repository, head)
-        change.before(self._commit_writer.make(info, "", (parent,)))
         changes = (Change(staged.path, staged.value) for staged in staged_changes(self._areas, tokens))
         applied = apply(self._namespaces.of(repository).ranges, parent.metarange_id, changes, self._rule)
         if not applied.anything and not allow_empty:
@@ -201,10 +189,9 @@ class CommitService:
         return self._commit_writer.write(repository, made)
 
     def _commit_metarange(
-        self, repository: Repository, head: str, metarange_id: str, info: CommitInfo, change: HookedChange
+        self, repository: Repository, head: str, metarange_id: str, info: CommitInfo
     ) -> Commit:
         parent = self._refs.commits.get(repository, head)
-        change.before(self._commit_writer.make(info, "", (parent,)))
         try:
             self._namespaces.of(repository).ranges.get_metarange(metarange_id)
         except NotFoundError:

@@ -183,6 +183,7 @@ class GarbageService:
             self._refs.branches.scan(repository),
             rules,
             now,
+            find=lambda commit_id: self._refs.commits.get(repository, commit_id),
             early_stop=self._settings.defect("active_walk_early_stop"),
         )
         run_id = new_descending_xid(now)

@@ -22,7 +22,6 @@ from dredge.graveler.addresses import AddressType
 from dredge.graveler.catalog.background import Background
 from dredge.graveler.catalog.commit_writer import CommitInfo, CommitWriter
 from dredge.graveler.catalog.entries import path_bytes
-from dredge.graveler.catalog.events import Event, EventType, HookedChange, Hooks
 from dredge.graveler.catalog.merges import STRATEGY_KEY
 from dredge.graveler.catalog.model import Clock, Namespaces, Refs
 from dredge.graveler.catalog.repositories import RepositoryService
@@ -33,7 +32,6 @@ from dredge.graveler.errors import (
     MergeConflictError,
     NotUniqueError,
     TaskNotFoundError,
-    described,
 )
 from dredge.graveler.refs.records import Commit, Repository
 from dredge.graveler.xid import new_xid
@@ -101,7 +99,6 @@ class ImportService:
         namespaces: committed entries.
         commit_writer: writes commits.
         rule: where ranges end.
-        hooks: told of the commit.
         background: runs the imports.
         clock: the time in status records.
     """
@@ -114,7 +111,6 @@ class ImportService:
         namespaces: Namespaces,
         commit_writer: CommitWriter,
         rule: SplitRule,
-        hooks: Hooks,
         background: Background,
         clock: Clock,
     ) -> None:
@@ -124,7 +120,6 @@ class ImportService:
         self._namespaces = namespaces
         self._commit_writer = commit_writer
         self._rule = rule
-        self._hooks = hooks
         self._background = background
         self._clock = clock
 
@@ -257,13 +252,9 @@ class ImportService:
             made = replace_below(ranges, parent.metarange_id, replaced, ordered, self._rule)
             self._record_progress(repository, status, len(ordered))
             commit = self._commit_writer.make(info, made.id, (parent,))
-            with described(f"update branch {branch}"):
-                change.before(commit)
             return self._commit_writer.write(repository, commit)
 
-        change = HookedChange(self._hooks, Event(EventType.PRE_COMMIT, repository, branch, branch))
         commit = self._commit_writer.commit_tree(repository, branch, build)
-        change.after(commit)
         last = str(int(commit.creation_date.timestamp()))
         self._repositories.update_repository_metadata(repository.name, put={LAST_IMPORT_KEY: last})
         status.completed = True

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
 from dredge.graveler import committed
 from dredge.graveler.catalog.commit_writer import CommitInfo, CommitWriter
 from dredge.graveler.catalog.diffs import Changed, committed_diffs, diff_page
-from dredge.graveler.catalog.events import Event, EventType, HookedChange, Hooks
 from dredge.graveler.catalog.model import Namespaces, Refs
 from dredge.graveler.catalog.results import CommitOverrides, Diff, MergeBase, Page
 from dredge.graveler.committed import SplitRule, Strategy
@@ -37,7 +36,6 @@ class MergeService:
         namespaces: committed entries.
         commit_writer: writes commits.
         rule: where ranges end.
-        hooks: told of every change.
     """
 
     def __init__(
@@ -46,13 +44,11 @@ class MergeService:
         namespaces: Namespaces,
         commit_writer: CommitWriter,
         rule: SplitRule,
-        hooks: Hooks,
     ) -> None:
         self._refs = refs
         self._namespaces = namespaces
         self._commit_writer = commit_writer
         self._rule = rule
-        self._hooks = hooks
 
     def merge(
         self,
@@ -113,14 +109,9 @@ class MergeService:
                     found, base.metarange_id, head.metarange_id, target.metarange_id, chosen
                 )
             parents = (target,) if squash else (target, head)
-            made = self._commit_writer.write(found, self._commit_writer.make(info, merged, parents))
-            with described(doing):
-                change.before(made, with_id=True)
-            return made
+            return self._commit_writer.write(found, self._commit_writer.make(info, merged, parents))
 
-        event = Event(EventType.PRE_MERGE, found, head.id, destination, merge_source=source)
-        change = HookedChange(self._hooks, event)
-        return self._commit(found, destination, build, change)
+        return self._commit_writer.commit_tree(found, destination, build)
 
     def find_merge_base(self, repository: str, source: str, destination: str) -> MergeBase:
         """The merge base of a source ref and a destination branch."""
@@ -174,11 +165,9 @@ class MergeService:
                 if reverted == target.metarange_id and not allow_empty:
                     raise NoChangesError
                 made = self._commit_writer.make(info, reverted, (target,))
-                change.before(made)
             return self._commit_writer.write(found, made)
 
-        change = HookedChange(self._hooks, Event(EventType.PRE_REVERT, found, branch, branch))
-        return self._commit(found, branch, build, change)
+        return self._commit_writer.commit_tree(found, branch, build)
 
     def cherry_pick(
         self,
@@ -217,11 +206,9 @@ class MergeService:
                     found, parent.metarange_id, commit.metarange_id, target.metarange_id
                 )
                 made = self._commit_writer.make(info, picked, (target,))
-                change.before(made)
             return self._commit_writer.write(found, made)
 
-        change = HookedChange(self._hooks, Event(EventType.PRE_CHERRY_PICK, found, branch, branch))
-        made = self._commit(found, branch, build, change)
+        made = self._commit_writer.commit_tree(found, branch, build)
         self._refs.mistaken_ids.picked(found, commit, origin)
         return made
 
@@ -266,13 +253,6 @@ class MergeService:
             return committed_diffs(found_diffs, start)
 
         return diff_page(seek, prefix, delimiter, after, amount)
-
-    def _commit(
-        self, repository: Repository, branch: str, build: Callable[[str], Commit], change: HookedChange
-    ) -> Commit:
-        made = self._commit_writer.commit_tree(repository, branch, build)
-        change.after(made)
-        return made
 
     def _commit_of(self, repository: Repository, ref: str) -> Commit:
         with described(f"get commit from ref {ref}"):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 
 from dredge.errors import ConflictError, NotFoundError
 from dredge.graveler import messages
 from dredge.graveler.catalog.model import Namespaces, Refs
 from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Page
-from dredge.graveler.errors import NamespaceInUseError, ReadOnlyError
+from dredge.graveler.errors import LostRaceError, NamespaceInUseError, ReadOnlyError
 from dredge.graveler.refs.names import check_branch, check_namespace, check_repository
 from dredge.graveler.refs.records import Repository
 from dredge.graveler.refs.repositories import METADATA_KEY
@@ -129,20 +128,23 @@ class RepositoryService:
             repository: its name; also a read-only one.
             put: keys to add or replace.
             remove: keys to remove, whether or not they exist.
+
+        Raises:
+            LostRaceError: 500, another request changed the metadata meanwhile.
         """
         partition = self._refs.repositories.get(repository).partition
-        while True:
-            try:
-                raw = self._kv.get(partition, METADATA_KEY)
-                kept = dict(messages.decode(messages.RepoMetadata, raw, "repository metadata").metadata)
-            except KeyNotFoundError:
-                raw, kept = None, {}
-            for key in remove:
-                kept.pop(key, None)
-            changed = messages.encode(messages.RepoMetadata(metadata={**kept, **(put or {})}))
-            with suppress(PredicateFailedError):  # it was changed meanwhile: read it again
-                self._kv.set_if(partition, METADATA_KEY, changed, raw)
-                return
+        try:
+            raw = self._kv.get(partition, METADATA_KEY)
+            kept = dict(messages.decode(messages.RepoMetadata, raw, "repository metadata").metadata)
+        except KeyNotFoundError:
+            raw, kept = None, {}
+        for key in remove:
+            kept.pop(key, None)
+        changed = messages.encode(messages.RepoMetadata(metadata={**kept, **(put or {})}))
+        try:
+            self._kv.set_if(partition, METADATA_KEY, changed, raw)
+        except PredicateFailedError:
+            raise LostRaceError from None
 
     def get_branch_protection(self, repository: str) -> tuple[list[str], str]:
         """The patterns of protected branches, and their ETag."""

@@ -49,10 +49,7 @@ class Settings:
         write_tries: tries of a write before it fails with 429.
         commit_tries: tries of the last step of a commit before it fails with 429.
         task_expiry: how long the status of an asynchronous task is kept.
-        actions: whether a repository's action files count; they are ignored otherwise.
-        lua_net_http: whether Lua hooks may make HTTP requests.
         presign: whether to sign URLs to read and write objects, where the store can.
-        presign_multipart: whether to sign URLs for the parts of an upload, where the store can.
         background: run tasks and drop tokens in threads; False does so before a call returns.
         defects: names from CATALOG_DEFECTS to switch on; others are ignored (the server has its own).
     """
@@ -75,10 +72,7 @@ class Settings:
     write_tries: int = 3
     commit_tries: int = 10
     task_expiry: timedelta = timedelta(hours=24)
-    actions: bool = False
-    lua_net_http: bool = False
     presign: bool = False
-    presign_multipart: bool = False
     background: bool = True
     defects: frozenset[str] = frozenset()
 

@@ -22,7 +22,7 @@ Source: lakeFS pkg/graveler/retention/active_commits.go (behaviour only).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -44,6 +44,7 @@ def active_commits(
     rules: Rules,
     now: datetime,
     *,
+    find: Callable[[str], Commit] | None = None,
     early_stop: bool = False,
 ) -> dict[str, Commit]:
     """Compute the active commits.
@@ -53,6 +54,7 @@ def active_commits(
         branches: every branch, hidden ones too.
         rules: retention rules of the repository.
         now: aware UTC.
+        find: reads a commit that was made while `commits` were listed; raises CommitNotFoundError.
         early_stop: check whether a commit was visited before marking it, as a real server does.
 
     Returns:
@@ -61,11 +63,12 @@ def active_commits(
     Raises:
         CommitNotFoundError: a head or a main parent has no record. (A real server ends its process here.)
     """
-    by_id = {commit.id: commit for commit in commits}
+    by_id = _Commits(find)
+    by_id.update((commit.id, commit) for commit in commits)
     active: set[str] = set()
     walked: dict[str, datetime] = {}
     for start in _starting_points(by_id, branches, rules, now):
-        child = _get(by_id, start.commit_id)
+        child = by_id[start.commit_id]
         child_date, following = child.creation_date, child.main_parent
         if start.is_head:
             active.add(child.id)
@@ -73,7 +76,7 @@ def active_commits(
         else:
             following = child.id  # the leaf is the parent of a child of its own age
         while following is not None:
-            commit = _get(by_id, following)
+            commit = by_id[following]
             is_walked = following in walked and walked[following] <= start.threshold
             if early_stop and is_walked:
                 break
@@ -84,6 +87,20 @@ def active_commits(
             walked[following] = start.threshold
             child_date, following = commit.creation_date, commit.main_parent
     return {commit_id: by_id[commit_id] for commit_id in sorted(active)}
+
+
+class _Commits(dict[str, Commit]):
+    """Commits by id."""
+
+    def __init__(self, find: Callable[[str], Commit] | None) -> None:
+        super().__init__()
+        self._find = find
+
+    def __missing__(self, commit_id: str) -> Commit:
+        if self._find is None:
+            raise CommitNotFoundError
+        found = self[commit_id] = self._find(commit_id)
+        return found
 
 
 def _starting_points(
@@ -99,10 +116,3 @@ def _starting_points(
         if commit_id not in parents and commit_id not in head_ids
     ]
     return sorted(heads + leaves, key=lambda start: start.commit_id)
-
-
-def _get(by_id: Mapping[str, Commit], commit_id: str) -> Commit:
-    try:
-        return by_id[commit_id]
-    except KeyError:
-        raise CommitNotFoundError from None

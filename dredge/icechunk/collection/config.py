@@ -171,6 +171,20 @@ class CollectConfig:
         minimum=0,
         maximum=HOURS_MAX,
     )
+    keep_lost_days: float = setting(
+        "Days that lost snapshots are kept",
+        "A ref's tip that is not reached any more and that no expiration released stays so long, and so does a snapshot"
+        " file that nothing names and that is younger: refs put back from a backup, or a commit in the making.",
+        default=30.0,
+        minimum=0,
+        maximum=DAYS_MAX,
+    )
+    keep_old_refs: bool = setting(
+        "Keep what old refs reach",
+        "Spec 2: what files in `refs/` reach that an upgrade left beside `repo`. Off: it is garbage unless the repo"
+        " info lists it.",
+        default=True,
+    )
     overwritten_min_age_hours: float | None = setting(
         "Age of old repo infos in hours",
         "Spec 2: also delete copies of the repo info that are older and that neither its chain nor its log names."

@@ -81,7 +81,18 @@ class Run(PlannedRun[CollectionPlan]):
         """
         if known is None and self.base is not None:
             known = self.base.known
-        history, after = read_history(self.reader, known=known), self.plan.config.after
+        return self.after_plan(read_history(self.reader, known=known))
+
+    def after_plan(self, history: History) -> History:
+        """Give the history after the expiration that a dry run takes as applied; the same without one.
+
+        Args:
+            history: as it is now.
+
+        Raises:
+            RefusedError: it cannot be expired by time.
+        """
+        after = self.plan.config.after
         if after is None:
             return history
         return plan_expiration(

@@ -21,8 +21,9 @@ from typing import Any
 
 from dredge.approve.question import Question
 from dredge.approve.records import AIRFLOW, TIME_OUT, Decision
+from dredge.approve.waiting import given_back
 from dredge.icechunk.collection.approve.question import make_question
-from dredge.icechunk.collection.approve.step import answer, approve
+from dredge.icechunk.collection.approve.step import answer, approve, find_question
 from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
 from dredge.icechunk.collection.bulk_delete.step import bulk_delete
 from dredge.icechunk.collection.check_limits.step import check_limits
@@ -31,7 +32,7 @@ from dredge.icechunk.collection.list_candidates.step import list_candidates
 from dredge.icechunk.collection.mark.step import mark
 from dredge.icechunk.collection.plan import CollectionPlan
 from dredge.icechunk.collection.planning import plan_collection, resume_run
-from dredge.icechunk.collection.resuming import is_local, reopen_run
+from dredge.icechunk.collection.resuming import check_resumable, is_local, reopen_run
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report import REPORT, SaveReportOutput
 from dredge.icechunk.collection.save_report.report import build_report
@@ -55,6 +56,7 @@ __all__ = [
     "approve",
     "bulk_delete",
     "check_limits",
+    "check_resumable",
     "collect",
     "find_garbage",
     "is_local",
@@ -98,7 +100,8 @@ def collect(
 
 
 def to_its_end(run: Run, runner: TaskRunner) -> dict[str, Any]:
-    """Do the steps of a local run that are left, write its report, and give the lease back whatever becomes of them.
+    """Do the steps of a local run that are left, write its report, and give its lease back, unless it waits for an
+    answer.
 
     Args:
         run: planned, or reopened (`resuming.reopen_run`).
@@ -112,13 +115,11 @@ def to_its_end(run: Run, runner: TaskRunner) -> dict[str, Any]:
     """
     deleted = 0
     with partial_after(lambda: _deleted_text(deleted)):
-        try:
-            deleted = BulkDeleteOutput.of(run_steps(run, runner)).deleted_objects
-        finally:
+        with given_back(run, find_question):
             try:
-                save_report(run)
+                deleted = BulkDeleteOutput.of(run_steps(run, runner)).deleted_objects
             finally:
-                release_lease(run)
+                save_report(run)
         return build_report(run)
 
 

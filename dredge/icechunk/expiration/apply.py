@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from functools import cache
 
-from dredge.errors import ConfigError
+from dredge.errors import ConfigError, DredgeError
 from dredge.graveler.xid import new_xid
+from dredge.icechunk.collection.witness.record import note_released
 from dredge.icechunk.expiration.by_library import expire_by_library
 from dredge.icechunk.expiration.in_place import Applied, expire_in_place
 from dredge.icechunk.library import delete_ref, expire_with_library, open_library
-from dredge.icechunk.maintenance import right_to_work
+from dredge.icechunk.maintenance import open_state, right_to_work
 from dredge.icechunk.repository import spec_version
 from dredge.runs.clock import utc_now
 from dredge.runs.lease import LeaseGrant
 from dredge.storage import StorageOptions, open_reader, open_writer
+
+log = logging.getLogger("dredge")
 
 
 def expire(
@@ -54,7 +58,7 @@ def expire(
     with right_to_work(uri, f"expiration {new_xid(utc_now())}", lease, options):
         if version == 1:
             library = cache(lambda: open_library(uri, options))
-            return expire_in_place(
+            applied = expire_in_place(
                 open_writer(uri, options),
                 threshold,
                 rule=rule or "spec_v1",
@@ -64,14 +68,29 @@ def expire(
                 before_refs=library,
                 delete_ref=lambda ref: delete_ref(library(), ref),
             )
-        repository = open_library(uri, options)
-        return expire_by_library(
-            reader,
-            lambda older_than, branches, tags: expire_with_library(
-                repository, older_than, delete_branches=branches, delete_tags=tags
-            ),
-            threshold,
-            delete_expired_branches=delete_expired_branches,
-            delete_expired_tags=delete_expired_tags,
-            approved_digest=approved_digest,
-        )
+        else:
+            repository = open_library(uri, options)
+            applied = expire_by_library(
+                reader,
+                lambda older_than, branches, tags: expire_with_library(
+                    repository, older_than, delete_branches=branches, delete_tags=tags
+                ),
+                threshold,
+                delete_expired_branches=delete_expired_branches,
+                delete_expired_tags=delete_expired_tags,
+                approved_digest=approved_digest,
+            )
+        _note(uri, applied, options)
+    return applied
+
+
+def _note(uri: str, applied: Applied, options: StorageOptions | None) -> None:
+    """Note for the next collection what was released: without the note it takes it for lost, and keeps it for now."""
+    before, after = applied.plan.before, applied.plan.after
+    reached = [
+        {*found.snapshots} if found.spec_version == 2 else found.reachable() for found in (before, after)
+    ]
+    try:
+        note_released(open_state(uri, options), reached[0] - reached[1])
+    except DredgeError as error:
+        log.warning("%s: what was released could not be noted, so it is kept longer: %s", uri, error)

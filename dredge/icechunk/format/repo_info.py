@@ -40,6 +40,9 @@ UPDATE_KINDS = (
     "feature flag changed",
     "status changed",
 )
+_OF_A_REF = frozenset(
+    {"tag created", "tag deleted", "branch created", "branch deleted", "branch reset", "commit", "amend"}
+)
 AVAILABILITY = ("online", "read-only", "offline")
 
 
@@ -61,11 +64,19 @@ class SnapshotEntry:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """An entry of the operations log; `backup` names the file in `overwritten/` with the state before it."""
+    """An entry of the operations log.
+
+    Args:
+        kind: one of `UPDATE_KINDS`.
+        updated_at: microseconds since 1970.
+        backup: name of the file in `overwritten/` with the state right after this operation; None for the newest one.
+        ref: the branch or tag that it is about; None for other kinds.
+    """
 
     kind: str
     updated_at: int
     backup: str | None
+    ref: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +164,7 @@ def _refs(root: Table, slot: int, ids: list[str]) -> dict[str, str]:
 
 
 def _update(table: Table) -> Update:
-    kind = table.u8(0)
-    return Update(
-        UPDATE_KINDS[kind] if kind < len(UPDATE_KINDS) else f"kind {kind}", table.u64(2), table.text(3)
-    )
+    number = table.u8(0)
+    kind = UPDATE_KINDS[number] if number < len(UPDATE_KINDS) else f"kind {number}"
+    about = table.table(1) if kind in _OF_A_REF else None
+    return Update(kind, table.u64(2), table.text(3), None if about is None else about.text(0))

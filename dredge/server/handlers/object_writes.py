@@ -194,14 +194,6 @@ def update_object_user_metadata(request: ApiRequest) -> Response:
     return responses.empty()
 
 
-def create_symlink_file(request: ApiRequest) -> Response:
-    """POST …/refs/{branch}/symlink."""
-    folder = request.catalog.symlinks.create_symlinks(
-        request.repository, request.branch, request.query.text("location")
-    )
-    return responses.json(201, {"location": folder})
-
-
 def _delete_one(request: ApiRequest, path: str, force: bool) -> DeleteError | None:
     try:
         request.catalog.objects.delete_object(

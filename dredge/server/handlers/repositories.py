@@ -8,10 +8,9 @@ from starlette.responses import Response
 
 from dredge.auth import Action, InsufficientPermissionsError, repository_arn
 from dredge.graveler.catalog import Repository
-from dredge.graveler.errors import GravelerError, MissingError, NotUniqueError
+from dredge.graveler.errors import GravelerError, MissingError, NotUniqueError, UnsupportedError
 from dredge.server import responses, serializers
 from dredge.server.requests import ApiRequest
-from dredge.server.sample_data import add_sample_data
 
 
 def list_repositories(request: ApiRequest) -> Response:
@@ -43,6 +42,8 @@ def list_repositories(request: ApiRequest) -> Response:
 def create_repository(request: ApiRequest) -> Response:
     """POST /repositories."""
     body = request.body
+    if request.flag("sample_data"):
+        raise UnsupportedError("the embedded lakeFS has no sample data: create the repository without it")
     _refuse_taken_name(request, body["name"])
     request.backend.namespaces.check(body["storage_namespace"])
     request.backend.namespaces.check_unshared(body["storage_namespace"], _namespaces(request))
@@ -55,8 +56,6 @@ def create_repository(request: ApiRequest) -> Response:
         read_only=request.flag("read_only"),
         storage_id=body.get("storage_id") or "",
     )
-    if request.flag("sample_data") and not bare and not made.read_only:
-        add_sample_data(request.catalog, made, request.committer)
     return responses.json(201, serializers.repository(made, with_read_only=not bare))
 
 

@@ -143,7 +143,7 @@ def _storage_config(request: ApiRequest) -> dict[str, Any]:
         "default_namespace_prefix": "",
         "import_support": namespaces.can_import,
         "import_validity_regex": namespaces.pattern,
-        "pre_sign_multipart_upload": request.backend.settings.signs_parts,
+        "pre_sign_multipart_upload": False,
         "pre_sign_support": request.backend.settings.signs_urls,
         "pre_sign_support_ui": False,
     }

@@ -24,12 +24,10 @@ does not implement answers 501 with lakeFS's message (`UNIMPLEMENTED`); a call t
 from __future__ import annotations
 
 from dredge.server.operations import Operation
-from dredge.server.routes.actions import ACTIONS
 from dredge.server.routes.auth import AUTH
 from dredge.server.routes.garbage_collection import GARBAGE_COLLECTION
 from dredge.server.routes.objects import OBJECTS
-from dredge.server.routes.paths import GROUP, USER
-from dredge.server.routes.pull_requests import PULL_REQUESTS
+from dredge.server.routes.paths import BRANCH, GROUP, REPOSITORY, USER
 from dredge.server.routes.refs import REFS
 from dredge.server.routes.repositories import REPOSITORIES
 from dredge.server.routes.server_info import SERVER_INFO
@@ -40,8 +38,6 @@ OPERATIONS: tuple[Operation, ...] = (
     *OBJECTS,
     *REFS,
     *GARBAGE_COLLECTION,
-    *PULL_REQUESTS,
-    *ACTIONS,
     *REPOSITORIES,
     *AUTH,
     *SERVER_INFO,
@@ -57,5 +53,20 @@ UNIMPLEMENTED: tuple[tuple[str, str], ...] = (
     ("DELETE", USER + "/external/principals"),
     ("GET", GROUP + "/acl"),
     ("POST", GROUP + "/acl"),
+    ("GET", REPOSITORY + "/actions/runs"),
+    ("GET", REPOSITORY + "/actions/runs/{run}"),
+    ("GET", REPOSITORY + "/actions/runs/{run}/hooks"),
+    ("GET", REPOSITORY + "/actions/runs/{run}/hooks/{hook_run}/output"),
+    ("GET", REPOSITORY + "/pulls"),
+    ("POST", REPOSITORY + "/pulls"),
+    ("GET", REPOSITORY + "/pulls/{pull}"),
+    ("PATCH", REPOSITORY + "/pulls/{pull}"),
+    ("PUT", REPOSITORY + "/pulls/{pull}/merge"),
+    ("POST", REPOSITORY + "/refs/{branch}/symlink"),
+    ("POST", BRANCH + "/staging/pmpu"),
+    ("PUT", BRANCH + "/staging/pmpu/{upload}"),
+    ("DELETE", BRANCH + "/staging/pmpu/{upload}"),
+    ("PUT", BRANCH + "/staging/pmpu/{upload}/parts/{part}"),
+    ("PUT", BRANCH + "/staging/pmpu/{upload}/parts/{part}/copy"),
 )
 """Method and path of each lakeFS call that answers 501, with credentials."""

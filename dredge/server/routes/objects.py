@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dredge.auth import Action
 from dredge.server import request_schemas as schemas
-from dredge.server.handlers import object_reads, object_writes, presigned_uploads
+from dredge.server.handlers import object_reads, object_writes
 from dredge.server.operations import Operation
 from dredge.server.permissions import AUTHENTICATED, OBJECT, REPOSITORY, fs
 from dredge.server.routes.paths import BRANCH, REF
-from dredge.server.routes.paths import REPOSITORY as REPOSITORY_PATH
 
 _READ = fs(Action.READ_OBJECT, OBJECT)
 _WRITE = fs(Action.WRITE_OBJECT, OBJECT)
@@ -18,14 +17,8 @@ _COPY = fs(Action.READ_OBJECT, REPOSITORY + "/object/{.src_path}") + fs(
     Action.WRITE_OBJECT, REPOSITORY + "/object/{?dest_path}"
 )
 
-_COPY_PART = _WRITE + fs(
-    Action.READ_OBJECT, "repository/{.copy_source.repository}/object/{.copy_source.path}"
-)
-
 _ON_BRANCH = BRANCH + "/objects"
 _STAGING = BRANCH + "/staging/backing"
-_MULTIPART = BRANCH + "/staging/pmpu"
-_UPLOAD = _MULTIPART + "/{upload}"
 
 OBJECTS: tuple[Operation, ...] = (
     Operation("GET", REF + "/objects/stat", object_reads.stat_object, _READ),
@@ -49,29 +42,4 @@ OBJECTS: tuple[Operation, ...] = (
     ),
     Operation("GET", _STAGING, object_writes.get_physical_address, _WRITE),
     Operation("PUT", _STAGING, object_writes.link_physical_address, _WRITE, schemas.LINK),
-    Operation(
-        "POST",
-        REPOSITORY_PATH + "/refs/{branch}/symlink",
-        object_writes.create_symlink_file,
-        fs(Action.WRITE_OBJECT, REPOSITORY + "/object/{branch}"),
-    ),
-    Operation("POST", _MULTIPART, presigned_uploads.create_presign_multipart_upload, _WRITE),
-    Operation(
-        "PUT",
-        _UPLOAD,
-        presigned_uploads.complete_presign_multipart_upload,
-        _WRITE,
-        schemas.COMPLETE_UPLOAD,
-    ),
-    Operation(
-        "DELETE", _UPLOAD, presigned_uploads.abort_presign_multipart_upload, _WRITE, schemas.ABORT_UPLOAD
-    ),
-    Operation("PUT", _UPLOAD + "/parts/{part}", presigned_uploads.upload_part, _WRITE, schemas.PART_ADDRESS),
-    Operation(
-        "PUT",
-        _UPLOAD + "/parts/{part}/copy",
-        presigned_uploads.upload_part_copy,
-        _COPY_PART,
-        schemas.PART_COPY,
-    ),
 )

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
+from dredge.durable import sync
 from dredge.errors import ConfigError, DredgeError, NotFoundError, UnavailableError
 from dredge.storage.keys import is_plain, is_text
 from dredge.storage.model import ObjectInfo
@@ -58,6 +59,20 @@ def info_of(key: str, info: os.stat_result) -> ObjectInfo:
     return ObjectInfo(key, info.st_size, modified, etag_of(info))
 
 
+def _make_root(path: str) -> None:
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(os.path.abspath(path))
+    _make_root(above)
+    with suppress(FileExistsError):
+        os.mkdir(path)
+    fd = os.open(above, _DIRECTORY & ~os.O_NOFOLLOW)
+    try:
+        sync(fd)
+    finally:
+        os.close(fd)
+
+
 class Folder:
     """The root of a local store."""
 
@@ -75,7 +90,7 @@ class Folder:
             OSError: as the system says; a symbolic link in the way counts as not a directory.
         """
         if create:
-            os.makedirs(self.root, exist_ok=True)
+            _make_root(self.root)
         # The root itself may be a link: the user named it.
         fd = os.open(self.root, _DIRECTORY & ~os.O_NOFOLLOW)
         try:
@@ -87,6 +102,7 @@ class Folder:
                         raise
                     with suppress(FileExistsError):  # someone else was first
                         os.mkdir(part, dir_fd=fd)
+                    sync(fd)
                     below = os.open(part, _DIRECTORY, dir_fd=fd)
                 os.close(fd)
                 fd = below

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Self
 
+from dredge.durable import sync
 from dredge.errors import ConflictError, UnavailableError
 from dredge.storage.local.folder import RESERVED, Folder, etag_of
 
@@ -57,7 +58,7 @@ class Unpublished:
             os.close(self._fd)
 
     def publish(self, name: str, if_absent: bool = False, if_match: str | None = None) -> os.stat_result:
-        """Give the file its name.
+        """Give the file its name. Its bytes are on the disk before it has the name, the name before this returns.
 
         Args:
             name: file name in the folder.
@@ -72,6 +73,7 @@ class Unpublished:
         """
         self.handle.flush()
         found = _make_distinct(self.handle.fileno())
+        sync(self.handle.fileno())
         with _locked(self._fd, exclusive=if_absent or if_match is not None):
             if if_match is not None and _current_etag(self._fd, name) != if_match:
                 raise ConflictError(f"{name!r} is not the version that was expected; nothing was written")
@@ -79,6 +81,7 @@ class Unpublished:
                 self._link(name)
             else:
                 os.rename(self._name, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        sync(self._fd)
         return found
 
     def _link(self, name: str) -> None:

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import BinaryIO
 
+from dredge.durable import sync
 from dredge.errors import ConfigError, NotFoundError
 from dredge.storage.local.folder import RESERVED, Folder, info_of, is_addressable, os_error
 from dredge.storage.local.publish import Unpublished
@@ -54,7 +55,10 @@ class LocalUploads:
         with self._translated("beginning an upload"), self._folder.directory([FOLDER, upload_id], True) as fd:
             with open(_create(fd, RESERVED + _KEY_FILE), "wb") as file:
                 file.write(key.encode())
+                file.flush()
+                sync(file.fileno())
             os.rename(RESERVED + _KEY_FILE, _KEY_FILE, src_dir_fd=fd, dst_dir_fd=fd)
+            sync(fd)
         return upload_id
 
     def put_part(self, key: str, upload_id: str, number: int, chunks: Iterable[bytes]) -> Part:
@@ -68,8 +72,11 @@ class LocalUploads:
                     for chunk in chunks:
                         digest.update(chunk)
                         file.write(chunk)
+                    file.flush()
+                    sync(file.fileno())
                 name = f"{number:05d}.{digest.hexdigest()}"
                 os.rename(draft, name, src_dir_fd=fd, dst_dir_fd=fd)
+                sync(fd)
             except BaseException:
                 with suppress(FileNotFoundError):
                     os.unlink(draft, dir_fd=fd)

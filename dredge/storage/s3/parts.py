@@ -36,14 +36,12 @@ class S3Uploads:
         bucket: str,
         root: str,
         client: Callable[[], Any],
-        signer: Callable[[], Any],
         stat: Callable[[str], ObjectInfo],
     ) -> None:
         self._uri = uri
         self._bucket = bucket
         self._root = root
         self._client_of = client
-        self._signer_of = signer
         self._stat = stat
 
     def begin(self, key: str) -> str:
@@ -68,12 +66,6 @@ class S3Uploads:
                 )
         date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
         return Part(number, size, answer["ETag"].strip('"'), _http_date(date))
-
-    def presign_part(self, key: str, upload_id: str, number: int, expires_seconds: int) -> str:
-        """Sign the URL of a part; see `PartSigner`."""
-        check_part_number(number)
-        target = {**self._target(key), "UploadId": upload_id, "PartNumber": number}
-        return str(self._signer_of().generate_presigned_url("upload_part", target, ExpiresIn=expires_seconds))
 
     def parts(self, key: str, upload_id: str) -> list[Part]:
         """The parts that are there, by number."""

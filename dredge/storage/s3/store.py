@@ -196,9 +196,7 @@ class S3Writer(S3Reader):
 
     def uploads(self) -> S3Uploads:
         """Multipart uploads to this bucket."""
-        return S3Uploads(
-            self.uri, self._bucket, self._root, lambda: self._client, lambda: self._signer, self.stat
-        )
+        return S3Uploads(self.uri, self._bucket, self._root, lambda: self._client, self.stat)
 
     def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
         """Sign a URL to read an object; see `UrlSigner`."""

@@ -91,6 +91,7 @@ def purge(
 
     Raises:
         LeaseHeldError: another run works on the repository.
+        RefusedError: nothing may be deleted for good in this repository.
         UnavailableError: something could not be deleted; the rest was.
         FormatError: a pin cannot be read, so nobody can tell what it holds.
     """
@@ -109,12 +110,19 @@ def purge(
         return run.step(
             PurgeOutput,
             lambda record: purge_runs(
-                run, runner, record, config, list(swept_before(collected, run, config)), LiveSet(())
+                collected,
+                run,
+                runner,
+                record,
+                config,
+                list(swept_before(collected, run, config)),
+                LiveSet(()),
             ),
         )
 
 
 def purge_runs(
+    collected: Collected,
     run: PlannedRun[Any],
     runner: TaskRunner,
     record: StepRecord,
@@ -125,6 +133,7 @@ def purge_runs(
     """Let copies and old versions of some runs go; the body of a step.
 
     Args:
+        collected: the repository.
         run: that holds the repository's lease.
         runner: spreads the work.
         record: of the step.
@@ -140,6 +149,8 @@ def purge_runs(
     ]
     tasks = [PurgeTask(name=name, parts=share) for name, share in shares_of(run, runner, parts)]
     pinned = sets_of(active_pins(run.state, run.store_now()))
+    if not config.dry_run:
+        collected.check(run.plan.run_id)
 
     def purging(gate: GateConfig) -> PurgingConfig:
         return PurgingConfig(cutoff=cutoff, dry_run=config.dry_run, pinned=pinned, live=live, gate=gate)

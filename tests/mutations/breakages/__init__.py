@@ -6,7 +6,9 @@ records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
 trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
 again      what was deleted earlier
+owner      one owner of a namespace, its id, and the block      witness    marks against earlier marks
 verifying  the look after a sweep     gates      between a driver that looks and workers that delete
+requests   what a run was asked to do
 """
 
 from __future__ import annotations
@@ -24,12 +26,15 @@ from tests.mutations.breakages import (
     inventory,
     many,
     metadata,
+    owner,
     reading,
     records,
+    requests,
     sweeping,
     trash,
     undo,
     verifying,
+    witness,
 )
 from tests.mutations.breakages.breakage import Breakage
 
@@ -55,8 +60,11 @@ BREAKAGES = (
     *inventory.INVENTORY,
     *many.MANY,
     *metadata.METADATA,
+    *requests.REQUESTS,
+    *owner.OWNER,
     *undo.UNDO,
     *again.AGAIN,
+    *witness.WITNESS,
     *trash.TRASH,
     *icechunk.ICECHUNK,
 )

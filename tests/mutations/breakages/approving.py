@@ -117,8 +117,8 @@ APPROVED = (
     Breakage(
         "nobody looks for a no while objects are deleted",
         f"{GC}/bulk_delete/head_watch.py",
-        "return veto() or look_at_heads",
-        "return look_at_heads",
+        "found = veto() or look_at_refs",
+        "found = look_at_refs",
         ("test_a_no_stops_a_sweep_that_has_begun",),
     ),
     Breakage(
@@ -206,8 +206,8 @@ APPROVED = (
     Breakage(
         "a waiting run loses its repository",
         f"{APPROVE}/question.py",
-        "held = timedelta(seconds=run.plan.config.safety.lease_seconds) + wait",
-        "held = timedelta(seconds=run.plan.config.safety.lease_seconds)",
+        "keep_lease(run, request.answer_until + timedelta(",
+        "keep_lease(run, run.store_now() + timedelta(",
         ("test_a_run_that_waits_keeps_its_repository_until_its_time_is_over",),
     ),
     Breakage(

@@ -26,8 +26,8 @@ UNDO = (
     Breakage(
         "an object goes before it was copied",
         "dredge/runs/sweep.py",
-        "group = candidates if self._protect is None else",
-        "group = candidates if True else",
+        "if self._protect is not None and group.num_rows:",
+        "if False:",
         ("test_an_object_is_deleted_only_when_its_copy_is_there",),
     ),
     Breakage(

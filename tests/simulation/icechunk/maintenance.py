@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from dredge.errors import ConfigError, ConflictError, DredgeError, RefusedError
+from dredge.errors import ConfigError, ConflictError, DredgeError, RefusedError, WitnessError
 from dredge.icechunk.collection import steps
 from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.witness.forgetting import forget_lost
 from dredge.icechunk.expiration.in_place import expire_in_place
 from dredge.icechunk.history import Ref
 from dredge.icechunk.maintenance import make_lease, open_state, right_to_work
@@ -146,10 +147,17 @@ class Maintenance:
             if error is None:
                 self._took(run, task, result)
                 return None
-            if not is_retried(error):
+            if isinstance(error, WitnessError):
+                self._accept(run)
+            elif not is_retried(error):
                 return error
             self.simulation.scheduler.wait(120.0 if isinstance(error, ConflictError) else 60.0)
         return error
+
+    def _accept(self, run: Run) -> None:
+        """Main was reset, which a person says."""
+        self.simulation.states["main was reset"] += 1
+        self._try(f"{run.name} forget-lost", "forget-lost", lambda: forget_lost(URI, "reset on purpose"))
 
     def _took(self, run: Run, task: str, result: Any) -> None:
         if task == "acquire_lease":

@@ -22,6 +22,7 @@ from dredge.kv import Store
 from dredge.storage import open_reader, open_writer
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.trash.named import ACTIONS, COUNTDOWN, MARKERS, OWNERS, PULLS, SERVERS
+from tests.support.pull_requests import close_pull, open_pull
 
 NAMES = ("lake", "lake-a", "pond")
 BRANCHES = ("main", "a-main", "b")
@@ -153,17 +154,16 @@ class Users:
         self.serve(lambda catalog: catalog.repositories.update_repository_metadata(name, put={"k": "v"}))
 
     def _pull(self, name: str, source: str, destination: str) -> None:
-        made = self.serve(
-            lambda catalog: catalog.pulls.create_pull_request(
-                name, author="user", source=source, destination=destination, title="t"
-            )
-        )
-        self.pulls.append(made)
+        found = self.serve(lambda catalog: catalog.repositories.get_repository(name))
+        for branch in (source, destination):
+            self.serve(lambda catalog, branch=branch: catalog.branches.get_branch(name, branch))
+        self.pulls.append(open_pull(self.kv, found.partition, source, destination, self._now()))
 
     def _close_pull(self, name: str, number: int) -> None:
         if self.pulls:
             pull = self.pulls[number % len(self.pulls)]
-            self.serve(lambda catalog: catalog.pulls.update_pull_request(name, pull, status="closed"))
+            found = self.serve(lambda catalog: catalog.repositories.get_repository(name))
+            close_pull(self.kv, found.partition, pull, self._now())
 
     def _import(self, name: str, branch: str) -> None:
         open_writer(IMPORTED).put("one", b"1")

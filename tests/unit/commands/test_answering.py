@@ -101,6 +101,42 @@ def test_a_run_with_approvers_is_approved_in_airflow(capsys: pytest.CaptureFixtu
     assert gc(capsys, "reject", run.folder.uri, "--by", "eve")[0] == 0
 
 
+def test_a_second_run_is_refused_until_the_first_one_is_answered(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = keys(lake)
+    run = waiting(capsys)
+    unlimited = ("run", "lake", "--apply", "--quiet", "--unsafe-min-age-seconds", "1")
+    assert gc(capsys, *unlimited)[0] == 3
+    assert gc(capsys, "approve", run, "--by", "ada")[0] == 0
+    assert gc(capsys, *unlimited)[0] == 3
+    assert keys(lake) == before
+    assert gc(capsys, "resume", run, "--quiet")[0] == 0
+    assert keys(lake) == before - {ORPHAN}
+    assert gc(capsys, *unlimited)[0] == 0
+
+
+def test_a_rejection_lets_the_next_run_work(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    run = waiting(capsys)
+    assert gc(capsys, "reject", run, "--by", "eve")[0] == 0
+    assert gc(capsys, "run", "lake", "--apply", "--quiet", "--unsafe-min-age-seconds", "1")[0] == 0
+    assert ORPHAN not in keys(lake)
+
+
+def test_what_resume_would_refuse_cannot_be_approved(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody is told to go on with a run that cannot."""
+    world, run, _, _ = waiting_run()
+    run.lease.release(run.plan.lease)
+    world.collect(max_delete_objects=None)
+    code, said, _ = gc(capsys, "approve", run.folder.uri, "--by", "ada")
+    assert (code, said) == (3, "")
+    assert not any(
+        key.endswith("/approved.json")
+        for batch in run.folder.writer.list("approve/")
+        for key in batch["key"].to_pylist()
+    )
+
+
 def test_a_folder_without_a_run_is_bad_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for verb in ("approve", "reject", "resume"):
         assert gc(capsys, verb, f"file://{tmp_path}")[0] == 2

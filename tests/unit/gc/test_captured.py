@@ -42,6 +42,7 @@ class CapturedServer:
 
     def __init__(self) -> None:
         self.truth = truth()
+        self.metadata: dict[str, str] = {}
         self.commits = {
             item["id"]: item for item in json.loads((FOLDER / "api/commits.json").read_text())["commits"]
         }
@@ -70,6 +71,8 @@ class CapturedServer:
             "/refs/main/commits": "log_main",
             "/refs/target/commits": "log_target",
         }
+        if where == "/metadata":
+            return 200, self.metadata  # not captured: the repository had none
         if where in captured:
             return body(captured[where])
         kind, _, rest = where.removeprefix("/").partition("/")
@@ -96,6 +99,9 @@ class CapturedServer:
             return self.pages[(sent or {}).get("continuation_token")]
         if where == "/gc/prepare_commits/async":
             return body("prepare_commits_async")
+        if where == "/metadata":
+            self.metadata |= sent["metadata"]
+            return 204, None
         return 404, {"message": "invalid API endpoint"}
 
     def stat(self, ref: str, path: str) -> tuple[int, Any]:
@@ -163,9 +169,15 @@ def test_exactly_the_truths_garbage_of_a_real_servers_repository_goes(
         for item in found["objects"]
         if item["verdict"] == "delete" or (not keep_tags and item.get("policy") == "tags")
     }
-    time.sleep(1.1)  # the store tells whole seconds
+    time.sleep(1.1)  # the store tells whole seconds; all files were just put there, also those of old commits
     lakefs = LakeFSClient(server.endpoint, "key", "secret")
-    config = GCConfig(repository=REPOSITORY, dry_run=False, unsafe_min_age_seconds=0, keep_tags=keep_tags)
+    config = GCConfig(
+        repository=REPOSITORY,
+        dry_run=False,
+        unsafe_min_age_seconds=0,
+        keep_tags=keep_tags,
+        keep_unnamed_days=0,
+    )
     plan = plan_run(config, None, lakefs)
     context = Run.open(plan.run_uri, None, lakefs)
     report = run_steps(context, LocalRunner())

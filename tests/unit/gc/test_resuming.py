@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.errors import AwaitingApprovalError, ConfigError, LeaseHeldError, RefusedError, UnavailableError
+from dredge.errors import (
+    AwaitingApprovalError,
+    ConfigError,
+    LeaseHeldError,
+    RefusedError,
+    RejectedError,
+    UnavailableError,
+)
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import acquire_lease, plan_run
+from dredge.gc.resuming import check_resumable
 from dredge.gc.run import Run
 from dredge.gc.steps import resume
 from dredge.runs.summary import StepSummary
@@ -44,14 +52,60 @@ def test_a_run_that_nobody_approved_still_waits() -> None:
     with pytest.raises(AwaitingApprovalError):
         again(world, run)
     assert world.data() == kept | gone
-    world.collect(max_delete_objects=None)  # it gave its lease back
+
+
+@pytest.mark.parametrize("hours", [0, 3.9])
+def test_a_run_that_waits_holds_others_back_until_its_question_expires(hours: float) -> None:
+    """They could complete, and then nobody could go on with what was approved."""
+    world, kept, gone = busy_world(max_delete_objects=0)
+    run = ended(world, approval_hours=4)
+    world.age(hours=hours)
+    with pytest.raises(LeaseHeldError, match=run.plan.run_id):
+        world.collect(max_delete_objects=None)
+    assert world.data() == kept | gone
+    said(run)
+    again(world, run)
     assert world.data() == kept
+
+
+def test_a_question_that_expired_holds_nobody_back() -> None:
+    world, kept, _ = busy_world(max_delete_objects=0)
+    ended(world, approval_hours=4)
+    world.age(hours=4, minutes=1)
+    world.collect(max_delete_objects=None)
+    assert world.data() == kept
+
+
+def test_a_run_that_was_rejected_gives_its_lease_back() -> None:
+    world, kept, _ = busy_world(max_delete_objects=0)
+    run = ended(world)
+    said(run, "rejected")
+    with pytest.raises(RejectedError):
+        again(world, run)
+    world.collect(max_delete_objects=None)
+    assert world.data() == kept
+
+
+def test_what_resume_would_refuse_is_refused_before() -> None:
+    world, _, _ = busy_world(max_delete_objects=0)
+    run = ended(world)
+    check_resumable(run)
+    run.lease.release(run.plan.lease)
+    grant = acquire_lease(GCConfig(repository=world.lake.repository), "somebody else", world.client)
+    with pytest.raises(LeaseHeldError):
+        check_resumable(run)
+    run.lease.release(grant)
+    check_resumable(run)
+    world.collect(max_delete_objects=None)
+    with pytest.raises(RefusedError):
+        check_resumable(run)
 
 
 def test_a_run_between_its_end_and_its_approval_ends_it() -> None:
     world, kept, gone = busy_world(max_delete_objects=0)
     run = ended(world)
     said(run)
+    run.lease.release(run.plan.lease)  # as where it could not be prolonged
     late = world.orphan("data/late")
     world.age(hours=1)
     world.collect(max_delete_objects=None)
@@ -66,6 +120,7 @@ def test_a_dry_run_in_between_ends_nothing() -> None:
     world, kept, _ = busy_world(max_delete_objects=0)
     run = ended(world)
     said(run)
+    run.lease.release(run.plan.lease)
     world.collect(dry_run=True)
     again(world, run)
     assert world.data() == kept
@@ -127,6 +182,7 @@ def test_a_run_does_not_go_on_beside_another() -> None:
     world, kept, gone = busy_world(max_delete_objects=0)
     run = ended(world)
     said(run)
+    run.lease.release(run.plan.lease)
     acquire_lease(GCConfig(repository=world.lake.repository), "somebody else", world.client)
     with pytest.raises(LeaseHeldError):
         again(world, run)

@@ -17,7 +17,8 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.lakefs import LakeFSClient, Ref, Rules, Usage
+from dredge.lakefs import Environment, LakeFSClient, Ref, Rules, Usage
+from dredge.lakefs.client import normalized_url
 from dredge.lakefs.transport import TRIES
 from tests.support.captured import FOLDER, captured_answer
 from tests.support.http import Asked, Script
@@ -453,3 +454,85 @@ def test_a_server_without_a_usage_report_tells_nothing_and_stops_nothing(
     monkeypatch.setattr("dredge.lakefs.transport.time.sleep", lambda _: None)
     server.answer = lambda _: answer
     assert client.usage() is None
+
+
+NO_RIGHT = [
+    (401, {"message": "insufficient permissions: not allowed to fs:UpdateRepository"}),
+    (403, {"message": "forbidden"}),
+    UNKNOWN_CALL,
+    OLD_SERVER,
+    (501, {"message": "Not Implemented"}),
+]
+
+
+def test_metadata_is_set_by_merging_keys_and_read_back(server: Script, client: LakeFSClient) -> None:
+    kept: dict[str, str] = {"other": "1"}
+
+    def answer(asked: Asked) -> tuple[int, Any]:
+        if asked.method == "GET":
+            return 200, kept
+        kept.update(asked.body["metadata"])
+        return 204, b""
+
+    server.answer = answer
+    assert client.set_metadata("lake", {"a": "1"})
+    assert client.metadata("lake") == {"other": "1", "a": "1"}
+    assert {asked.method for asked in server.asked} == {"POST", "GET"}
+
+
+def test_setting_metadata_that_lost_a_race_is_tried_again(
+    server: Script, client: LakeFSClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    answers = [(500, {"message": "predicate failed"}), (500, {"message": "predicate failed"}), (204, b"")]
+    server.answer = lambda _: answers[min(len(server.asked), 3) - 1]
+    assert client.set_metadata("lake", {"a": "1"})
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize("response", NO_RIGHT, ids=lambda found: str(found[0]))
+def test_a_missing_right_to_metadata_and_a_missing_call_are_no_failure(
+    server: Script, client: LakeFSClient, response: tuple[int, Any]
+) -> None:
+    server.answer = lambda _: response
+    assert not client.set_metadata("lake", {"a": "1"})
+    assert client.metadata("lake") is None
+
+
+@pytest.mark.parametrize(
+    "response", [(500, {"message": "predicate failed"}), (503, {"message": "x"}), (200, b"<html>")]
+)
+def test_metadata_that_fails_for_another_reason_is_an_error(
+    server: Script, client: LakeFSClient, monkeypatch: pytest.MonkeyPatch, response: tuple[int, Any]
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    server.answer = lambda _: response
+    with pytest.raises(UnavailableError):
+        client.set_metadata("lake", {"a": "1"})
+    assert len(server.asked) == TRIES
+    with pytest.raises(UnavailableError):
+        client.metadata("lake")
+
+
+def test_the_environment_has_the_url_in_one_spelling_and_the_installation_if_the_server_returns_it(
+    server: Script, client: LakeFSClient
+) -> None:
+    server.answer = lambda _: (200, {"installation_id": "i", "reports": []})
+    assert client.environment() == Environment(server.endpoint, "i")
+    server.answer = lambda _: UNKNOWN_CALL
+    assert client.environment() == Environment(server.endpoint, None)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        ("https://LakeFS.example.com/api/v1/", "https://lakefs.example.com"),
+        ("https://lakefs.example.com:443", "https://lakefs.example.com"),
+        ("http://lakefs.example.com.:80/", "http://lakefs.example.com"),
+        ("http://user:secret@lakefs:8000", "http://lakefs:8000"),
+        ("http://[::1]:8000/api/v1", "http://[::1]:8000"),
+        ("https://host/lakefs/api/v1", "https://host/lakefs"),
+    ],
+)
+def test_a_url_has_one_spelling(endpoint: str, url: str) -> None:
+    assert normalized_url(endpoint) == url

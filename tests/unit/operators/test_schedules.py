@@ -133,15 +133,21 @@ def test_an_entry_that_differs_or_cannot_be_read_takes_its_repository_out_and_no
         named,
         often=LAKE | {"dry_run": False},
         later=LAKE,
-        wrong=LAKE | {"repository": "pond", "no_such": 1},
         vague=LAKE | {"repository": "tarn", "dry_run": "perhaps"},
         right=LAKE | {"repository": "sea", "max_delete_objects": "7"},
     )
-    assert set(conflicts) == {"lake", "pond", "tarn"}
+    assert set(conflicts) == {"lake", "tarn"}
     assert "in later than in an entry before" in conflicts["lake"]
-    assert "'wrong': unknown setting no_such" in conflicts["pond"]
     assert ours["sea"] == {"repository": "sea", "max_delete_objects": 7}
-    assert not {"pond", "tarn"} & ours.keys()
+    assert "tarn" not in ours
+
+
+def test_an_unknown_name_in_any_entry_is_an_error_for_all_repositories(named: Any) -> None:
+    """What it was to change is not known, and it may have been a limit."""
+    with pytest.raises(
+        ConfigError, match="'wrong': unknown setting max_delete_object; nearest is max_delete_objects;"
+    ):
+        settings(named, right=LAKE, wrong=LAKE | {"repository": "pond", "max_delete_object": 1})
 
 
 @pytest.mark.parametrize("name", ["schedule", "repository"])

@@ -49,6 +49,12 @@ def test_a_text_that_is_no_json_is_told(monkeypatch: pytest.MonkeyPatch, text: s
         json_variable(NAME)
 
 
+def test_a_variable_that_is_null_is_not_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"AIRFLOW_VAR_{NAME.upper()}", "null")
+    with pytest.raises(ConfigError, match=f"Variable {NAME} is null"):
+        json_variable(NAME)
+
+
 @pytest.mark.parametrize(
     "text", ['{"a": {}, "b": {}, "a": {}}', '[{"a": {"dry_run": true, "dry_run": false}}]']
 )

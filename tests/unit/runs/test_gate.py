@@ -12,9 +12,10 @@ import pytest
 
 from dredge.errors import FormatError, LeaseHeldError, OvertakenError, UnavailableError
 from dredge.runs.folder import RunFolder
-from dredge.runs.gate import Gate, GateConfig, write_look
+from dredge.runs.gate import Gate, GateConfig, publish, write_look
 from dredge.runs.lease import Lease
 from dredge.runs.partition import Stores, WorkerRun
+from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
 from dredge.runs.watch import Watch
 from dredge.storage import ObjectWriter, forget_memory_store, open_writer, store_clock
@@ -322,3 +323,77 @@ def test_nothing_is_deleted_outside_a_try(writer: ObjectWriter, lease: Lease) ->
     config = GateConfig(lease=lease.acquire("run r"), watch=WATCH, trusted_seconds=0, silence_seconds_max=60)
     with pytest.raises(FormatError, match="outside a try"):
         Gate(RunFolder(writer, "r"), writer, config)
+
+
+PUBLISHED = "bulk_delete/_published/1"
+
+
+@pytest.fixture
+def reading(writer: ObjectWriter, gate: Gate) -> Gate:
+    """A gate of workers to which the driver publishes what came into use."""
+    grant = gate._config.lease
+    config = GateConfig(
+        lease=grant, watch=WATCH, trusted_seconds=0, silence_seconds_max=60, published=PUBLISHED
+    )
+    return Gate(RunFolder(writer, "r", gate.attempt), writer, config)
+
+
+def look_with(writer: ObjectWriter, published: int) -> None:
+    """Write down a look that found the gate open."""
+    write_look(RunFolder(writer, "r"), WATCH, True, "", store_clock(writer, ""), published)
+
+
+def put_out(writer: ObjectWriter, number: int) -> list[PartInfo]:
+    """Publish so many parts."""
+    parts = [PartInfo(f"{item}.u64", item, 8 * item, f"{item:064x}") for item in range(number)]
+    publish(RunFolder(writer, "r"), PUBLISHED, number, parts)
+    return parts
+
+
+def test_a_worker_reads_the_publication_that_a_look_names_together_with_the_look(
+    reading: Gate, writer: ObjectWriter
+) -> None:
+    look_with(writer, 0)
+    assert reading.is_open()
+    assert (reading.number, reading.published) == (0, ())
+    put_out(writer, 1)
+    parts = put_out(writer, 2)
+    look_with(writer, 2)
+    assert reading.is_open()
+    assert (reading.number, list(reading.published)) == (2, parts)
+
+
+def test_a_look_that_arrives_late_hides_no_newer_publication(reading: Gate, writer: ObjectWriter) -> None:
+    """Its request was taken for lost and sent again, so it replaced the last look."""
+    put_out(writer, 1)
+    parts = put_out(writer, 2)
+    look_with(writer, 1)
+    assert reading.is_open()
+    assert (reading.number, list(reading.published)) == (2, parts)
+    look_with(writer, 0)
+    assert reading.is_open()
+    assert (reading.number, list(reading.published)) == (2, parts)
+
+
+def test_a_gate_is_closed_where_what_a_look_names_is_missing(reading: Gate, writer: ObjectWriter) -> None:
+    look_with(writer, 3)
+    assert not reading.lets_through()
+    assert reading.has_shut
+
+
+def test_a_request_that_was_prepared_before_a_publication_is_not_sent(
+    reading: Gate, writer: ObjectWriter
+) -> None:
+    look_with(writer, 0)
+    assert reading.is_open()
+    before = reading.permission()
+    assert before()
+    put_out(writer, 1)
+    look_with(writer, 1)
+    assert not before()
+    assert not before()
+    assert not reading.has_shut, "the task goes on with what is left"
+    assert reading.permission()()
+    look(writer, False)
+    assert not reading.permission()()
+    assert reading.has_shut

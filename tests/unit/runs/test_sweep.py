@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +21,7 @@ from dredge.errors import (
 )
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.gate import GateConfig, write_look
+from dredge.runs.gate import GateConfig, publish, write_look
 from dredge.runs.lease import Lease
 from dredge.runs.partition import Stores, WorkerRun
 from dredge.runs.perform import StepRecord
@@ -385,3 +387,101 @@ def test_a_group_of_which_nothing_may_go_is_not_sent(sweep: Sweep) -> None:
     assert keeps.delete(part, [rows("d/a")])
     assert requests == []
     assert ledger.read_raw(sweep.folder, ledger.stem_of(part)).num_rows == 1
+
+
+class Publishing(Deleter):
+    """While a group is deleted, it is published that some keys came into use."""
+
+    def __init__(self, sweep: Sweep, published: Sequence[str], fails: Sequence[str] = ()) -> None:
+        super().__init__(fails=list(fails))
+        self.turn = 0
+        self._sweep = sweep
+        self._published = published
+
+    def delete(self, keys: Sequence[str], may_send: Callable[[], bool] = lambda: True) -> list[DeleteOutcome]:
+        self.turn += 1
+        first = super().delete(keys[:1], may_send)
+        if self.turn <= len(self._published):
+            publish_used(self._sweep, self.turn, self._published[: self.turn])
+        rest = keys[1:]
+        if not may_send():
+            return [*first, *(DeleteOutcome(key, "failed", NOT_SENT) for key in rest)]
+        return [*first, *(super().delete(rest, may_send) if rest else [])]
+
+
+PUBLISHED = "bulk_delete/_published/1"
+
+
+def publish_used(sweep: Sweep, number: int, keys: Sequence[str]) -> None:
+    parts = [PartInfo(key, 1, 8, f"{key:>064}") for key in keys]
+    publish(sweep.folder, PUBLISHED, number, parts)
+    write_look(sweep.folder, WATCH, True, "", store_clock(sweep.folder.writer, ""), number)
+
+
+def still_used(parts: Sequence[PartInfo], group: pa.Table) -> pa.StringArray:
+    named = {part.name for part in parts}
+    return pa.array(
+        ["alive_again" if key in named else None for key in group["address"].to_pylist()], pa.string()
+    )
+
+
+def publishing_task(sweep: Sweep, deleter: Deleter, **more: Any) -> DeletingTask:
+    gate = replace(sweep.gate, published=PUBLISHED)
+    return DeletingTask(sweep.run, deleter, gate, still_used=still_used, **more)
+
+
+def test_what_came_into_use_before_a_group_is_not_deleted(sweep: Sweep) -> None:
+    part, deleter = sweep.part("d/a", "d/b"), Deleter()
+    publish_used(sweep, 1, ["d/a"])
+    task = publishing_task(sweep, deleter)
+    assert task.delete(part, [rows("d/a", "d/b")])
+    assert deleter.keys == ["d/b"]
+    assert (task.failed, task.kept) == (0, 1)
+    assert sweep.outcomes(part) == {"d/a": "kept", "d/b": "deleted"}
+
+
+def test_what_comes_into_use_within_a_group_is_not_deleted_and_the_rest_of_the_group_is(sweep: Sweep) -> None:
+    part = sweep.part("d/a", "d/b", "d/c", "d/d")
+    deleter = Publishing(sweep, ["d/c", "d/x"])
+    task = publishing_task(sweep, deleter)
+    assert task.delete(part, [rows("d/a", "d/b", "d/c", "d/d")])
+    assert deleter.keys == ["d/a", "d/b", "d/d"]
+    assert deleter.turn == 3
+    assert (task.failed, task.kept) == (0, 1)
+    assert sweep.outcomes(part) == {"d/a": "deleted", "d/b": "deleted", "d/c": "kept", "d/d": "deleted"}
+    assert task.undone(part, "d/").num_rows == 0
+
+
+def test_a_key_that_fails_while_more_comes_into_use_is_tried_a_few_times(sweep: Sweep) -> None:
+    """A deleter that may not send again gives the outcome of its first attempt."""
+    part = sweep.part("d/a", "d/b")
+    deleter = Publishing(sweep, [f"d/{number}" for number in range(20)], fails=["d/a"])
+    task = publishing_task(sweep, deleter)
+    assert task.delete(part, [rows("d/a")])
+    assert deleter.keys == ["d/a"] * 3
+    assert task.failed == 1
+    assert sweep.outcomes(part) == {"d/a": "failed"}
+
+
+def test_what_comes_into_use_while_a_group_is_copied_is_not_deleted(sweep: Sweep) -> None:
+    part, deleter = sweep.part("d/a", "d/b", "d/c"), Deleter()
+    copied: list[str] = []
+
+    def protect(group: pa.Table, may_send: Callable[[], bool]) -> list[Protected]:
+        found = []
+        for key in group["address"].to_pylist():
+            if not may_send():
+                found.append(Protected("failed", NOT_SENT))
+                continue
+            copied.append(key)
+            found.append(Protected())
+            if key == "d/b" and copied.count(key) == 1:
+                publish_used(sweep, 1, ["d/a"])
+        return found
+
+    task = publishing_task(sweep, deleter, protect=protect)
+    assert task.delete(part, [rows("d/a", "d/b", "d/c")])
+    assert copied == ["d/a", "d/b", "d/c"]
+    assert deleter.keys == ["d/b", "d/c"]
+    assert (task.failed, task.kept) == (0, 1)
+    assert sweep.outcomes(part) == {"d/a": "kept", "d/b": "deleted", "d/c": "deleted"}

@@ -33,13 +33,13 @@ def _written(folder: RunFolder) -> dict[str, Any]:
 def test_an_open_gate_is_written_down(folder: RunFolder) -> None:
     watch = Watch(folder, folder.writer, KEY, lambda: None)
     assert watch.look()
-    assert _written(folder) == {"open": True, "reason": ""}
+    assert _written(folder) == {"open": True, "reason": "", "published": 0}
 
 
 def test_a_reason_to_stop_closes_the_gate(folder: RunFolder) -> None:
     watch = Watch(folder, folder.writer, KEY, lambda: "main moved")
     assert not watch.look()
-    assert _written(folder) == {"open": False, "reason": "main moved"}
+    assert _written(folder) == {"open": False, "reason": "main moved", "published": 0}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_look_that_fails_closes_the_gate_also_without_a_word(
     watch = Watch(folder, folder.writer, KEY, look)
     assert not watch.look()
     assert watch.error is error
-    assert _written(folder) == {"open": False, "reason": reason}
+    assert _written(folder) == {"open": False, "reason": reason, "published": 0}
 
 
 def test_a_driver_that_cannot_ask_for_the_time_closes_the_gate(
@@ -66,7 +66,7 @@ def test_a_driver_that_cannot_ask_for_the_time_closes_the_gate(
 
     monkeypatch.setattr("dredge.runs.watch.store_clock", no_clock)
     assert not Watch(folder, folder.writer, KEY, lambda: None).look()
-    assert folder.read_json(KEY) == {"open": False, "reason": "503", "at": None}
+    assert folder.read_json(KEY) == {"open": False, "reason": "503", "at": None, "published": 0}
 
 
 def test_a_reason_without_words_closes_the_gate(folder: RunFolder) -> None:
@@ -78,6 +78,20 @@ def test_workers_find_a_look_that_was_made_before_they_began(folder: RunFolder) 
     with watching(folder, folder.writer, KEY, lambda: None, 3600) as watch:
         assert folder.read_json(KEY)["open"] is True
     assert watch.error is None
+
+
+def test_a_look_names_what_was_published_by_its_end(folder: RunFolder) -> None:
+    """Workers that read the look then read at least that."""
+    numbers = []
+
+    def look() -> str | None:
+        numbers.append(len(numbers) + 1)
+        return None
+
+    watch = Watch(folder, folder.writer, KEY, look, lambda: numbers[-1])
+    for number in (1, 2):
+        assert watch.look()
+        assert _written(folder)["published"] == number
 
 
 @pytest.mark.parametrize("looks", [UnavailableError("heads: 503"), None])
@@ -116,7 +130,7 @@ def test_the_driver_looks_again_and_again_until_it_finds_a_reason_to_stop(folder
                 break
             threading.Event().wait(0.005)
     assert (looks, watch.found) == (3, "main moved"), "and not once more, when the reason might be gone"
-    assert _written(folder) == {"open": False, "reason": "main moved"}
+    assert _written(folder) == {"open": False, "reason": "main moved", "published": 0}
 
 
 def test_a_driver_that_finds_a_reason_at_once_does_not_look_again(folder: RunFolder) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from dredge.graveler import messages
-from dredge.graveler.actions.results import HookResult, Results, RunResult
-from dredge.graveler.actions.text import NEVER
-from dredge.graveler.xid import new_countdown_xid
 from tests.support.kv_world import DAY, START, World
 from tests.support.trash import Watcher
 
@@ -90,22 +87,17 @@ def test_action_runs_are_told_apart_by_time_not_by_name(world: World, watcher: W
     assert not [k for k in kinds if margin in k or after in k]
 
 
-def test_results_that_the_embedded_server_keeps_stay_also_of_a_run_that_skipped_every_hook(
+def test_a_run_that_skipped_every_hook_stays_although_its_record_says_year_1(
     world: World, watcher: Watcher
 ) -> None:
     world.store.now = START
     world.repository("lake")
-    results = Results(world.kv)
-    skipped = HookResult("0000_0000", "h1", "checks", NEVER, NEVER, passed=False)
     for repository in ("lake", "gone"):
-        run_id = new_countdown_xid(START + timedelta(seconds=5))
-        run = RunResult(run_id, "pre-commit", "main", "main", "", NEVER, NEVER, passed=True)
-        results.save(repository, run, [skipped])
-        results.add_commit(repository, run_id, "c1")  # an index that comes later
+        world.run(repository, START + timedelta(seconds=5), start=datetime(1, 1, 1, tzinfo=UTC))
     watcher.look(9 * DAY)
     found = watcher.look(9 * DAY)
     trash = [(f.key or b"").decode() for f in found.values() if f.verdict == "trash"]
-    assert len(trash) == 4
+    assert len(trash) == 3
     assert all(key.startswith("repos/gone/") for key in trash)
 
 

@@ -17,6 +17,7 @@ from dredge.hashing import hash64
 from dredge.storage import ObjectReader, open_deleter
 from dredge.undo import pins
 from dredge.undo.pins import active_pins, end_pin, read_pins
+from tests.support import lost_database
 from tests.support.gc import World
 from tests.support.undo import WAYS, moments, purge, restore, store_of, undo_world
 
@@ -79,6 +80,7 @@ def test_a_run_that_is_killed_while_it_removes_pins_stops_no_later_one() -> None
     assert len(seen) == 4, (
         "both, without the record, without the hashes of all, without those of what came back"
     )
+    database = lost_database.back_up(world)
     for keys in seen:
         state = next(
             state
@@ -86,6 +88,7 @@ def test_a_run_that_is_killed_while_it_removes_pins_stops_no_later_one() -> None
             if tuple(sorted(k for k in state.objects if "/pins/" in k)) == keys
         )
         state.put_back(store)
+        lost_database.restore(world, database)
         release_lease(last)
         world.collect()
         assert len(pin_files(world)) == 1

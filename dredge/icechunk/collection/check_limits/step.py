@@ -14,6 +14,7 @@ from dredge.icechunk.collection.check_limits.output import CANARIES, CheckLimits
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.witness.leaving import leave_record
 from dredge.runs.limits import Finding, worst
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
@@ -32,6 +33,7 @@ def check_limits(run: Run) -> StepSummary:
 
 
 def _check_limits(run: Run, record: StepRecord) -> None:
+    leave_record(run, record)
     candidates = record.input(ListCandidatesOutput)
     objects, size_bytes = candidates.total("candidates_objects"), candidates.total("candidates_bytes")
     listed = candidates.total("listed_objects")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from dredge.icechunk.collection.witness.record import KNOWN
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
@@ -62,6 +63,18 @@ class MarkOutput(StepOutput):
     def snapshot_rows(self) -> PartInfo:
         """Rows of the live snapshots, for the next run (`state.base.SNAPSHOTS`)."""
         return self.part(SNAPSHOT_ROWS)
+
+    @property
+    def known(self) -> PartInfo | None:
+        """What this mark leaves for the next one (`witness.record`); None in a report on a planned expiration."""
+        found = self.parts(KNOWN)
+        return found[0] if found else None
+
+    @property
+    def known_etag(self) -> str | None:
+        """Tag of what the last mark left; None when there was nothing."""
+        found: str | None = self.summary.details.get("known_etag")
+        return found
 
     @property
     def contradicted(self) -> list[str]:

@@ -1,17 +1,19 @@
 """Which snapshots count as live. More than refs reach is always allowed, less never.
 
 spec 1   what refs reach
-         + files younger than the cutoff, which a ref may name next
          + for the grace period, what was released lately, because refs can be put on released snapshots
-         + the ancestors of all of these
 spec 2   every snapshot of the repo info, reachable or not: the library's expiration drops the old ones, and after
          that nothing can use them again
-         + files younger than the cutoff that the repo info does not list yet
+         + what refs of spec 1 reach that an upgrade left
+both     + files younger than the cutoff, which a ref may name next
+         + files younger than `keep_lost_days` that nothing names and that were not released
+         + tips of refs that were lost (`witness`)
+         + the ancestors of all of these
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -27,12 +29,14 @@ class Roots:
         tips: snapshots that are live, with all their ancestors.
         held: of those, released ones that wait for the grace period.
         young: of those, unreachable ones that are younger than the cutoff.
+        unnamed: of those, unreachable ones that were never released, and are younger than `keep_lost_days`.
         unreachable_since: when each unreachable snapshot was first seen so, for the next run (spec 1).
     """
 
     tips: frozenset[str]
     held: frozenset[str]
     young: frozenset[str]
+    unnamed: frozenset[str]
     unreachable_since: Mapping[str, datetime]
 
 
@@ -44,6 +48,9 @@ def choose_roots(
     now: datetime,
     seen_before: Mapping[str, datetime],
     grace: timedelta,
+    released: Collection[str] = (),
+    lost: Collection[str] = (),
+    keep_lost: timedelta = timedelta(0),
 ) -> Roots:
     """Choose the live snapshots.
 
@@ -54,14 +61,24 @@ def choose_roots(
         now: the store's time.
         seen_before: what an earlier run saw unreachable, and since when (spec 1).
         grace: how long a snapshot must have been seen unreachable (spec 1); zero asks for nothing.
+        released: unreachable snapshots that an expiration released.
+        lost: tips that are kept although nothing reaches them.
+        keep_lost: how long a snapshot file stays that nothing names and that was not released, from its own time.
     """
     named = set(history.snapshots) if history.spec_version == 2 else history.reachable()
     unreachable = {snapshot: time for snapshot, time in files if snapshot not in named}
     young = {snapshot for snapshot, time in unreachable.items() if not is_old(time, cutoff)}
+    unnamed = {node for node, time in unreachable.items() if node not in released and now - time < keep_lost}
     held: set[str] = set()
     since: dict[str, datetime] = {}
     if history.spec_version == 1:
         since = {snapshot: min(seen_before.get(snapshot, now), now) for snapshot in unreachable}
         if grace:
             held = {node for node, time in since.items() if node not in seen_before or now - time < grace}
-    return Roots(frozenset(named | young | held), frozenset(held - young), frozenset(young), since)
+    return Roots(
+        tips=frozenset(named | young | unnamed | held | {*lost}),
+        held=frozenset(held - young - unnamed),
+        young=frozenset(young),
+        unnamed=frozenset(unnamed - young),
+        unreachable_since=since,
+    )

@@ -9,8 +9,8 @@ it were skipped, live chunks would look dead.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import sets
@@ -35,8 +35,11 @@ from dredge.icechunk.collection.mark.snapshots import (
 from dredge.icechunk.collection.mark.unreachable import read_unreachable, write_unreachable
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state.base import snapshots_table
+from dredge.icechunk.collection.witness.judging import FORGET_LOST, Judgement, judge
+from dredge.icechunk.collection.witness.record import KNOWN, Known, read_known
 from dredge.icechunk.history import History
-from dredge.icechunk.repository import KnownSnapshots
+from dredge.icechunk.repository import KnownSnapshots, read_history
+from dredge.runs.consents import read_consents
 from dredge.runs.folder import parquet_bytes
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
@@ -57,11 +60,15 @@ def mark(run: Run, runner: TaskRunner) -> StepSummary:
 def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     known = KnownSnapshots() if run.base is None else run.base.known
     tags = {snapshot: tag for snapshot, (tag, _) in known.entries.items()}
-    history = run.read_history(known)
-    if history.availability != "online":
-        raise RefusedError(f"{run.plan.uri}: the repository is {history.availability}. Nothing was deleted.")
-    roots = _find_roots(run, record, history)
+    actual = read_history(run.reader, known=known)
+    if actual.availability != "online":
+        raise RefusedError(f"{run.plan.uri}: the repository is {actual.availability}. Nothing was deleted.")
+    files = dict(snapshot_files(run.reader))
+    judgement = _ask_witnesses(run, record, actual, files)
+    history = run.after_plan(actual)
+    roots = _find_roots(run, record, history, files, judgement, actual)
     live = with_ancestors(run.reader, roots.tips, history.snapshots)
+    live |= _reached_by_old_refs(run, judgement, files)
     index = ManifestIndex.load(run.state)
     replaced = {node for node, tag in tags.items() if known.entries.get(node, ("", None))[0] != tag}
     before = set() if run.base is None else {*run.base.state.contradicted}
@@ -75,6 +82,7 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.details["seen"] = index.seen
     record.details["contradicted"] = contradicted = sorted((before | index.contradicted) & live)
     _warn(run, record, roots, contradicted)
+    _warn_of_past(run, record, roots, judgement)
 
 
 def _find_chunks(
@@ -109,16 +117,57 @@ def _record_rows(run: Run, record: StepRecord, rows: Sequence[SnapshotRow], know
     record.parts.append(run.folder.write_bytes(f"{MarkOutput.STEP}/{SNAPSHOT_ROWS}", data, len(rows)))
 
 
-def _find_roots(run: Run, record: StepRecord, history: History) -> Roots:
+def _ask_witnesses(run: Run, record: StepRecord, history: History, files: Collection[str]) -> Judgement:
+    """Compare with what earlier marks saw; a mark that is refused leaves nothing."""
+    known, etag = read_known(run.state)
+    judgement = judge(
+        run.reader,
+        history,
+        files,
+        known,
+        read_consents(run.state, FORGET_LOST),
+        run_id=run.plan.run_id,
+        now=run.plan.created_at,
+        keep=timedelta(days=run.plan.config.keep_lost_days),
+    )
+    judgement.refuse(run.plan.uri)
+    if run.plan.config.after is None:
+        record.parts.append(
+            run.folder.write_bytes(f"{MarkOutput.STEP}/{KNOWN}", judgement.known.dumps(), len(files))
+        )
+        record.details["known_etag"] = etag
+        record.details["known_is_damaged"] = etag is not None and known == Known()
+    return judgement
+
+
+def _reached_by_old_refs(run: Run, judgement: Judgement, files: Collection[str]) -> set[str]:
+    """Give what refs of spec 1 reach by the files themselves, whatever the repo info says of their parents."""
+    if not run.plan.config.keep_old_refs:
+        return set()
+    return with_ancestors(run.reader, {ref.tip for ref in judgement.old_refs if ref.tip in files}, ())
+
+
+def _find_roots(
+    run: Run,
+    record: StepRecord,
+    history: History,
+    files: Mapping[str, datetime],
+    judgement: Judgement,
+    actual: History,
+) -> Roots:
     plan, before = run.plan, read_unreachable(run.state)
     is_preview = plan.config.after is not None
     roots = choose_roots(
         history,
-        snapshot_files(run.reader),
+        files.items(),
         plan.cutoff,
         now=plan.created_at,
-        seen_before=before.since,
+        # Of a damaged record it is not known what was lost, so what is unreachable waits anew.
+        seen_before={} if record.details.get("known_is_damaged") else before.since,
         grace=timedelta(hours=0 if is_preview else plan.config.grace_hours),
+        released=judgement.released | (actual.snapshots.keys() - history.snapshots.keys()),
+        lost=judgement.lost,
+        keep_lost=timedelta(days=plan.config.keep_lost_days),
     )
     # What only a planned expiration would release is still reachable, and its grace does not begin.
     if plan.spec_version == 1 and not is_preview:
@@ -162,6 +211,7 @@ def _record_figures(
         live_references=sum(refs.values()),
         held_snapshots=len(roots.held),
         young_snapshots=len(roots.young),
+        unnamed_snapshots=len(roots.unnamed),
     )
 
 
@@ -187,4 +237,30 @@ def _warn(run: Run, record: StepRecord, roots: Roots, contradicted: Sequence[str
         record.warn(
             f"{lost:,} manifests that are not in use any more are in the index no longer: what only they name stays"
             " until the next clean run"
+        )
+
+
+def _warn_of_past(run: Run, record: StepRecord, roots: Roots, judgement: Judgement) -> None:
+    days = f"{run.plan.config.keep_lost_days:g} days"
+    record.counts["lost_tips"] = len(judgement.lost)
+    if judgement.lost:
+        node, tip = min(judgement.lost.items(), key=lambda item: item[1].since)
+        record.warn(
+            f"{len(judgement.lost):,} snapshots were tips of refs and are not reached now, such as {node} of {tip.ref}:"
+            f" they and what they use are kept for {days} from the first run that missed them. If one was lost by"
+            " mistake, put its ref back"
+        )
+    if roots.unnamed:
+        record.warn(
+            f"{len(roots.unnamed):,} snapshot files that nothing names and that no expiration released, such as"
+            f" {min(roots.unnamed)}, are kept with what they use until they are {days} old"
+        )
+    if judgement.old_refs:
+        kept = (
+            "what they reach is kept" if run.plan.config.keep_old_refs else "what only they reach is garbage"
+        )
+        record.warn(
+            f"{len(judgement.old_refs):,} refs of spec 1 lie beside the repo info, such as"
+            f" {judgement.old_refs[0].label}, left by the upgrade to spec 2: {kept}. To end it, delete the folder"
+            " refs/, or turn keep_old_refs off"
         )

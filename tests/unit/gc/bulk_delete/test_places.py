@@ -16,7 +16,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
-from tests.support.gc import busy_world, seen_with
+from tests.support.gc import busy_world
 
 METADATA = "_lakefs/3f4c"
 
@@ -46,25 +46,6 @@ class Misled(LocalRunner):
             rows = rows.set_column(at, rows.schema.field(at), column)
         self.parts += 1
         return self.folder.write_table("elsewhere", self.parts, rows, "part")
-
-
-def test_logs_and_manifests_of_hooks_stay_whatever_else_goes() -> None:
-    world, kept, gone = busy_world()
-    world = seen_with(world, actions=True)
-    hook = b"{id: check, type: lua, properties: {script: print(1)}}"
-    for path, event in (("a", b"pre-merge"), ("b", b"pre-commit")):
-        content = b"name: check %s\non: {%s: }\nhooks: [%s]\n" % (path.encode(), event, hook)
-        kept.add(world.upload(f"_lakefs_actions/{path}", content))
-    world.lake.commit()
-    world.lake.catalog.objects.delete_object(world.lake.repository, "main", "_lakefs_actions/b")
-    world.lake.commit()  # the run's action file is on no branch any more, and neither is what it was about
-    left = {key: world.lake.objects.get(key) for key in world.lake.keys("_lakefs/actions/")}
-    assert len(left) == 2
-    world.age(days=99)
-    world.collect()
-    assert gone.isdisjoint(world.data())
-    assert world.data() >= set(world.served().values())
-    assert {key: world.lake.objects.get(key) for key in world.lake.keys("_lakefs/actions/")} == left
 
 
 def test_sweep_deletes_nothing_when_a_candidate_lies_outside_data() -> None:

@@ -182,8 +182,8 @@ def name_the_rest(world: World, gone: set[str], keys: Sequence[str]) -> set[str]
 
 
 @pytest.mark.parametrize("request_number", [1, 3])
-def test_a_branch_that_moves_during_the_sweep_has_everything_checked_again(request_number: int) -> None:
-    """What its new commit names is not deleted, though the mark and the re-check knew nothing of it."""
+def test_what_a_branch_gets_during_the_sweep_is_not_deleted(request_number: int) -> None:
+    """What its new commit names leaves the candidates, though the mark and the re-check knew nothing of it."""
     world, kept, gone = busy_world(safety=OFTEN)
     world.runner = Parallel()  # one of three tasks is done before the third request
     run = world.plan()
@@ -198,22 +198,8 @@ def test_a_branch_that_moves_during_the_sweep_has_everything_checked_again(reque
         summary = bulk_delete(run, world.runner)
     assert named
     assert kept | named <= world.data()
-    assert len(summary.details["rechecks"]) == 2
-
-
-def test_a_branch_that_moves_in_every_round_ends_the_sweep() -> None:
-    world, kept, gone = busy_world(safety={**OFTEN, "recheck_rounds_max": 1})
-    run = world.plan()
-    world.mark(run)
-    named: set[str] = set()
-
-    def come(_number: int, keys: Sequence[str]) -> None:
-        named.update(name_the_rest(world, gone, keys))
-
-    with deleting(before=come) as requests, pytest.raises(RefusedError, match="in each of 1 rounds"):
-        bulk_delete(run, world.runner)
-    assert len(requests.made) == 1
-    assert kept | named <= world.data()
+    assert len(summary.details["rechecks"]) == 1
+    assert summary.status == "success"
 
 
 def test_a_server_that_goes_away_during_the_sweep_ends_it() -> None:

@@ -9,6 +9,7 @@ from dredge.gc.analysis.base_run import BaseRun, open_base
 from dredge.gc.cost import cost_of
 from dredge.gc.cost.prefixes import find_prefixes
 from tests.support.gc import World, make_world
+from tests.support.lost_database import back_up, restore
 from tests.support.policies import policy as policy_of
 
 SMALL = {"part_rows": 2, "candidate_rows": 3, "shard_values": 8}
@@ -121,3 +122,16 @@ def test_prefixes_of_ranges_that_lie_below_several_are_those_of_their_entries() 
         for place, hashes in found.addresses:
             counts[found.names[place]] = counts.get(found.names[place], 0) + len(hashes)
         assert counts == wanted
+
+
+def test_what_only_a_lost_commit_names_counts_as_of_a_commit_without_a_ref() -> None:
+    world = make_world()
+    world.upload("head", size(2))
+    world.lake.commit()
+    backup = back_up(world)
+    world.upload("lost", size(3))
+    world.lake.commit()
+    restore(world, backup)
+    world.age(days=2)
+    kinds = table(cost_of(base_of(world)).to_json()["kinds"], "kind")
+    assert kinds["no_ref"] == 8

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
@@ -107,7 +108,7 @@ def test_a_copy_that_stands_still_at_the_servers_count_is_found_out_afterwards(
     store, looks = WithoutSnapshots(world, kv=copied), []
 
     def hit(partition: bytes) -> None:
-        if partition == PARTITION and len(looks) % 2 == 0:
+        if partition == PARTITION and len(looks) % 3 == 0:
             copied.set(PARTITION, key, world.lake.kv.get(PARTITION, key))
         looks.extend([partition] if partition == PARTITION else [])
 
@@ -288,7 +289,41 @@ def test_the_counter_is_read_before_everything_else(monkeypatch: pytest.MonkeyPa
     world = unsampled(monkeypatch)
     store = store_of(world, monkeypatch)
     look(world.plan(), lambda records: records.branches())
-    assert store.scanned[0] == PARTITION
+    assert store.scanned[:2] == [PARTITION, PARTITION]
+
+
+def test_records_of_a_store_that_has_counted_less_do_not_stand_for_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A name with two addresses, say: the counter comes from the server's database, the records from a copy."""
+    world = unsampled(monkeypatch)
+    copied, _, _ = staged_since_the_copy(world)
+    store, views = WithoutSnapshots(world), []
+
+    def take_turns(partition: bytes) -> None:
+        views.extend([partition] if partition == PARTITION else [])
+        store.kv = copied if len(views) % 3 == 2 else None
+
+    store.before = take_turns
+    open_as(store, monkeypatch)
+    _, standing = look(world.plan(), lambda records: records.branches())
+    assert standing.refuted
+
+
+def test_the_server_is_never_asked_while_a_view_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a pooler with one session, which the view holds, the server could not answer."""
+    world = unsampled(monkeypatch)
+    store = store_of(world, monkeypatch)
+    look_at = store.view
+
+    @contextlib.contextmanager
+    def view() -> Iterator[WithoutSnapshots]:
+        with look_at() as opened, never_asked(world, *dir(world.client)):
+            yield opened
+
+    monkeypatch.setattr(store, "view", view)
+    _, standing = look(world.plan(), lambda records: records.branches())
+    assert standing.doubt == ""
 
 
 def test_the_counter_must_have_grown_after_the_question_began() -> None:

@@ -14,6 +14,7 @@ from dredge.gc.mark_uncommitted.kv_standing import (
     _Count,
     _count,
     _judge,
+    count_of,
     have_written,
     look,
 )
@@ -65,7 +66,7 @@ def counted(before: Usage | None, store: bytes, *after: Usage | None) -> _Count 
     kv.set(PARTITION, b"usage/monthly/a/202601", store)
     server: Any = Server(*after)
     with MemoryRows(kv).view() as view:
-        found = _count(server, before, view)
+        found = _count(server, before, count_of(view, "a"))
     assert not server.answers
     return found
 

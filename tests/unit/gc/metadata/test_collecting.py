@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConfigError, NotFoundError, RefusedError
+from dredge.errors import BlockedError, ConfigError, NotFoundError, RefusedError, WitnessError
 from dredge.gc.metadata import collecting, taking
 from dredge.gc.metadata.collecting import collect_metadata
 from dredge.gc.metadata.config import MetadataConfig
 from dredge.gc.metadata.named import NamesReader
 from dredge.gc.metadata.output import MetadataOutput
 from dredge.gc.metadata.taking import File, delete_files
+from dredge.gc.planning import release_lease
+from dredge.gc.witness.block import lift, refuse
 from dredge.graveler import messages
 from dredge.graveler.committed.store import RangeReader
 from dredge.graveler.refs.commits import new_commit
@@ -112,6 +114,21 @@ def test_a_dry_run_and_a_report_only_note(settings: dict[str, Any]) -> None:
     before = there(world)
     assert collect(world, **settings).counts["garbage_files"] == 2
     assert there(world) == before
+
+
+def test_in_a_blocked_namespace_no_metadata_goes() -> None:
+    world = noted()
+    before = there(world)
+    run = world.plan(dry_run=True)
+    with pytest.raises(WitnessError):
+        refuse(run, "test", "Another past.")
+    release_lease(run)
+    with pytest.raises(BlockedError):
+        collect(world)
+    assert collect(world, dry_run=True).counts["chosen_files"] == 2
+    assert there(world) == before
+    lift(run.state, "lake", "seen to")
+    assert collect(world).counts["deleted_files"] == 2
 
 
 def test_two_notes_must_be_as_far_apart_as_a_file_is_old() -> None:

@@ -229,7 +229,7 @@ def test_a_dangling_commit_is_kept_by_a_tag_and_let_go_without() -> None:
 
 
 def test_policies_do_not_reach_dangling_commits() -> None:
-    world = make_world(policy=policy("last: all"))
+    world = make_world(policy=policy("last: all"), keep_unnamed_days=0)
     world.rules(1)
     catalog, name = world.lake.catalog, world.lake.repository
     catalog.branches.create_branch(name, "topic", "main")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dredge.errors import BlockedError, ConfigError, FormatError, WitnessError
+from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, open_state
 from dredge.gc.witness.block import BLOCK, lift, read_block, refuse, refuse_blocked
 from dredge.gc.witness.consents import LIFT_BLOCK, read_consents
@@ -14,6 +15,8 @@ from dredge.gc.witness.ownership import Owner, claim
 from dredge.lakefs import Environment
 from dredge.storage import ObjectWriter
 from tests.support.gc import World, make_world
+from tests.support.second_server import copy_of
+from tests.support.undo import WAYS, purge, restore, undo_world
 
 
 def _refused(world: World, run: Run, kind: str = "test", message: str = "The past differs.") -> None:
@@ -101,6 +104,36 @@ def test_a_refusal_of_the_owner_under_an_alias_leaves_a_block() -> None:
     claim(state, owner.with_alias(ours.url))
     _refused(world, run)
     assert read_block(state) is not None
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_blocked_namespace_is_not_purged(way: str) -> None:
+    world, _, gone = undo_world(way)
+    run = world.plan()
+    world.run(run)
+    world.age(days=40)
+    state = open_state(world.lake.namespace)
+    blocked = world.plan(dry_run=True)
+    _refused(world, blocked)
+    release_lease(blocked)
+    assert purge(world, dry_run=True).counts["would_go_objects"] == len(gone)
+    with pytest.raises(BlockedError):
+        purge(world)
+    restore(world, run, all=True)
+    assert gone <= world.data(), "what a blocked run may not delete can still be brought back"
+    world.age(days=40)
+    lift(state, "lake", "seen to")
+    purge(world)
+
+
+def test_a_copy_purges_nothing() -> None:
+    production, _, gone = undo_world("quarantine")
+    production.collect()
+    copy = copy_of(production, "http://rehearsal:8000")
+    production.age(days=40)
+    with pytest.raises(WitnessError):
+        purge(copy)
+    assert purge(production).counts["purged_objects"] == len(gone)
 
 
 def test_a_damaged_block_is_an_error_and_no_consent() -> None:

@@ -13,6 +13,7 @@ from dredge.gc.witness.unnamed import DAMAGED, read_kinds
 from dredge.graveler.sstable import METARANGES, RANGES
 from dredge.storage import open_deleter
 from tests.support.gc import World, deleting, make_world, summary_of
+from tests.support.lakes import START
 from tests.support.lost_database import back_up, in_hook, restore, unreadable
 
 
@@ -243,6 +244,4 @@ def test_a_sweep_that_sees_a_lost_commit_only_in_the_re_check_keeps_it() -> None
 
 
 def test_the_time_since_which_unnamed_metaranges_count() -> None:
-    world = make_world(keep_unnamed_days=3)
-    run = world.plan()
-    assert Past().since(run) == run.plan.created_at - timedelta(days=3)
+    assert Past().since(START, timedelta(days=3)) == START - timedelta(days=3)

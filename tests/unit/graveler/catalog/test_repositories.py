@@ -7,6 +7,7 @@ import pytest
 from dredge.graveler.errors import (
     BranchNotFoundError,
     InvalidValueError,
+    LostRaceError,
     NamespaceInUseError,
     NotUniqueError,
     PreconditionError,
@@ -219,3 +220,28 @@ def test_protected_branches_take_merges_only() -> None:
         lake.catalog.repositories.set_branch_protection(lake.repository, [], if_match="stale")
     lake.catalog.repositories.set_branch_protection(lake.repository, [], if_match=etag)
     lake.upload("b")
+
+
+def test_of_two_changes_of_the_metadata_at_once_one_is_lost_and_says_so() -> None:
+    lake = make_lake()
+    repositories = lake.catalog.repositories
+    repositories.update_repository_metadata(lake.repository, put={"a": "1"})
+
+    def meanwhile(operation: Operation) -> None:
+        if operation.name == "set_if" and not raced:
+            raced.append(operation)
+            lake.another_server().repositories.update_repository_metadata(lake.repository, put={"b": "2"})
+
+    raced: list[Operation] = []
+    watched = lake.another_server(WatchedStore(lake.kv, meanwhile))
+    with pytest.raises(LostRaceError) as lost:
+        watched.repositories.update_repository_metadata(lake.repository, put={"c": "3"})
+    assert (lost.value.status, str(lost.value)) == (500, "predicate failed")
+    assert repositories.get_repository_metadata(lake.repository) == {"a": "1", "b": "2"}
+
+
+def test_metadata_of_a_read_only_repository_can_be_set() -> None:
+    lake = make_lake(create=False)
+    create(lake, read_only=True)
+    lake.catalog.repositories.update_repository_metadata(lake.repository, put={"a": "1"})
+    assert lake.catalog.repositories.get_repository_metadata(lake.repository) == {"a": "1"}

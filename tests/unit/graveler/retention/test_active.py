@@ -125,6 +125,13 @@ def test_a_missing_head_or_parent_stops_the_computation() -> None:
         active(graph("b1<a"), {"b": 3})
 
 
+def test_a_commit_made_while_commits_were_listed_is_read_by_its_id() -> None:
+    listed, late = graph("a9"), graph("b2<a", "c1<b")
+    made = {commit.id: commit for commit in late}
+    found = active_commits(listed, [Branch("m", "c", "")], Rules(5, {}), NOW, find=made.__getitem__)
+    assert set(found) == {"a", "b", "c"}
+
+
 def test_rules_survive_writing_and_reading() -> None:
     rules = Rules(21, {"main": 28, "dev": 7, "zero": 0, "minus": -1})
     assert Rules.decode(rules.encode()) == rules

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from dredge.errors import ConfigError, LeaseHeldError
+from dredge.errors import AwaitingApprovalError, ConfigError, LeaseHeldError
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.steps import is_local, plan_collection, release_lease, reopen_run
+from dredge.icechunk.collection.steps import (
+    check_resumable,
+    is_local,
+    plan_collection,
+    release_lease,
+    reopen_run,
+    to_its_end,
+)
 from dredge.icechunk.maintenance import make_lease, open_state
+from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk_repo import Repo
 
 
@@ -20,6 +30,21 @@ def test_run_that_took_its_lease_itself_goes_on_under_a_new_one(v1: Repo) -> Non
     assert again.plan.lease.fencing == run.plan.lease.fencing + 1
     with pytest.raises(LeaseHeldError):
         make_lease(again.state).acquire("another")
+
+
+def test_a_run_that_waits_holds_others_back_and_one_that_lost_its_lease_cannot_be_resumed(v1: Repo) -> None:
+    (v1.folder / "chunks" / ("0" * 20)).write_bytes(b"orphan")
+    time.sleep(1.1)  # the folder tells whole seconds
+    run = v1.plan(approval="always")
+    with pytest.raises(AwaitingApprovalError):
+        to_its_end(run, LocalRunner())
+    with pytest.raises(LeaseHeldError):
+        make_lease(run.state).acquire("another")
+    check_resumable(run)
+    release_lease(run)
+    make_lease(run.state).acquire("another")
+    with pytest.raises(LeaseHeldError):
+        check_resumable(run)
 
 
 def test_run_of_an_orchestrator_is_left_to_it(v1: Repo) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
+import socket
+import threading
 from typing import Any
 
 import pytest
 from airflow.sdk import Connection
 
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
-from dredge.errors import ConfigError
+from dredge.errors import ConfigError, UnavailableError
 from dredge.lakefs import LakeFSClient
 from tests.support.airflow import FILTERS, connections
 from tests.support.airflow_server import BrokenVault, use_vault
@@ -29,6 +31,19 @@ LAKEFS = {"conn_type": "lakefs", "host": "http://lakefs:8000", "login": "AKIA", 
         ({"host": "lakefs.example.com", "schema": "https"}, "https://lakefs.example.com"),
         ({"host": "http://lakefs", "port": 8000}, "http://lakefs:8000"),
         ({"host": "http://lakefs:8000", "port": 9000}, "http://lakefs:8000"),
+        ({"conn_type": "https", "host": "lakefs.example.com"}, "https://lakefs.example.com"),
+        ({"conn_type": "HTTPS", "host": "lakefs.example.com"}, "https://lakefs.example.com"),
+        ({"conn_type": "https", "host": "https://lakefs", "schema": "https"}, "https://lakefs"),
+        ({"conn_type": "http", "host": "lakefs", "port": 8000}, "http://lakefs:8000"),
+        ({"host": "HTTPS://lakefs.example.com"}, "https://lakefs.example.com"),
+        ({"host": "lakefs.example.com", "schema": "HTTPS"}, "https://lakefs.example.com"),
+        ({"host": "lakefs.example.com", "port": 443}, "https://lakefs.example.com:443"),
+        ({"conn_type": "https", "host": "lakefs", "schema": "api/v1"}, "https://lakefs/api/v1"),
+        ({"host": "https://lakefs/a/", "schema": "api/v1"}, "https://lakefs/a/api/v1"),
+        ({"host": "[::1]", "port": 8000}, "http://[::1]:8000"),
+        ({"host": "::1", "port": 8000}, "http://[::1]:8000"),
+        ({"host": "[::1]:9000", "port": 8000}, "http://[::1]:9000"),
+        ({"host": "https://[fe80::1]/api/v1", "port": 8000}, "https://[fe80::1]:8000/api/v1"),
     ],
 )
 def test_host_may_be_given_in_many_ways(changes: dict[str, Any], endpoint: str) -> None:
@@ -44,6 +59,63 @@ def test_connection_as_uri(monkeypatch: pytest.MonkeyPatch) -> None:
     env = LakeFSHook().env()
     assert env["LAKECTL_SERVER_ENDPOINT_URL"] == "http://lakefs:8000"
     assert env["LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY"] == "hunter/2"
+
+
+@pytest.mark.parametrize(
+    ("uri", "endpoint"),
+    [
+        ("https://AKIA:s@lakefs.example.com", "https://lakefs.example.com"),
+        ("https://AKIA:s@lakefs.example.com:8443/api/v1", "https://lakefs.example.com:8443/api/v1"),
+        ("http://AKIA:s@lakefs:8000", "http://lakefs:8000"),
+        ("lakefs://AKIA:s@lakefs.example.com/https", "https://lakefs.example.com"),
+        ("lakefs://https://AKIA:s@lakefs.example.com:8443", "https://lakefs.example.com:8443"),
+        ("lakefs://AKIA:s@https%3A%2F%2Flakefs.example.com", "https://lakefs.example.com"),
+        ("https://AKIA:s@[::1]:8000", "https://[::1]:8000"),
+    ],
+)
+def test_a_uri_is_reached_as_it_is_written(monkeypatch: pytest.MonkeyPatch, uri: str, endpoint: str) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_LAKEFS_DEFAULT", uri)
+    assert LakeFSHook().env()["LAKECTL_SERVER_ENDPOINT_URL"] == endpoint
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"conn_type": "https", "host": "http://lakefs"},
+        {"conn_type": "http", "host": "https://lakefs"},
+        {"host": "https://lakefs", "schema": "http"},
+        {"host": "http://lakefs", "schema": "https"},
+        {"host": "ftp://lakefs"},
+        {"host": "https://AKIA:hunter2@lakefs"},
+        {"host": "AKIA:hunter2@lakefs"},
+        {"host": "https:// https://lakefs"},
+    ],
+)
+def test_a_connection_that_says_two_things_is_refused_without_its_text(changes: dict[str, Any]) -> None:
+    with connections(lakefs_default=LAKEFS | changes), pytest.raises(ConfigError) as raised:
+        LakeFSHook().client  # noqa: B018
+    assert "hunter2" not in str(raised.value)
+
+
+def test_where_https_is_written_no_key_goes_over_plain_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of plain http gets a TLS greeting, and no header."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.setenv("AIRFLOW_CONN_LAKEFS_DEFAULT", f"https://AKIA:hunter2@127.0.0.1:{port}")
+        received: list[bytes] = []
+
+        def serve() -> None:
+            sent, _ = server.accept()
+            with sent:
+                received.append(sent.recv(4096))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(UnavailableError):
+            LakeFSHook().client._transport.call("GET", "/config", retry=False)
+        thread.join()
+    assert received[0][:2] == b"\x16\x03"
+    assert b"uthorization" not in received[0]
 
 
 def test_missing_connection_says_what_to_set() -> None:

@@ -12,6 +12,7 @@ from airflow_dredge.operators.icechunk.many import IcechunkChooseRepositoriesOpe
 from airflow_dredge.operators.icechunk.params import ALL_FORM
 from airflow_dredge.operators.many import LEFT_OUT, SUMMARY_ROOT, conf_of, run_id
 from airflow_dredge.operators.params import params_of
+from dredge.errors import ConfigError
 from tests.support.icechunk_operators import Dated
 from tests.support.lakefs_operators import Pushed
 
@@ -55,10 +56,18 @@ def test_settings_of_the_variable_are_those_of_their_repository(variable: dict[s
 def test_entries_that_differ_or_cannot_be_read_leave_their_repository_out(variable: dict[str, Any]) -> None:
     variable["a"] = {"schedule": "@daily", "storage": WEATHER, "min_age_hours": 200}
     variable["b"] = {"schedule": "@weekly", "storage": WEATHER, "min_age_hours": 300, "mode": "clean"}
-    variable["c"] = {"schedule": "@weekly", "storage": "s3://lake/other", "no_such": 1}
+    variable["c"] = {"schedule": "@weekly", "storage": "s3://lake/other", "min_age_hours": 1}
     _, conflicts = storage_settings()
     assert set(conflicts) == {WEATHER, "s3://lake/other"}
-    assert "no_such" in conflicts["s3://lake/other"]
+    assert "min_age_hours" in conflicts["s3://lake/other"]
+
+
+def test_an_unknown_name_in_any_entry_is_an_error_before_a_repository_is_read(
+    variable: dict[str, Any],
+) -> None:
+    variable["a"] = {"schedule": "@daily", "storage": "s3://no-such-bucket/other", "grace_hour": 100}
+    with pytest.raises(ConfigError, match="'a': unknown setting grace_hour; nearest is grace_hours;"):
+        chosen(WEATHER)
 
 
 def test_other_settings_make_another_run_and_the_same_ones_the_same() -> None:
@@ -100,12 +109,12 @@ def test_each_repository_is_started_with_its_own_settings_or_left_out_with_the_r
         [(here, "7d", True), (there, "30d", False)]
     )
     assert set(left_out) == {nowhere}
-    variable["b"] = {"schedule": "@weekly", "storage": there, "no_such": 1}
-    variable["c"] = {"schedule": "@weekly", "storage": "s3://lake/other", "no_such": 1}
+    variable["b"] = {"schedule": "@weekly", "storage": there, "min_age_hours": 1}
+    variable["c"] = {"schedule": "@weekly", "storage": "s3://lake/other", "min_age_hours": 1}
     confs, left_out, root = chosen(f"{here} {there} {nowhere}", dry_run=False)
     assert [conf["storage"] for conf in confs] == [here]
     assert set(left_out) == {there, nowhere}, "only those that were asked for"
-    assert "no_such" in left_out[there]
+    assert "min_age_hours" in left_out[there]
     assert root.startswith((here, there))
 
 

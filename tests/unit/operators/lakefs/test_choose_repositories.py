@@ -123,13 +123,17 @@ def test_schedules_may_differ_in_when_and_in_which_mode(monkeypatch: pytest.Monk
     assert [run["conf"]["mode"] for run in runs] == ["auto", "auto"]
 
 
-@pytest.mark.parametrize("wrong", [{"min_age_hours": 1}, {"colour": "red"}])
-def test_wrong_settings_of_one_repository_leave_out_that_one_only(
-    monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]
-) -> None:
-    runs, pushed = chosen(monkeypatch, {"gc_lake": LAKE | wrong})
+def test_a_wrong_value_of_one_repository_leaves_out_that_one_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, pushed = chosen(monkeypatch, {"gc_lake": LAKE | {"min_age_hours": 1}})
     assert [run["conf"]["repository"] for run in runs] == ["pond"]
-    assert next(iter(wrong)) in pushed["choose_repositories", LEFT_OUT]["lake"]
+    assert "min_age_hours" in pushed["choose_repositories", LEFT_OUT]["lake"]
+
+
+def test_an_unknown_name_in_the_settings_of_one_repository_starts_no_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ConfigError, match="'gc_lake': unknown setting keep_tag; nearest is keep_tags;"):
+        chosen(monkeypatch, {"gc_lake": LAKE | {"keep_tag": True}})
 
 
 def test_only_the_repositories_that_were_asked_for_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:

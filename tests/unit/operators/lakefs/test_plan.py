@@ -41,7 +41,7 @@ def test_nothing_vague_is_taken_for_permission_to_delete(value: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"dryrun": "False"}, "unknown setting dryrun; known are .*dry_run"),
+        ({"dryrun": "False"}, "unknown setting dryrun; nearest is dry_run; known are .*dry_run"),
         ({"min_age_hours": "many"}, "min_age_hours is 'many'; it may be a number of at least 25"),
         (
             {"max_delete_percent": "nan"},

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import lakefs
 import lakefs_sdk
-import pyarrow.parquet as pq
 import pytest
 from lakefs.exceptions import BadRequestException, ConflictException, NotFoundException
 
@@ -110,21 +108,11 @@ def test_branch_protection_is_read_and_written_with_its_etag(lake: Lake) -> None
     assert (stale.status, list(stale.json())) == (412, ["message"])
 
 
-def test_sample_data_is_committed_and_its_branch_protected(lake: Lake) -> None:
-    made = lake.repository("samples", include_samples=True)
-    main = made.branch("main")
-    assert [each.path for each in main.objects()] == [
-        "README.md",
-        "stations.csv",
-        "tables/measurements.parquet",
-    ]
-    assert b"samples" in main.object("README.md").reader(mode="rb").read()
-    table = pq.read_table(io.BytesIO(main.object("tables/measurements.parquet").reader(mode="rb").read()))
-    assert table.num_rows == 1000
-    newest = next(iter(main.log(max_amount=1)))
-    assert (newest.message, newest.committer) == ("Add sample data", "admin")
-    with pytest.raises(lakefs.exceptions.ForbiddenException):
-        main.object("x").upload(b"")
+def test_sample_data_is_refused_and_no_repository_is_made(lake: Lake) -> None:
+    with pytest.raises(lakefs.exceptions.ServerException) as refused:
+        lake.repository("samples", include_samples=True)
+    assert refused.value.status_code == 501
+    assert "samples" not in {each.id for each in lakefs.repositories(lake.client)}
 
 
 def test_a_repository_survives_a_restart(tmp_path: Path) -> None:

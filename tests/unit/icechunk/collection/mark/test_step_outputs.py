@@ -16,7 +16,7 @@ from dredge.icechunk.collection.steps import collect, mark, plan_collection
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import read_history
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import ObjectWriter, open_reader
+from dredge.storage import ObjectReader, ObjectWriter, open_reader
 from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo
 
@@ -67,12 +67,11 @@ def test_only_a_repository_that_is_online_is_marked(
     v1: Repo, monkeypatch: pytest.MonkeyPatch, availability: str
 ) -> None:
     run = v1.plan(dry_run=True)
-    honest = Run.read_history
 
-    def told(self: Run, known: object = None) -> History:
-        return replace(honest(self), availability=availability)
+    def told(reader: ObjectReader, **_: object) -> History:
+        return replace(read_history(reader), availability=availability)
 
-    monkeypatch.setattr(Run, "read_history", told)
+    monkeypatch.setattr(step, "read_history", told)
     if availability == "online":
         assert mark(run, HERE).counts["live_snapshots"] > 0
     else:

@@ -1,0 +1,73 @@
+"""`dredge icechunk lost` and `forget-lost`: what earlier collections saw and nothing reaches now."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from dredge.commands.terminal import show_progress
+
+
+@click.command("lost")
+@click.argument("uri", metavar="URI")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def lost_command(uri: str, as_json: bool) -> None:
+    """List the tips of refs that were lost and are kept for now, and what the next collection would refuse.
+
+    A tip is lost when an earlier collection saw it, no ref reaches it now, and no expiration released it. Put its ref
+    back with Icechunk while it is kept. Changes nothing.
+
+    \b
+    Examples:
+      dredge icechunk lost s3://bucket/weather
+
+    \b
+    Exit codes: 0 listed · 3 main or the repo info is missing · 4 the store is not available
+                5 a file cannot be trusted · 6 no repository
+    """
+    from dredge.icechunk.collection.witness.forgetting import ask_witnesses
+
+    found = ask_witnesses(uri)
+    refused = [refusal.message for refusal in found.refusals]
+    if as_json:
+        tips = {node: {"ref": tip.ref, "since": tip.since.isoformat()} for node, tip in found.lost.items()}
+        click.echo(json.dumps({"lost": tips, "refused": refused}))
+        return
+    for node, tip in sorted(found.lost.items(), key=lambda item: item[1].since):
+        click.echo(f"{node}  {tip.ref}  missed since {tip.since:%Y-%m-%d %H:%M} UTC")
+    click.echo(f"{len(found.lost):,} lost tips are kept")
+    for message in refused:
+        click.echo(f"The next collection is refused: {message}")
+
+
+@click.command("forget-lost")
+@click.argument("uri", metavar="URI")
+@click.option("--reason", required=True, help="Why this state is wanted; kept with the state.")
+@click.option("--who", help="Your name; default: the login name.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def forget_lost_command(uri: str, reason: str, who: str | None, as_json: bool) -> None:
+    """Accept the state of a repository that collections refuse: main was reset, an earlier repo info was put back, or
+    commits of a program that goes on with spec 1 are not needed.
+
+    Collections go on. What was lost is kept all the same until --keep-lost-days of the collections are over.
+
+    \b
+    Examples:
+      dredge icechunk forget-lost s3://bucket/weather --reason "reset main to before the wrong import"
+
+    \b
+    Exit codes: 0 written down, or nothing is refused · 2 no reason · 3 main or the repo info is missing
+                4 the store is not available · 5 a file cannot be trusted · 6 no repository
+    """
+    from dredge.icechunk.collection.witness.forgetting import forget_lost
+
+    show_progress(quiet=False)
+    accepted = forget_lost(uri, reason, who)
+    if as_json:
+        click.echo(json.dumps({"accepted": accepted}))
+        return
+    for message in accepted:
+        click.echo(f"Accepted: {message}")
+    if not accepted:
+        click.echo("Nothing is refused, so nothing was written down.")

@@ -1,0 +1,218 @@
+"""What the witnesses say of a repository: what is kept because of the past, and what a person must be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from dredge.errors import WitnessError
+from dredge.icechunk.collection.witness.lost import (
+    MAIN_LABEL,
+    cut_after,
+    find_lost,
+    find_released,
+    first_of_main,
+    labels_of,
+    lost_main,
+)
+from dredge.icechunk.collection.witness.old_refs import OldRef, later_than, read_old_refs
+from dredge.icechunk.collection.witness.operations import OperationsLog, Since
+from dredge.icechunk.collection.witness.record import Known, LostTip, next_parents
+from dredge.icechunk.format.repo_info import REPO_KEY
+from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.history import MAIN, History
+from dredge.icechunk.repository import read_repo_info
+from dredge.runs.consents import Consent
+from dredge.storage import ObjectReader
+
+FORGET_LOST = "forget-lost"
+_COMMAND = 'dredge icechunk forget-lost {uri} --reason "…"'
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One thing that a person must be asked about.
+
+    Attributes:
+        message: what was seen, the likely causes and what to do in each.
+        what: names it, for a person's statement; JSON.
+    """
+
+    message: str
+    what: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the witnesses say.
+
+    Attributes:
+        known: what this mark leaves for the next one.
+        lost: tips that are kept although nothing reaches them.
+        released: snapshots that are not reached and were released.
+        old_refs: refs of spec 1 in a repository of spec 2.
+        refusals: what stops the mark.
+    """
+
+    known: Known
+    lost: Mapping[str, LostTip]
+    released: frozenset[str]
+    old_refs: Sequence[OldRef] = ()
+    refusals: Sequence[Refusal] = field(default_factory=list)
+
+    def refuse(self, uri: str) -> None:
+        """Stop a mark that a witness refuses.
+
+        Args:
+            uri: the repository.
+
+        Raises:
+            WitnessError: there is something that a person must be asked about.
+        """
+        if self.refusals:
+            text = " ".join(refusal.message for refusal in self.refusals)
+            raise WitnessError(
+                f"{uri}: {text} Nothing was deleted. If this state is wanted, say so once:"
+                f" {_COMMAND.format(uri=uri)}; what was lost is kept for keep_lost_days all the same."
+            )
+
+
+def judge(
+    reader: ObjectReader,
+    history: History,
+    files: Collection[str],
+    known: Known,
+    consents: Sequence[Consent],
+    *,
+    run_id: str,
+    now: datetime,
+    keep: timedelta,
+) -> Judgement:
+    """Ask the witnesses. Changes nothing.
+
+    Args:
+        reader: on the repository.
+        history: as it is now.
+        files: ids of the snapshot files that are there.
+        known: what the newest complete mark left.
+        consents: what people said (`FORGET_LOST`).
+        run_id: of the run that asks.
+        now: the store's time.
+        keep: for how long a lost tip is kept.
+
+    Raises:
+        FormatError: a file that matters cannot be trusted.
+    """
+    said = _Said.of(consents, known.at)
+    named = history.snapshots.keys() if history.spec_version == 2 else history.reachable()
+    log = OperationsLog(reader, read_repo_info(reader)) if history.spec_version == 2 else None
+    since = None if log is None or known.operation is None else log.since(known.operation)
+    released = find_released(known, named, {})
+    lost = find_lost(known, named, released, now, keep)
+    if lost and log is not None and since is not None:
+        released = find_released(known, named, log.parents_before_drops(since))
+        lost = find_lost(known, named, released, now, keep)
+    refusals = []
+    if since is not None and since.is_there is False and known.operation not in said.operations:
+        refusals.append(_operation_gone(known))
+    tip = lost_main(known, named, released)
+    if (
+        tip is not None
+        and tip not in said.tips
+        and _is_unexplained(reader, history, files, known, since, tip)
+    ):
+        refusals.append(_main_lost(known, tip, history.branches[MAIN]))
+    old_refs = read_old_refs(reader) if log is not None else []
+    migrated_at = known.migrated_at
+    if old_refs and log is not None:
+        migrated_at = log.migrated_at() if migrated_at is None else migrated_at
+        later = [
+            ref
+            for ref in old_refs
+            if (ref.label, ref.tip) not in said.old_refs and later_than(reader, ref, migrated_at)
+        ]
+        refusals += [_old_writer(later, migrated_at)] if later else []
+    return Judgement(
+        known=Known(
+            run_id=run_id,
+            at=now,
+            tips=labels_of(history),
+            lost=lost,
+            parents=next_parents(known.parents, history, files),
+            released=frozenset(known.released & {*files}) - frozenset(named),
+            operation=None if log is None else log.newest,
+            migrated_at=migrated_at,
+            root=first_of_main(history),
+        ),
+        lost={node: tip for node, tip in lost.items() if node in files},
+        released=released,
+        old_refs=old_refs,
+        refusals=refusals,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What people have accepted; of tips and operations only what was said since the last mark."""
+
+    tips: frozenset[str]
+    operations: frozenset[tuple[str, int]]
+    old_refs: frozenset[tuple[str, str]]
+
+    @classmethod
+    def of(cls, consents: Sequence[Consent], marked_at: datetime | None) -> _Said:
+        named = [consent.what for consent in consents if consent.kind == FORGET_LOST]
+        lately = [consent.what for consent in consents if marked_at is None or consent.at > marked_at]
+        return cls(
+            frozenset(what["tip"] for what in lately if "tip" in what),
+            frozenset((what["operation"][0], what["operation"][1]) for what in lately if "operation" in what),
+            frozenset((label, tip) for what in named for label, tip in what.get("old_refs", {}).items()),
+        )
+
+
+def _is_unexplained(
+    reader: ObjectReader,
+    history: History,
+    files: Collection[str],
+    known: Known,
+    since: Since | None,
+    tip: str,
+) -> bool:
+    """Whether a person must be asked about main's lost tip."""
+    if tip not in files and known.root != first_of_main(history):
+        return False  # another repository was made under the same name, and nothing of the old one is left
+    if since is not None and since.is_there and since.moved_back(MAIN):
+        return False
+    return history.spec_version == 2 or not cut_after(reader, history, tip)
+
+
+def _main_lost(known: Known, tip: str, now: str) -> Refusal:
+    return Refusal(
+        f"run {known.run_id} saw {tip} as the tip of main; nothing reaches it now (main is at {now}), and no expiration"
+        " released it. Either refs were put back from a backup (then put the newest state back), or main was reset.",
+        {"tip": tip, "ref": MAIN_LABEL},
+    )
+
+
+def _operation_gone(known: Known) -> Refusal:
+    assert known.operation is not None
+    kind, at = known.operation
+    return Refusal(
+        f"run {known.run_id} read the operation {kind!r} of {instant(at).isoformat()} in the operations log; the log of"
+        f" {REPO_KEY} lacks it now. An earlier or another repo info was put in its place: put the newest version back,"
+        " or accept this one.",
+        {"operation": [kind, at]},
+    )
+
+
+def _old_writer(refs: Sequence[OldRef], migrated_at: int | None) -> Refusal:
+    shown = ", ".join(f"{ref.label} at {ref.tip} ({ref.written_at.isoformat()})" for ref in refs[:5])
+    when = "the upgrade, whose time is not known" if migrated_at is None else instant(migrated_at).isoformat()
+    return Refusal(
+        f"{len(refs)} refs of spec 1 are later than the upgrade to spec 2 ({when}), such as {shown}: a program goes on"
+        f" with spec 1, and {REPO_KEY} knows nothing of its commits. Stop it, and bring its commits into the repository"
+        " (open a copy without the file repo, and write the data again).",
+        {"old_refs": {ref.label: ref.tip for ref in refs}},
+    )

@@ -1,0 +1,116 @@
+"""The operations log of spec 2 as a witness: the newest operation that the last mark read must be in it.
+
+    repo → latest updates → copy in overwritten/ → its updates → …      newest first, times strictly fall
+
+Every change of the repo info adds an entry. A log without an entry that was there belongs to an earlier repo info, or
+to another one. A copy that is gone cuts the chain: what lies behind it says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from dredge.errors import NotFoundError
+from dredge.icechunk.format.repo_info import OVERWRITTEN, RepoInfo, Update, parse_repo_info
+from dredge.storage import ObjectReader
+
+_DROPS = frozenset({"expiration ran", "collection ran"})
+"""Operations that take snapshots out of the repo info, and do not say which."""
+_MOVES_BACK = frozenset({"branch reset", "amend"})
+
+
+class OperationsLog:
+    """The operations of a repository, read as far as they are asked for.
+
+    Args:
+        reader: on the repository.
+        info: the current repo info.
+    """
+
+    def __init__(self, reader: ObjectReader, info: RepoInfo) -> None:
+        self._reader = reader
+        self._info = info
+        self.is_cut = False
+
+    @property
+    def newest(self) -> tuple[str, int] | None:
+        """Kind and time of the newest operation; None when the log is empty."""
+        updates = self._info.updates
+        return (updates[0].kind, updates[0].updated_at) if updates else None
+
+    def __iter__(self) -> Iterator[Update]:
+        info = self._info
+        while True:
+            yield from info.updates
+            if info.before_updates is None:
+                return
+            found = self._copy(info.before_updates)
+            if found is None:
+                self.is_cut = True
+                return
+            info = found
+
+    def since(self, operation: tuple[str, int]) -> Since:
+        """Look for an operation in the log.
+
+        Args:
+            operation: its kind and time.
+        """
+        later: list[Update] = []
+        for update in self:
+            if (update.kind, update.updated_at) == operation:
+                return Since(True, (*later, update))
+            if update.updated_at < operation[1]:
+                return Since(False, (*later, update))
+            later.append(update)
+        return Since(None if self.is_cut else False, tuple(later))
+
+    def migrated_at(self) -> int | None:
+        """Time of the upgrade from spec 1 (microseconds); None when the log has none, or is cut before it."""
+        return next((update.updated_at for update in self if update.kind == "repository migrated"), None)
+
+    def parents_before_drops(self, since: Since) -> Mapping[str, frozenset[str]]:
+        """Give the parents of snapshots as they were right before operations that took some out.
+
+        Args:
+            since: the operations that are looked at.
+        """
+        found: dict[str, set[str]] = {}
+        for update, before in pairwise(since.updates):
+            if update.kind not in _DROPS or before.backup is None:
+                continue
+            info = self._copy(before.backup)
+            for entry in () if info is None else info.snapshots:
+                if entry.parent_id is not None:
+                    found.setdefault(entry.id, set()).add(entry.parent_id)
+        return {node: frozenset(parents) for node, parents in found.items()}
+
+    def _copy(self, name: str) -> RepoInfo | None:
+        key = f"{OVERWRITTEN}{name}"
+        try:
+            return parse_repo_info(self._reader.get(key), key)
+        except NotFoundError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """What the log says about an operation.
+
+    Attributes:
+        is_there: whether the log has it; None when the log is cut before it.
+        updates: the operations after it, newest first, and behind these itself, or what stands at its place.
+    """
+
+    is_there: bool | None
+    updates: tuple[Update, ...]
+
+    def moved_back(self, branch: str) -> bool:
+        """Whether somebody reset or amended a branch since.
+
+        Args:
+            branch: its name.
+        """
+        return any(update.kind in _MOVES_BACK and update.ref == branch for update in self.updates)

@@ -1,0 +1,139 @@
+"""The client that also makes commits and branches: `dredge gc lost --apply` has one, and nothing else.
+
+A request is sent once, and the result is read back: after a lost response a second request could make a second commit.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dredge.errors import FormatError, NotFoundError
+from dredge.lakefs.client import LakeFSClient
+from dredge.lakefs.model import Commit, LakeFS, Ref
+from dredge.lakefs.transport import (
+    NO_CONTENT,
+    NO_SUCH_CALL,
+    ForeignResponseError,
+    UnsupportedCallError,
+    refuse,
+)
+
+
+class LakeFSMaker(LakeFS, Protocol):
+    """The calls of a collector, and those that make lost commits known again."""
+
+    def branch(self, repository: str, name: str) -> Ref:
+        """Return a branch; raises NotFoundError."""
+
+    def create_branch(self, repository: str, name: str, source: str) -> Ref:
+        """Create a branch.
+
+        Args:
+            repository: repository name.
+            name: branch name.
+            source: ref of its first head.
+
+        Raises:
+            ConflictError: there is a branch of that name.
+        """
+
+    def create_commit_record(self, repository: str, commit: Commit) -> bool:
+        """Write the record of a commit with the id that it had.
+
+        Returns:
+            Whether the server has it now; False if the server has no such call, or computes another id.
+        """
+
+    def commit_metarange(self, repository: str, branch: str, metarange_id: str, message: str) -> str:
+        """Commit the content of a metarange file on a branch without staged changes; returns the commit's id."""
+
+
+class LakeFSWriter(LakeFSClient):
+    """The calls of `LakeFSMaker` over HTTP."""
+
+    def branch(self, repository: str, name: str) -> Ref:
+        """Return a branch; raises NotFoundError."""
+        path = "/repositories/{repository}/branches/{branch}"
+        names, what = {"repository": repository, "branch": name}, f"branch {name} of {repository}"
+        response = self._transport.call("GET", path, names=names, members=("id", "commit_id"))
+        if response.status != 200:
+            raise refuse(response, what)
+        value = response.json()
+        return Ref(value["id"], value["commit_id"])
+
+    def create_branch(self, repository: str, name: str, source: str) -> Ref:
+        """Create a branch; raises ConflictError if there is one of that name."""
+        try:
+            response = self._transport.call(
+                "POST",
+                "/repositories/{repository}/branches",
+                names={"repository": repository},
+                body={"name": name, "source": source},
+            )
+        except ForeignResponseError as error:
+            if error.status != 201:  # lakeFS answers with the bare commit id
+                raise
+        else:
+            if response.status != 201:
+                raise refuse(response, f"creating branch {name} of {repository}")
+        return self.branch(repository, name)
+
+    def create_commit_record(self, repository: str, commit: Commit) -> bool:
+        """Write the record of a commit with the id that it had. Whether the server has it now.
+
+        Source: lakeFS pkg/api/controller.go (CreateCommitRecord)
+        """
+        text = commit.text
+        if text is None:
+            return False
+        body = {
+            "commit_id": commit.id,
+            "version": commit.version,
+            "committer": text.committer,
+            "message": text.message,
+            "metarange_id": commit.metarange_id,
+            "creation_date": int(commit.created_at.timestamp()),
+            "parents": list(commit.parents),
+            "metadata": dict(text.metadata),
+            "generation": text.generation,
+        }
+        try:
+            response = self._transport.call(
+                "POST",
+                "/repositories/{repository}/commits",
+                names={"repository": repository},
+                body=body,
+                no_content=True,
+            )
+        except UnsupportedCallError:
+            return False
+        if response.status == 400 or response.message == NO_SUCH_CALL:
+            return False
+        if response.status not in (200, 201, NO_CONTENT, 409):
+            raise refuse(response, f"record of commit {commit.id} of {repository}")
+        try:
+            return self.commit(repository, commit.id).metarange_id == commit.metarange_id
+        except NotFoundError:
+            raise FormatError(
+                f"commit {commit.id} of {repository}: lakeFS accepted its record and does not have it."
+            ) from None
+
+    def commit_metarange(self, repository: str, branch: str, metarange_id: str, message: str) -> str:
+        """Commit the content of a metarange file on a branch without staged changes; returns the commit's id."""
+        response = self._transport.call(
+            "POST",
+            "/repositories/{repository}/branches/{branch}/commits",
+            names={"repository": repository, "branch": branch},
+            query={"source_metarange": metarange_id},
+            body={"message": message},
+            members=("id", "meta_range_id"),
+        )
+        if response.status != 201:
+            raise refuse(response, f"commit of metarange {metarange_id} on {branch} of {repository}")
+        value = response.json()
+        if value["meta_range_id"] != metarange_id:
+            raise FormatError(
+                f"commit {value['id']} on {branch} of {repository} has metarange {value['meta_range_id']} instead of"
+                f" {metarange_id}: this server does not commit metaranges."
+            )
+        return str(value["id"])

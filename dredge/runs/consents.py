@@ -1,0 +1,133 @@
+"""What people said about a repository: who, when, why and what, kept with the state.
+
+    <state>/people/<id>-<kind>.json
+
+A record is written once and never changed. Ids grow with the store's time.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from dredge.errors import ConfigError, FormatError
+from dredge.graveler.xid import new_xid
+from dredge.runs.payload import from_json, to_json
+from dredge.storage import ObjectReader, ObjectWriter, store_clock
+
+PEOPLE = "people"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consent:
+    """One statement of a person; a payload.
+
+    Attributes:
+        consent_id: its id; later records have greater ids.
+        kind: which statement, such as `own` or `lift-block`: the name of the command or of its option.
+        repository: its name, or its URI.
+        who: login name, or the name that was given.
+        at: by the store's clock.
+        why: the reason, in the person's words.
+        what: the subject, JSON; depends on the kind.
+    """
+
+    consent_id: str
+    kind: str
+    repository: str
+    who: str
+    at: datetime
+    why: str
+    what: Mapping[str, Any] = field(default_factory=dict)
+
+
+def record_consent(
+    state: ObjectWriter,
+    kind: str,
+    repository: str,
+    why: str,
+    what: Mapping[str, Any] | None = None,
+    who: str | None = None,
+) -> Consent:
+    """Write down a statement of a person.
+
+    Args:
+        state: on the folder of lease and index.
+        kind: which statement.
+        repository: its name, or its URI.
+        why: the reason, in the person's words.
+        what: the subject, JSON.
+        who: None is the login name of this process.
+
+    Returns:
+        The record as it was written.
+
+    Raises:
+        ConfigError: there is no reason.
+    """
+    reason = check_reason(why)
+    now = store_clock(state, "")
+    consent = Consent(
+        consent_id=new_xid(now),
+        kind=kind,
+        repository=repository,
+        who=who or login_name(),
+        at=now,
+        why=reason,
+        what=dict(what or {}),
+    )
+    name = f"{PEOPLE}/{consent.consent_id}-{kind}.json"
+    state.put_if_absent(name, json.dumps(to_json(consent), indent=1, sort_keys=True).encode())
+    return consent
+
+
+def read_consents(state: ObjectReader, *kinds: str) -> list[Consent]:
+    """Read the statements of some kinds, the oldest first.
+
+    Args:
+        state: on the folder of lease and index.
+        kinds: none is all of them.
+
+    Raises:
+        FormatError: a record is damaged.
+    """
+    names = sorted(item.key for item in state.list_level(f"{PEOPLE}/").objects)
+    found = [_read(state, name) for name in names if not kinds or _kind(name) in kinds]
+    return sorted(found, key=lambda consent: (consent.at, consent.consent_id))
+
+
+def check_reason(why: str) -> str:
+    """Return a reason without blanks around it.
+
+    Raises:
+        ConfigError: it is empty.
+    """
+    if not why.strip():
+        raise ConfigError("the reason is empty: say why, it is kept with the state. Nothing was changed.")
+    return why.strip()
+
+
+def login_name() -> str:
+    """Return the login name of this process; "unknown" without one, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def _kind(name: str) -> str:
+    return name.rpartition("/")[2].removesuffix(".json").partition("-")[2]
+
+
+def _read(state: ObjectReader, name: str) -> Consent:
+    try:
+        return from_json(Consent, json.loads(state.get(name)))
+    except (ValueError, FormatError) as error:
+        raise FormatError(
+            f"{state.uri}/{name} is damaged ({error}). Nothing was deleted. Restore the file, or remove it and give"
+            " the command again."
+        ) from None

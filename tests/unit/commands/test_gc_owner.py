@@ -1,0 +1,205 @@
+"""`dredge gc own` and `lift-block` over HTTP: output, exit codes, and what is kept with the state."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import lakefs
+import pytest
+
+from dredge.auth import Statement
+from dredge.cli import main
+from dredge.gc.run import open_state
+from dredge.gc.witness.block import BLOCK, Block, read_block
+from dredge.gc.witness.consents import OWN, WITHOUT_ID, read_consents
+from dredge.gc.witness.mark_id import KEY, read_ids
+from dredge.gc.witness.ownership import Owner, claim
+from dredge.lakefs import Environment, LakeFSClient
+from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
+from dredge.runs.payload import to_json
+from dredge.storage import ObjectWriter
+from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
+
+
+@pytest.fixture
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    folder = tmp_path_factory.mktemp("lake")
+    with pytest.MonkeyPatch.context() as environment, lakefs_server(folder) as found:
+        environment.setenv(ENDPOINT, found.server.endpoint)
+        environment.setenv(ACCESS_KEY, KEY_PAIR.access_key_id)
+        environment.setenv(SECRET_KEY, KEY_PAIR.secret_access_key)
+        yield found
+
+
+@pytest.fixture
+def state(lake: Lake) -> ObjectWriter:
+    lake.repository()  # creates it
+    return open_state(LakeFSClient.from_env().repository("lake").namespace)
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Give exit code, output and errors of `dredge gc`."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["gc", *words])
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def other_owner(state: ObjectWriter) -> None:
+    claim(state, Owner(environment=Environment("http://other:8000"), since=datetime(2026, 1, 2, tzinfo=UTC)))
+
+
+def block(state: ObjectWriter) -> None:
+    found = Block(
+        kind="mark_id",
+        message="another server.",
+        run_id="r1",
+        repository="lake",
+        server="http://x",
+        at=datetime(2026, 1, 2, tzinfo=UTC),
+    )
+    state.put(BLOCK, json.dumps(to_json(found)).encode())
+
+
+def test_own_makes_this_server_the_owner_and_keeps_why(
+    state: ObjectWriter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other_owner(state)
+    code, out, _ = run(capsys, "own", "lake", "--reason", "it moved", "--by", "ada", "--json")
+    told = json.loads(out)
+    client = LakeFSClient.from_env()
+    assert code == 0
+    assert told["owner"]["environment"]["url"] == client.environment().url
+    assert told["before"]["environment"]["url"] == "http://other:8000"
+    assert told["has_id"]
+    (consent,) = read_consents(state, OWN)
+    assert (consent.who, consent.why) == ("ada", "it moved")
+    last = read_ids(state).last
+    assert last is not None
+    assert (client.metadata("lake") or {})[KEY] == last.value
+
+
+def test_own_needs_a_reason_and_one_statement_at_a_time(
+    state: ObjectWriter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, "own", "lake")[0] == 2
+    assert run(capsys, "own", "lake", "--reason", " ")[0] == 2
+    assert run(capsys, "own", "lake", "--alias", "--without-id", "--reason", "x")[0] == 2
+    assert run(capsys, "own", "lake", "--alias", "--reason", "no owner yet")[0] == 2
+    assert run(capsys, "own", "nothing", "--reason", "x")[0] == 6
+    assert read_consents(state) == []
+
+
+def test_an_alias_of_another_server_is_refused(
+    state: ObjectWriter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other_owner(state)
+    assert run(capsys, "own", "lake", "--alias", "--reason", "x")[0] == 3
+    assert run(capsys, "own", "lake", "--without-id", "--reason", "x")[0] == 3
+    assert read_consents(state) == []
+
+
+def test_a_consent_to_deletions_without_an_id_is_kept(
+    state: ObjectWriter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "own", "lake", "--without-id", "--reason", "no right yet")
+    assert code == 0
+    assert "lake" in out
+    assert len(read_consents(state, WITHOUT_ID)) == 1
+
+
+def test_a_block_is_lifted_by_the_owner_with_a_reason(
+    state: ObjectWriter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, "lift-block", "lake", "--reason", "x")[0] == 2
+    block(state)
+    assert run(capsys, "lift-block", "lake")[0] == 2
+    assert run(capsys, "lift-block", "lake", "--reason", "")[0] == 2
+    assert run(capsys, "run", "lake", "--apply", "--quiet")[0] == 3
+    code, out, _ = run(capsys, "lift-block", "lake", "--reason", "found the cause", "--json")
+    assert code == 0
+    assert json.loads(out)["block"]["run_id"] == "r1"
+    assert read_block(state) is None
+    assert run(capsys, "run", "lake", "--apply", "--quiet")[0] == 0
+
+
+def test_a_block_is_not_lifted_from_another_server(
+    state: ObjectWriter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other_owner(state)
+    block(state)
+    assert run(capsys, "lift-block", "lake", "--reason", "x")[0] == 3
+    assert read_block(state) is not None
+
+
+def documented_policy() -> list[dict[str, Any]]:
+    """The statements of the policy in the docs, for the repository `lake`."""
+    page = (Path(__file__).parents[3] / "docs/install.md").read_text(encoding="utf-8")
+    text = re.search(r"```json\n(.*?)```", page, re.DOTALL)
+    assert text is not None
+    statements: list[dict[str, Any]] = json.loads(text[1].replace("my-repo", "lake"))["statement"]
+    return statements
+
+
+def work_as_user(lake: Lake, environment: pytest.MonkeyPatch, without: str = "") -> None:
+    """Let the commands work with the key pair of a user who has the documented policy, but for one action."""
+    directory = lake.server.accounts.directory
+    directory.users.create("dredge")
+    directory.credentials.add("dredge", "DREDGEKEY", "dredge-secret")
+    statements = [
+        Statement(
+            item["effect"], tuple(action for action in item["action"] if action != without), item["resource"]
+        )
+        for item in documented_policy()
+    ]
+    directory.policies.create("Dredge", tuple(statements))
+    directory.policies.attach_to_user("Dredge", "dredge")
+    environment.setenv(ACCESS_KEY, "DREDGEKEY")
+    environment.setenv(SECRET_KEY, "dredge-secret")
+
+
+def garbage(lake: Lake) -> str:
+    branch = lakefs.Repository("lake", lake.client).branch("main")
+    branch.object("kept").upload(b"kept")
+    branch.commit("kept")
+    lake.writer().put("data/orphan", b"orphan")
+    time.sleep(1.1)  # the folder tells whole seconds
+    return "data/orphan"
+
+
+APPLY = ("run", "lake", "--apply", "--mode", "clean", "--unsafe-min-age-seconds", "1", "--quiet")
+
+
+def there(lake: Lake) -> set[str]:
+    return {item.key for item in lake.writer().list_level("data/").objects}
+
+
+def test_the_documented_policy_is_enough_to_delete(
+    lake: Lake, state: ObjectWriter, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orphan = garbage(lake)
+    work_as_user(lake, monkeypatch)
+    assert run(capsys, *APPLY)[0] == 0
+    assert orphan not in there(lake)
+    assert read_ids(state).last is not None
+
+
+def test_without_the_right_to_update_the_repository_nothing_is_deleted_until_a_person_consents(
+    lake: Lake, state: ObjectWriter, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orphan = garbage(lake)
+    work_as_user(lake, monkeypatch, without="fs:UpdateRepository")
+    code, _, said = run(capsys, *APPLY)
+    assert code == 3
+    assert "fs:UpdateRepository" in said
+    assert orphan in there(lake)
+    assert run(capsys, "own", "lake", "--without-id", "--reason", "no right yet")[0] == 0
+    assert run(capsys, *APPLY)[0] == 0
+    assert orphan not in there(lake)

@@ -1,0 +1,394 @@
+"""A sweep goes on while branches get commits, and loses nothing that a commit brings back."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dredge.errors import NotFoundError
+from dredge.gc.bulk_delete import new_commits
+from dredge.gc.bulk_delete.new_commits import NewCommits
+from dredge.gc.bulk_delete.recheck import Subtracted, recheck
+from dredge.gc.index.metaranges import read_files
+from dredge.gc.index.store import CommittedIndex
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
+from dredge.gc.run import Run
+from dredge.gc.steps import bulk_delete
+from dredge.hashing import hash64
+from dredge.sets.files import read_hashes
+from dredge.storage import memory_store
+from tests.support.gc import World, busy_world, candidates, deleting, make_world, summary_of
+
+BUSY = {"heads_every_seconds": 0.005, "gate_every_seconds": 0}
+
+
+def test_a_branch_with_a_commit_before_each_request_is_swept_in_one_round() -> None:
+    """Streaming ingestion: a branch never stands still, and its commits name nothing but what is young."""
+    world, kept, gone = busy_world(safety={**BUSY, "recheck_rounds_max": 1})
+    run = world.plan()
+    world.mark(run)
+    numbers, one_at_a_time = itertools.count(), threading.Lock()
+
+    def commit(*_: object) -> None:
+        with one_at_a_time:
+            number = next(numbers)
+            kept.add(world.upload(f"in/{number}", b"event %d" % number))
+            world.lake.commit()
+
+    with deleting(before=commit), world.during("repositories", commit, times=3):
+        summary = bulk_delete(run, world.runner)
+    assert summary.status == "success"
+    assert len(summary.details["rechecks"]) == 1
+    assert world.data() == kept
+    assert not gone & world.data()
+
+
+def expired_world(**settings: Any) -> tuple[World, str, str, str]:
+    """An expired commit with a path that its child deleted: the world, the path's address, and both commits' ids."""
+    world = make_world(tuning={"delete_keys": 1, "candidate_rows": 3}, **settings)
+    world.rules(1)
+    world.upload("base", b"base")
+    world.lake.commit("base")
+    address = world.upload("taken", b"taken out later")
+    old = world.lake.commit("with it")
+    world.lake.catalog.objects.delete_object(world.lake.repository, "main", "taken")
+    without = world.lake.commit("without it")
+    world.age(days=3)
+    world.upload("later", b"goes on")
+    world.lake.commit("later")
+    for number in range(4):
+        world.orphan(f"data/slice/orphan{number}", b"x" * (100 + number))
+    world.age(days=2)
+    return world, address, old.id, without.id
+
+
+def revert(world: World, _old: str, without: str) -> None:
+    world.lake.catalog.merges.revert(world.lake.repository, "main", without, committer="tester")
+
+
+def cherry_pick(world: World, old: str, _without: str) -> None:
+    world.lake.catalog.merges.cherry_pick(world.lake.repository, "main", old, committer="tester")
+
+
+def commit_metarange(world: World, old: str, _without: str) -> None:
+    metarange = world.lake.catalog.commits.get_commit(world.lake.repository, old).metarange_id
+    world.lake.commit("from a metarange", source_metarange=metarange)
+
+
+WAYS = [revert, cherry_pick, commit_metarange]
+type Way = Callable[[World, str, str], None]
+
+
+class Intruder:
+    """Does something before one of the requests of a sweep, and keeps deletions waiting until the next look is over.
+
+    Later looks have a thread of their own, and are no moments of this one.
+    """
+
+    def __init__(self, at: int, act: Callable[[], None]) -> None:
+        self.requests = 0
+        self.is_done = False
+        self._at = at
+        self._act = act
+        self._looks = 0
+
+    def asked(self, name: str, _arguments: object = ()) -> None:
+        """Comes before each call of the client."""
+        self._looks += name == "branches"
+        self._next()
+
+    def sent(self, _number: int, _keys: Sequence[str]) -> None:
+        """Comes before each deletion, which has not passed the gate yet."""
+        self._next()
+        if self.is_done:
+            seen, until = self._looks, time.monotonic() + 5
+            while self._looks < seen + 2 and time.monotonic() < until:
+                time.sleep(0.001)
+
+    def _next(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self.requests += 1
+        if self.requests - 1 == self._at and not self.is_done:
+            self.is_done = True
+            self._act()
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_what_an_expired_commit_named_stays_when_it_comes_back_before_any_request_of_the_sweep(
+    way: Way,
+) -> None:
+    came_back = 0
+    for at in itertools.count():
+        is_done, was_there, is_there = sweep_with(way, at)
+        assert is_there == was_there, f"before request {at}"
+        came_back += is_there
+        if not is_done:
+            break
+    assert came_back > 10
+
+
+def sweep_with(way: Way, at: int) -> tuple[bool, bool, bool]:
+    """Bring an expired commit back before a request of a sweep; whether that was done, and whether its object was in
+    the store then, and is afterwards."""
+    world, address, old, without = expired_world(safety=BUSY)
+    run = world.plan()
+    world.mark(run)
+    assert address in candidates(run)
+    was_there = []
+
+    def come_back() -> None:
+        was_there.append(address in world.data())
+        way(world, old, without)
+
+    intruder = Intruder(at, come_back)
+    world.client.before = intruder.asked
+    with deleting(before=intruder.sent):
+        bulk_delete(run, world.runner)
+    return intruder.is_done, any(was_there), address in world.data()
+
+
+def marked(world: World) -> tuple[Run, Subtracted]:
+    """A run at the beginning of its first round of deleting."""
+    run = world.plan()
+    world.mark(run)
+    subtracted = Subtracted.of_mark(run, ListCommittedOutput.of(summary_of(run, "list_committed")))
+    recheck(run, world.runner, subtracted, "recheck/0")
+    return run, subtracted
+
+
+def follow(run: Run, new: NewCommits) -> str | None:
+    return new.follow(run.client.branches(run.plan.repository), run.client.tags(run.plan.repository))
+
+
+def published(run: Run, new: NewCommits) -> set[int]:
+    """Every hash that workers read at the newest publication."""
+    if not new.number:
+        return set()
+    parts = new._parts
+    return {value for part in parts for value in read_hashes(run.folder, part).tolist()}
+
+
+def hashed(address: str) -> int:
+    (value,) = hash64(pa.array([address])).tolist()
+    return int(value)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_range_that_only_an_expired_commit_had_is_read_although_the_index_has_it(way: Way) -> None:
+    world, address, old, without = expired_world()
+    run, subtracted = marked(world)
+    ranges = set(CommittedIndex.load(run.state, run.plan.namespace).places)
+    way(world, old, without)
+    new = NewCommits(run, subtracted, "published")
+    assert follow(run, new) is None
+    head = world.lake.catalog.commits.get_commit(world.lake.repository, "main")
+    named = set(read_files(run.reader, [head.metarange_id]).ranges)
+    assert named <= ranges, "the index knows the range that is back"
+    assert hashed(address) in published(run, new)
+
+
+def test_a_commit_that_is_followed_is_not_read_again_and_publishes_what_is_new_only() -> None:
+    world, _, old, without = expired_world()
+    run, subtracted = marked(world)
+    new = NewCommits(run, subtracted, "published")
+    assert (follow(run, new), new.number) == (None, 0), "nothing moved"
+    revert(world, old, without)
+    assert (follow(run, new), new.number) == (None, 1)
+    assert (follow(run, new), new.number) == (None, 1)
+    first = published(run, new)
+    fresh = world.upload("fresh", b"fresh")
+    world.lake.commit()
+    assert (follow(run, new), new.number) == (None, 2)
+    assert published(run, new) >= first | {hashed(fresh)}
+    assert sum(part.rows for part in new._parts) == len(published(run, new)), "no address is published twice"
+    assert subtracted.commits.keys().isdisjoint(new._commits), "the next re-check reads them by itself"
+
+
+def test_many_publications_are_united_so_that_a_new_worker_reads_few_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(new_commits, "_FILES_MAX", 2)
+    world, *_ = expired_world()
+    run, subtracted = marked(world)
+    new = NewCommits(run, subtracted, "published")
+    addresses = set()
+    for number in range(5):
+        addresses.add(hashed(world.upload(f"new/{number}", b"%d" % number)))
+        world.lake.commit()
+        assert follow(run, new) is None
+        assert addresses <= published(run, new)
+        assert len(new._parts) <= 2
+    assert new.number == 5
+
+
+def test_commits_between_two_looks_are_all_read() -> None:
+    """A commit on the way may name what the head does not."""
+    world, address, old, without = expired_world()
+    run, subtracted = marked(world)
+    revert(world, old, without)
+    world.lake.catalog.objects.delete_object(world.lake.repository, "main", "taken")
+    world.lake.commit("gone from the head")
+    new = NewCommits(run, subtracted, "published")
+    assert follow(run, new) is None
+    assert hashed(address) in published(run, new)
+
+
+def test_both_parents_of_a_merge_are_followed() -> None:
+    world, address, _, without = expired_world()
+    catalog, repository = world.lake.catalog, world.lake.repository
+    run, subtracted = marked(world)
+    catalog.branches.create_branch(repository, "side", "main")
+    catalog.merges.revert(repository, "side", without, committer="tester")
+    catalog.merges.merge(repository, "side", "main", committer="tester")
+    catalog.branches.delete_branch(repository, "side")
+    new = NewCommits(run, subtracted, "published")
+    assert follow(run, new) is None
+    assert len(new._commits) == 2
+    assert hashed(address) in published(run, new)
+
+
+def test_a_branch_or_tag_that_leads_to_an_expired_commit_ends_the_round() -> None:
+    world, _, old, _ = expired_world()
+    catalog, repository = world.lake.catalog, world.lake.repository
+    run, subtracted = marked(world)
+    new = NewCommits(run, subtracted, "published")
+    catalog.tags.create_tag(repository, "v1", old)
+    assert "v1" in str(follow(run, new))
+    catalog.tags.delete_tag(repository, "v1")
+    catalog.branches.create_branch(repository, "old", old)
+    assert "old" in str(follow(run, new))
+    world.upload("more", b"on it", "old")
+    world.lake.commit("on it", branch="old")
+    assert old in str(follow(run, new))
+    assert new.number == 0
+
+
+@pytest.mark.parametrize("limit", ["_COMMITS_MAX", "_RECORDS_MAX"])
+def test_more_than_one_look_can_read_ends_the_round(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, *_ = expired_world()
+    run, subtracted = marked(world)
+    new = NewCommits(run, subtracted, "published")
+    for number in range(3):
+        world.upload(f"new/{number}", b"%d" % number)
+        world.lake.commit()
+    monkeypatch.setattr(new_commits, limit, 2)
+    assert follow(run, new) is not None
+    assert new.number == 0
+    monkeypatch.undo()
+    assert follow(run, new) is None
+
+
+def test_commits_that_the_servers_cache_denies_are_found_by_their_ids() -> None:
+    world, address, old, without = expired_world()
+    run, subtracted = marked(world)
+    revert(world, old, without)
+
+    def deny(_repository: str, _ref: str) -> Any:
+        raise NotFoundError("commit not found")
+
+    world.client.log = deny  # type: ignore[method-assign]
+    new = NewCommits(run, subtracted, "published")
+    assert follow(run, new) is None
+    assert hashed(address) in published(run, new)
+    world.client.commit = deny  # type: ignore[method-assign]
+    world.upload("more", b"more")
+    world.lake.commit()
+    assert follow(run, new) is not None, "a commit that nobody knows"
+
+
+def test_a_metarange_or_range_that_cannot_be_read_ends_the_round() -> None:
+    world, *_ = expired_world()
+    run, subtracted = marked(world)
+    world.upload("more", b"more")
+    head = world.lake.commit()
+    range_id = set(read_files(run.reader, [head.metarange_id]).ranges) - subtracted.ranges
+    bucket, _, prefix = world.lake.namespace.removeprefix("memory://").partition("/")
+    for name in (*range_id, head.metarange_id):
+        memory_store(bucket).remove(f"{prefix}/_lakefs/{name}")
+        new = NewCommits(run, subtracted, "published")
+        assert follow(run, new) is not None
+        assert new.number == 0
+
+
+@pytest.mark.parametrize(
+    ("days", "policy", "goes_on"),
+    [
+        ({}, None, True),
+        ({"two": 300}, None, False),
+        ({"other": 1}, None, True),
+        ({"other": 1, "main": 1}, None, False),
+        ({}, RetentionPolicy((PolicyRule("last", ("two",), 3),)), False),
+        ({}, RetentionPolicy((PolicyRule("last", ("two", "main"), 3),)), True),
+        ({}, RetentionPolicy((PolicyRule("last", ("other",), 3),)), True),
+    ],
+)
+def test_a_new_branch_that_rules_keep_more_of_than_of_others_ends_the_round(
+    days: dict[str, int], policy: RetentionPolicy | None, goes_on: bool
+) -> None:
+    """What is behind the commit that it began at was judged by the rule of another branch."""
+    world, *_ = expired_world(policy=policy)
+    world.rules(30, **days)
+    run, subtracted = marked(world)
+    world.lake.catalog.branches.create_branch(world.lake.repository, "two", "main")
+    world.upload("more", b"more", "two")
+    world.lake.commit("more", branch="two")
+    assert (follow(run, NewCommits(run, subtracted, "published")) is None) is goes_on
+
+
+def test_a_branch_that_goes_on_from_its_own_head_needs_no_other_rule() -> None:
+    world, *_ = expired_world(policy=RetentionPolicy((PolicyRule("last", ("main",), 3),)))
+    world.rules(30, main=300)
+    run, subtracted = marked(world)
+    new = NewCommits(run, subtracted, "published")
+    for number in range(3):
+        world.upload(f"new/{number}", b"%d" % number)
+        world.lake.commit()
+        assert follow(run, new) is None
+
+
+def test_other_rules_end_the_round() -> None:
+    world, kept, gone = busy_world(safety=BUSY)
+    run = world.plan()
+    world.mark(run)
+
+    def keep_longer(number: int, _keys: object) -> None:
+        if number == 1:
+            world.rules(300)
+            time.sleep(0.3)
+
+    with deleting(before=keep_longer):
+        summary = bulk_delete(run, world.runner)
+    assert len(summary.details["rechecks"]) == 2
+    assert world.data() == kept
+    assert not gone & world.data()
+
+
+def test_a_round_ends_after_its_time_and_the_next_one_goes_on_however_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Staging is read again at the beginning of each round."""
+    world, kept, gone = busy_world(safety={**BUSY, "recheck_rounds_max": 1})
+    run = world.plan()
+    world.mark(run)
+    now = [0.0]
+    monkeypatch.setattr("dredge.gc.bulk_delete.head_watch.running_seconds", lambda: now[0])
+
+    def let_time_pass(number: int, _keys: object) -> None:
+        if number % 2 == 0:
+            now[0] += 3600
+            time.sleep(0.1)  # the driver looks meanwhile
+
+    with deleting(before=let_time_pass):
+        summary = bulk_delete(run, world.runner)
+    assert summary.status == "success"
+    assert len(summary.details["rechecks"]) > 2
+    assert world.data() == kept
+    assert not gone & world.data()

@@ -1,0 +1,208 @@
+"""Snapshots that were tips of refs, or that no run saw, and that nothing reaches now."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from dredge.errors import WitnessError
+from dredge.icechunk.collection.config import PlannedExpiration
+from dredge.icechunk.collection.witness.forgetting import forget_lost
+from dredge.icechunk.expiration.apply import expire
+from tests.support.icechunk_past import Past
+
+LATER = timedelta(seconds=5)
+
+
+@pytest.fixture
+def v1(tmp_path: Path) -> Past:
+    return Past(tmp_path / "v1", 1)
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def past(tmp_path: Path, request: pytest.FixtureRequest) -> Past:
+    return Past(tmp_path / "repo", request.param)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def test_refs_that_were_put_back_lose_nothing_that_a_run_called_live(v1: Past) -> None:
+    v1.commit()
+    with v1.put_back("refs"):
+        late = [v1.commit() for _ in range(3)]
+        v1.collect()
+    before, record = v1.objects(), v1.record()
+    for _ in range(2):
+        with pytest.raises(WitnessError) as refused:
+            v1.collect()
+        assert late[-1] in str(refused.value)
+        assert (v1.objects(), v1.record()) == (before, record)
+        v1.pass_days(40)
+        record = v1.record()
+
+
+def test_a_person_is_asked_once_and_what_was_lost_is_kept_all_the_same(v1: Past) -> None:
+    v1.commit()
+    with v1.put_back("refs"):
+        late = v1.commit()
+        v1.collect()
+    v1.pass_days(40)
+    assert len(forget_lost(v1.uri, "the job that ran since was wrong", "ann")) == 1
+    assert v1.collect()["deleted"]["objects"] == 0
+    assert v1.collect()["deleted"]["objects"] == 0
+    assert v1.read(late, 2) == [2, 2]
+    assert forget_lost(v1.uri, "nothing is refused any more") == []
+    v1.pass_days(31)
+    assert v1.collect()["deleted"]["objects"] > 0
+    assert late not in v1.objects()["snapshots"]
+
+
+def test_statement_of_a_person_holds_for_that_loss_and_for_no_later_one(v1: Past) -> None:
+    v1.commit()
+    older = v1.tip()
+    late = v1.commit()
+    v1.collect()
+    v1.library.reset_branch("main", older)
+    forget_lost(v1.uri, "reset on purpose")
+    v1.collect()
+    v1.library.reset_branch("main", late)
+    v1.collect()
+    v1.library.reset_branch("main", older)
+    with pytest.raises(WitnessError):
+        v1.collect()
+
+
+def test_dry_run_leaves_what_it_saw_and_is_refused_as_well(v1: Past) -> None:
+    v1.commit()
+    with v1.put_back("refs"):
+        v1.commit()
+        v1.collect(dry_run=True)
+    with pytest.raises(WitnessError):
+        v1.collect(dry_run=True)
+
+
+def test_report_on_a_planned_expiration_leaves_nothing_for_the_next_run(past: Past) -> None:
+    past.commit()
+    past.collect(dry_run=True, after=PlannedExpiration(threshold=(now() + LATER).isoformat()))
+    assert past.record() is None
+
+
+def test_commit_that_no_run_saw_is_kept_when_refs_are_put_back(v1: Past) -> None:
+    v1.commit()
+    v1.collect()
+    with v1.put_back("refs"):
+        v1.commit()
+        late = v1.commit()
+    assert v1.collect()["deleted"]["objects"] == 0
+    assert v1.read(late, 2) == [2, 2]
+    assert v1.read(late, 3) == [3, 3]
+
+
+def test_snapshot_that_nothing_names_is_garbage_once_it_is_old(v1: Past) -> None:
+    v1.commit()
+    with v1.put_back("refs"):
+        late = v1.commit()
+    v1.collect()
+    v1.pass_days(31)
+    assert v1.collect()["deleted"]["objects"] > 0
+    assert late not in v1.objects()["snapshots"]
+
+
+def test_branches_that_jobs_make_and_delete_ask_no_person_and_are_kept_for_the_time(past: Past) -> None:
+    past.commit()
+    repo = past.library
+    for number in range(3):
+        repo.create_branch(f"job-{number}", past.tip())
+        past.commit(f"job-{number}")
+        past.collect()
+        repo.delete_branch(f"job-{number}")
+        assert past.collect()["outcome"] == "success"
+    assert len(past.objects()["snapshots"]) == 5
+
+
+def test_lost_tip_is_kept_from_the_first_run_that_missed_it_whatever_its_age(v1: Past) -> None:
+    v1.commit()
+    repo = v1.library
+    repo.create_branch("job", v1.tip())
+    tip = v1.commit("job")
+    v1.collect()
+    v1.pass_days(100)
+    repo.delete_branch("job")
+    assert v1.collect()["deleted"]["objects"] == 0
+    v1.pass_days(29)
+    assert v1.collect()["deleted"]["objects"] == 0
+    assert v1.read(tip, 2) == [2, 2]
+    v1.pass_days(2)
+    assert v1.collect()["deleted"]["objects"] > 0
+
+
+def test_expiration_by_the_library_asks_no_person_and_what_it_released_goes(past: Past) -> None:
+    for _ in range(3):
+        past.commit()
+    past.collect()
+    past.commit()
+    past.collect()
+    history = past.objects()["snapshots"]
+    released = past.library.expire_snapshots(older_than=now())
+    past.commit()
+    assert past.collect()["outcome"] == "success"
+    gone = history - past.objects()["snapshots"]
+    assert gone
+    assert gone <= released
+
+
+def test_expiration_by_the_library_that_released_mains_last_known_tip_asks_no_person(past: Past) -> None:
+    past.commit()
+    past.collect()
+    tip = past.tip()
+    threshold = now()
+    past.commit()
+    past.library.expire_snapshots(older_than=threshold)
+    assert past.collect()["outcome"] == "success"
+    assert (tip in past.objects()["snapshots"]) is (past.known().lost.keys() == {tip})
+
+
+def test_main_that_was_put_back_to_its_root_and_written_again_asks_a_person(v1: Past) -> None:
+    with v1.put_back("refs"):
+        v1.commit()
+        v1.collect()
+    v1.commit()
+    with pytest.raises(WitnessError):
+        v1.collect()
+
+
+def test_what_dredge_expired_goes_also_where_no_mark_saw_it_before(past: Past) -> None:
+    for _ in range(3):
+        past.commit()
+    released = past.objects()["snapshots"] - {past.tip()}
+    expire(past.uri, now())
+    past.collect()
+    assert len(released & past.objects()["snapshots"]) == 1  # the root
+
+
+def test_released_snapshot_that_was_a_tip_again_is_lost_when_refs_are_put_back(v1: Past) -> None:
+    first = v1.commit()
+    v1.commit()
+    v1.collect()
+    expire(v1.uri, now())
+    with v1.put_back("refs"):
+        v1.library.create_branch("again", first)
+        v1.collect()
+    v1.pass_days(40)
+    assert v1.collect()["deleted"]["objects"] == 0
+    assert v1.read(first, 1) == [1, 1]
+
+
+def test_repository_that_was_made_again_under_its_name_starts_anew(v1: Past) -> None:
+    v1.commit()
+    v1.collect()
+    for path in [path for path in v1.folder.iterdir() if path.name != "_dredge"]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    v1.create(1)
+    v1.commit()
+    assert v1.collect()["outcome"] == "success"

@@ -1,0 +1,118 @@
+"""The bounds of the Variable `dredge_policy` hold for every run, whatever it was triggered with."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_dredge.operators.icechunk.params import FORM as ICECHUNK
+from airflow_dredge.operators.kv.params import FORM as TRASH
+from airflow_dredge.operators.lakefs.params import FORM, PURGE_FORM
+from airflow_dredge.operators.policy import POLICY, check_policy
+from dredge.errors import ConfigError, RefusedError, UnavailableError
+from tests.support.airflow import FILTERS
+from tests.support.airflow_server import BrokenVault, use_vault
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+ENV = f"AIRFLOW_VAR_{POLICY.upper()}"
+
+
+def check(form: Any = FORM, **changed: Any) -> None:
+    check_policy(form, {found.name: found.default for found in form} | changed)
+
+
+@pytest.fixture
+def policy(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Set what the Variable says."""
+    return lambda **said: monkeypatch.setenv(ENV, json.dumps(said))
+
+
+def test_without_a_policy_every_value_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ENV, raising=False)
+    check(approval="never", dry_run=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "bounds", "allowed", "refused"),
+    [
+        ("approval", {"fixed": "always"}, ["always"], ["never", "over_limits"]),
+        ("approval", {"allowed": ["always", "over_limits"]}, ["always", "over_limits"], ["never"]),
+        ("approvers", {"fixed": "ann,ben"}, ["ann,ben"], [None, "ann", "ann,ben,eve"]),
+        ("max_delete_objects", {"maximum": 100}, [0, 100], [101, None]),
+        ("max_delete_percent", {"maximum": 5}, [5.0], [5.1, None]),
+        ("min_age_hours", {"minimum": 48}, [48.0, 72.0], [25.0]),
+        ("keep_runs_days", {"minimum": 30, "maximum": 90}, [30.0, 90.0], [29.0, 91.0, None]),
+        ("verify_looks", {"minimum": 1000}, [1000, None], [0]),
+        ("run_root", {"fixed": None}, [None], ["s3://elsewhere"]),
+        ("inventory", {"fixed": None}, [None], ["s3://elsewhere/manifest.json"]),
+        ("dry_run", {"fixed": True}, [True], [False]),
+    ],
+)
+def test_a_run_within_its_bounds_goes_on_and_any_other_is_refused(
+    policy: Any, name: str, bounds: dict[str, Any], allowed: list[Any], refused: list[Any]
+) -> None:
+    policy(**{name: bounds})
+    for value in allowed:
+        check(**{name: value})
+    for value in refused:
+        with pytest.raises(RefusedError, match=name):
+            check(**{name: value})
+
+
+def test_a_bound_of_one_dag_does_not_matter_to_another_one(policy: Any) -> None:
+    policy(approval={"fixed": "always"}, max_rows={"maximum": 10})
+    check(PURGE_FORM)
+    check(approval="always")
+    with pytest.raises(RefusedError, match="max_rows"):
+        check(TRASH, max_rows=11)
+
+
+@pytest.mark.parametrize("form", [FORM, ICECHUNK])
+def test_an_unsafe_age_does_not_go_below_the_minimum_age(policy: Any, form: Any) -> None:
+    policy(min_age_hours={"minimum": 48})
+    check(form, min_age_hours=48.0)
+    check(form, min_age_hours=25.0, unsafe_min_age_seconds=48 * 3600.0)
+    with pytest.raises(RefusedError, match="min_age_hours"):
+        check(form, min_age_hours=48.0, unsafe_min_age_seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "null",
+        "[]",
+        "{",
+        '{"max_delete_object": {"maximum": 1}}',
+        '{"max_delete_objects": {"max": 1}}',
+        '{"max_delete_objects": {}}',
+        '{"max_delete_objects": 1}',
+        '{"max_delete_objects": {"maximum": "1"}}',
+        '{"max_delete_objects": {"maximum": null}}',
+        '{"max_delete_objects": {"maximum": true}}',
+        '{"approval": {"minimum": 1}}',
+        '{"approval": {"allowed": "always"}}',
+        '{"approval": {"allowed": []}}',
+        '{"approval": {"fixed": "sometimes"}}',
+        '{"max_delete_objects": {"maximum": 1}, "max_delete_objects": {"maximum": 9}}',
+    ],
+)
+def test_a_policy_that_cannot_be_understood_stops_every_run(
+    monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    monkeypatch.setenv(ENV, said)
+    with pytest.raises(ConfigError, match=POLICY):
+        check()
+
+
+def test_a_name_is_shown_with_the_nearest_one(policy: Any) -> None:
+    policy(aprovers={"fixed": "ann"})
+    with pytest.raises(ConfigError, match="aprovers; nearest is approvers;"):
+        check(TRASH)
+
+
+def test_a_policy_that_cannot_be_read_stops_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_vault(monkeypatch, BrokenVault)
+    with pytest.raises(UnavailableError, match=POLICY):
+        check()
