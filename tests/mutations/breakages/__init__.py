@@ -21,6 +21,7 @@ from tests.mutations.breakages import (
     gcs,
     guarding,
     icechunk,
+    icechunk_past,
     inventory,
     many,
     metadata,
@@ -62,4 +63,5 @@ BREAKAGES = (
     *undo.UNDO,
     *trash.TRASH,
     *icechunk.ICECHUNK,
+    *icechunk_past.ICECHUNK_PAST,
 )
