@@ -16,6 +16,7 @@ import pytest
 
 from dredge.errors import ConflictError
 from dredge.graveler.refs.records import Commit as Record
+from dredge.kv import Store
 from dredge.lakefs import Commit, Ref
 from tests.support.gc import CatalogClient, World
 
@@ -24,14 +25,24 @@ type Backup = dict[str, Any]
 
 def back_up(world: World) -> Backup:
     """Copy the key-value store of a world."""
-    return deepcopy({name: value for name, value in vars(world.lake.kv).items() if isinstance(value, dict)})
+    return copied(world.lake.kv)
+
+
+def copied(store: Store) -> Backup:
+    """Copy a key-value store in memory."""
+    return deepcopy({name: value for name, value in vars(store).items() if isinstance(value, dict)})
+
+
+def put_back(store: Store, backup: Backup) -> None:
+    """Put a copy back in the place of what is in the store."""
+    for name, value in deepcopy(backup).items():
+        getattr(store, name).clear()
+        getattr(store, name).update(value)
 
 
 def restore(world: World, backup: Backup) -> None:
     """Put a copy back and start the server again; other clients have made requests since the copy."""
-    for name, value in deepcopy(backup).items():
-        getattr(world.lake.kv, name).clear()
-        getattr(world.lake.kv, name).update(value)
+    put_back(world.lake.kv, backup)
     world.lake = replace(world.lake, catalog=world.lake.another_server())
     world.client = CatalogWriter(world.lake.catalog, world.client.url)
     for _ in range(200):

@@ -51,7 +51,9 @@ def expected(verdict: str) -> set[str]:
 
 
 def run(endpoint: str, options: StorageOptions, dry_run: bool) -> dict[str, int]:
-    config = GCConfig(repository=REPOSITORY, mode="clean", dry_run=dry_run, unsafe_min_age_seconds=1)
+    config = GCConfig(
+        repository=REPOSITORY, mode="clean", dry_run=dry_run, unsafe_min_age_seconds=1, keep_unnamed_days=0
+    )
     client = LakeFSClient(endpoint, "key", "secret")
     return dict(collect(config, LocalRunner(), client, options).counts)
 

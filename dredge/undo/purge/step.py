@@ -154,6 +154,7 @@ def purge_runs(
 
     tally = work_through(run, runner, record, PurgeOutput, purge_parts, purging, tasks, "parts", len(parts))
     record.counts["runs"] = len(runs)
+    _say_what_is_young(run, record, config)
     if not config.dry_run:
         _note_purged(run, runs, tally)
     _sum_up(run, record, tally, config.dry_run)
@@ -189,6 +190,20 @@ def swept_before(collected: Collected, run: PlannedRun[Any], config: PurgeConfig
             yield collected.open_run(uri)
         except (ConfigError, FormatError) as error:
             log.info("purge %s: nothing of %s: %s", run.plan.run_id, uri, error)
+
+
+def _say_what_is_young(run: PlannedRun[Any], record: StepRecord, config: PurgeConfig) -> None:
+    """Say when the deletions can be purged that are too young now."""
+    now, cutoff = run.store_now(), _cutoff(run, config)
+    young = [
+        item.at for item in read_deletions(run.state).found if item.can_come_back(now) and item.at >= cutoff
+    ]
+    if young:
+        first = min(young) + timedelta(days=config.older_than_days)
+        record.warn(
+            f"the deletions of {len(young):,} runs are too young: the first of them can be purged from"
+            f" {first:%Y-%m-%d %H:%M} UTC on"
+        )
 
 
 def _note_purged(run: PlannedRun[Any], runs: Sequence[SweptRun], tally: Tally) -> None:

@@ -5,7 +5,8 @@ approving  what people say (approving_icechunk: of Icechunk)   undo       what c
 records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
 trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
-owner      one owner of a namespace, its id, and the block
+owner      one owner of a namespace, its id, and the block      witness    marks against earlier marks
+again      what was deleted earlier
 verifying  the look after a sweep     gates      between a driver that looks and workers that delete
 requests   what a run was asked to do
 """
@@ -13,6 +14,7 @@ requests   what a run was asked to do
 from __future__ import annotations
 
 from tests.mutations.breakages import (
+    again,
     approving,
     approving_icechunk,
     azure,
@@ -33,6 +35,7 @@ from tests.mutations.breakages import (
     trash,
     undo,
     verifying,
+    witness,
 )
 from tests.mutations.breakages.breakage import Breakage
 
@@ -61,6 +64,8 @@ BREAKAGES = (
     *requests.REQUESTS,
     *owner.OWNER,
     *undo.UNDO,
+    *witness.WITNESS,
+    *again.AGAIN,
     *trash.TRASH,
     *icechunk.ICECHUNK,
     *icechunk_past.ICECHUNK_PAST,

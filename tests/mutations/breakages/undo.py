@@ -179,8 +179,8 @@ UNDO = (
     Breakage(
         "a dry run of a purge deletes",
         "dredge/undo/purge/step.py",
-        "if not config.dry_run:",
-        "if True:",
+        "            if not config.dry_run:\n",
+        "            if True:\n",
         ("test_a_dry_run_is_the_default_says_what_would_go_and_lets_nothing_go",),
     ),
     Breakage(

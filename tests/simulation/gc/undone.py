@@ -18,6 +18,8 @@ from tests.simulation.history import Simulation
 from tests.simulation.scheduler import Process
 
 QUARANTINE = "/quarantine/"
+CHECK_AGAIN = "check_limits"
+"""The step that compares what is live with what runs deleted, and brings that back."""
 CLOCKS = 900.0
 """Clocks may be off by so many seconds in all."""
 
@@ -70,6 +72,10 @@ class Undone:
     def on_put(self, address: str, data: bytes, first: bytes, process: Process) -> None:
         """Look at what a restore puts."""
         name = _first(process)
+        if process.role == CHECK_AGAIN:
+            if data != first:
+                self.simulation.violate("restored", f"{name} puts other bytes under {address} than it had")
+            return
         if not name.startswith("restore"):
             return
         if data != self.went.get((self.restores[name], address), first):
@@ -86,6 +92,9 @@ class Undone:
     def on_purge(self, key: str, version: Stored, process: Process) -> None:
         """Judge what is about to go for good: a version that is not the current one, or the marker of a deletion."""
         address, name = key.removeprefix(self.root), _first(process)
+        if process.role == CHECK_AGAIN:
+            self._judge_checked(key, version, name)
+            return
         if name.startswith("restore"):
             if not version.is_marker:
                 self.simulation.violate("purged", f"{name} takes a version of {address}")
@@ -104,6 +113,16 @@ class Undone:
             self.simulation.violate("purged", f"{name} brings back {address}")
         deleted = times.get(version.version, max(times.values()))
         self._judge_purge(name, address, self.simulation.scheduler.now - deleted, process)
+
+    def _judge_checked(self, key: str, marker: Stored, name: str) -> None:
+        """Look what a run brings back that finds live what an earlier one deleted."""
+        newest, address = self._uncovered(key, marker), key.removeprefix(self.root)
+        if not marker.is_marker:
+            self.simulation.violate("purged", f"{name} takes a version of {address}")
+        if newest is not None and newest.data not in {
+            data for (_, other), data in self.went.items() if other == address
+        }:
+            self.simulation.violate("restored", f"{name} brings another object back as {address}")
 
     def judge_copy(self, address: str, copy: Stored, process: Process) -> None:
         """Look whether a copy of what a run deleted may go."""

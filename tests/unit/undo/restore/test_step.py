@@ -237,7 +237,7 @@ def test_a_pin_that_cannot_be_finished_is_warned_of(lake: Lake, monkeypatch: pyt
     def conflict(*_: object) -> None:
         raise ConflictError("changed")
 
-    monkeypatch.setattr(step, "finish_pin", conflict)
+    monkeypatch.setattr(step, "narrow_pin", conflict)
     done = lake.restore(all=True)
     assert [text for text in done.warnings if "until the pin ends" in text]
     assert lake.there() == set(ALL)

@@ -1,0 +1,92 @@
+"""Guards that compare a mark with earlier marks: known commits, unnamed metaranges, and the record of a mark."""
+
+from __future__ import annotations
+
+from tests.mutations.breakages.breakage import GC, Breakage
+
+WITNESS = (
+    Breakage(
+        "commits that the server does not know any more pass",
+        f"{GC}/witness/known_commits.py",
+        "    if not unknown:",
+        "    if True:",
+        ("test_c1_after_the_database_is_restored_nothing_of_the_lost_days_is_deleted",),
+    ),
+    Breakage(
+        "a repository created again over older metaranges passes",
+        f"{GC}/witness/known_commits.py",
+        "    if older is not None:",
+        "    if False:",
+        ("test_a_repository_created_again_over_older_metaranges_is_refused_until_a_person_gives_them_up",),
+    ),
+    Breakage(
+        "metaranges written since the cutoff do not count",
+        f"{GC}/witness/unnamed.py",
+        "young=young & (metaranges | found),",
+        "young=set(),",
+        ("test_c10_a_revert_behind_a_hook_keeps_what_it_brings_back",),
+    ),
+    Breakage(
+        "metaranges that no known commit names do not count",
+        f"{GC}/witness/unnamed.py",
+        "lost=((recent & found) - metaranges) - young,",
+        "lost=set(),",
+        ("test_c11_a_commit_that_no_run_saw_before_it_was_lost_is_kept",),
+    ),
+    Breakage(
+        "the re-check does not look for unnamed metaranges",
+        f"{GC}/bulk_delete/recheck.py",
+        "unnamed = find_unnamed_now(run, active, subtracted.ranges | ranges.keys()) - subtracted.unnamed",
+        "unnamed = set[str]()",
+        ("test_a_sweep_that_sees_a_lost_commit_only_in_the_re_check_keeps_it",),
+    ),
+    Breakage(
+        "the metarange of an active commit may be missing",
+        f"{GC}/witness/unnamed.py",
+        "    if missing:",
+        "    if False:",
+        ("test_a_missing_metarange_of_an_active_commit_stops_the_run",),
+    ),
+    Breakage(
+        "unnamed metaranges count for some days, whenever the last mark was",
+        f"{GC}/witness/past.py",
+        "return now - keep_unnamed if self.record is None else min(now - keep_unnamed, self.record.marked_at)",
+        "return now - keep_unnamed",
+        ("test_an_unnamed_metarange_counts_longer_if_no_mark_was_complete_since",),
+    ),
+    Breakage(
+        "a metarange that was given up never counts again",
+        f"{GC}/witness/unnamed.py",
+        "return decided is not None and info.last_modified <= decided",
+        "return decided is not None",
+        ("test_an_unnamed_metarange_that_was_given_up_counts_again_once_it_is_written_again",),
+    ),
+    Breakage(
+        "after one statement of a person no commit has to be known",
+        f"{GC}/witness/past.py",
+        "self.forgotten_at is None or self.record.left_at > self.forgotten_at",
+        "self.forgotten_at is None",
+        ("test_what_is_lost_after_a_statement_is_refused_again",),
+    ),
+    Breakage(
+        "the record that another mark left is replaced",
+        f"{GC}/witness/record.py",
+        "if stored.record is None or stored.record.run_id != record.run_id:",
+        "if stored.record is None:",
+        ("test_a_record_that_another_mark_left_since_is_not_replaced",),
+    ),
+    Breakage(
+        "a try that was overtaken leaves its record",
+        f"{GC}/witness/record.py",
+        "run.folder.attempt.check()",
+        "pass",
+        ("test_an_orphaned_try_of_any_step_leaves_no_result_and_touches_none",),
+    ),
+    Breakage(
+        "a record of a newer version is no record",
+        f"{GC}/witness/record.py",
+        "        if found > FORMAT:",
+        "        if False:",
+        ("test_an_older_format_is_no_record_and_a_newer_one_stops_the_run",),
+    ),
+)

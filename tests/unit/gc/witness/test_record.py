@@ -1,0 +1,181 @@
+"""What a complete mark leaves: where, when, in which format, and for how long."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConflictError, FormatError, RefusedError
+from dredge.gc.planning import release_lease
+from dredge.gc.run import open_state
+from dredge.gc.steps import check_limits, list_committed, mark_uncommitted, slice_listing, subtract
+from dredge.gc.witness import record as records
+from dredge.gc.witness.past import Past
+from dredge.gc.witness.record import FORMAT, POINTER, MarkRecord, parts_of, read_commits, read_record
+from dredge.storage import open_deleter
+from tests.support.gc import World, make_world
+
+
+def two_commits(**settings: Any) -> World:
+    world = make_world(**settings)
+    world.rules(5)
+    world.upload("a", b"1")
+    world.lake.commit("first", metadata={"k": "v"})
+    world.age(days=9)
+    world.upload("b", b"2")
+    world.lake.commit("second")
+    world.age(days=2)
+    return world
+
+
+def stored(world: World) -> MarkRecord:
+    found = read_record(open_state(world.lake.namespace)).record
+    assert found is not None
+    return found
+
+
+def rewritten(world: World, **fields: Any) -> None:
+    """Change fields of the pointer."""
+    state = open_state(world.lake.namespace)
+    state.put(POINTER, json.dumps(json.loads(state.get(POINTER)) | fields).encode())
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_complete_mark_leaves_every_commit_that_it_saw_with_all_its_fields(dry_run: bool) -> None:
+    world = two_commits()
+    world.upload("c", b"3")
+    head = world.lake.commit("third")
+    run = world.plan(dry_run=dry_run)
+    world.run(run)
+    record = stored(world)
+    assert (record.run_id, record.repository, record.marked_at) == (
+        run.plan.run_id,
+        "lake",
+        run.plan.created_at,
+    )
+    assert record.repository_created_at == world.client.repository("lake").created_at
+    rows = {row["message"]: row for row in read_commits(run.state, record).to_pylist()}
+    assert {name for name, row in rows.items() if row["active"]} == {"second", "third", "first"}
+    assert (rows["third"]["commit_id"], rows["third"]["branches"]) == (head.id, ["main"])
+    assert (rows["first"]["metadata"], rows["first"]["generation"]) == ('{"k": "v"}', 2)
+
+
+def test_the_record_is_left_by_the_guards_and_not_before() -> None:
+    world = two_commits()
+    run = world.plan()
+    for step in (slice_listing, mark_uncommitted, list_committed, subtract):
+        step(run, world.runner)
+        assert read_record(run.state).record is None
+    check_limits(run, world.runner)
+    assert stored(world).run_id == run.plan.run_id
+    release_lease(run)
+
+
+def test_after_a_kill_between_part_and_pointer_the_record_before_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = two_commits()
+    world.collect()
+    before = stored(world)
+    world.age(days=2)
+    run = world.plan()
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "replace_tagged", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            world.run(run)
+    assert stored(world) == before
+    assert Past.read(run.state, run.plan.namespace).active
+    world.age(hours=2)
+    world.collect()
+    assert stored(world).run_id != before.run_id
+
+
+def _killed(*_arguments: Any) -> bool:
+    raise KeyboardInterrupt
+
+
+def test_a_record_that_another_mark_left_since_is_not_replaced() -> None:
+    world = two_commits()
+    world.collect()
+    world.age(days=2)
+    run = world.plan()
+    for step in (slice_listing, mark_uncommitted, list_committed, subtract):
+        step(run, world.runner)
+    rewritten(world, run_id="another")
+    before = stored(world)
+    with pytest.raises(ConflictError):
+        check_limits(run, world.runner)
+    assert stored(world) == before
+    release_lease(run)
+
+
+def test_a_second_try_of_the_guards_leaves_the_record_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = two_commits()
+    run = world.plan()
+    for step in (slice_listing, mark_uncommitted, list_committed, subtract):
+        step(run, world.runner)
+    with monkeypatch.context() as patch:
+        patch.setattr("dredge.gc.check_limits.step._prove", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            check_limits(run, world.runner)
+    first = stored(world)
+    check_limits(run, world.runner)
+    assert stored(world).run_id == first.run_id
+    assert stored(world).commits.key != first.commits.key
+    release_lease(run)
+
+
+def test_an_older_format_is_no_record_and_a_newer_one_stops_the_run() -> None:
+    world = two_commits()
+    orphan = world.orphan("data/x/orphan")
+    world.age(days=2)
+    world.collect(dry_run=True)
+    rewritten(world, format=FORMAT + 1)
+    with pytest.raises(RefusedError):
+        world.collect()
+    assert orphan in world.data()
+    rewritten(world, format=FORMAT - 1)
+    world.collect()
+    assert orphan not in world.data()
+    assert json.loads(open_state(world.lake.namespace).get(POINTER))["format"] == FORMAT
+
+
+def test_a_record_of_another_namespace_is_no_record() -> None:
+    """The bucket is a copy, with the folder of lease and index."""
+    world = two_commits()
+    world.collect()
+    rewritten(world, namespace="memory://elsewhere/lake")
+    state = open_state(world.lake.namespace)
+    assert Past.read(state, world.lake.namespace).record is None
+
+
+@pytest.mark.parametrize("how", ["gone", "changed"])
+def test_a_record_whose_part_is_damaged_stops_the_run(how: str) -> None:
+    world = two_commits()
+    world.collect()
+    orphan = world.orphan("data/x/orphan")
+    world.age(days=2)
+    state = open_state(world.lake.namespace)
+    key = stored(world).commits.key
+    if how == "gone":
+        open_deleter(state.uri).delete([key])
+    else:
+        state.put(key, b"PAR1")
+    with pytest.raises(FormatError):
+        world.collect()
+    assert orphan in world.data()
+
+
+def test_the_record_outlives_run_folders_and_superseded_parts_go_after_a_week() -> None:
+    world = two_commits(keep_runs_days=7)
+    folder = f"{open_state(world.lake.namespace).uri}/".removeprefix(f"{world.lake.namespace}/") + "witness/"
+    for _ in range(6):
+        world.collect()
+        world.age(days=4)
+    left = {key.rpartition("/")[2] for key in world.lake.keys(folder)}
+    named = {key.rpartition("/")[2] for key in parts_of(stored(world))}
+    assert named <= left
+    assert len(left) == 1 + 2 * 2, "the pointer, its parts, and those of the run four days before"
+    assert Past.read(open_state(world.lake.namespace), world.lake.namespace).active
