@@ -16,7 +16,7 @@ from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.collection.witness.record import KNOWN, Known, LostTip, read_known
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
-from dredge.storage import open_reader
+from dredge.storage import ObjectWriter, open_reader
 from tests.support.icechunk import local_storage, objects, quiet
 
 
@@ -123,6 +123,11 @@ class Past:
     def known(self) -> Known:
         """What the last complete mark left."""
         return read_known(open_state(self.uri))[0]
+
+    @property
+    def state(self) -> ObjectWriter:
+        """The folder that is Dredge's."""
+        return open_state(self.uri)
 
     def record(self) -> bytes | None:
         """The file with it; None when there is none."""

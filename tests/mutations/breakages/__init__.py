@@ -25,6 +25,7 @@ from tests.mutations.breakages import (
     gcs,
     guarding,
     icechunk,
+    icechunk_past,
     inventory,
     many,
     metadata,
@@ -71,4 +72,5 @@ BREAKAGES = (
     *witness.WITNESS,
     *trash.TRASH,
     *icechunk.ICECHUNK,
+    *icechunk_past.ICECHUNK_PAST,
 )

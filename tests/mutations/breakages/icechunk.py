@@ -293,7 +293,7 @@ ICECHUNK = (
     ),
     Breakage(
         "a run of another Icechunk repository is taken back",
-        f"{ICE}/undo.py",
+        f"{ICE}/swept.py",
         'if plan.uri.rstrip("/") != uri.rstrip("/"):',
         "if False:",
         ("test_run_of_another_repository_gives_nothing_back",),

@@ -33,6 +33,7 @@ from dredge.icechunk.collection.bulk_delete.recheck import (
     refuse_use,
 )
 from dredge.icechunk.collection.bulk_delete.settle import settle
+from dredge.icechunk.collection.check_again import note_deletion, refuse_alarmed
 from dredge.icechunk.collection.check_limits import CheckLimitsOutput
 from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput, needed_copies
@@ -126,6 +127,8 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.attempt.check()
     run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # whoever was asked has answered
     chunks = record.input(ListCandidatesOutput).candidates("chunks")
+    refuse_alarmed(run)
+    note_deletion(run, record)
     note_pending(run.state, run.plan.run_id, run.plan.run_uri, run.plan.lease.fencing, chunks)
     with watching(
         run.folder,

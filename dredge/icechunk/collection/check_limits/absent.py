@@ -16,6 +16,7 @@ import numpy as np
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.check_again import refuse_deleted
 from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.mark import MarkOutput
@@ -80,6 +81,7 @@ def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -
         refused: nobody can approve that what may be the true objects goes.
 
     Raises:
+        AlarmError: an earlier run had deleted one of the chunks; it was brought back where that was possible.
         FormatError: a manifest changed since the index took it in, or cannot be read any more.
     """
     count, examples = candidates.counts["chunks_absent"], list[str]()
@@ -87,6 +89,9 @@ def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -
         wanted = candidates.absent_chunks
         only_kept = _named_by_kept_only(run, mark, wanted)
         count, wanted = count - int(only_kept.sum()), wanted[~only_kept]
+    if candidates.counts["chunks_absent"]:
+        _, gone = _ask(run, _named_in_manifests(run, mark, candidates.absent_chunks))
+        refuse_deleted(run, run.folder.label, [chunk.key for chunk in gone])
     if count:
         there, gone = _ask(run, _named_in_manifests(run, mark, wanted))
         count -= len(there)

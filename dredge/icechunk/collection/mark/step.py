@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.check_again import seeking_deleted
 from dredge.icechunk.collection.index import READ_AGAIN, ManifestIndex, SnapshotRow
 from dredge.icechunk.collection.live_files import refs_by_manifest
 from dredge.icechunk.collection.mark.chunks import find_live_chunks
@@ -53,9 +54,10 @@ def mark(run: Run, runner: TaskRunner) -> StepSummary:
 
     Raises:
         FormatError: a live file is missing or damaged; nothing was deleted.
+        AlarmError: an earlier run had deleted it; it was brought back where that was possible.
         RefusedError: the repository has no main, or is not online.
     """
-    return run.step(MarkOutput, lambda record: _mark(run, runner, record))
+    return run.step(MarkOutput, lambda record: seeking_deleted(run, lambda: _mark(run, runner, record)))
 
 
 def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import FormatError, RefusedError, WitnessError
+from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.config import PlannedExpiration
 from dredge.icechunk.collection.steps import (
     Run,
@@ -99,6 +100,17 @@ def test_report_on_a_planned_expiration_leaves_nothing_for_the_next_run(past: Pa
     past.commit()
     past.collect(dry_run=True, after=PlannedExpiration(threshold=(now() + LATER).isoformat()))
     assert past.record() is None
+
+
+def test_library_does_not_collect_what_a_run_called_live(v1: Past) -> None:
+    v1.commit()
+    v1.library.create_branch("job", v1.tip())
+    tip = v1.commit("job")
+    v1.collect()
+    v1.library.delete_branch("job")
+    with pytest.raises(RefusedError):
+        collect_by_library(v1.config(mode="auto"))
+    assert tip in v1.objects()["snapshots"]
 
 
 def test_commit_that_no_run_saw_is_kept_when_refs_are_put_back(v1: Past) -> None:
