@@ -133,6 +133,7 @@ class Oracle:
         self.answers = Answers(self.simulation, self.fences, self.asked)
         self.fences.is_waiting = self.answers.is_waiting
         self.undone = Undone(self.simulation, self.bucket, self.root)
+        self.undone.is_live = self.truth.since.__contains__
 
     def on_delete(self, key: str) -> None:
         """Judge a deletion right before it is done."""

@@ -9,7 +9,7 @@ purged      a purge takes no current version, nothing that is too young, nothing
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from tests.simulation.buckets import Bucket, Stored
@@ -40,6 +40,7 @@ class Undone:
         purges: days and whether it only looks, of each purge.
         restores: the run whose deletions a restore takes back, by its name.
         put_back: what a restore has brought back, by its name.
+        is_live: whether an address is readable.
     """
 
     simulation: Simulation
@@ -53,6 +54,7 @@ class Undone:
     purges: dict[str, tuple[float, bool]] = field(default_factory=dict)
     restores: dict[str, str] = field(default_factory=dict)
     put_back: dict[str, set[str]] = field(default_factory=dict)
+    is_live: Callable[[str], bool] = lambda _address: False
 
     def on_delete(self, address: str, process: Process) -> None:
         """Note what a run is about to delete."""
@@ -72,7 +74,7 @@ class Undone:
     def on_put(self, address: str, data: bytes, first: bytes, process: Process) -> None:
         """Look at what a restore puts."""
         name = _first(process)
-        if process.role == CHECK_AGAIN:
+        if process.role == CHECK_AGAIN or name.startswith("purge"):
             if data != first:
                 self.simulation.violate("restored", f"{name} puts other bytes under {address} than it had")
             return
@@ -92,7 +94,9 @@ class Undone:
     def on_purge(self, key: str, version: Stored, process: Process) -> None:
         """Judge what is about to go for good: a version that is not the current one, or the marker of a deletion."""
         address, name = key.removeprefix(self.root), _first(process)
-        if process.role == CHECK_AGAIN:
+        # A purge makes a mark of its own, which brings back what is live.
+        brings_back = name.startswith("purge") and version.is_marker and self.is_live(address)
+        if process.role == CHECK_AGAIN or brings_back:
             self._judge_checked(key, version, name)
             return
         if name.startswith("restore"):

@@ -69,7 +69,8 @@ class Oracle:
         named_since: since when records name each partition that they name.
         records: the last record of each name by which it was in use, once it is gone.
         looked: when each process of the cleaner, by its name, last opened a view.
-        torn: tokens with rows that branches named until a table was put back to an earlier day.
+        torn: tokens with rows that branches named until a table was put back to an earlier day, and that the cleaner
+            had seen named.
         read: when each began to read the rows of each partition last.
     """
 
@@ -114,12 +115,12 @@ class Oracle:
     @contextmanager
     def losing(self) -> Iterator[None]:
         """The store, or a part of it, is put back to an earlier day within the block."""
-        before = read_named(self.store).tokens
+        seen = max(self.looked.values(), default=float("-inf"))
+        before = {token for token in read_named(self.store).tokens if self.named_since[token] < seen}
+        self.removed.clear()  # what names it again is the work of whoever puts the store back
         yield
         now = read_named(self.store).tokens
-        self.torn |= {
-            token for token in before.keys() - now.keys() if next(iter(self.store.scan(token)), None)
-        }
+        self.torn |= {token for token in before - now.keys() if next(iter(self.store.scan(token)), None)}
 
     def on_put(self, key: str, data: bytes) -> None:
         """An object was written to the state folder's bucket."""

@@ -77,7 +77,7 @@ def put_back(chance: random.Random, stage: Stage) -> list[Move]:
     back = chance.choice((("put database back", ()), *(("put table back", (table,)) for table in range(3))))
     if chance.random() < 0.3:
         return [*moves, by_call(chance, late, *back)]
-    return [*moves, Move(chance.choice((early - 60, early + HOUR, late - HOUR)), *back)]
+    return [*moves, Move(chance.choice((early - 60, early + HOUR, early + HOUR, late - HOUR)), *back)]
 
 
 SINCE: tuple[Callable[[str, str], tuple[str, tuple[Any, ...]]], ...] = (
