@@ -128,6 +128,31 @@ class KeepsDeletedBytes(Protocol):
         """For how long; 0 for not at all, None when the credentials may not ask."""
 
 
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """When a bucket itself removes old versions.
+
+    Attributes:
+        days: after an object was deleted or replaced; None for never.
+        known: whether the credentials may ask; when not, `days` is None.
+    """
+
+    days: int | None
+    known: bool = True
+
+
+@runtime_checkable
+class ExpiresOldVersions(Protocol):
+    """A store whose buckets may have rules that remove old versions."""
+
+    def expiry(self, prefix: str) -> Expiry:
+        """When the first rule removes old versions of some keys.
+
+        Args:
+            prefix: of the keys.
+        """
+
+
 class VersionDeleter(Protocol):
     """Deletes single versions by their ids, and can do nothing else."""
 

@@ -179,22 +179,8 @@ def end_pin(state: ObjectWriter, pin_id: str, now: datetime) -> None:
         ConfigError: there is no such pin.
         ConflictError: others change it all the time.
     """
-    if not _change(state, pin_id, lambda pin: replace(pin, until=now)):
+    if _change(state, pin_id, lambda pin: replace(pin, until=now)) is None:
         raise ConfigError(f"there is no pin {pin_id}. Nothing was ended.")
-
-
-def finish_pin(state: ObjectWriter, pin_id: str, now: datetime) -> None:
-    """Note that nothing more comes back under a pin.
-
-    Args:
-        state: on the folder of lease and index.
-        pin_id: its id.
-        now: the store's time, asked after the last answer of the store.
-
-    Raises:
-        ConflictError: others change it all the time.
-    """
-    _change(state, pin_id, lambda pin: replace(pin, finished_at=now))
 
 
 def narrow_pin(
@@ -204,7 +190,7 @@ def narrow_pin(
     objects: int,
     size_bytes: int,
     now: datetime,
-) -> None:
+) -> Pin | None:
     """Let a pin hold only what came back under it, and note that nothing more does. A pin of nothing ends.
 
     Args:
@@ -215,6 +201,9 @@ def narrow_pin(
         size_bytes: their sizes together.
         now: the store's time, asked after the last answer of the store.
 
+    Returns:
+        The pin as it is then; None when there is none.
+
     Raises:
         ConflictError: others change it all the time.
     """
@@ -223,17 +212,17 @@ def narrow_pin(
         found = replace(pin, sets=sets, objects=objects, size_bytes=size_bytes, finished_at=now)
         return found if objects else replace(found, until=min(pin.until, now))
 
-    _change(state, pin_id, narrow)
+    return _change(state, pin_id, narrow)
 
 
-def _change(state: ObjectWriter, pin_id: str, change: Callable[[Pin], Pin]) -> bool:
-    """Change a pin as it is now; False when there is none."""
+def _change(state: ObjectWriter, pin_id: str, change: Callable[[Pin], Pin]) -> Pin | None:
+    """Change a pin as it is now; None when there is none."""
     key = f"{PINS}/{pin_id}.json"
     for _ in range(_CHANGES_MAX):
         tagged = read_tagged(state, key)
         if tagged is None:
-            return False
+            return None
         pin = change(Pin.from_json(json.loads(tagged[1])))
         if replace_tagged(state, key, json.dumps(pin.to_json(), sort_keys=True).encode(), tagged[0]):
-            return True
+            return pin
     raise ConflictError(f"{state.uri}/{key} was changed by somebody else at the same moment. Look again.")

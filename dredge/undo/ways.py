@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.storage import StorageOptions, VersionReader, open_copier, open_reader, open_versions
-from dredge.storage.undo import KeepsDeletedBytes
+from dredge.storage.undo import ExpiresOldVersions, Expiry, KeepsDeletedBytes
 
 OFF, VERSIONS, QUARANTINE = "off", "versions", "quarantine"
 AUTO = "auto"
@@ -52,7 +53,19 @@ class UndoWay:
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        return {"way": self.way, "why": self.why, "expire_days": self.expire_days}
+        found: dict[str, Any] = {"way": self.way, "why": self.why}
+        return found if self.expire_days is None else {**found, "expire_days": self.expire_days}
+
+    def until(self, deleted_at: datetime, purge_days: float | None) -> datetime | None:
+        """Until when a deletion can be taken back for certain; None where only a purge by hand ends that, or nothing
+        can be taken back.
+
+        Args:
+            deleted_at: when it was made.
+            purge_days: days after which runs purge; None where they do not.
+        """
+        days = [item for item in (purge_days, self.expire_days) if item is not None]
+        return deleted_at + timedelta(days=min(days)) if days and self.way != OFF else None
 
 
 def quarantine_uri(run_uri: str) -> str:
@@ -74,8 +87,24 @@ def choose_way(asked: str, namespace: str, run_uri: str, options: StorageOptions
     """
     versions = open_versions(namespace, options)
     chosen = _choose(asked, namespace, run_uri, versions, options)
+    if chosen.way == VERSIONS and isinstance(versions, ExpiresOldVersions):
+        chosen = _with_expiry(chosen, versions.expiry("data/"))
     kept = versions.kept_seconds() if isinstance(versions, KeepsDeletedBytes) else 0
     return replace(chosen, why=f"{chosen.why}; {_kept_words(kept)}") if kept else chosen
+
+
+def _with_expiry(chosen: UndoWay, expiry: Expiry) -> UndoWay:
+    """Add the time after which the bucket itself removes what was deleted."""
+    if not expiry.known:
+        return replace(
+            chosen,
+            why=f"{chosen.why}; the credentials may not read the bucket's lifecycle rules"
+            " (s3:GetLifecycleConfiguration), so a rule may remove old versions earlier",
+        )
+    if expiry.days is None:
+        return chosen
+    why = f"{chosen.why}; a lifecycle rule of the bucket removes old versions after {expiry.days} days"
+    return replace(chosen, why=why, expire_days=expiry.days)
 
 
 def _kept_words(seconds: int) -> str:

@@ -29,13 +29,15 @@ class Done:
         size_bytes: by outcome.
         examples: address and message of one object of each outcome.
         left: objects of which something is left, by the run that deleted them.
+        back: files in the folder of a pin, with the hashes of what may have come back.
     """
 
     parts: list[PartInfo]
     objects: dict[str, int]
     size_bytes: dict[str, int]
     examples: dict[str, str]
-    left: dict[str, int]
+    left: dict[str, int] = field(default_factory=dict)
+    back: list[PartInfo] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -47,6 +49,7 @@ class Tally:
     size_bytes: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     left: Counter[str] = field(default_factory=Counter)
+    back: list[PartInfo] = field(default_factory=list)
 
     def count(self, outcome: str, size: int, address: str, message: str) -> None:
         """Take one object, or one that was left of it."""
@@ -60,6 +63,7 @@ class Tally:
         self.objects.update(done.objects)
         self.size_bytes.update(done.size_bytes)
         self.left.update(done.left)
+        self.back.extend(done.back)
         for outcome, example in done.examples.items():
             self.examples.setdefault(outcome, example)
 
@@ -71,6 +75,7 @@ class Tally:
             size_bytes=dict(self.size_bytes),
             examples=self.examples,
             left=dict(self.left),
+            back=self.back,
         )
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
+from types import ModuleType
 from typing import Any
 
 from dredge.gc.purge.config import PurgeConfig
@@ -126,3 +127,23 @@ def moments(store: MemoryStore) -> Iterator[list[Moment]]:
     finally:
         MemoryStore.write, MemoryStore.remove = write, remove  # type: ignore[method-assign]
         MemoryVersionDeleter._delete = delete_version  # type: ignore[method-assign]
+
+
+@contextmanager
+def moments_in(store: MemoryStore, module: ModuleType, name: str) -> Iterator[list[Moment]]:
+    """The same, while a function of a module is at work; whatever it is called by is whole before and after."""
+    found: list[Moment] = []
+    honest = getattr(module, name)
+
+    def watched(*arguments: Any, **more: Any) -> Any:
+        with moments(store) as seen:
+            try:
+                return honest(*arguments, **more)
+            finally:
+                found.extend(seen)
+
+    setattr(module, name, watched)
+    try:
+        yield found
+    finally:
+        setattr(module, name, honest)

@@ -13,9 +13,10 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from dredge.gc.bulk_delete import step as bulk_delete
 from dredge.gc.check_limits import step as check_limits
 from dredge.gc.run import open_state
-from dredge.gc.witness import mark
+from dredge.gc.witness import mark, owner
 from dredge.gc.witness.unnamed import Unnamed
 from dredge.kv.memory import MemoryKV
 from dredge.storage import ObjectWriter
@@ -130,7 +131,10 @@ def blind_witnesses() -> Iterator[None]:
     doors: list[tuple[ModuleType, str, Any]] = [
         (mark, "check_known", lambda *_: None),
         (mark, "find_unnamed", lambda *_: Unnamed(set(), set(), {})),
-        (check_limits, "leave_record", lambda *_: None),
+        (owner, "check_owner", lambda *_: True),
+        (owner, "check_id", lambda *_: None),
+        (check_limits, "claim_namespace", lambda *_: False),
+        (bulk_delete, "check_before_deleting", lambda *_: None),
     ]
     honest = [getattr(module, name) for module, name, _ in doors]
     for module, name, blind in doors:

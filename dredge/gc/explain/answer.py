@@ -85,7 +85,7 @@ class Judged:
         approved_by: who approved the run; "" where nobody had to.
         approved_at: when; None where nobody had to.
         restorable: "versions" or "quarantine" when it can be brought back, as the store said; "" when it cannot.
-        restorable_until: when a later run removes the ledger that a restore reads, if nobody purges before; None where
+        restorable_until: when a purge or a lifecycle rule of the bucket may remove what a restore needs; None where
             nothing does.
     """
 

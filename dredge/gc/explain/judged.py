@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -110,14 +110,10 @@ def _restorable(
     """Add whether a restore would find what it needs."""
     if judged.outcome not in (ledger.DELETED, ledger.MISSING):
         return judged
-    by_versions = UndoWay.from_json(plan.get("undo")).way == VERSIONS
+    undo = UndoWay.from_json(plan.get("undo"))
+    by_versions = undo.way == VERSIONS
     way = way_back(plan["namespace"], folder.uri, address, judged.version_id, options, by_versions)
-    days = plan["config"].get("keep_runs_days")
-    until = (
-        None
-        if way != VERSIONS or days is None
-        else datetime.fromisoformat(plan["created_at"]) + timedelta(days)
-    )
+    until = undo.until(datetime.fromisoformat(plan["created_at"]), plan["config"].get("purge_days"))
     return replace(judged, restorable=way, restorable_until=until)
 
 

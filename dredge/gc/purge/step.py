@@ -28,6 +28,7 @@ from dredge.runs.sweep import refuse_old_mark
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import LiveSet
 from dredge.storage import StorageOptions
+from dredge.undo import OFF
 from dredge.undo.alarms import refuse_alarmed
 from dredge.undo.purge.step import purge_runs, swept_before
 
@@ -97,6 +98,7 @@ def config_of_mark(config: PurgeConfig, server: LakeFS, options: StorageOptions 
         repository=repository.name,
         dry_run=True,
         mode=AUTO,
+        undo=OFF,
         read_kv=False,
         inventory=None,
         window_begin=None,

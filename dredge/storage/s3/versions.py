@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC
 from typing import Any, cast
 
-from dredge.errors import ConfigError, UnavailableError
+from dredge.errors import ConfigError, NotFoundError, UnavailableError
 from dredge.storage.keys import is_text, is_xml_safe
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, MaySend, always
@@ -15,7 +15,7 @@ from dredge.storage.redact import redact
 from dredge.storage.s3.clients import s3_client
 from dredge.storage.s3.errors import translated
 from dredge.storage.s3.wire import IS_DELETE_RESULT
-from dredge.storage.undo import ObjectVersion, Versioning
+from dredge.storage.undo import Expiry, ObjectVersion, Versioning
 
 BATCH_KEYS = 1000
 
@@ -39,6 +39,19 @@ class S3Versions:
             return "unknown"
         return cast(Versioning, str(answer.get("Status", "off")).lower())
 
+    def expiry(self, prefix: str) -> Expiry:
+        """When the first lifecycle rule removes old versions of some keys; raises UnavailableError."""
+        bucket = self._location.bucket
+        try:
+            with translated(f"asking for the lifecycle rules of {bucket}"):
+                found = s3_client(self._options).get_bucket_lifecycle_configuration(Bucket=bucket)
+        except NotFoundError:
+            return Expiry(None)
+        except ConfigError:
+            return Expiry(None, known=False)
+        days = [_days(rule) for rule in found.get("Rules", []) if _is_about(rule, self._root + prefix)]
+        return Expiry(min((item for item in days if item is not None), default=None))
+
     def versions(self, key: str) -> list[ObjectVersion]:
         """Every version and marker of a key, the newest first."""
         if not key or not is_text(key):
@@ -57,6 +70,19 @@ class S3Versions:
         return sorted(
             found, key=lambda item: (not item.is_latest, -item.last_modified.timestamp(), item.is_marker)
         )
+
+
+def _is_about(rule: Any, prefix: str) -> bool:
+    """Whether a lifecycle rule is in force for some of the keys; tags and sizes of objects are passed over."""
+    where = rule.get("Filter", {})
+    named: str = rule.get("Prefix") or where.get("Prefix") or where.get("And", {}).get("Prefix") or ""
+    return rule.get("Status") == "Enabled" and (named.startswith(prefix) or prefix.startswith(named))
+
+
+def _days(rule: Any) -> int | None:
+    """Days after which a rule removes the newest old version of a key; None where it leaves that one."""
+    found = rule.get("NoncurrentVersionExpiration", {})
+    return None if found.get("NewerNoncurrentVersions") else found.get("NoncurrentDays")
 
 
 class S3VersionDeleter:

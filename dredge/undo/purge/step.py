@@ -6,7 +6,7 @@ runs that deleted, older than the cutoff → rows of their ledgers → chosen, p
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -78,6 +78,7 @@ def purge(
     holder: str | None = None,
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
+    find_live: Callable[[PlannedRun[Any], Sequence[SweptRun]], LiveSet] | None = None,
 ) -> StepSummary:
     """Let copies and old versions go that runs left behind.
 
@@ -88,6 +89,7 @@ def purge(
         holder: who takes the lease; None is this purge alone.
         options: how stores are reached; None reads the environment. Tasks always read theirs.
         clock: this machine's clock.
+        find_live: gives hashes of what stays because something live names it; None where nothing is known.
 
     Raises:
         LeaseHeldError: another run works on the repository.
@@ -107,18 +109,13 @@ def purge(
         options,
         clock,
     ) as run:
-        return run.step(
-            PurgeOutput,
-            lambda record: purge_runs(
-                collected,
-                run,
-                runner,
-                record,
-                config,
-                list(swept_before(collected, run, config)),
-                LiveSet(()),
-            ),
-        )
+
+        def work(record: StepRecord) -> None:
+            runs = list(swept_before(collected, run, config))
+            live = LiveSet(()) if find_live is None else find_live(run, runs)
+            purge_runs(collected, run, runner, record, config, runs, live)
+
+        return run.step(PurgeOutput, work)
 
 
 def purge_runs(
@@ -157,6 +154,7 @@ def purge_runs(
 
     tally = work_through(run, runner, record, PurgeOutput, purge_parts, purging, tasks, "parts", len(parts))
     record.counts["runs"] = len(runs)
+    _say_what_is_young(run, record, config)
     if not config.dry_run:
         _note_purged(run, runs, tally)
     _sum_up(run, record, tally, config.dry_run)
@@ -192,6 +190,20 @@ def swept_before(collected: Collected, run: PlannedRun[Any], config: PurgeConfig
             yield collected.open_run(uri)
         except (ConfigError, FormatError) as error:
             log.info("purge %s: nothing of %s: %s", run.plan.run_id, uri, error)
+
+
+def _say_what_is_young(run: PlannedRun[Any], record: StepRecord, config: PurgeConfig) -> None:
+    """Say when the deletions can be purged that are too young now."""
+    now, cutoff = run.store_now(), _cutoff(run, config)
+    young = [
+        item.at for item in read_deletions(run.state).found if item.can_come_back(now) and item.at >= cutoff
+    ]
+    if young:
+        first = min(young) + timedelta(days=config.older_than_days)
+        record.warn(
+            f"the deletions of {len(young):,} runs are too young: the first of them can be purged from"
+            f" {first:%Y-%m-%d %H:%M} UTC on"
+        )
 
 
 def _note_purged(run: PlannedRun[Any], runs: Sequence[SweptRun], tally: Tally) -> None:

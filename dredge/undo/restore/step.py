@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, DredgeError, NotFoundError
+from dredge.errors import ConfigError, DredgeError, NotFoundError, PartialError
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder
@@ -34,10 +34,10 @@ from dredge.storage import StorageOptions, open_writer
 from dredge.storage.parallel import ordered_map
 from dredge.undo.came_back import slices_of, unite_slices
 from dredge.undo.deleted import Collected, SweptRun, swept_rows
-from dredge.undo.pins import Pin, finish_pin, pin_folder, write_pin
+from dredge.undo.pins import Pin, narrow_pin, pin_folder, write_pin
 from dredge.undo.restore.choosing import fitting, prefix_of
 from dredge.undo.restore.config import RestoreConfig
-from dredge.undo.restore.output import FAILED, GONE, OUTCOMES, RESTORED, TAKEN, UNSENT, RestoreOutput
+from dredge.undo.restore.output import FAILED, GONE, OUTCOMES, REFUSED, RESTORED, TAKEN, UNSENT, RestoreOutput
 from dredge.undo.restore.putting_back import PuttingBack, Restored
 from dredge.undo.side_run import PLAN, SideRun, side_run
 from dredge.undo.work import Done, Tally, note_outcomes, shares_of, work_through
@@ -46,6 +46,8 @@ log = logging.getLogger("dredge")
 
 FOLDER = "restores"
 """Below the folder of the run whose deletions are taken back."""
+_ABSENT = (GONE, TAKEN)
+"""Outcomes of objects that a pin need not hold: they did not come back, and no later try brings them back."""
 _PAGE_ROWS = 1000
 _AT_ONCE = 16
 SCHEMA = pa.schema(
@@ -82,6 +84,7 @@ def restore(
     Raises:
         ConfigError: there is no such run, or it deleted nothing that fits.
         LeaseHeldError: another run works on the repository.
+        NotFoundError: nothing is left to bring back.
         UnavailableError: some objects could not be brought back; the others were.
     """
 
@@ -131,7 +134,7 @@ def _restore(
 
     objects = record.counts["chosen_objects"]
     tally = work_through(run, runner, record, RestoreOutput, put_back, put, tasks, "objects", objects)
-    _finish(run, record)
+    _finish(run, record, chosen, tally)
     _sum_up(run, record, tally)
 
 
@@ -168,10 +171,16 @@ def _pin(
     log.info("restore %s: pinned %s", run.plan.run_id, pin.text)
 
 
-def _finish(run: SideRun, record: StepRecord) -> None:
-    """Note that nothing more comes back, which spares later runs some listing."""
+def _finish(run: SideRun, record: StepRecord, chosen: Chosen, tally: Tally) -> None:
+    """Let the pin hold only what may have come back, and note that nothing more does, which spares later runs some
+    listing."""
+    sets = tuple(LocatedSet(chosen.pin_uri, ShardedSet(0, {0: part})) for part in tally.back)
+    stays = [name for name in OUTCOMES if name not in _ABSENT]
+    objects = sum(tally.objects[name] for name in stays)
+    size_bytes = sum(tally.size_bytes[name] for name in stays)
     try:
-        finish_pin(run.state, run.plan.run_id, run.store_now())
+        pin = narrow_pin(run.state, run.plan.run_id, sets, objects, size_bytes, run.store_now())
+        record.details["pin"] = pin.text if pin is not None and objects else ""
     except DredgeError as error:
         record.warn(f"runs list the slices of what came back again until the pin ends: {error}")
 
@@ -183,11 +192,27 @@ def _sum_up(run: SideRun, record: StepRecord, tally: Tally) -> None:
             record.warn(
                 f"{tally.objects[outcome]:,} objects {OUTCOMES[outcome]}, such as {tally.examples[outcome]}"
             )
+    if tally.objects[GONE] == sum(tally.objects.values()):
+        record.status = "refused"
+        record.error = NotFoundError(
+            f"restore {run.plan.run_id}: nothing is left to bring back. Of {tally.objects[GONE]:,} objects neither a"
+            f" copy nor a version exists, such as {tally.examples[GONE]}: they were purged, the bucket removed them, or"
+            " the run kept none. Nothing is pinned."
+        )
+        record.counts.update({f"{outcome}_objects": tally.objects[outcome] for outcome in OUTCOMES})
+        return
     text = (
         f"restore {run.plan.run_id}: {{left}} objects did not come back{{example}}; {tally.objects[RESTORED]:,} did."
         " Restore again: only what is not there is tried again."
     )
     note_outcomes(record, tally, OUTCOMES, (FAILED, UNSENT), text)
+    if tally.objects[REFUSED] and record.error is None:
+        record.status = "partial"
+        record.error = PartialError(
+            f"restore {run.plan.run_id}: {tally.objects[REFUSED]:,} objects {OUTCOMES[REFUSED]}, such as"
+            f" {tally.examples[REFUSED]}; {tally.objects[RESTORED]:,} came back. The copies stay until they are purged."
+            " Correct the rights, or copy the objects from the quarantine folder by hand; then restore again."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +315,7 @@ def put_back(run: WorkerRun, config: PutConfig, task: RestoreTask) -> Done:
     def put(row: Mapping[str, Any]) -> Restored:
         return putting.put_back(row) if gate.lets_through() else Restored(UNSENT)
 
+    folder = RunFolder(open_writer(config.chosen.pin_uri), run.folder.run_id, call=run.folder.call)
     for part in task.candidates:
         rows = config.chosen.rows(part)
         for start in range(0, rows.num_rows, _PAGE_ROWS):
@@ -300,6 +326,10 @@ def put_back(run: WorkerRun, config: PutConfig, task: RestoreTask) -> Done:
             tally.parts.append(run.folder.write_table(RestoreOutput.STEP, index, _ledger(page, found), name))
             for row, item in zip(asked, found, strict=True):
                 tally.count(item.outcome, row["size"], row["address"], item.message)
+            stays = page.filter(pa.array([item.outcome not in _ABSENT for item in found], pa.bool_()))
+            if stays.num_rows:
+                hashes = unite([stays["hash"].to_numpy()])
+                tally.back.append(write_hashes(folder, f"hashes-back-{task.name}-{index:05d}-0.u64", hashes))
             run.progress.add(page.num_rows)
     return tally.done()
 

@@ -6,6 +6,9 @@ records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
 trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
 owner      one owner of a namespace, its id, and the block      witness    marks against earlier marks
+again      what was deleted earlier
+again      what was deleted earlier
+owner      one owner of a namespace, its id, and the block      witness    marks against earlier marks
 verifying  the look after a sweep     gates      between a driver that looks and workers that delete
 requests   what a run was asked to do
 """
@@ -13,6 +16,7 @@ requests   what a run was asked to do
 from __future__ import annotations
 
 from tests.mutations.breakages import (
+    again,
     approving,
     approving_icechunk,
     azure,
@@ -21,6 +25,7 @@ from tests.mutations.breakages import (
     gcs,
     guarding,
     icechunk,
+    icechunk_past,
     inventory,
     many,
     metadata,
@@ -62,6 +67,10 @@ BREAKAGES = (
     *owner.OWNER,
     *undo.UNDO,
     *witness.WITNESS,
+    *again.AGAIN,
+    *again.AGAIN,
+    *witness.WITNESS,
     *trash.TRASH,
     *icechunk.ICECHUNK,
+    *icechunk_past.ICECHUNK_PAST,
 )

@@ -27,7 +27,7 @@ from dredge.undo.pins import (
     Pin,
     active_pins,
     end_pin,
-    finish_pin,
+    narrow_pin,
     pin_folder,
     read_pins,
     sets_of,
@@ -105,15 +105,16 @@ def test_one_pin_that_cannot_be_read_is_an_error(content: bytes, state: ObjectWr
         active_pins(state, NOW)
 
 
-def test_ending_and_finishing_change_the_time_and_nothing_else(state: ObjectWriter) -> None:
+def test_ending_changes_the_time_and_narrowing_what_it_holds(state: ObjectWriter) -> None:
     made = pin(state)
     end_pin(state, "one", NOW - DAY)
     assert read_pins(state) == [replace(made, until=NOW - DAY)]
-    finish_pin(state, "one", NOW)
-    assert read_pins(state) == [replace(made, until=NOW - DAY, finished_at=NOW)]
+    narrow_pin(state, "one", made.sets, 1, 2, NOW)
+    narrowed = replace(made, until=NOW - DAY, finished_at=NOW, objects=1, size_bytes=2)
+    assert read_pins(state) == [narrowed]
     with pytest.raises(ConfigError, match="no pin other"):
         end_pin(state, "other", NOW)
-    finish_pin(state, "other", NOW)
+    assert narrow_pin(state, "other", (), 0, 0, NOW) is None
     assert len(read_pins(state)) == 1, "none is made"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -112,3 +113,17 @@ def test_a_marker_without_a_version_below_it_is_no_way(lake: str) -> None:
 def test_copies_that_the_store_cannot_make_are_refused_before_anything_is_planned(lake: str) -> None:
     with pytest.raises(ConfigError, match="nothing can be copied"):
         choose_way(QUARANTINE, lake, "s3://elsewhere/run")
+
+
+@pytest.mark.parametrize(
+    ("expire_days", "purge_days", "days"),
+    [(None, None, None), (7, None, 7), (7, 3, 3), (7, 30, 7), (None, 30, 30)],
+)
+def test_a_deletion_can_be_taken_back_until_the_earlier_of_rule_and_purge(
+    expire_days: int | None, purge_days: float | None, days: int | None
+) -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    way = UndoWay(way=VERSIONS, why="", expire_days=expire_days)
+    assert way.until(at, purge_days) == (None if days is None else at + timedelta(days=days))
+    assert UndoWay.from_json(way.to_json()) == way
+    assert UndoWay(way=OFF, why="", expire_days=expire_days).until(at, purge_days) is None

@@ -8,14 +8,25 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError, UnavailableError
+from dredge.gc.purge import step
 from dredge.gc.purge.config import PurgeConfig
 from dredge.gc.steps import bulk_delete, release_lease
 from dredge.storage import DeleteOutcome, ObjectVersion, open_old_version_deleter, open_versions
 from dredge.storage.memory import MemoryVersionDeleter
 from dredge.storage.model import MaySend, always
 from dredge.undo.purge.choosing import Choosing, Leftover
+from tests.support import lost_database
 from tests.support.gc import World
-from tests.support.undo import WAYS, data_bytes, moments, purge, restore, small_world, store_of, undo_world
+from tests.support.undo import (
+    WAYS,
+    data_bytes,
+    moments_in,
+    purge,
+    restore,
+    small_world,
+    store_of,
+    undo_world,
+)
 
 RUNS = "_lakefs/retention/gc/unified/"
 
@@ -250,11 +261,15 @@ def test_a_purge_that_is_killed_anywhere_is_done_again_and_ends_the_same(way: st
     world.age(days=40)
     before = data_bytes(world)
     store = store_of(world)
-    with moments(store) as states:
+    with moments_in(store, step, "purge_runs") as states:
         purge(world)
+    assert len(states) > 3
     left = leftovers(world)
+    database = lost_database.back_up(world)
     for number, state in enumerate(states):
         state.put_back(store)
+        lost_database.restore(world, database)
+        world.age(hours=3)
         purge(world)
         assert data_bytes(world) == before, f"killed at write {number}"
         assert leftovers(world) == left, f"killed at write {number}"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dredge.gc.config import GCConfig
-from dredge.gc.plan import STATE
+from dredge.gc.plan import RUNS
 from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.purge.config import PurgeConfig
 from dredge.gc.restore.config import RestoreConfig
@@ -23,11 +23,10 @@ from dredge.runs.clock import utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import open_writer, store_clock
+from dredge.storage import open_writer
 from dredge.storage.s3 import copying
-from dredge.undo import side_run
 from dredge.undo.pins import end_pin, read_pins
-from dredge.undo.purge.step import FOLDER
+from dredge.undo.purge import step as purging
 from tests.support.lakefs_server import KEY_PAIR, lakefs_server
 from tests.support.objectstore import TestBucket, make_bucket, moto_server
 
@@ -125,19 +124,18 @@ def purged_for_good(
     orphans: dict[str, bytes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Forty days later: a dry run says what would go, and a purge lets it go, but not what was brought back."""
+    """Later: a dry run says what would go, and a purge lets it go, but not what was brought back."""
     one = RestoreConfig(repository="lake", run=run.plan.run_id, address="data/large", keep_days=100)
     restore(one, LocalRunner(), client=client)
     back = {key: data for key, data in before.items() if key.removeprefix("lake/") not in orphans}
     back["lake/data/large"] = before["lake/data/large"]
     left = left_of(bucket, run)
     assert left >= set(orphans) - {"data/large"}
-    later = timedelta(days=40)
-    monkeypatch.setattr(side_run, "store_clock", lambda *named: store_clock(*named) + later)
+    monkeypatch.setattr(purging, "_cutoff", lambda *_: utc_now() + timedelta(minutes=1))
 
     def purged(**asked: Any) -> StepSummary:
         config = PurgeConfig(repository="lake", run=run.plan.run_id, **asked)
-        return purge(config, LocalRunner(), client=client, clock=lambda: utc_now() + later)
+        return purge(config, LocalRunner(), client=client)
 
     looked = purged()
     assert (looked.status, looked.counts["would_go_objects"]) == ("dry_run", len(orphans) - 1)
@@ -151,4 +149,4 @@ def purged_for_good(
 
 def run_folder(done: StepSummary, run: Run) -> RunFolder:
     """The folder of a purge."""
-    return RunFolder(open_writer(f"{run.plan.namespace}/{STATE}/{FOLDER}/{done.run_id}"), done.run_id)
+    return RunFolder(open_writer(f"{run.plan.namespace}/{RUNS}/{done.run_id}"), done.run_id)

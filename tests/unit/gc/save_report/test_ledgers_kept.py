@@ -1,0 +1,57 @@
+"""Ledgers are kept until what they name cannot come back any more; then they go with their records."""
+
+from __future__ import annotations
+
+from dredge.gc.run import Run
+from dredge.undo.deletions import read_deletions
+from tests.support.gc import World
+from tests.support.undo import purge, undo_world
+from tests.support.wrong_runs import state_of, undo_store
+
+RUNS = "_lakefs/retention/gc/unified"
+STATE = "_lakefs/retention/gc/dredge"
+
+
+def _swept(world: World) -> Run:
+    run = world.plan()
+    world.run(run)
+    for _ in range(2):  # another run is the newest one, and the state names it
+        world.age(days=2)
+        world.collect()
+    return run
+
+
+def _is_left(world: World, run: Run) -> bool:
+    return bool(world.lake.keys(f"{RUNS}/{run.plan.run_id}/"))
+
+
+def test_the_ledger_of_what_can_still_come_back_is_kept() -> None:
+    world, _, _ = undo_world("versions", keep_runs_days=7)
+    run = _swept(world)
+    world.age(days=60)
+    world.collect()
+    assert _is_left(world, run)
+    purge(world)
+    for _ in range(2):
+        world.age(days=10)
+        world.collect()
+    assert not _is_left(world, run)
+    assert not read_deletions(state_of(world)).found
+    assert not world.lake.keys(f"{STATE}/deletions/")
+
+
+def test_the_ledger_goes_with_its_folder_where_nothing_can_come_back() -> None:
+    world = undo_store("off", keep_runs_days=7)
+    world.upload("a", b"a")
+    world.lake.commit()
+    world.orphan("data/s/orphan")
+    world.age(days=2)
+    run = _swept(world)
+    assert _is_left(world, run)
+    assert len(read_deletions(state_of(world)).found) == 1
+    for _ in range(2):
+        world.age(days=10)
+        world.collect()
+    assert not _is_left(world, run)
+    assert not world.lake.keys(f"{STATE}/deletions/")
+    assert len(world.lake.keys(f"{STATE}/checked/")) <= 2
