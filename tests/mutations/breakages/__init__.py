@@ -68,8 +68,6 @@ BREAKAGES = (
     *undo.UNDO,
     *witness.WITNESS,
     *again.AGAIN,
-    *again.AGAIN,
-    *witness.WITNESS,
     *trash.TRASH,
     *icechunk.ICECHUNK,
     *icechunk_past.ICECHUNK_PAST,

@@ -20,6 +20,7 @@ EXPECTED = {
     errors.RejectedError: RetryAction.FAIL,
     errors.WitnessError: RetryAction.FAIL,
     errors.BlockedError: RetryAction.FAIL,
+    errors.AlarmError: RetryAction.FAIL,
     errors.FormatError: RetryAction.FAIL,
     errors.NotFoundError: RetryAction.FAIL,
     errors.PartialError: RetryAction.FAIL,
