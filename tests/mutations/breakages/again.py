@@ -124,6 +124,13 @@ AGAIN = (
         ("test_nothing_is_purged_while_an_alarm_is_open",),
     ),
     Breakage(
+        "metadata is deleted while an alarm is open",
+        f"{GC}/metadata/collecting.py",
+        '        refuse_alarmed(self.run.state, f"run {plan.run_id} deletes no metadata")\n',
+        "",
+        ("test_no_metadata_is_deleted_while_an_alarm_is_open",),
+    ),
+    Breakage(
         "a purge goes on in a blocked namespace",
         f"{GC}/purge/step.py",
         "        refuse_blocked(run.state)\n",
