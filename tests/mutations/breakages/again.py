@@ -131,13 +131,6 @@ AGAIN = (
         ("test_no_metadata_is_deleted_while_an_alarm_is_open",),
     ),
     Breakage(
-        "a purge goes on in a blocked namespace",
-        f"{GC}/purge/step.py",
-        "        refuse_blocked(run.state)\n",
-        "",
-        ("test_nothing_is_purged_in_a_blocked_namespace",),
-    ),
-    Breakage(
         "the ledger of what can still come back is removed with its folder",
         f"{GC}/save_report/lifetimes.py",
         "item.can_come_back(now) or ",
