@@ -10,24 +10,26 @@ Source: P25 of docs/platform-behaviour.md
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSecretsBackendAccessDenied, ErrorType
 
-from dredge.errors import UnavailableError
+from dredge.errors import ConfigError, UnavailableError
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-log = logging.getLogger(__name__)
+
+class UnreadableError(ConfigError):
+    """There is a connection or a Variable, and its text cannot be read."""
 
 
 def ask_for_connection(conn_id: str) -> Connection | None:
     """Return the connection of the first place that has it; None where each says clearly that it has none.
 
     :param conn_id: its id
+    :raises UnreadableError: the environment's variable of it cannot be read
     :raises UnavailableError: a place of secrets does not tell
     :raises AirflowSecretsBackendAccessDenied: it may not be read
     """
@@ -70,6 +72,7 @@ def _ask(
 ) -> Any:
     from airflow.sdk.execution_time.secrets.execution_api import ExecutionAPISecretsBackend
     from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
+    from airflow.secrets.environment_variables import EnvironmentVariablesBackend
 
     for place in ensure_secrets_backend_loaded():
         try:
@@ -79,8 +82,14 @@ def _ask(
         except AirflowSecretsBackendAccessDenied:
             raise
         except Exception as error:
-            # Its words may have secrets, and a task's log shows those of causes. Airflow tells them for debugging, too.
-            log.debug("%s cannot be asked for %s", type(place).__name__, what, exc_info=True)
+            # Its words may have secrets, so they are in no log and in no cause.
+            if isinstance(
+                place, EnvironmentVariablesBackend
+            ):  # it asks nobody, so what it has cannot be read
+                raise UnreadableError(
+                    f"{what} in this process's environment cannot be read ({type(error).__name__}): it is neither"
+                    " Airflow's JSON nor its URI with percent-encoded parts. Nothing was touched."
+                ) from None
             raise _unknown(what, f"{type(place).__name__} fails with {type(error).__name__}") from None
         if found is not None:
             return found

@@ -210,7 +210,12 @@ class SparkJobOperator(SparkSubmitOperator):
         python = os.environ.get("PYSPARK_PYTHON", sys.executable)
         # This Python's folder has a spark-submit of the right version; one already on the PATH wins.
         path = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}"
-        env = {"PYSPARK_PYTHON": python, "PATH": path, **own_spark_home(path)}
+        env = {
+            "PYSPARK_PYTHON": python,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,  # the driver runs here, and needs what this task has
+            "PATH": path,
+            **own_spark_home(path),
+        }
         return env | {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else env
 
 

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 from airflow_dredge.spark_jobs.failures import spark_reason
 from airflow_dredge.spark_jobs.session import is_remote
 from dredge import __version__
-from dredge.errors import DredgeError, FormatError, UnavailableError
+from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
 from dredge.runs.defects import TaskDefect, places
 from dredge.runs.environment import environment
 from dredge.runs.tasks import Json, PartitionFunction
@@ -49,8 +49,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RESULT_SCHEMA = "result string"
-#: What a worker says that is asked for a function of ours and has nothing of ours.
-_NOT_INSTALLED = re.compile(r"No module named '(?:airflow_)?dredge\b")
+#: What an executor's Python says that has nothing of ours: a worker that unpickles one of our functions, or a daemon.
+_NOT_INSTALLED = re.compile(r"No module named '?((?:airflow_)?dredge\b[\w.]*)")
+#: What Spark says where the executors' Python has another minor version than the driver's.
+_OTHER_PYTHON = "PYTHON_VERSION_MISMATCH"
 
 
 class SparkRunner:
@@ -86,6 +88,7 @@ class SparkRunner:
         Raises:
             DredgeError: of the family that a task raised; the gravest when several did.
             TaskDefect: a task raised something else.
+            ConfigError: the executors' Python has no Dredge, another version of it, or is another Python.
             UnavailableError: Spark lost workers or could not finish.
         """
         if not tasks:
@@ -222,15 +225,25 @@ def _is_py4j(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] == "py4j"
 
 
-def _spark_failed(name: str, error: BaseException) -> UnavailableError:
+def _spark_failed(name: str, error: BaseException) -> ConfigError | UnavailableError:
+    """Make the error of a job that Spark gave up: of wrong input where a retry would end the same."""
+    # Not the chosen line alone: where a daemon does not start, the cause is in the text of a lost task.
+    missing = _NOT_INSTALLED.search(str(error))
+    if missing is not None:
+        return ConfigError(
+            f"{name}: the executors' Python has no Dredge (No module named '{missing[1]}'), so that no task"
+            f" could begin there. Install dredge=={__version__} for them (Airflow does not come with it), or name a"
+            " Python that has it: spark.pyspark.python, or PYSPARK_PYTHON for the Airflow worker. Then run the step"
+            " again; it goes on where it stopped."
+        )
     reason = spark_reason(error)
-    advice = "If it repeats, look into the log of the executors."
-    if _NOT_INSTALLED.search(reason):
-        advice = (
-            f"The executors' Python has no Dredge: install dredge=={__version__} there (Airflow does not come with it),"
-            " or name a Python that has it: spark.pyspark.python, or PYSPARK_PYTHON for the Airflow worker."
+    if _OTHER_PYTHON in str(error):
+        return ConfigError(
+            f"{name}: the executors have another Python than the driver ({sys.version.split()[0]}): {reason}. Name one"
+            " of the same minor version: spark.pyspark.python, or PYSPARK_PYTHON for the Airflow worker. Then run the"
+            " step again."
         )
     return UnavailableError(
-        f"{name}: Spark could not finish: {reason}. What was written so far is kept, a retry goes on from there."
-        f" {advice}"
+        f"{name}: Spark could not finish: {reason}. What was written so far is kept, a retry goes on from there. If it"
+        " repeats, look into the log of the executors."
     )

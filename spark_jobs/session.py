@@ -26,6 +26,7 @@ from airflow_dredge.spark_jobs.failures import spark_reason
 from dredge.errors import ConfigError, UnavailableError
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
@@ -61,8 +62,13 @@ def submit_conf(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     conf_dir = environ.get("SPARK_CONF_DIR")
     if conf_dir is None or not (Path(conf_dir) / "log4j2.properties").exists():
         options += f' "-Dlog4j2.configurationFile={LOG4J.as_uri()}"'
-    python = environ.get("PYSPARK_PYTHON", sys.executable)
-    return {**DEFAULTS, "spark.driver.extraJavaOptions": options, "spark.pyspark.python": python}
+    return {
+        **DEFAULTS,
+        "spark.driver.extraJavaOptions": options,
+        "spark.pyspark.python": environ.get("PYSPARK_PYTHON", sys.executable),
+        # PYSPARK_PYTHON is a path on the executors' machines; without this one the driver would be started with it.
+        "spark.pyspark.driver.python": sys.executable,
+    }
 
 
 def open_session(name: str, remote: str | None = None, master: str | None = None) -> SparkSession:
@@ -81,18 +87,31 @@ def open_session(name: str, remote: str | None = None, master: str | None = None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if remote is not None:
         return _open_remote(remote)
-    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+    return SparkSession.builder.config(conf=session_conf(name, master)).getOrCreate()
+
+
+def session_conf(name: str, master: str | None = None) -> SparkConf:
+    """Return the configuration of a session that is no remote one: the user's settings, and ours where there are none.
+
+    Args:
+        name: application name.
+        master: where neither spark-submit nor spark-defaults names one.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    if _inside_submit():
+        SparkContext._ensure_initialized()  # before that, a SparkConf has none of spark-submit's settings
     conf = SparkConf()
     if master is not None:
         conf.setIfMissing("spark.master", master)
     wanted = {"spark.app.name": name} | (dict(DEFAULTS) if _inside_submit() else submit_conf())
-    if (conf.get("spark.master") or "local").startswith("local"):
+    if re.match(r"local\b(?!-)", conf.get("spark.master") or "local"):
         wanted |= LOCAL_DEFAULTS
     for key, value in wanted.items():
         conf.setIfMissing(key, value)
-    return SparkSession.builder.config(conf=conf).getOrCreate()
+    return conf
 
 
 def close_session(spark: SparkSession, last: bool = False) -> None:

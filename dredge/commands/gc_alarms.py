@@ -43,7 +43,7 @@ def acknowledge_command(repository: str, reason: str | None, by: str | None, as_
         what = {"alarms": [alarm.alarm_id for alarm in found]}
         said = record_consent(state, ACKNOWLEDGE, repository, reason, what, by)
         found = acknowledge(state, Acknowledged(who=said.who, at=said.at, why=said.why))
-    _show(found, reason is not None, as_json)
+    show_alarms(found, reason is not None, as_json)
     if reason is None and found:
         raise SystemExit(10)
 
@@ -55,7 +55,14 @@ def _state(repository: str) -> ObjectWriter:
     return open_state(LakeFSClient.from_env().repository(repository).namespace)
 
 
-def _show(found: list[Alarm], ended: bool, as_json: bool) -> None:
+def show_alarms(found: list[Alarm], ended: bool, as_json: bool) -> None:
+    """Print alarms.
+
+    Args:
+        found: the alarms.
+        ended: whether they were acknowledged now.
+        as_json: as one JSON object.
+    """
     if as_json:
         click.echo(json.dumps({"acknowledged": ended, "alarms": [alarm.to_json() for alarm in found]}))
         return

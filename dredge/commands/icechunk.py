@@ -11,7 +11,7 @@ import click
 
 from dredge.approve.settings import ALWAYS, MARK_AGE_HOURS, NEVER, OVER_LIMITS
 from dredge.commands.icechunk_many import all_command
-from dredge.commands.icechunk_past import forget_lost_command, lost_command
+from dredge.commands.icechunk_past import acknowledge_command, forget_lost_command, lost_command
 from dredge.commands.icechunk_runs import (
     approve_command,
     end_run,
@@ -54,6 +54,7 @@ for subcommand in (
     pins_command,
     lost_command,
     forget_lost_command,
+    acknowledge_command,
 ):
     command.add_command(subcommand)
 

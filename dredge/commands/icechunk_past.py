@@ -1,4 +1,4 @@
-"""`dredge icechunk lost` and `forget-lost`: what earlier collections saw and nothing reaches now."""
+"""`dredge icechunk lost`, `forget-lost` and `acknowledge`: what earlier collections saw and did."""
 
 from __future__ import annotations
 
@@ -71,3 +71,32 @@ def forget_lost_command(uri: str, reason: str, who: str | None, as_json: bool) -
         click.echo(f"Accepted: {message}")
     if not accepted:
         click.echo("Nothing is refused, so nothing was written down.")
+
+
+@click.command("acknowledge")
+@click.argument("uri", metavar="URI")
+@click.option(
+    "--reason", metavar="TEXT", help="Why deleting may go on; kept with the state. Without: list alarms."
+)
+@click.option("--who", help="Your name; default: the login name.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def acknowledge_command(uri: str, reason: str | None, who: str | None, as_json: bool) -> None:
+    """End the alarms of a repository: live objects that an earlier collection had deleted. Before, nothing is deleted.
+
+    \b
+    Examples:
+      dredge icechunk acknowledge s3://bucket/weather
+      dredge icechunk acknowledge s3://bucket/weather --reason "a script had removed refs, all objects are back"
+
+    \b
+    Exit codes: 0 acknowledged, or no alarm is open · 2 bad input · 4 the store is not available
+                5 an alarm cannot be read · 6 no repository · 10 an alarm is open
+    """
+    from dredge.commands.gc_alarms import show_alarms
+    from dredge.icechunk.collection.undo import acknowledge_alarms, collected_of
+    from dredge.undo.alarms import open_alarms
+
+    found = open_alarms(collected_of(uri).state) if reason is None else acknowledge_alarms(uri, reason, who)
+    show_alarms(found, reason is not None, as_json)
+    if reason is None and found:
+        raise SystemExit(10)

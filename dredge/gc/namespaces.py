@@ -4,7 +4,8 @@
         data/…         objects of the repository's users
         _lakefs/…      ranges and metaranges, what lakeFS prepares for collectors, and this collector's own files
 
-Where namespaces overlap, what is garbage to one repository may be another one's data.
+Where namespaces overlap, what is garbage to one repository may be another one's data. Of a repository that contains
+another one's namespace, the folder of the inner one is kept and the rest is collected; any other overlap stops it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dredge.storage.schemes import canonical_scheme, canonical_uri, served_parts
 
 DATA = "data/"
 METADATA = "_lakefs/"
+_DUMMY = "dummy"
 _LOCAL = f"{canonical_scheme('local')}://"
 
 
@@ -116,7 +118,7 @@ def _is_same_way(one: Sequence[str], other: Sequence[str]) -> bool:
     return one[:shared] == other[:shared]
 
 
-def refuse_sharing(repository: str, namespace: str, namespaces: Mapping[str, str]) -> None:
+def refuse_sharing(repository: str, namespace: str, namespaces: Mapping[str, str]) -> frozenset[str]:
     """Refuse to go on with a namespace that another repository shares by now, or that is another repository's.
 
     lakeFS makes a bare or a read-only repository on any namespace (L16), such as to restore its refs beside those of an
@@ -127,8 +129,11 @@ def refuse_sharing(repository: str, namespace: str, namespaces: Mapping[str, str
         namespace: of it, when the work was planned.
         namespaces: URI by repository, all of the server, as of now.
 
+    Returns:
+        Folders below `data/`, relative to the namespace, in which other repositories lie: they are kept.
+
     Raises:
-        RefusedError: it overlaps with another one, or is not this repository's any more.
+        RefusedError: it overlaps with another one otherwise, or is not this repository's any more.
     """
     check_namespaces(repository, namespaces)
     if namespaces[repository] != namespace:
@@ -136,13 +141,56 @@ def refuse_sharing(repository: str, namespace: str, namespaces: Mapping[str, str
             f"the storage namespace of {repository} is {namespaces[repository]} by now, and was {namespace} when the"
             " run was planned: it is another repository. Nothing (more) was deleted. Start a new run."
         )
+    return frozenset(folder for folder in nested_folders(repository, namespaces) if folder.startswith(DATA))
+
+
+def nested_folders(repository: str, namespaces: Mapping[str, str]) -> dict[str, str]:
+    """Find the folders of a repository's namespace in which other repositories lie.
+
+    Args:
+        repository: the one to collect; must be among the namespaces.
+        namespaces: URI by repository, all of the server.
+
+    Returns:
+        Name of a repository by its folder, relative to the namespace, with a slash at its end.
+    """
+    outer = places_of(namespaces[repository])
+    found: dict[str, str] = {}
+    for name, uri in sorted(namespaces.items()):
+        for place, own in itertools.product(sorted(places_of(uri)), sorted(outer)):
+            if name != repository and place != own and place.startswith(own):
+                found.setdefault(place.removeprefix(own), name)
+    return found
+
+
+def left_folder(key: str) -> str:
+    """The folder of the repository that a key below `data/` shows; "" for a key that shows none.
+
+    lakeFS puts `_lakefs/` into a namespace, and very old servers put `dummy` there.
+    """
+    inside = f"/{key}"
+    if f"/{METADATA}" in inside:
+        return inside.partition(f"/{METADATA}")[0].removeprefix("/") + "/"
+    return key.removesuffix(_DUMMY) if key.endswith(f"/{_DUMMY}") else ""
+
+
+def left_prefixes(folder: str, is_own: bool) -> tuple[str, ...]:
+    """What is kept of a folder that shows a repository which the server does not list.
+
+    Args:
+        folder: relative to the namespace, with a slash at its end.
+        is_own: whether objects of this repository lie directly in the folder or in its folders: it is `data/` or a
+            slice. Then only what lakeFS writes into a namespace is kept, so that a repository that was made and
+            deleted there does not keep the garbage of this one for ever.
+    """
+    return tuple(folder + name for name in (METADATA, DATA, _DUMMY)) if is_own else (folder,)
 
 
 def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str]:
-    """Refuse a run when its repository's namespace overlaps with another one's.
+    """Refuse a run when its repository's namespace overlaps with another one's and more than a folder would be kept.
 
-    A run of one repository does not know what is live in another one. Overlaps that this repository has no part in
-    do not endanger its objects, so they are only warned of.
+    A run of one repository does not know what is live in another one. Folders of this namespace in which others lie are
+    kept (`nested_folders`). Overlaps that this repository has no part in do not endanger its objects.
 
     Args:
         repository: the one to collect; must be among the namespaces.
@@ -152,8 +200,8 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
         Warnings.
 
     Raises:
-        RefusedError: this repository's namespace equals, contains or lies in others, or may do so; all of them are
-            named.
+        RefusedError: this repository's namespace equals or lies in others, or may overlap with them, or another one
+            lies in its metadata; all of them are named.
     """
     if repository not in namespaces:
         raise RefusedError(
@@ -163,9 +211,14 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
         )
     own: list[str] = []
     foreign: list[str] = []
+    nested = nested_folders(repository, namespaces)
+    in_metadata = {name for folder, name in nested.items() if folder.startswith(METADATA)}
     for outer, inner, how in overlaps(namespaces):
         pair = f"that of {outer} ({namespaces[outer]}) {how} that of {inner} ({namespaces[inner]})"
-        (own if repository in (outer, inner) else foreign).append(pair)
+        if repository not in (outer, inner):
+            foreign.append(pair)
+        elif (outer, how) != (repository, "contains") or inner in in_metadata:
+            own.append(pair)
     if own:
         raise RefusedError(
             f"the storage namespace of {repository} overlaps with others: {'; '.join(own)}. What one of them"
@@ -173,10 +226,15 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
             " these repositories to a new repository with a namespace of its own, delete the old one in"
             " lakeFS, and start again."
         )
-    if not foreign:
-        return []
-    return [
-        f"storage namespaces of other repositories overlap: {'; '.join(foreign)}. This run is not affected,"
-        " but runs of those repositories stop: what one of them does not use may be another one's data. Give"
-        " each a namespace of its own."
+    warnings = [
+        f"the storage namespace of repository {name} lies in that of {repository}: {folder} is kept, with everything in"
+        " it. Move its data to a repository with a namespace of its own"
+        for folder, name in nested.items()
     ]
+    if foreign:
+        warnings.append(
+            f"storage namespaces of other repositories overlap: {'; '.join(foreign)}. This run is not affected, but"
+            " those repositories are not collected, or only in part: what one of them does not use may be another"
+            " one's data. Give each a namespace of its own."
+        )
+    return warnings

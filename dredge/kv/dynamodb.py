@@ -15,18 +15,22 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
 from dredge.kv.rows import show_key
+from dredge.server_urls import check_key, check_server_url
 
 PARTITION, KEY, VALUE = "PartitionKey", "ItemKey", "ItemValue"
 DEFAULT_TABLE = "kvstore"
+_URL = re.compile(r"dynamodb://(?P<table>[\w.-]*)/?(?:\?(?P<query>[^#@\s]*))?", re.ASCII)
+_REGION = re.compile(r"[a-z0-9-]+")
 PAGE_ITEMS = 1024
 TRIES = 10
 _FIRST_PAUSE = 0.05
@@ -40,14 +44,18 @@ _THROTTLED = frozenset(
         "TransactionInProgressException",
     }
 )
-_FATAL_CODES = frozenset(
+_OF_CREDENTIALS = frozenset(
     {
-        "AccessDeniedException",
         "UnrecognizedClientException",
         "InvalidSignatureException",
         "IncompleteSignatureException",
         "MissingAuthenticationTokenException",
         "ExpiredTokenException",
+    }
+)
+_FATAL_CODES = _OF_CREDENTIALS | frozenset(
+    {
+        "AccessDeniedException",
         "ResourceNotFoundException",
         "ValidationException",
         "ItemCollectionSizeLimitExceededException",
@@ -76,19 +84,17 @@ class TableAddress:
         Raises:
             ConfigError: the URL contains credentials or unknown parts.
         """
-        parts = urlsplit(url)
-        asked = parse_qs(parts.query)
-        if "@" in parts.netloc + "".join(asked.get("endpoint", [])):
-            raise ConfigError(
-                "a dynamodb:// URL must not contain credentials: use AWS's environment variables or profiles"
-            )
-        unknown = sorted(set(asked) - {"region", "endpoint"})
-        if unknown or parts.path.strip("/"):
-            raise ConfigError(
-                f"expected dynamodb://TABLE?region=…&endpoint=…; unknown: {unknown or parts.path}"
-            )
+        found = _URL.fullmatch(url)
+        asked = parse_qs(found["query"] or "") if found else {}
         region, endpoint = (asked.get(name, [None])[0] for name in ("region", "endpoint"))
-        return cls(parts.netloc or DEFAULT_TABLE, region, endpoint)
+        if found is None or set(asked) - {"region", "endpoint"} or not _REGION.fullmatch(region or "x"):
+            raise ConfigError(
+                "a URL of DynamoDB is dynamodb://TABLE?region=…&endpoint=… and must not contain credentials: use AWS's"
+                " environment variables or profiles. Nothing was touched."
+            )
+        if endpoint is not None:
+            check_server_url(endpoint, "the endpoint of DynamoDB", "http://host:8000")
+        return cls(found["table"] or DEFAULT_TABLE, region, endpoint)
 
     @property
     def location(self) -> str:
@@ -111,6 +117,11 @@ class AwsKeys:
     access_key_id: str
     secret_access_key: str = field(repr=False)
     session_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_key(self.access_key_id, "the access key id of DynamoDB")
+        check_key(self.secret_access_key, "the secret access key of DynamoDB")
+        check_key(self.session_token, "the session token of DynamoDB")
 
 
 class DynamoStore:
@@ -274,26 +285,21 @@ class DynamoStore:
                 return response
             except ClientError as error:
                 failure, again = self._classify(error, repeat)
-                cause: Exception = error
-            except (NoCredentialsError, PartialCredentialsError) as error:
-                raise ConfigError(f"{self.location}: no AWS credentials found") from error
+            except (NoCredentialsError, PartialCredentialsError):
+                raise ConfigError(f"{self.location}: no AWS credentials found") from None
             except BotoCoreError as error:
-                # The message of a lost connection contains the endpoint and no secrets.
-                failure, again = (
-                    UnavailableError(f"{self.location}: {operation} got no response: {error}"),
-                    repeat,
-                )
-                cause = error
+                words = f"{self.location}: {operation} got no response ({type(error).__name__})"
+                failure, again = UnavailableError(words), repeat
             if not again or attempt == TRIES:
-                raise failure from cause
+                raise failure from None  # the client's own error may repeat headers
         raise AssertionError("unreachable")
 
     def _classify(self, error: Any, repeat: bool) -> tuple[DredgeError, bool]:
         code = error.response["Error"]["Code"]
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        text = (
-            f"{self.location}: {error.operation_name}: {code}: {error.response['Error'].get('Message', '')}"
-        )
+        text = f"{self.location}: {error.operation_name}: {code}"
+        if code not in _OF_CREDENTIALS:  # those messages repeat headers, of which one is the session token
+            text += f": {error.response['Error'].get('Message', '')}"
         if code == "ConditionalCheckFailedException":
             return ConditionFailedError(text), False
         if code == "TransactionCanceledException":
@@ -335,7 +341,7 @@ class DynamoStore:
             if (
                 error.response["Error"]["Code"] != "ResourceInUseException"
             ):  # another process created it first
-                raise self._classify(error, False)[0] from error
+                raise self._classify(error, False)[0] from None
         self.client.get_waiter("table_exists").wait(TableName=self.table)
 
 
@@ -386,4 +392,7 @@ def _client(address: TableAddress, keys: AwsKeys | None) -> Any:
             ),
         )
     except (BotoCoreError, ValueError) as error:
-        raise ConfigError(f"{address.location}: {error}") from error
+        raise ConfigError(
+            f"{address.location}: the client cannot be made ({type(error).__name__}): check region, endpoint and AWS's"
+            " configuration. Nothing was touched."
+        ) from None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import unquote
 
-from dredge.errors import ConfigError
 from dredge.kv.model import Store
+from dredge.kv.urls import absolute_file, driver_of
 
 type Opener = Callable[[str], Store]
 
@@ -20,10 +20,7 @@ def _open_memory(url: str) -> Store:
 def _open_sqlite(url: str) -> Store:
     from dredge.kv.sqlite import SQLiteKV
 
-    path = unquote(url.removeprefix("sqlite://"))
-    if not path.startswith("/"):
-        raise ConfigError(f"{url!r} must name an absolute file: sqlite:///folder/file.db")
-    return SQLiteKV(path)
+    return SQLiteKV(unquote(absolute_file(url)))
 
 
 def _open_postgres(url: str) -> Store:
@@ -53,12 +50,10 @@ def open_store(url: str) -> Store:
 
     Args:
         url: `memory://` (a new, empty store), `sqlite:///absolute/path.db` (percent-coded),
-            `postgresql://user@host/database` or `dynamodb://table?region=…`; a missing table is created.
+            `postgresql://user@host/database`, `host=… dbname=…` (PostgreSQL) or `dynamodb://table?region=…`; a
+            missing table is created.
 
     Raises:
         ConfigError: unknown scheme, or the store cannot be opened.
     """
-    scheme = url.partition("://")[0]
-    if scheme not in DRIVERS:
-        raise ConfigError(f"no key-value driver for {scheme!r}; supported are {', '.join(sorted(DRIVERS))}")
-    return DRIVERS[scheme](url)
+    return DRIVERS[driver_of(url, sorted(DRIVERS))](url)

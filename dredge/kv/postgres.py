@@ -16,14 +16,16 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import quote
 
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
 from dredge.kv.rows import show_key
+from dredge.kv.urls import check_postgres_url
 
 if TYPE_CHECKING:
     import psycopg
@@ -32,6 +34,22 @@ PAGE_ROWS = 1000
 TABLE_PARTITIONS = 100
 POOL_LIMIT = 16
 _CONNECT_SECONDS = 10
+_NOT_LET_IN = re.compile(
+    r"FATAL: +(password authentication failed|(role|database) .* does not exist|no pg_hba.conf entry|unrecognized"
+    r" configuration parameter)",
+    re.DOTALL,
+)
+_NUMBERS = re.compile(r"(\d*,)*\d*")
+_HOSTS = re.compile(r"(?:(?:[\w.:%-]*|[/@][^@=,]*)(?:,|$))*")
+_SHAPES = {
+    "host": _HOSTS,
+    "hostaddr": _HOSTS,
+    "port": _NUMBERS,
+    "dbname": re.compile(r"[^=@/:]*"),
+    "connect_timeout": _NUMBERS,
+    "sslmode": re.compile(r"[a-z-]*"),
+    "target_session_attrs": re.compile(r"[a-z-]*"),
+}
 _WAIT_SECONDS = 60
 
 _GET = "SELECT value FROM kv WHERE partition_key = %s AND key = %s"
@@ -60,8 +78,9 @@ class PostgresStore:
     """
 
     def __init__(self, url: str, create: bool = True, read_only: bool = False) -> None:
-        self.location = location(url)
-        self._secrets = _passwords(url)
+        words = _read_words(url)
+        self.location = _location(words)
+        self._hidden = _hidden(words)
         self._url = url
         self._read_only = read_only
         self._closed = False
@@ -168,17 +187,13 @@ class PostgresStore:
         import psycopg
 
         with self.errors():
-            try:
-                connection = psycopg.connect(
-                    self._url,
-                    autocommit=True,
-                    prepare_threshold=None,  # a prepared statement stays in the pooler's session
-                    connect_timeout=_CONNECT_SECONDS,
-                    application_name="dredge",
-                )
-            except psycopg.ProgrammingError:
-                # libpq's error message repeats parts of the URL, possibly the password.
-                raise ConfigError("the PostgreSQL URL cannot be parsed: check its percent-encoding") from None
+            connection = psycopg.connect(
+                self._url,
+                autocommit=True,
+                prepare_threshold=None,  # a prepared statement stays in the pooler's session
+                connect_timeout=_CONNECT_SECONDS,
+                application_name="dredge",
+            )
             # A word of each BEGIN; nothing is sent to the server here.
             connection.read_only = self._read_only or None
             return connection
@@ -213,18 +228,21 @@ class PostgresStore:
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise the driver's errors as Dredge's, with passwords removed from the message."""
+        """Raise the driver's errors as Dredge's. Values of the URL are removed from the message, and the driver's own
+        error, which may have them, is no cause that a log would show."""
         import psycopg
 
         try:
             yield
         except psycopg.Error as error:
-            raise self._family(error)(f"{self.location}: {self._text(error)}") from error
+            raise self._family(error)(f"{self.location}: {self._text(error)}") from None
 
     def _family(self, error: psycopg.Error) -> type[DredgeError]:
         state = error.sqlstate or ""
-        if state in ("42P01", "3D000", "28P01", "28000", "42501") or state.startswith(("54", "22")):
-            return ConfigError  # missing table or database, login refused, key too long
+        if state in ("42P01", "3D000", "28P01", "28000", "42501") or state.startswith(("54", "22", "42704")):
+            return ConfigError  # missing table or database, login refused, key too long, unknown setting
+        if not state and _NOT_LET_IN.search(str(error)):
+            return ConfigError  # a refusal to connect has no code
         if state == "25006":
             return RefusedError  # a write on a read-only connection, or on a standby
         import psycopg
@@ -235,9 +253,7 @@ class PostgresStore:
 
     def _text(self, error: psycopg.Error) -> str:
         text = " ".join(str(error).split())
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+        return self._hidden.sub("***", text) if self._hidden is not None else text
 
     def _write(self, statement: str, params: Sequence[bytes]) -> int:
         with self.errors(), self.connection() as connection, self._transaction(connection):
@@ -278,18 +294,54 @@ class PostgresStore:
                 connection.execute(statement)
 
 
-def location(url: str) -> str:
-    """Return a URL without credentials: scheme, host, port, database."""
-    parts = urlsplit(url)
-    asked = parse_qs(parts.query)
-    host = parts.netloc.rpartition("@")[2] or asked.get("host", [""])[0]
-    return f"postgresql://{host}/{parts.path.lstrip('/') or asked.get('dbname', [''])[0]}"
+def _read_words(url: str) -> dict[str, str]:
+    """Return libpq's words of a URL, or of `host=… dbname=…`, with their values."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    check_postgres_url(url)
+    try:
+        found = conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        # libpq's message repeats parts of the URL, possibly the password.
+        raise ConfigError(
+            "the PostgreSQL URL cannot be parsed: check its percent-encoding, and that each word is one of libpq's."
+            " Nothing was touched."
+        ) from None
+    words = {name: str(value) for name, value in found.items() if value not in (None, "")}
+    wrong = [name for name, shape in _SHAPES.items() if not shape.fullmatch(words.get(name, ""))]
+    if wrong:
+        # These are shown in messages and reports, so a password that slipped into one must not pass.
+        raise ConfigError(
+            f"the {' and the '.join(wrong)} of the PostgreSQL URL cannot be one: check its percent-encoding. Nothing"
+            " was touched."
+        )
+    return words
 
 
-def _passwords(url: str) -> list[str]:
-    parts = urlsplit(url)
-    found = [parts.password or "", *parse_qs(parts.query).get("password", [])]
-    return [word for given in found for word in {given, unquote(given)} if word]
+def _location(words: Mapping[str, str]) -> str:
+    """The store's URL for reports: hosts, ports and database."""
+    hosts, ports = words.get("host", words.get("hostaddr", "")).split(","), words.get("port", "").split(",")
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    places = [_place(host, port) for host, port in zip(hosts, ports, strict=False)]
+    return f"postgresql://{','.join(places)}/{words.get('dbname', '')}"
+
+
+def _place(host: str, port: str) -> str:
+    if host.startswith(("/", "@")):
+        return host  # a folder with a socket
+    return (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
+
+
+def _hidden(words: Mapping[str, str]) -> re.Pattern[str] | None:
+    """Return a pattern of the values that a message must not have."""
+    values = {value for name, value in words.items() if name not in _SHAPES}
+    values |= set(re.findall(r"[^\s=-]{2,}", words.get("options", "")))  # the server names single settings
+    values |= {quote(value, safe="") for value in values}
+    if not values:
+        return None
+    longest_first = sorted(values, key=len, reverse=True)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
 
 
 def fnv1a_32(data: bytes) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dredge.errors import ConfigError
 from dredge.kv.rows import ReadRate, RowCleaner, RowReader
+from dredge.kv.urls import driver_of
 
 if TYPE_CHECKING:
     from dredge.kv.dynamodb import AwsKeys
@@ -17,7 +18,8 @@ def open_row_reader(url: str, rate: ReadRate | None = None, keys: AwsKeys | None
     """Open a store for reading all of its rows; the reader cannot change anything.
 
     Args:
-        url: `postgresql://…`, `dynamodb://…` or `sqlite:///…`; the table must exist.
+        url: `postgresql://…`, `host=… dbname=…` (PostgreSQL), `dynamodb://…` or `sqlite:///…`; the table must
+            exist.
         rate: limit for scanning a DynamoDB table; ignored by other stores.
         keys: AWS credentials in place of those in the environment; ignored by other stores.
 
@@ -33,7 +35,7 @@ def open_row_cleaner(url: str, rate: ReadRate | None = None, keys: AwsKeys | Non
 
 
 def _open(url: str, rate: ReadRate | None, keys: AwsKeys | None, read_only: bool) -> RowCleaner:
-    scheme = url.partition("://")[0]
+    scheme = driver_of(url, (*SCHEMES, "memory"))
     if scheme in ("postgresql", "postgres"):
         from dredge.kv.postgres_rows import PostgresRows
 
@@ -46,6 +48,4 @@ def _open(url: str, rate: ReadRate | None, keys: AwsKeys | None, read_only: bool
         from dredge.kv.sqlite_rows import SQLiteRows
 
         return SQLiteRows(url, read_only)
-    if scheme == "memory":
-        raise ConfigError("a memory:// store exists only inside its process and cannot be opened by URL")
-    raise ConfigError(f"cannot read the rows of a {scheme}:// store; supported are {', '.join(SCHEMES)}")
+    raise ConfigError("a memory:// store exists only inside its process and cannot be opened by URL")

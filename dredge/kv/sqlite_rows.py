@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from dredge.errors import ConfigError, FormatError, UnavailableError
 from dredge.kv.model import Entry
 from dredge.kv.rows import Guard, GuardFailedError, Row, show_key
+from dredge.kv.urls import absolute_file
 
 BATCH_ROWS = 500
 _BUSY_SECONDS = 60.0
@@ -36,7 +37,7 @@ class SQLiteRows:
     guards_max = 1000
 
     def __init__(self, url: str, read_only: bool = True) -> None:
-        self._path = unquote(url.removeprefix("sqlite://"))
+        self._path = unquote(absolute_file(url))
         self._read_only = read_only
         self.location = f"sqlite://{self._path}"
         if not os.path.isfile(self._path):

@@ -88,7 +88,7 @@ class LakeFSClient:
         return dict(self._settings)
 
     def __repr__(self) -> str:
-        return f"LakeFSClient({self._transport.base!r})"
+        return f"LakeFSClient({self._transport.server!r})"
 
     def clock(self) -> datetime | None:
         """Return the server's time from the Date of a response: aware UTC, rounded down to seconds.

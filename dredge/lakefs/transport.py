@@ -32,6 +32,8 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.lakefs.sdk import load_client
+from dredge.server_urls import check_key, check_server_url
+from dredge.storage.redact import redact
 
 log = logging.getLogger("dredge")
 
@@ -156,10 +158,9 @@ class Transport:
         self, endpoint: str, access_key_id: str, secret_access_key: str, connections: int = 16
     ) -> None:
         base = endpoint.rstrip("/")
-        if not base.startswith(("http://", "https://")):
-            raise ConfigError(
-                f"the lakeFS endpoint must be a URL such as https://lakefs.example.com, not {endpoint!r}"
-            )
+        self.server = check_server_url(base, "the lakeFS endpoint", "https://lakefs.example.com")
+        check_key(access_key_id, "the access key id of lakeFS")
+        check_key(secret_access_key, "the secret access key of lakeFS")
         self.base = base if base.endswith("/api/v1") else f"{base}/api/v1"
         self._key = (access_key_id, secret_access_key)
         self._connections = connections
@@ -256,19 +257,32 @@ class Transport:
             )
         except ApiException as error:
             if not error.status:
-                raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error.reason}") from None
+                raise UnavailableError(
+                    f"lakeFS at {self.server} cannot be reached: {self._words(error.reason)}"
+                ) from None
             return Response(int(error.status), _text(error.body), *_headers(error.headers))
         except (net.NewConnectionError, net.ConnectTimeoutError, net.NameResolutionError) as error:
-            raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error}") from None
+            raise UnavailableError(
+                f"lakeFS at {self.server} cannot be reached: {self._words(error)}"
+            ) from None
         except net.ReadTimeoutError:
             raise UnavailableError(
-                f"lakeFS at {self.base} did not answer within {read_seconds:.0f} s"
+                f"lakeFS at {self.server} did not answer within {read_seconds:.0f} s"
             ) from None
         except net.HTTPError as error:
             if _never_sent(error):
-                raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error}") from None
-            raise DroppedError(f"lakeFS at {self.base} dropped the connection: {error}") from None
+                raise UnavailableError(
+                    f"lakeFS at {self.server} cannot be reached: {self._words(error)}"
+                ) from None
+            raise DroppedError(
+                f"lakeFS at {self.server} dropped the connection: {self._words(error)}"
+            ) from None
         return Response(int(response.status_code), _text(response.raw_data), *_headers(response.headers))
+
+    def _words(self, error: object) -> str:
+        """An error of the HTTP library, without the path that the user gave the server."""
+        path = self.base.removeprefix(self.server).removesuffix("/api/v1")
+        return redact(str(error).replace(path, "/…")) if path.strip("/") else redact(str(error))
 
     def _client(self) -> Any:
         load_client()

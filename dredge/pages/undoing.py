@@ -10,7 +10,7 @@ from dredge.errors import NotFoundError
 from dredge.gc.restore.config import REASONS, RestoreConfig
 from dredge.gc.restore.step import foresee_restore
 from dredge.gc.subtract import REASONS as REASON_WORDS
-from dredge.icechunk.collection.undo import open_swept
+from dredge.icechunk.collection.swept import open_swept
 from dredge.icechunk.collection.undo_config import IcechunkRestoreConfig
 from dredge.pages.places import ICECHUNK, LAKEFS, Place
 from dredge.storage import StorageOptions

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from dredge.errors import ConfigError, DredgeError
+from dredge.server_urls import check_key, check_server_url
 from dredge.storage.azure.options import AzureOptions
 from dredge.storage.gcs.options import GcsOptions
 from dredge.storage.schemes import Driver
@@ -52,13 +52,10 @@ class StorageOptions:
 
     def __post_init__(self) -> None:
         if self.endpoint_url is not None:
-            parts = urlsplit(self.endpoint_url)
-            if parts.scheme not in {"http", "https"} or not parts.hostname:
-                raise ConfigError(
-                    "the S3 endpoint must be a URL such as http://host:9000; nothing was touched"
-                )
-            if parts.username is not None or parts.password is not None:
-                raise ConfigError("the S3 endpoint must not carry credentials; give the key pair on its own")
+            check_server_url(self.endpoint_url, "the S3 endpoint", "http://host:9000")
+        check_key(self.access_key_id, "the access key id of S3")
+        check_key(self.secret_access_key, "the secret access key of S3")
+        check_key(self.session_token, "the session token of S3")
         if (self.access_key_id is None) != (self.secret_access_key is None):
             raise ConfigError("access key id and secret access key come together; one of them is missing")
         if self.delete_requests < 1:

@@ -205,17 +205,20 @@ def refuse_alarmed(state: ObjectReader, what: str) -> None:
         raise alarm_error(what, alarms)
 
 
-def alarm_error(what: str, alarms: Sequence[Alarm]) -> AlarmError:
+def alarm_error(
+    what: str, alarms: Sequence[Alarm], command: str = "dredge gc acknowledge REPOSITORY"
+) -> AlarmError:
     """The error for open alarms.
 
     Args:
         what: does not go on, as a sentence without its full stop.
         alarms: at least one.
+        command: acknowledges them.
     """
     return AlarmError(
         f"{what}: {'; '.join(alarm.text for alarm in alarms)}. Nothing is deleted or purged here until a person"
         " acknowledges this. Find out why those runs took live objects for garbage (another server or an older database"
-        " on this namespace, see docs/operations.md), then run `dredge gc acknowledge REPOSITORY --reason`."
+        f" on this namespace, see docs/operations.md), then run `{command} --reason`."
     )
 
 

@@ -23,6 +23,7 @@ from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 
 NOT_COPIED = "not_copied"
+NOT_RESTORABLE = "not_restorable"
 GROUP_KEYS = 1000
 """Longest group of keys that is copied before it is deleted; a task that is killed copies so many again."""
 _COPIES_AT_ONCE = 16
@@ -65,6 +66,11 @@ class Quarantine:
     def _copy(self, address: str, size: int, etag: str | None, may_send: MaySend) -> Protected:
         if not may_send():
             return Protected(ledger.FAILED, NOT_SENT)
+        if address.endswith("/"):
+            # Stores such as MinIO take the copy, and refuse the upload in parts that would put it back.
+            return Protected(
+                ledger.KEPT, NOT_RESTORABLE, "a key that ends with a slash cannot be put back everywhere"
+            )
         try:
             self._copier.copy(address, size=size, etag=etag)
         except NotFoundError:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.hooks import azure, google
 from airflow_dredge.operators.hooks.finding import find_connection
+from airflow_dredge.operators.places import UnreadableError
 from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.storage import StorageOptions
 from dredge.storage.azure.clients import is_installed as is_azure_installed
@@ -24,6 +25,15 @@ AZURE_DEFAULT = "wasb_default"
 AWS_DEFAULT = "aws_default"
 """The connections that the providers take when none is named."""
 
+_NO_ANSWER = frozenset(
+    {
+        "EndpointConnectionError",
+        "ConnectTimeoutError",
+        "ReadTimeoutError",
+        "ConnectionClosedError",
+        "ProxyConnectionError",
+    }
+)
 _OWN_CREDENTIALS = ("aws_access_key_id", "role_arn", "profile_name", "session_kwargs", "assume_role_method")
 
 
@@ -76,7 +86,27 @@ def _with_aws(options: StorageOptions, connection: Connection) -> StorageOptions
         def get_connection(cls, conn_id: str) -> Connection:
             return connection
 
-    hook = Hook(aws_conn_id=connection.conn_id, client_type="s3")
+    try:
+        return _with_hook(options, connection, Hook(aws_conn_id=connection.conn_id, client_type="s3"))
+    except DredgeError:
+        raise
+    except Exception as error:
+        # The words of AWS's client have values of the connection, and a log shows those of causes.
+        raise _of_aws(connection.conn_id, type(error).__name__) from None
+
+
+def _of_aws(conn_id: str, kind: str) -> DredgeError:
+    if kind in _NO_ANSWER:
+        return UnavailableError(
+            f"the AWS connection {conn_id!r}: {kind}: AWS gave no credentials. Try again later."
+        )
+    return ConfigError(
+        f"the AWS connection {conn_id!r} cannot be used: {kind}. Check its role, profile, region and endpoint. Nothing"
+        " was touched."
+    )
+
+
+def _with_hook(options: StorageOptions, connection: Connection, hook: Any) -> StorageOptions:
     settings = hook.conn_config
     options = replace(
         options,
@@ -115,11 +145,11 @@ def _with_default(options: StorageOptions, conn_id: str, conn_type: str) -> Stor
         if connection is None or connection.conn_type != conn_type:
             return options
         return _with_connection(options, options, connection)
+    except (UnavailableError, UnreadableError) as error:
+        return _without(options, error, "gcs" if conn_type == google.CONN_TYPE else "azure")
     except ConfigError as error:
         log.warning("Connection %s is not used: %s", conn_id, error)
         return options
-    except UnavailableError as error:
-        return _without(options, error, "gcs" if conn_type == google.CONN_TYPE else "azure")
 
 
 def _without(options: StorageOptions, error: DredgeError, *drivers: Driver) -> StorageOptions:

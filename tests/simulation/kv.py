@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Self
@@ -87,6 +87,32 @@ class WatchedKV(MemoryKV):
     def __init__(self) -> None:
         super().__init__()
         self.on_change: Callable[[bytes, bytes, bytes | None], None] = lambda _partition, _key, _value: None
+
+    def rows(self) -> dict[tuple[bytes, bytes], bytes]:
+        """All values by partition and key."""
+        return {
+            (partition, key): value
+            for partition, found in self._partitions.items()
+            for key, value in found.values.items()
+        }
+
+    def put_back(
+        self,
+        rows: Mapping[tuple[bytes, bytes], bytes],
+        among: Callable[[bytes], bool] = lambda _partition: True,
+    ) -> None:
+        """Restore a backup.
+
+        Args:
+            rows: values by partition and key.
+            among: whether a partition is restored; the others stay as they are.
+        """
+        for place in [place for place in self.rows() if place not in rows and among(place[0])]:
+            self._remove(*place)
+        now = self.rows()
+        for place, value in rows.items():
+            if now.get(place) != value and among(place[0]):
+                self._put(*place, value)
 
     def _put(self, partition: bytes, key: bytes, value: bytes) -> None:
         super()._put(partition, key, value)

@@ -21,6 +21,7 @@ from dredge.graveler.catalog import Catalog
 from dredge.kv import Store
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.transport import DroppedError, Response, Transport
+from dredge.lakefs.writing import LakeFSWriter
 from dredge.server.authentication import Authenticator
 from dredge.server.errors import to_response
 from dredge.server.namespaces import Namespaces
@@ -39,6 +40,7 @@ from tests.simulation.scheduler import Process
 
 OWNER = ("collector", "AKIAJSIMULATEDKEY000Q", "secret-of-the-lakefs-connection")
 """User, key and secret of the client; the secret must be in no file."""
+URL = "https://lakefs.simulated"
 RESTART_SECONDS = 20.0
 PAGES = (
     (404, "default backend - 404"),
@@ -275,8 +277,18 @@ def route(method: str, path: str) -> tuple[Operation, dict[str, str]]:
     raise NotFoundError(f"the embedded server has no {method} {path}")
 
 
-def make_client(servers: list[Server], doors: Doors, kept: dict[str, Response]) -> LakeFSClient:
+def make_client(
+    servers: list[Server], doors: Doors, kept: dict[str, Response], url: str = URL
+) -> LakeFSClient:
     """A collector's client of some servers; `kept` is what a cache on the way has kept."""
-    client = LakeFSClient("https://lakefs.simulated", OWNER[1], OWNER[2])
+    return _through(LakeFSClient(url, OWNER[1], OWNER[2]), servers, doors, kept)
+
+
+def make_writer(servers: list[Server], doors: Doors, kept: dict[str, Response]) -> LakeFSWriter:
+    """The same with calls that make commits and branches."""
+    return _through(LakeFSWriter(URL, OWNER[1], OWNER[2]), servers, doors, kept)
+
+
+def _through[T: LakeFSClient](client: T, servers: list[Server], doors: Doors, kept: dict[str, Response]) -> T:
     client._transport = Balancer(servers, doors, kept)
     return client

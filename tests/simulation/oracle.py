@@ -13,7 +13,8 @@ clocks      nothing is deleted by a run whose machine's or servers' clocks are f
 restored    gc/undone.py; and what a run was to copy first is not deleted without its copy
 purged      gc/undone.py
 lease, overtaken, state   gc/fences.py
-promised    what a server acknowledged (an upload, a link) is there when it does
+promised    what a server acknowledged (an upload, a link) is there when it does; and what a revert or a cherry-pick
+            brings back, unless a sweep looked for the last time before the tree of the new commit was written
 readable    at the end everything readable is there, with its bytes
 garbage     after a run in peace nothing is left but what is readable, young, brought back for a while, or named as held
 held        what cannot be looked at ends no run, nor does a commit that only a cache denies
@@ -39,7 +40,7 @@ from dredge.gc.config import OPTIMIZED
 from dredge.gc.run import Run
 from dredge.runs import ledger
 from tests.simulation.buckets import Bucket, Stored
-from tests.simulation.clock import Clock
+from tests.simulation.clock import DAY, Clock
 from tests.simulation.gc.answers import Answers
 from tests.simulation.gc.asked import Asked
 from tests.simulation.gc.fences import Fences
@@ -53,9 +54,12 @@ from tests.simulation.scheduler import Process
 from tests.simulation.truth import SURE, Truth
 
 OWN = "_lakefs/retention/gc/"
+KEEP_UNNAMED = 30 * DAY + 2 * 3600
+"""For as long a run may keep what a metarange names that no ref leads to."""
 CLOCK = 330.0
 """One machine's clock may be off by less."""
 _PART = re.compile(r"/t\d{3}/")
+_TABLE = re.compile(r"_lakefs/[0-9a-f]{64}")
 _DENIED = re.compile(r"commit ([0-9a-f]{64}).*(?:does not know it|does not exist)")
 """A run says that a commit does not exist."""
 VERBS_NOT_PROMISED = ("stage", "copy")
@@ -91,6 +95,8 @@ class Oracle:
         saved: when a report, or what ends a mark, or begins or ends a sweep's try, was written, by key.
         put_by_hand: when somebody put an object under the key of one that went.
         undone: rules about what can be taken back.
+        trees: when a range or metarange was written last, by its id.
+        looked: when the sweep's last look began that deleted an address.
     """
 
     simulation: Simulation
@@ -119,12 +125,15 @@ class Oracle:
     saved: dict[str, float] = field(default_factory=dict)
     put_by_hand: dict[str, float] = field(default_factory=dict)
     undone: Undone = field(init=False)
+    trees: dict[str, float] = field(default_factory=dict)
+    looked: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.fences = Fences(self.simulation, self.bucket.clock)
         self.answers = Answers(self.simulation, self.fences, self.asked)
         self.fences.is_waiting = self.answers.is_waiting
         self.undone = Undone(self.simulation, self.bucket, self.root)
+        self.undone.is_live = self.truth.since.__contains__
 
     def on_delete(self, key: str) -> None:
         """Judge a deletion right before it is done."""
@@ -134,6 +143,7 @@ class Oracle:
         if address.startswith(OWN):
             if QUARANTINE in address:
                 self.undone.judge_copy(address, self.bucket.objects[key], self._process())
+                self._judge_last_copy(address.partition(QUARANTINE)[2])
             if address.startswith(f"{OWN}rules/"):
                 self.simulation.violate("foreign", f"{address} are the rules")
             return
@@ -150,12 +160,15 @@ class Oracle:
         if self.truth.named_since.get(address, process.begun + 1) <= process.begun:
             self.in_records.add(address)
         self.deleted[address] = self.simulation.scheduler.now
+        self.looked[address] = process.begun
         self.first_deleted.setdefault(address, self.deleted[address])
         self.by_run.setdefault(process.name.partition(" ")[0], set()).add(address)
 
     def on_purge(self, key: str, version: Stored) -> None:
         """Judge what is about to go for good: a version that is not the current one, or the marker of a deletion."""
         self.undone.on_purge(key, version, self._process())
+        if not version.is_marker:
+            self._judge_last_copy(key.removeprefix(self.root))
 
     def acknowledged(self, verb: str, address: str) -> None:
         """A server has promised to keep an address."""
@@ -177,6 +190,24 @@ class Oracle:
         for address in sorted(set(self.truth.entries(commit_id).values()) - before):
             if self.deleted.get(address, -1.0) >= since and self._could_be_known(address):
                 self.simulation.violate("promised", f"{commit_id} has {address}, but {self._fate(address)}")
+
+    def brought_back(self, commit_id: str, since: float) -> None:
+        """A server has made a commit of what other commits have; its tree was written before its hooks ran.
+
+        Args:
+            commit_id: of the commit.
+            since: when the server was asked to make it.
+        """
+        written = self.trees.get(self.truth.commits[commit_id].metarange_id, 0.0)
+        if written < since:
+            self.simulation.states["commit without a file of its own"] += 1
+            return
+        for address in sorted(set(self.truth.entries(commit_id).values())):
+            if address in self.deleted and self.looked[address] > written and not self._is_there(address):
+                self.simulation.violate("promised", f"{commit_id} has {address}, but {self._fate(address)}")
+
+    def _is_there(self, address: str) -> bool:
+        return self.root + address in self.bucket.objects
 
     def _could_be_known(self, address: str) -> bool:
         """Whether somebody has seen that an address was staged: what a sealed token has below a newer write is in no
@@ -209,6 +240,8 @@ class Oracle:
                 self.undone.on_put(key.removeprefix(self.root), data, first, current.process)
                 self.latecomers.on_put(key.removeprefix(self.root), current.process.role, self.bucket.clock())
             self.first[key] = data
+        elif _TABLE.fullmatch(key.removeprefix(self.root)):
+            self.trees[key.rpartition("/")[2]] = self.simulation.scheduler.now
         elif key == f"{self.root}{OWN}rules/config.json":
             self.truth.rules_changed(data)
 
@@ -245,6 +278,9 @@ class Oracle:
         kept = self.truth.kept(asked.policy) if asked.policy is not None else set()
         if run.plan.mode == OPTIMIZED:
             kept |= self.latecomers.addresses
+        kept |= self.truth.unnamed([name for name, at in self.trees.items() if at > self._now - KEEP_UNNAMED])
+        if self.truth.rules[-1][1] is None:  # then every table in the bucket counts
+            kept |= self.truth.given_up
         if asked.read_kv:  # then whatever a record names counts as live
             kept |= self.truth.by_all_tokens()
         now = self.simulation.scheduler.now
@@ -317,7 +353,7 @@ class Oracle:
             if any("the ledger tells of" in text for text in run.errors):
                 self.simulation.violate("figures", f"objects were passed over: {run.errors}")
             denied = [found[1] for text in run.errors if (found := _DENIED.search(text))]
-            if any(commit in self.truth.commits for commit in denied):
+            if any(commit in self.truth.commits for commit in denied) and not self.truth.was_put_back:
                 self.simulation.violate("held", f"a commit that is there ends {run.name}: {run.errors}")
 
     def check_secrets(self) -> None:
@@ -326,6 +362,14 @@ class Oracle:
             for secret in self.secrets:
                 if secret in stored.data:
                     self.simulation.violate("secret", f"{key} holds a secret")
+
+    def _judge_last_copy(self, address: str) -> None:
+        """Look whether what is about to go for good is the only copy of something that is readable."""
+        process, since = self._process(), self.truth.since.get(address)
+        if since is None or since > process.begun or self._is_there(address):
+            return
+        if address in self.truth.readable(process.begun):
+            self.simulation.violate("purged", f"{process.name} takes the only copy of {address}")
 
     def _judge_age(self, address: str, process: Process) -> None:
         stored = self.bucket.objects[self.root + address]
@@ -419,6 +463,10 @@ class Oracle:
             if _is_complete(run) and asked.begun < run.ended_at < process.begun:
                 words = f"{process.name} goes on although {run.name} was completed since it was planned"
                 self.simulation.violate("stale", words)
+
+    @property
+    def _now(self) -> float:
+        return self.simulation.scheduler.now
 
     def _fate(self, address: str) -> str:
         if address not in self.deleted:

@@ -48,6 +48,7 @@ STEPS = (
 TASKS = ("acquire_lease", "plan", *STEPS[:5], "approve", *STEPS[5:], "save_report", "release_lease")
 SPREAD = frozenset(STEPS)
 RETRIES = 3
+REFUSALS = ("WitnessError", "BlockedError", "AlarmError")
 LEASE_RETRIES = 10
 
 
@@ -110,6 +111,11 @@ class Orchestrated:
     def folder(self) -> str:
         """Key of its folder in the bucket; "" before it has one."""
         return parse_uri(self.run_uri, StorageOptions()).root if self.run_uri else ""
+
+    @property
+    def refused(self) -> bool:
+        """Whether a witness, a block or an alarm stopped it: a person has to look into that."""
+        return any(f"{kind}: " in text for text in self.errors for kind in REFUSALS)
 
     def began(self, task: str, before: float) -> float:
         """When a task began for the last time before some time; never is long ago."""

@@ -31,7 +31,7 @@ type Draw = Callable[[random.Random], list[Move]]
 def test_each_kind_of_move_and_each_step_is_drawn(
     world: World, draw: Draw, left_out: Collection[str]
 ) -> None:
-    drawn = [move for seed in range(250) for move in draw(random.Random(seed)) if move.verb == "when"]
+    drawn = [move for seed in range(400) for move in draw(random.Random(seed)) if move.verb == "when"]
     assert {move.args[3] for move in drawn} >= set(world.verbs) - set(left_out)
     assert {move.args[0] for move in drawn} >= set(world.steps)
 

@@ -9,10 +9,12 @@ records and tables with the servers, and nothing with the collector.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from dredge.errors import FormatError, NotFoundError
 from dredge.graveler.addresses import canonical_address
 from dredge.graveler.committed.entries import Entry
 from dredge.graveler.committed.store import RangeReader
@@ -67,6 +69,10 @@ class Truth:
         head_since: the same for what a branch's head names.
         named_since: the same for what any token of a branch names.
         moved: when a branch, commit, tag or staging record changed last.
+        lost: commits that were active when the database was put back to a day on which it had none of them. Their
+            content counts as readable until a person says that they may go: they can be made known again.
+        was_put_back: whether it was, ever.
+        given_up: addresses of lost commits that a person gave up.
     """
 
     repository: Repository
@@ -82,6 +88,9 @@ class Truth:
     named_since: dict[str, float] = field(default_factory=dict)
     following: bool = False
     moved: float = 0.0
+    lost: dict[str, Commit] = field(default_factory=dict)
+    was_put_back: bool = False
+    given_up: set[str] = field(default_factory=set)
     _entries: dict[str, dict[bytes, str]] = field(default_factory=dict)
 
     def changed(self, partition: bytes, key: bytes, value: bytes | None) -> None:
@@ -102,6 +111,23 @@ class Truth:
         self.following = True
         self.look()
 
+    @contextmanager
+    def losing(self) -> Iterator[None]:
+        """The database is put back to an earlier day within the block."""
+        self.was_put_back = True
+        following, self.following = self.following, False
+        active = {commit: self.commits[commit] for commit in self.active()}
+        yield
+        self.lost |= {name: commit for name, commit in active.items() if name not in self.commits}
+        self.following = following
+        if following:
+            self.look()
+
+    def give_up(self) -> None:
+        """A person has said that what was lost with the database may go."""
+        self.given_up |= {address for commit in self.lost for address in self.entries(commit).values()}
+        self.lost.clear()
+
     def look(self) -> None:
         """Bring `since` up to date."""
         now = self.scheduler.now
@@ -116,14 +142,15 @@ class Truth:
                 since.setdefault(address, now)
 
     def readable(self, since: float | None = None, sure: timedelta = SURE) -> set[str]:
-        """Addresses that can be read now: what branches have staged, and what commits name that no rule lets go.
+        """Addresses that can be read now: what branches have staged, and what commits name that no rule lets go; and
+        what commits name that were lost with the database.
 
         Args:
             since: only what every version of the rules since this time keeps; None asks the newest version.
             sure: commits count that no rule lets go so much later; a negative time adds those that one let go since.
         """
         found = self.by_staging()
-        for commit in self.active(since, sure):
+        for commit in (*self.active(since, sure), *self.lost):
             found.update(self.entries(commit).values())
         return found
 
@@ -138,6 +165,28 @@ class Truth:
             for token in reversed(branch.tokens):
                 changes |= self.staged.get(token, {})
             found.update(address for address in changes.values() if address is not None)
+        return found
+
+    def unnamed(self, tables: Iterable[str]) -> set[str]:
+        """What metaranges name to which no ref leads.
+
+        Args:
+            tables: ids of ranges and metaranges.
+        """
+        waiting = [branch.commit_id for branch in self.branches.values()]
+        waiting += [tag.commit_id for tag in self.tags.values()]
+        reached: set[str] = set()
+        while waiting:
+            commit = waiting.pop()
+            if commit in self.commits and commit not in reached:
+                reached.add(commit)
+                waiting += self.commits[commit].parents
+        named = {self.commits[commit].metarange_id for commit in reached}
+        found: set[str] = set()
+        for table in tables:
+            if table not in named:
+                with suppress(FormatError, NotFoundError):  # a range, or a table that was lost
+                    found.update(self.entries_in(table).values())
         return found
 
     def by_heads(self) -> set[str]:
@@ -204,17 +253,19 @@ class Truth:
 
     def entries(self, commit_id: str) -> Mapping[bytes, str]:
         """What a commit names, address by path; addresses outside of the namespace are left out."""
-        commit = self.commits.get(commit_id)
-        if commit is None or not commit.metarange_id:
-            return {}
-        known = self._entries.get(commit.metarange_id)
+        commit = self.commits.get(commit_id) or self.lost.get(commit_id)
+        return {} if commit is None or not commit.metarange_id else self.entries_in(commit.metarange_id)
+
+    def entries_in(self, metarange: str) -> Mapping[bytes, str]:
+        """What a metarange names."""
+        known = self._entries.get(metarange)
         if known is None:
             known = {
                 path: address
-                for path, value in self.ranges.list_entries(commit.metarange_id)
+                for path, value in self.ranges.list_entries(metarange)
                 if (address := self._address(value.data)) is not None
             }
-            self._entries[commit.metarange_id] = known
+            self._entries[metarange] = known
         return known
 
     def rules_changed(self, data: bytes) -> None:
@@ -236,8 +287,11 @@ class Truth:
             self.branches.pop(name, None)
             if value is not None:
                 self.branches[name] = Branch.decode(value)
-        elif kind == "commits" and value is not None:
-            self.commits[name] = Commit.decode(value)
+        elif kind == "commits":
+            self.commits.pop(name, None)
+            if value is not None:
+                self.commits[name] = Commit.decode(value)
+                self.lost.pop(name, None)
         elif kind == "tags":
             self.tags.pop(name, None)
             if value is not None:

@@ -21,6 +21,7 @@ from tests.simulation.buckets import Stored
 from tests.simulation.clock import DAY, Clock
 from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.gc.asked import Asked
+from tests.simulation.gc.database import Database
 from tests.simulation.gc.drawing import draw_moves
 from tests.simulation.gc.gateway import S3Client
 from tests.simulation.gc.mishaps import MISHAPS, Mishaps
@@ -37,10 +38,11 @@ from tests.simulation.gc.setting import (
     prepare_bucket,
 )
 from tests.simulation.gc.settings import ALL_SETTINGS, Drawing
+from tests.simulation.gc.statements import Statements
 from tests.simulation.gc.temper import VERBS
 from tests.simulation.history import Move, Simulation
 from tests.simulation.kv import WatchedKV
-from tests.simulation.lakefs import OWNER, Server, make_client
+from tests.simulation.lakefs import OWNER, Server, make_client, make_writer
 from tests.simulation.oracle import Oracle
 from tests.simulation.orchestrator import STEPS, Orchestrator
 from tests.simulation.scheduler import Process
@@ -53,6 +55,10 @@ from tests.simulation.writers import Writer
 REPOSITORY, ROOT = "lake", "lake"
 NAMESPACE = f"memory://bucket/{ROOT}"
 MIN_AGE = timedelta(hours=25)
+REFUSALS = 3
+"""So often at most people look into why the last run is refused."""
+INGESTED = 200
+"""So many commits at most are made while the last sweep is at work."""
 BESIDE = "lake-main"
 """Another repository: its name and namespace begin like this one's, and with a name of one of its branches."""
 OURS = (
@@ -69,10 +75,19 @@ OURS = (
     "clocks off",
     "clients hurry",
     "servers have",
+    "back up database",
+    "put database back",
+    "clone database",
+    "run of clone",
+    "busy",
+    "make lost known",
+    "forget lost",
+    "own",
+    "lift block",
+    "acknowledge",
     *MISHAPS,
 )
 """Moves that are not writers'."""
-
 
 _WITH_RECORDS = ("mark_uncommitted", "bulk_delete")
 """Steps that may read staging records."""
@@ -111,13 +126,16 @@ class GcScene:
     oracle: Oracle
     config: dict[str, Any]
     clocks: list[Clock]
+    database: Database = field(init=False)
     mishaps: Mishaps = field(init=False)
     people: People = field(init=False)
+    statements: Statements = field(init=False)
     s3: S3Client = field(init=False)
     beside: Writer = field(init=False)
     requests: int = 0
     rest: tuple[str, int] = ("clean", 0)
     haste: float = 1.0
+    busy: tuple[str, float] | None = None
 
     def process_of(self, move: Move) -> Process:
         return Process(f"client {move.verb}", self.simulation.scheduler, role="client")
@@ -135,7 +153,11 @@ class GcScene:
             "clients hurry": self._hurry,
             "servers have": self._give_defect,
             **self.people.verbs,
+            **self.statements.verbs,
             **self.mishaps.verbs,
+            **self.database.verbs,
+            "run of clone": self._run_of_clone,
+            "busy": self._keep_busy,
         }
         if move.verb in ours:
             ours[move.verb](*move.args)
@@ -185,7 +207,15 @@ class GcScene:
         mode, policy = self.rest
         config = config_of_run(in_peace(self.config), scheduler.now, mode, False, None, policy, None)
         self.oracle.asked["rest"] = self._asked("rest", config, policy)
+        if self.busy is not None:
+            scheduler.spawn("busy", self._ingest, Process("client ingest", scheduler, role="client"))
         run = self.orchestrator.start("rest", config)
+        for _ in range(REFUSALS):
+            if not run.refused:
+                break
+            self.simulation.states["refusal ended by a person"] += 1
+            self.statements.end_refusal(self.simulation.chance("person").random() < 0.5)
+            run = self.orchestrator.start("rest", config)
         if run.outcome != "success":
             self.simulation.violate("peace", f"a run in peace is {run.outcome}: {run.errors}")
 
@@ -214,7 +244,7 @@ class GcScene:
         return Asked(
             self.simulation.scheduler.now,
             POLICIES[policy],
-            self.config["read_kv"],
+            config["read_kv"],
             config["approval"],
             config["max_delete_objects"],
             config["dry_run"],
@@ -251,6 +281,28 @@ class GcScene:
             self.beside.made.append("")
         self.beside.make(verb, args)
 
+    def _run_of_clone(self, name: str, *args: Any) -> None:
+        """The collector of the other installation does a run."""
+        orchestrator = self.database.other_orchestrator()
+        if orchestrator is not None:
+            self._run(f"clone{name}", *args, orchestrator=orchestrator)
+
+    def _keep_busy(self, branch: str, seconds: float) -> None:
+        """Somebody commits on a branch all the time, also during the last run."""
+        self.busy = branch, seconds
+
+    def _ingest(self) -> None:
+        assert self.busy is not None
+        branch, seconds = self.busy
+        scheduler, runs = self.simulation.scheduler, self.orchestrator.runs
+        while "rest" not in runs or (not runs["rest"].begun.get("bulk_delete") and not runs["rest"].ended):
+            scheduler.wait(seconds)
+        for _ in range(INGESTED):
+            if runs["rest"].ended:
+                break
+            self.writer.make("ingest", (branch,))
+            scheduler.wait(seconds)
+
     def _rest(self, mode: str, policy: int) -> None:
         """How the last run is asked for."""
         self.rest = mode, policy
@@ -267,6 +319,7 @@ class GcScene:
         approval: tuple[str, float] = ("over_limits", 12.0),
         undo: str = "off",
         root: str = "",
+        orchestrator: Orchestrator | None = None,
     ) -> None:
         now = self.simulation.scheduler.now
         while name in self.orchestrator.runs:  # two scenes may call theirs the same; Airflow does not
@@ -274,8 +327,11 @@ class GcScene:
         config = config_of_run(self.config, now, mode, dry_run, most, policy, window, approval, undo)
         if root:
             config["run_root"] = f"memory://bucket/{root}"
+        if orchestrator is not None:
+            config["read_kv"] = False  # its store is another one
         self.oracle.asked[name] = self._asked(name, config, policy)
-        (self.orchestrator.start if by == "dag" else self.orchestrator.by_person)(name, config)
+        collector = orchestrator or self.orchestrator
+        (collector.start if by == "dag" else collector.by_person)(name, config)
 
 
 @dataclass
@@ -316,6 +372,7 @@ class GcWorld:
             lambda ask: scene.serve(ask),
             oracle.acknowledged,
             oracle.committed,
+            oracle.brought_back,
         )
         beside = Writer(
             scheduler,
@@ -323,6 +380,7 @@ class GcWorld:
             f"memory://bucket/{BESIDE}",
             lambda ask: scene.serve(ask),
             lambda _verb, _address: None,
+            lambda _commit, _since: None,
             lambda _commit, _since: None,
         )
         oracle.clocks = [server.clock for server in servers]
@@ -340,7 +398,11 @@ class GcWorld:
             rows,
             oracle.note_copy,
         )
+        scene.database = Database(kv, servers, oracle.truth, orchestrator)
         scene.people = People(simulation, REPOSITORY, orchestrator, oracle)
+        scene.statements = Statements(
+            scene.people, oracle, NAMESPACE, lambda: make_writer(servers, simulation.doors, kept)
+        )
         scene.s3 = S3Client(scheduler, REPOSITORY, scene.serve_by)
         scene.beside = beside
         reader.whole = scene.mishaps.whole

@@ -16,17 +16,18 @@ from tests.simulation.icechunk.late import Late
 from tests.simulation.icechunk.maintenance import STEPS, Maintenance
 from tests.simulation.icechunk.oracle import Oracle
 from tests.simulation.icechunk.people import People
+from tests.simulation.icechunk.rollback import Rollback
 from tests.simulation.icechunk.scenes import SCENES
 from tests.simulation.icechunk.writers import URI, VERBS, Writers
 from tests.simulation.scheduler import Process
 from tests.simulation.weather import pairs_of
 from tests.simulation.workers import Workers
 
-OURS = ("collect", "expire", "again", "restore", "purge")
+OURS = ("collect", "expire", "again", "restore", "purge", "forget lost")
 BESIDE = (
     *("open session", "write again", "close session", "copy ahead", "name the copy", "list again", "upgrade"),
     *("put back", "foreign file", "flip a manifest", "wrong snapshot", "flip a head", "inventory"),
-    *("flip a part", "hold a file"),
+    *("flip a part", "hold a file", "back up refs", "put refs back", "old writer commits"),
 )
 """What only scenes have."""
 SETTINGS: Mapping[str, Sequence[Any]] = {
@@ -38,6 +39,7 @@ SETTINGS: Mapping[str, Sequence[Any]] = {
     "rest": ("clean", "clean", "auto"),
     "overwritten": (None, 30.0),
     "canaries": (3, 3, 0),
+    "keep lost": (0.0, 30.0),
 }
 """Parts of the setting that a focus may name, and what is drawn."""
 NEVER = pairs_of(STEPS, "lakefs", "kv", only=("slow server", "staging cut short")) | pairs_of(
@@ -61,6 +63,7 @@ class IcechunkScene:
     late: Late
     damage: Damage
     people: People
+    rollback: Rollback
     rest: str
     last: str = ""
 
@@ -76,6 +79,7 @@ class IcechunkScene:
             **self.late.verbs,
             **self.damage.verbs,
             **self.people.verbs,
+            **self.rollback.verbs,
         }
         if move.verb in ours:
             ours[move.verb](*move.args)
@@ -99,6 +103,9 @@ class IcechunkScene:
             # What no manifest names only a clean run finds.
             self.last = f"{REST}{number}"
             run = self.maintenance.collect(self.last, {**self.config, "mode": rest})
+            while run.refused and self.people.end_refusal():
+                self.last += "b"
+                run = self.maintenance.collect(self.last, {**self.config, "mode": rest})
             if run.outcome == "success":
                 continue
             if not self.oracle.has_torn_ones() or len(waits) == 5:
@@ -156,6 +163,7 @@ class IcechunkWorld:
         off = (*(0.0,) * 7, -200.0, 250.0, 3600.0)
         clocks = [Clock(lambda: scheduler.now, offset=chance.choice(off)) for _ in range(3)]
         oracle = Oracle(simulation, bucket, drawn["grace"] * HOUR)
+        oracle.keeps_lost = drawn["keep lost"] > 0
         writers = Writers(simulation, bucket, drawn["spec"], oracle.may_use)
         oracle.writers = writers
         bucket.on_put, bucket.on_delete = oracle.on_put, oracle.on_delete
@@ -166,7 +174,17 @@ class IcechunkWorld:
         people = People(simulation, maintenance, oracle)
         config = _config(chance, drawn)
         return IcechunkScene(
-            simulation, writers, maintenance, oracle, config, clocks, late, damage, people, drawn["rest"]
+            simulation,
+            writers,
+            maintenance,
+            oracle,
+            config,
+            clocks,
+            late,
+            damage,
+            people,
+            Rollback(writers, oracle),
+            drawn["rest"],
         )
 
 
@@ -176,7 +194,7 @@ def _config(chance: random.Random, drawn: Mapping[str, Any]) -> dict[str, Any]:
         "dry_run": False,
         "min_age_hours": 24.0,
         "grace_hours": drawn["grace"],
-        "keep_lost_days": 0.0,
+        "keep_lost_days": drawn["keep lost"],
         "overwritten_min_age_hours": drawn["overwritten"],
         "undo": drawn["undo"],
         "safety": {"canary_chunks": drawn["canaries"], "lease_seconds": chance.choice((600.0, 3600.0))},

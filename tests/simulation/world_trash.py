@@ -28,7 +28,13 @@ from tests.simulation.trash.rows import DoorRows, FreezingKV
 from tests.simulation.trash.scenes import SCENES
 from tests.simulation.weather import pairs_of
 
-DISASTERS = ("give the record back", "lose the first commit")
+DISASTERS = (
+    "give the record back",
+    "lose the first commit",
+    "back up",
+    "put database back",
+    "put table back",
+)
 NOT_A_CLEANERS = ("slow server", "staging cut short", "some keys fail", "some keys fail after all")
 """Weather that no call of the cleaner meets: it deletes rows only."""
 SETTINGS: Mapping[str, Sequence[Any]] = {
@@ -70,8 +76,7 @@ class TrashScene:
             "by hand": self.cleaner.by_hand,
             "restore": self.cleaner.restore,
             "unqueue": self.cleaner.unqueue,
-            "give the record back": self.disasters.give_back,
-            "lose the first commit": self.disasters.lose_first_commit,
+            **self.disasters.verbs,
         }
         if move.verb == "frozen":
             self._freeze(*move.args)
@@ -202,6 +207,8 @@ class TrashScene:
 
     def _check_whole(self) -> None:
         """Every repository in use is whole for its server."""
+        if self.disasters.torn:
+            return
         catalog = self.servers[0].catalog
         for repository in catalog.repositories.list_repositories(amount=1000).results:
             name = repository.name
@@ -266,7 +273,7 @@ class TrashWorld:
         oracle.approved, oracle.looked, oracle.read = cleaner.approved, rows.looked, rows.read
         cleaner.on_report = oracle.check_put_back_by
         users = Users(scheduler, DoorKV(kv, simulation.doors), lambda ask: scene.serve(ask))
-        disasters = Disasters(simulation, kv, oracle)
+        disasters = Disasters(simulation, kv, oracle, servers=servers)
         scene = TrashScene(simulation, kv, servers, users, cleaner, oracle, clocks, disasters)
         return scene
 

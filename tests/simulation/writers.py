@@ -78,6 +78,7 @@ DRAWS: dict[str, tuple[int, Draw]] = {
     "delete": (4, _each(_branch, _path)),
     "commit": (8, _each(_branch, _one_of(0, 0, 0, 40))),
     "merge": (4, _each(_branch, _branch, _one_of("", "dest-wins", "source-wins"))),
+    "ingest": (1, _each(_branch)),
     "revert": (2, _each(_branch, _number)),
     "cherry-pick": (2, _each(_branch, _number)),
     "hard reset": (3, _each(_branch, _number)),
@@ -112,11 +113,13 @@ class Writer:
         serve: has a server do something with its catalog; gives what it returns.
         acknowledged: is told of each physical address that a server promised to keep.
         committed: is told of each commit that a server made, and when it was asked to.
+        brought_back: the same for commits of what other commits have.
         made: every address so far, relative to the namespace.
         handed: addresses that were handed out and uploaded to, with their branch, path and size.
         uploads: uploads in parts that were begun: branch, path, id, and the ETag of their only part.
         refused: moves that a server refused.
         orphans: objects that no server knows of.
+        serial: objects that were ingested.
     """
 
     scheduler: Scheduler
@@ -125,11 +128,13 @@ class Writer:
     serve: Callable[[Callable[[Catalog], Any]], Any]
     acknowledged: Callable[[str, str], None]
     committed: Callable[[str, float], None]
+    brought_back: Callable[[str, float], None]
     made: list[str] = field(default_factory=list)
     handed: list[tuple[str, str, str, int]] = field(default_factory=list)
     uploads: list[tuple[str, str, str, str]] = field(default_factory=list)
     refused: int = 0
     orphans: int = 0
+    serial: int = 0
 
     def make(self, verb: str, args: tuple[Any, ...]) -> None:
         """Make a move; a refusal of the server ends it."""
@@ -332,6 +337,12 @@ class Writer:
         self.committed(commit.id, began)
         return str(commit.id)
 
+    def _ingest(self, branch: str) -> None:
+        """Add a new object to a branch and commit it."""
+        self.serial += 1
+        self._upload(branch, f"in/{self.serial}", bytes(300 + self.serial % 500))
+        self._commit(branch, 0)
+
     def _merge(self, source: str, destination: str, strategy: str) -> None:
         self.serve(
             lambda catalog: catalog.merges.merge(
@@ -340,18 +351,20 @@ class Writer:
         )
 
     def _revert(self, branch: str, number: int) -> None:
-        commit = self._commit_id(number)
-        self.serve(
+        commit, began = self._commit_id(number), self.scheduler.now
+        made = self.serve(
             lambda catalog: catalog.merges.revert(
                 self.repository, branch, commit, parent_number=1, committer="writer"
             )
         )
+        self.brought_back(made.id, began)
 
     def _cherry_pick(self, branch: str, number: int) -> None:
-        commit = self._commit_id(number)
-        self.serve(
+        commit, began = self._commit_id(number), self.scheduler.now
+        made = self.serve(
             lambda catalog: catalog.merges.cherry_pick(self.repository, branch, commit, committer="writer")
         )
+        self.brought_back(made.id, began)
 
     def _hard_reset(self, branch: str, number: int) -> None:
         commit = self._commit_id(number)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,4 +44,6 @@ def test_log_settings_of_the_user_win(tmp_path: Path) -> None:
 
 
 def test_python_of_the_user_wins() -> None:
-    assert submit_conf({"PYSPARK_PYTHON": "/opt/python"})["spark.pyspark.python"] == "/opt/python"
+    conf = submit_conf({"PYSPARK_PYTHON": "/opt/python"})
+    assert conf["spark.pyspark.python"] == "/opt/python"
+    assert conf["spark.pyspark.driver.python"] == sys.executable

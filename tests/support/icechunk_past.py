@@ -16,7 +16,7 @@ from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.collection.witness.record import KNOWN, Known, LostTip, read_known
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
-from dredge.storage import open_reader
+from dredge.storage import ObjectWriter, open_reader
 from tests.support.icechunk import local_storage, objects, quiet
 
 
@@ -109,8 +109,12 @@ class Past:
 
     def collect(self, **changes: Any) -> dict[str, Any]:
         """Collect: everything that is old enough goes at once."""
+        return collect(self.config(**changes))
+
+    def config(self, **changes: Any) -> CollectConfig:
+        """Give the settings of a collection."""
         settings = {"mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 0, "grace_hours": 0}
-        return collect(CollectConfig(uri=self.uri, **{**settings, **changes}))
+        return CollectConfig(uri=self.uri, **{**settings, **changes})
 
     def objects(self) -> dict[str, set[str]]:
         """Names of the objects by kind."""
@@ -119,6 +123,11 @@ class Past:
     def known(self) -> Known:
         """What the last complete mark left."""
         return read_known(open_state(self.uri))[0]
+
+    @property
+    def state(self) -> ObjectWriter:
+        """The folder that is Dredge's."""
+        return open_state(self.uri)
 
     def record(self) -> bytes | None:
         """The file with it; None when there is none."""

@@ -29,7 +29,11 @@ class WatchKeys:
 
 
 def watching_refs(
-    run: Run, subtracted: Subtracted, keys: WatchKeys, veto: Callable[[], str] = lambda: ""
+    run: Run,
+    subtracted: Subtracted,
+    keys: WatchKeys,
+    kept: frozenset[str] = frozenset(),
+    veto: Callable[[], str] = lambda: "",
 ) -> AbstractContextManager[Watch]:
     """Look at refs, rules and namespaces while workers delete: at once, and then every few seconds.
 
@@ -37,13 +41,15 @@ def watching_refs(
         run: this run.
         subtracted: what the mark and the re-checks subtracted.
         keys: of this round; no two drivers may share them.
+        kept: folders in which workers delete nothing, because other repositories lie there.
         veto: looked at as well: says who forbids to go on, "" for nobody.
     """
     safety = run.plan.config.safety
     new, began = NewCommits(run, subtracted, keys.published), running_seconds()
 
     def look() -> str | None:
-        found = veto() or look_at_refs(run, new) or look_at_rules(run, subtracted) or look_at_namespaces(run)
+        found = veto() or look_at_refs(run, new) or look_at_rules(run, subtracted)
+        found = found or look_at_namespaces(run, kept)
         is_over = running_seconds() - began >= safety.round_seconds_max
         return found or (ROUND_OVER if is_over else None)
 
@@ -51,24 +57,32 @@ def watching_refs(
     return watching(run.folder, run.state, keys.looks, look, every_seconds, lambda: new.number)
 
 
-def check_sharing(run: Run) -> None:
+def check_sharing(run: Run) -> frozenset[str]:
     """Refuse to delete in a namespace that another repository shares since the guards looked: what it needs is in none
     of the commits that were read.
 
+    Returns:
+        Folders below `data/` in which other repositories lie, and in which nothing is deleted.
+
     Raises:
-        RefusedError: one does.
+        RefusedError: one shares it.
     """
     namespaces = {found.name: found.namespace for found in run.client.repositories()}
-    refuse_sharing(run.plan.repository, run.plan.namespace, namespaces)
+    return refuse_sharing(run.plan.repository, run.plan.namespace, namespaces)
 
 
-def look_at_namespaces(run: Run) -> str | None:
-    """Tell why the sweep must stop, or None."""
+def look_at_namespaces(run: Run, kept: frozenset[str]) -> str | None:
+    """Tell why the sweep must stop, or None.
+
+    Args:
+        run: this run.
+        kept: folders in which workers delete nothing.
+    """
     try:
-        check_sharing(run)
+        new = check_sharing(run) - kept
     except RefusedError as error:
         return str(error)
-    return None
+    return f"another repository was made in {min(new)}" if new else None
 
 
 def look_at_rules(run: Run, subtracted: Subtracted) -> str | None:

@@ -169,6 +169,7 @@ def _delete(
     # A name that no other driver has, also when a number comes again because its object was lost: another
     # one's look says nothing about what this one's workers know.
     name = f"{attempt:03d}-{turn:03d}-{uuid.uuid4().hex[:8]}"
+    kept = check_sharing(run)
     keys = WatchKeys(looks=f"{_STEP}/_watch/{name}.json", published=f"{_STEP}/_published/{name}")
     config = SweepConfig(
         gate=_gate(run, keys),
@@ -181,16 +182,16 @@ def _delete(
         # Read afresh: somebody may have brought back what this run's listing saw.
         pinned=sets_of(active_pins(run.state, run.store_now())),
         undo=run.plan.undo.way,
+        nested=tuple(sorted(kept)),
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
     check_before_deleting(Site.of_run(run))
     refuse_alarmed(run.state, f"run {run.plan.run_id} deletes nothing")
     _check_chain(run, record)
-    check_sharing(run)
     veto = approval_of(run, record, ApproveOutput)
     record.attempt.check()
     run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # whoever was asked has answered
-    with watching_refs(run, subtracted, keys, veto) as watch:
+    with watching_refs(run, subtracted, keys, kept, veto) as watch:
         results = run.spread(runner, _STEP, sweep_parts, config, tasks, "objects", rows)
     return watch if any(result.stopped for result in results) else None
 

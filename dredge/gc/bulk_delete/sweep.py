@@ -20,6 +20,7 @@ from dredge.gc.bulk_delete.codes import ALIVE_AGAIN, HEAD_SINCE, MULTIPART_SETTL
 from dredge.gc.bulk_delete.settling import Appeared, Settling
 from dredge.gc.check_limits import HoldFiles, Holds
 from dredge.gc.namespaces import DATA
+from dredge.gc.subtract import NESTED, begin_with
 from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
@@ -54,6 +55,7 @@ class SweepConfig:
         settling: what is known of objects that may just have appeared.
         pinned: hashes of what is kept because somebody brought it back.
         undo: how deletions can be taken back.
+        nested: folders in which other repositories lie by now.
     """
 
     gate: GateConfig
@@ -65,6 +67,7 @@ class SweepConfig:
     sizes_since: tuple[LocatedSet, ...] = ()
     pinned: tuple[LocatedSet, ...] = ()
     undo: str = OFF
+    nested: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +157,8 @@ def _codes_of_kept(
     # About what was held for its size branches were asked, and by now nothing may hold it.
     unheld = pc.is_null(rows["hold"].combine_chunks())
     codes = pc.if_else(pc.and_(pc.and_(pa.array(since), unheld), pc.is_null(codes)), HEAD_SINCE, codes)
+    nested = begin_with(rows["address"], config.nested)
+    codes = pc.if_else(pc.and_(pa.array(nested), pc.is_null(codes)), NESTED, codes)
     hashes = rows["hash"].to_numpy()
     (pinned,) = in_any(config.pinned, [hashes])
     codes = pc.if_else(pa.array(pinned), PINNED, codes)

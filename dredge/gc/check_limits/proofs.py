@@ -6,9 +6,10 @@ from dredge.gc.check_limits import codes
 from dredge.gc.check_limits.check import Check, must
 from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.gc.clocks import server_clock_finding
-from dredge.gc.namespaces import METADATA
 from dredge.runs.chain import breaks, links_of, plan_digest
 from dredge.runs.limits import Finding
+
+_SHOWN_MAX = 10
 
 
 def listing_complete(check: Check) -> Finding:
@@ -89,20 +90,18 @@ def committed_not_empty(check: Check) -> Finding:
 
 
 def nothing_nested(check: Check) -> Finding:
-    """No other repository lives below `data/`."""
-    metadata = check.listing.counts["foreign_metadata"]
-    text = "files of another repository's metadata lie below data/"
-    if metadata:
-        example = check.listing.foreign_metadata
-        folder = example.partition(METADATA)[0]
-        text += (
-            f", such as {example!r}: another repository lives in {folder} or has left its files there, and"
-            " its objects cannot be told from garbage. If a repository still uses that place, move its data"
-            " to a namespace of its own. If it was deleted (lakeFS leaves the objects of deleted repositories"
-            f" where they are) and no server has a repository there, remove {folder} from the object store"
-            " by hand. Then start a new run"
-        )
-    return must("nothing_nested", metadata == 0, metadata, 0, text)
+    """Says in which folders below `data/` other repositories lie or have left their files; these are kept."""
+    kept = check.candidates.nested
+    if not kept:
+        return Finding("nothing_nested", "passed", 0, None, "no other repository lies below data/")
+    text = (
+        f"everything below {', '.join(kept[:_SHOWN_MAX])}{' and others' if len(kept) > _SHOWN_MAX else ''} is kept:"
+        " another repository lies there, or was deleted and has left its files (lakeFS leaves the objects of deleted"
+        " repositories where they are). Move the data of one that is used to a namespace of its own; remove what a"
+        " deleted one has left from the object store"
+    )
+    check.record.warn(text)
+    return Finding("nothing_nested", "passed", len(kept), None, text)
 
 
 def identical_content(check: Check) -> Finding:

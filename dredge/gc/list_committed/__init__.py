@@ -12,14 +12,25 @@ from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_
 from dredge.gc.list_committed.collect import collect_ranges
 from dredge.gc.list_committed.dangling import NOTHING, Looked
 from dredge.gc.list_committed.graph import Graph, active_by_rules, known_commit, load_graph
-from dredge.gc.list_committed.output import COUNTED, HISTORY, SIZES, ListCommittedOutput
+from dredge.gc.list_committed.output import (
+    CARRIED,
+    COUNTED,
+    HISTORY,
+    OPENED,
+    SIZES,
+    UNNAMED,
+    ListCommittedOutput,
+)
 from dredge.gc.list_committed.roles import Roles
 
 __all__ = [
+    "CARRIED",
     "COUNTED",
     "HISTORY",
     "NOTHING",
+    "OPENED",
     "SIZES",
+    "UNNAMED",
     "ActiveCommits",
     "Graph",
     "ListCommittedOutput",

@@ -25,7 +25,7 @@ COMMITS, PATH_COMMITS, BRANCHES = "commits", "path-commits", "branches"
 RANGES, DROPPED, PATH_RANGES = "ranges", "dropped", "path-ranges"
 NAMED_RANGES, METARANGES, FILES = "named-ranges", "metaranges", "files"
 HISTORY, REFS = "history", "refs"
-UNNAMED, EARLIER, TABLES = "unnamed-metaranges", "carried-commits", "opened-tables"
+UNNAMED, CARRIED, OPENED = "unnamed-metaranges", "carried-commits", "opened-tables"
 
 
 class ListCommittedOutput(StepOutput):
@@ -83,12 +83,12 @@ class ListCommittedOutput(StepOutput):
     @property
     def carried_commits(self) -> PartInfo:
         """Rows of commits of earlier marks that the record of this mark carries on."""
-        return self._table(EARLIER)
+        return self._table(CARRIED)
 
     @property
     def opened_tables(self) -> PartInfo:
         """Rows of files below `_lakefs/` that were opened to see what they are: `name`, `kind`."""
-        return self._table(TABLES)
+        return self._table(OPENED)
 
     @property
     def history(self) -> PartInfo:

@@ -144,7 +144,7 @@ def read_files(run: WorkerRun, config: ReadConfig, task: ReadTask) -> ReadResult
                 old.add(found.old)
                 young.add([_of_covered_slices(rows, config.covers_until) for rows in found.young])
     parts = [*old.finish(), *young.finish()]
-    listed = ListResult(parts=parts, counts=dict(total.counts), rest=[], foreign=total.foreign)
+    listed = ListResult(parts=parts, counts=dict(total.counts), rest=[], foreign=sorted(total.foreign))
     return ReadResult(listed=listed, slices=sorted(slices))
 
 
@@ -164,7 +164,7 @@ def _sorted(batch: pa.RecordBatch, config: ReadConfig, total: Listed, slices: se
         slices.update(pc.unique(_folders(rows["key"])).to_pylist())
         slices.discard("")
     total.counts.update(found.counts)
-    total.foreign = total.foreign or found.foreign
+    total.foreign |= found.foreign
     return found
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import RefusedError
-from dredge.gc.namespaces import METADATA
+from dredge.gc.namespaces import METADATA, left_folder
 from dredge.gc.slice_listing.output import LISTED, OLD, YOUNG, SliceListingOutput
 from dredge.gc.slice_listing.slices import Item, cut_rest, slice_time
 from dredge.hashing import hash64
@@ -23,6 +23,7 @@ from dredge.storage import ObjectReader
 from dredge.storage.model import LISTING_SCHEMA_WITH_CLASS, STORAGE_CLASS
 
 _OUTSIDE_MAX = 1_000_000
+_SHOWS_REPOSITORY = f"/{METADATA}|/dummy$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +66,13 @@ class ListResult:
         parts: files of old objects, then files of young ones.
         counts: figures by name.
         rest: what is left of long items, cut into ranges.
-        foreign: a key below `data/` that belongs to another repository's metadata; "" when there is none.
+        foreign: folders below `data/` that show another repository (`namespaces.left_folder`).
     """
 
     parts: list[PartInfo]
     counts: dict[str, int]
     rest: list[Item]
-    foreign: str
+    foreign: list[str]
 
 
 @partition_function
@@ -85,16 +86,16 @@ def list_items(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
     young = PartSink(run.folder, f"{YOUNG}-{task.name}", config.part_rows)
     counts: Counter[str] = Counter()
     rest: list[Item] = []
-    foreign = ""
+    foreign: set[str] = set()
     for listed in _in_order(run.open_store(), task.items, config):
         run.progress.add(listed.counts["old_objects"] + listed.counts["young_objects"])
         counts.update(listed.counts)
         rest.extend(listed.rest)
-        foreign = foreign or listed.foreign
+        foreign |= listed.foreign
         old.add(listed.old)
         young.add(listed.young)
     parts = [*old.finish(), *young.finish()]
-    return ListResult(parts=parts, counts=dict(counts), rest=rest, foreign=foreign)
+    return ListResult(parts=parts, counts=dict(counts), rest=rest, foreign=sorted(foreign))
 
 
 @dataclass(slots=True)
@@ -105,7 +106,7 @@ class Listed:
     young: list[pa.Table] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     rest: list[Item] = field(default_factory=list)
-    foreign: str = ""
+    foreign: set[str] = field(default_factory=set)
 
 
 def _in_order(reader: ObjectReader, items: list[Item], config: ListConfig) -> Iterator[Listed]:
@@ -175,10 +176,10 @@ def check_times(batch: pa.RecordBatch) -> None:
 
 
 def note_foreign(batch: pa.RecordBatch, listed: Listed) -> None:
-    """Note keys that belong to another repository's metadata."""
-    inner = pc.match_substring(batch["key"], f"/{METADATA}")
+    """Note folders in which keys show another repository."""
+    inner = pc.match_substring_regex(batch["key"], _SHOWS_REPOSITORY)
     if pc.any(inner).as_py():
-        listed.foreign = listed.foreign or batch["key"].filter(inner)[0].as_py()
+        listed.foreign |= set(map(left_folder, batch["key"].filter(inner).to_pylist()))
         listed.counts["foreign_metadata"] += pc.sum(inner).as_py()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from dredge.gc.namespaces import DATA, left_prefixes
+from dredge.gc.slice_listing.slices import slice_time
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
 
@@ -51,10 +53,17 @@ class SliceListingOutput(StepOutput):
         return found
 
     @property
-    def foreign_metadata(self) -> str:
-        """A key below `data/` that belongs to another repository's metadata; "" when there is none."""
-        found: str = self.detail("foreign_metadata")
+    def foreign_folders(self) -> list[str]:
+        """Folders below `data/` whose files show another repository, one that exists or was deleted."""
+        found: list[str] = self.detail("foreign_folders")
         return found
+
+    @property
+    def foreign_prefixes(self) -> set[str]:
+        """What is kept of these folders."""
+        return {
+            prefix for folder in self.foreign_folders for prefix in left_prefixes(folder, _is_own(folder))
+        }
 
     @property
     def unlisted_text(self) -> str:
@@ -63,6 +72,12 @@ class SliceListingOutput(StepOutput):
         Two sentences; "" when none was left out.
         """
         return unlisted_text(self.counts["young_slices"], self.counts["slices"])
+
+
+def _is_own(folder: str) -> bool:
+    """Whether objects of the repository itself lie in a folder or in its folders."""
+    above = folder.rstrip("/").rpartition("/")[0]
+    return folder == DATA or (f"{above}/" == DATA and slice_time(folder) is not None)
 
 
 def unlisted_text(young_slices: int, slices: int) -> str:

@@ -71,7 +71,7 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.details.update(
         rounds=rounds,
         first_slice=level.folders[0].removeprefix(DATA).rstrip("/") if level.folders else "",
-        foreign_metadata=next((result.foreign for result in results if result.foreign), ""),
+        foreign_folders=sorted({folder for result in results for folder in result.foreign}),
     )
     _warn_of_left_alone(record, totals)
 

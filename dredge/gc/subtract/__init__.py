@@ -1,7 +1,7 @@
 """Step subtract: the candidates, which are what is listed and nothing live names."""
 
 from dredge.gc.subtract.figures import EXAMPLES_MAX
-from dredge.gc.subtract.holds import SAME_SIZE, why_of_hold
+from dredge.gc.subtract.holds import NESTED, SAME_SIZE, begin_with, why_of_hold
 from dredge.gc.subtract.left_staging import earlier_marks
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.reasons import EXPIRED, REASONS
@@ -9,9 +9,11 @@ from dredge.gc.subtract.reasons import EXPIRED, REASONS
 __all__ = [
     "EXAMPLES_MAX",
     "EXPIRED",
+    "NESTED",
     "REASONS",
     "SAME_SIZE",
     "SubtractOutput",
+    "begin_with",
     "earlier_marks",
     "why_of_hold",
 ]

@@ -50,6 +50,7 @@ class SubtractConfig:
         pinned: hashes of what is kept because somebody brought it back.
         as_of: the store's time when the run was planned; None counts no early deletions.
         uploads: where parts of uploads are objects; None: nowhere.
+        nested: beginnings of addresses that are kept because another repository lies there.
         dead: hashes of the listing that are not live, where they were found shard by shard (`by_shard`).
     """
 
@@ -61,6 +62,7 @@ class SubtractConfig:
     staged_before: tuple[LocatedSet, ...] = ()
     as_of: datetime | None = None
     uploads: Uploads | None = None
+    nested: tuple[str, ...] = ()
     dead: ShardedSet | None = None
 
 
@@ -125,6 +127,7 @@ def classify(
         pinned=config.pinned,
         staged_before=config.staged_before,
         uploading=config.uploads and going_on(config.uploads, rows, config.settings.tuning.threads),
+        nested=config.nested,
         undescribed=undescribed,
     )
     columns = [rows[name] for name in LISTED.names]

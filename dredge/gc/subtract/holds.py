@@ -10,7 +10,7 @@ a hold, write one function and name it in `HOLDS`: counts, limits, the report an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,7 @@ UNREADABLE = "unreadable"
 LEFT_STAGING = "left_staging"
 ARCHIVED = "archived"
 UPLOAD_PARTS = "upload_parts"
+NESTED = "nested"
 SAME_SIZE = "same_size"
 
 type Mask = npt.NDArray[np.bool_]
@@ -46,6 +47,7 @@ class Evidence:
         pinned: hashes of what is kept because somebody brought it back.
         staged_before: hashes of what earlier runs saw staged within the time of a commit (`left_staging`).
         uploading: objects whose uploads in parts may still be going on (`upload_parts`); None: none.
+        nested: beginnings of addresses that are kept because another repository lies there.
         undescribed: whether the store refused to describe the objects, so that rows say nothing but the address.
     """
 
@@ -54,6 +56,7 @@ class Evidence:
     pinned: tuple[LocatedSet, ...] = ()
     staged_before: tuple[LocatedSet, ...] = ()
     uploading: pa.Array | None = None
+    nested: tuple[str, ...] = ()
     undescribed: bool = False
 
 
@@ -105,6 +108,19 @@ def upload_parts(rows: pa.Table, evidence: Evidence) -> Mask:
     return np.asarray(pc.is_in(targets_of(rows["address"]), evidence.uploading), bool)
 
 
+def nested(rows: pa.Table, evidence: Evidence) -> Mask:
+    """Objects below a folder in which another repository lies or has left its files."""
+    return begin_with(rows["address"], evidence.nested)
+
+
+def begin_with(addresses: pa.ChunkedArray, beginnings: Sequence[str]) -> Mask:
+    """Tell of each address whether it begins with one of some texts."""
+    begin = np.zeros(len(addresses), bool)
+    for beginning in beginnings:
+        begin |= np.asarray(pc.starts_with(addresses, beginning), bool)
+    return begin
+
+
 def same_size(rows: pa.Table, evidence: Evidence) -> Mask:
     """Objects as long as an entry of a branch head, whose content may be uploaded again there.
 
@@ -125,6 +141,11 @@ HOLDS: list[Hold] = [
     Hold(UNREADABLE, "the store refuses to describe it, so that its age is unknown", undescribed),
     Hold(
         PINNED, "it was brought back after a run deleted it, and is kept until the end that was given", pinned
+    ),
+    Hold(
+        NESTED,
+        "another repository lies in this folder, or was deleted and has left its files; the report names the folder",
+        nested,
     ),
     Hold(
         LEFT_STAGING,

@@ -46,6 +46,12 @@ class SubtractOutput(StepOutput):
         return found
 
     @property
+    def nested(self) -> list[str]:
+        """Beginnings of addresses that are kept because another repository lies there or has left its files."""
+        found: list[str] = self.summary.details.get("nested", [])
+        return found
+
+    @property
     def early_deletion(self) -> str:
         """What deleting the candidates costs because it is early, in words; "" for nothing."""
         return early_text(self.summary.details.get("early_deletion", {}))

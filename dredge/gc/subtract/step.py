@@ -18,8 +18,10 @@ import pyarrow as pa
 from dredge.errors import FormatError
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.namespaces import DATA, nested_folders
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
+from dredge.gc.state.base import base_of
 from dredge.gc.subtract import by_shard, earlier_runs
 from dredge.gc.subtract.classify import Candidates, SubtractConfig, write_candidates
 from dredge.gc.subtract.drift import find_drift
@@ -80,6 +82,24 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.details["drift"] = find_drift(run, record)
 
 
+def _nested(run: Run, record: StepRecord) -> tuple[str, ...]:
+    """What is kept because another repository lies there, or has left its files.
+
+    An optimized run lists few slices, so what the runs before it saw counts until a clean run.
+    """
+    plan = run.plan
+    found = record.input(SliceListingOutput).foreign_prefixes
+    found |= {
+        folder for folder in nested_folders(plan.repository, plan.namespaces) if folder.startswith(DATA)
+    }
+    base = base_of(run)
+    summary = None if base is None else base.folder.read_summary(SubtractOutput.STEP)
+    if summary is not None:
+        found.update(SubtractOutput.of(summary).nested)
+    record.details["nested"] = sorted(found)
+    return tuple(sorted(found))
+
+
 def _config(run: Run, record: StepRecord) -> SubtractConfig:
     committed = record.input(ListCommittedOutput)
     # Where everything that any branch has staged was read and is live, nothing that is staged can be hidden.
@@ -95,6 +115,7 @@ def _config(run: Run, record: StepRecord) -> SubtractConfig:
         staged_before=() if staged.exact else staged_before(run, staged),
         as_of=run.plan.created_at,
         uploads=Uploads.of(run.plan),
+        nested=_nested(run, record),
     )
 
 

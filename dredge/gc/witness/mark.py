@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.list_committed import output
-from dredge.gc.list_committed.output import ListCommittedOutput
+from dredge.gc.list_committed import CARRIED, OPENED, UNNAMED, ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.witness import owner
 from dredge.gc.witness.known_commits import check_known, check_life
@@ -156,11 +155,9 @@ def _write_parts(
     }
     tables = {"name": names, "kind": [unnamed.kinds[name] for name in names]}
     return [
-        run.folder.write_table(
-            step, 0, carried.set_column(place, COMMITS.field(place), inactive), output.EARLIER
-        ),
-        run.folder.write_table(step, 0, pa.table(tables, schema=TABLES), output.TABLES),
-        run.folder.write_table(step, 0, pa.table(rows_of_unnamed), output.UNNAMED),
+        run.folder.write_table(step, 0, carried.set_column(place, COMMITS.field(place), inactive), CARRIED),
+        run.folder.write_table(step, 0, pa.table(tables, schema=TABLES), OPENED),
+        run.folder.write_table(step, 0, pa.table(rows_of_unnamed), UNNAMED),
     ]
 
 

@@ -13,9 +13,11 @@ from typing import Any
 
 from dredge.approve.settings import ALWAYS
 from dredge.errors import ConfigError, RefusedError, UnavailableError
+from dredge.icechunk.collection.check_again import refuse_alarmed
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.planning import plan_collection
 from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.witness.forgetting import ask_witnesses
 from dredge.icechunk.library import LibraryCollection, collect_with_library, open_library
 from dredge.icechunk.repository import read_history
 from dredge.runs.clock import Clock, utc_now
@@ -57,7 +59,7 @@ def collect_by_library(
     Raises:
         ConfigError: kinds of objects are to be kept, deletions to be taken back, or somebody to approve them, which the
             library cannot.
-        RefusedError: a limit stops the run, something is pinned, or the library refused.
+        RefusedError: a limit stops the run, something is pinned or kept because of the past, or the library refused.
         UnavailableError: some objects could not be deleted, or phases were skipped.
     """
     if config.kept_kinds:
@@ -79,6 +81,7 @@ def collect_by_library(
     run = Run.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
     try:
         _refuse_pins(run)
+        _ask_witnesses(run)
         read_history(run.reader).check_links()
         call = collect or _library(config.uri, options)
         summary = run.step(LibraryOutput, lambda record: _collect(run, call, record))
@@ -101,6 +104,19 @@ def _refuse_pins(run: Run) -> None:
             f"{run.plan.uri}: objects that were brought back are to stay for now, and the library knows nothing of"
             " that. Nothing was deleted. Let Dredge collect, or end their pins."
         )
+
+
+def _ask_witnesses(run: Run) -> None:
+    """Refuse where the past says that something is to stay: the library knows nothing of it."""
+    judgement = ask_witnesses(run.plan.uri, run.options)
+    judgement.refuse(run.plan.uri)
+    kept = [*judgement.lost, *(ref.label for ref in judgement.old_refs)]
+    if kept and not run.plan.config.dry_run:
+        raise RefusedError(
+            f"{run.plan.uri}: {len(kept)} lost tips or refs of before the upgrade, such as {kept[0]}, are to stay,"
+            " and the library knows nothing of that. Nothing was deleted. Let Dredge collect."
+        )
+    refuse_alarmed(run)
 
 
 def _library(uri: str, options: StorageOptions | None) -> Collect:

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from functools import partial
 
-from dredge.errors import ConfigError
-from dredge.icechunk.collection.kinds import FOLDERS
-from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
-from dredge.icechunk.collection.plan import read_plan
+from dredge.graveler.xid import new_xid
+from dredge.icechunk.collection.purging import find_live, mark_for_purge
+from dredge.icechunk.collection.swept import open_swept
 from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
-from dredge.icechunk.maintenance import RUNS, open_state
+from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.folder import RunFolder
+from dredge.runs.consents import check_reason, record_consent
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
-from dredge.storage import StorageOptions, open_reader, open_writer
-from dredge.undo.deleted import Collected, SweptRun
+from dredge.storage import StorageOptions, open_reader
+from dredge.undo.alarms import Acknowledged, Alarm, acknowledge, open_alarms
+from dredge.undo.deleted import Collected
 from dredge.undo.purge import step as purging
 from dredge.undo.restore import step as restoring
+
+ACKNOWLEDGE = "acknowledge"
 
 
 def restore(
@@ -73,7 +75,47 @@ def purge(
         UnavailableError: something could not be deleted; the rest was.
         FormatError: a pin cannot be read, so nobody can tell what it holds.
     """
-    return purging.purge(collected_of(config.repository, options), config, runner, holder, options, clock)
+    collected = collected_of(config.repository, options)
+    holder = holder or f"purge {new_xid(clock())}"
+    if config.dry_run:
+        return purging.purge(collected, config, runner, holder, options, clock)
+    lease = make_lease(collected.state)
+    grant = lease.acquire(holder)
+    try:
+        marked = mark_for_purge(config.repository, grant, runner, options, clock)
+    except BaseException:
+        lease.release(grant)
+        raise
+    # The same holder takes the lease again: nothing comes between the mark and the purge.
+    return purging.purge(collected, config, runner, holder, options, clock, partial(find_live, marked))
+
+
+def acknowledge_alarms(
+    uri: str, why: str, who: str | None = None, options: StorageOptions | None = None
+) -> list[Alarm]:
+    """End the open alarms of a repository: live objects that runs had deleted.
+
+    Args:
+        uri: the repository.
+        why: why deleting may go on, in the person's words; kept.
+        who: None is the login name of this process.
+        options: None reads the environment.
+
+    Returns:
+        The alarms that were open.
+
+    Raises:
+        ConfigError: there is no reason.
+        NotFoundError: there is no repository.
+        FormatError: an alarm cannot be read.
+    """
+    state = collected_of(uri, options).state
+    reason, found = check_reason(why), open_alarms(state)
+    if not found:
+        return []
+    what = {"alarms": [alarm.alarm_id for alarm in found]}
+    said = record_consent(state, ACKNOWLEDGE, uri, reason, what, who)
+    return acknowledge(state, Acknowledged(who=said.who, at=said.at, why=said.why))
 
 
 def collected_of(uri: str, options: StorageOptions | None = None) -> Collected:
@@ -94,31 +136,3 @@ def collected_of(uri: str, options: StorageOptions | None = None) -> Collected:
         runs_uri=f"{uri.rstrip('/')}/{RUNS}",
         open_run=partial(open_swept, uri=uri, options=options),
     )
-
-
-def open_swept(run_uri: str, uri: str, options: StorageOptions | None = None) -> SweptRun:
-    """Open a run that deleted.
-
-    Args:
-        run_uri: URI of its folder.
-        uri: the repository whose run it must be.
-        options: None reads the environment.
-
-    Raises:
-        ConfigError: there is no such run, it deleted nothing, it is of another repository, or from a version that could
-            not take deletions back.
-        FormatError: its files are damaged.
-    """
-    plan = read_plan(run_uri, options)
-    if plan.uri.rstrip("/") != uri.rstrip("/"):
-        raise ConfigError(f"run {plan.run_id} is of {plan.uri}, not of {uri}. Nothing was done.")
-    folder = RunFolder(open_writer(run_uri, options), plan.run_id)
-    summary = None if plan.config.dry_run else folder.read_summary(ListCandidatesOutput.STEP)
-    if summary is None:
-        why = "it was a dry run" if plan.config.dry_run else "it never came to its candidates"
-        raise ConfigError(f"run {plan.run_id} deleted nothing: {why}")
-    if not plan.undo.way_was_chosen:
-        raise ConfigError(f"run {plan.run_id} cannot be taken back: {plan.undo.why}")
-    output = ListCandidatesOutput.of(summary)
-    parts = [part for kind in reversed(FOLDERS) for part in output.candidates(kind)]
-    return SweptRun(plan.undo.way, folder, parts, tuple(FOLDERS.values()))

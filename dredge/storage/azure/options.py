@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from urllib.parse import urlsplit
 
 from dredge.errors import ConfigError
+from dredge.server_urls import check_key, check_server_url
 
 _ENV = {
     "account": "AZURE_STORAGE_ACCOUNT",
@@ -55,11 +55,10 @@ class AzureOptions:
         if self.client_secret and not (self.tenant_id and self.client_id):
             raise ConfigError("a client secret of Azure needs AZURE_TENANT_ID and AZURE_CLIENT_ID with it")
         if self.endpoint_url is not None:
-            parts = urlsplit(self.endpoint_url)
-            if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
-                raise ConfigError("the Azure endpoint must be a plain URL such as https://acct.example.net")
-            if parts.query:
-                raise ConfigError("the Azure endpoint must not carry a SAS token; give it on its own")
+            check_server_url(self.endpoint_url, "the Azure endpoint", "https://acct.example.net")
+        check_key(self.key, "the key of the Azure account")
+        check_key(self.sas_token, "the SAS token of Azure")
+        check_key(self.client_secret, "the client secret of Azure")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> AzureOptions:
@@ -95,7 +94,8 @@ def _of_connection_string(text: str) -> dict[str, str]:
         endpoint = f"{protocol}://{found['account']}.blob.{said['endpointsuffix']}"
     found["endpoint_url"] = endpoint or None
     if not found["account"] and endpoint:
-        found["account"] = (urlsplit(endpoint).hostname or "").partition(".")[0]
+        server = check_server_url(endpoint, "the Azure endpoint", "https://acct.example.net")
+        found["account"] = server.partition("://")[2].partition(".")[0]
     if not found["account"]:
         raise ConfigError(f"{_CONNECTION_STRING} names neither an account nor a blob endpoint")
     return {name: value for name, value in found.items() if value}

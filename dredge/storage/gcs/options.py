@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from dredge.errors import ConfigError
+from dredge.server_urls import check_server_url
 
 ENDPOINT = "https://storage.googleapis.com"
 CREDENTIALS_JSON = "DREDGE_GCS_CREDENTIALS_JSON"
@@ -35,13 +35,7 @@ class GcsOptions:
 
     def __post_init__(self) -> None:
         if self.endpoint_url is not None:
-            parts = urlsplit(self.endpoint_url)
-            if parts.scheme not in {"http", "https"} or not parts.hostname:
-                raise ConfigError(
-                    "the endpoint of Google Cloud Storage must be a URL such as http://host:4443"
-                )
-            if parts.username is not None or parts.password is not None:
-                raise ConfigError("the endpoint of Google Cloud Storage must not carry credentials")
+            check_server_url(self.endpoint_url, "the endpoint of Google Cloud Storage", "http://host:4443")
         if self.credentials_json is not None and not _is_object(self.credentials_json):
             raise ConfigError("the key of Google Cloud Storage is not the content of a JSON key file")
 

@@ -6,7 +6,7 @@ runs that deleted, older than the cutoff → rows of their ledgers → chosen, p
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -78,6 +78,7 @@ def purge(
     holder: str | None = None,
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
+    find_live: Callable[[PlannedRun[Any], Sequence[SweptRun]], LiveSet] | None = None,
 ) -> StepSummary:
     """Let copies and old versions go that runs left behind.
 
@@ -88,6 +89,7 @@ def purge(
         holder: who takes the lease; None is this purge alone.
         options: how stores are reached; None reads the environment. Tasks always read theirs.
         clock: this machine's clock.
+        find_live: gives hashes of what stays because something live names it; None where nothing is known.
 
     Raises:
         LeaseHeldError: another run works on the repository.
@@ -107,18 +109,13 @@ def purge(
         options,
         clock,
     ) as run:
-        return run.step(
-            PurgeOutput,
-            lambda record: purge_runs(
-                collected,
-                run,
-                runner,
-                record,
-                config,
-                list(swept_before(collected, run, config)),
-                LiveSet(()),
-            ),
-        )
+
+        def work(record: StepRecord) -> None:
+            runs = list(swept_before(collected, run, config))
+            live = LiveSet(()) if find_live is None else find_live(run, runs)
+            purge_runs(collected, run, runner, record, config, runs, live)
+
+        return run.step(PurgeOutput, work)
 
 
 def purge_runs(

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dredge.errors import ConflictError, DredgeError, NotFoundError
+from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError
 from dredge.storage import (
     ObjectInfo,
     ObjectVersion,
@@ -25,7 +25,7 @@ from dredge.storage import (
     open_versions,
 )
 from dredge.storage.undo import BringsBackCopies
-from dredge.undo.restore.output import FAILED, GONE, RESTORED, TAKEN, THERE
+from dredge.undo.restore.output import FAILED, GONE, REFUSED, RESTORED, TAKEN, THERE
 from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 
 _PLAIN = re.compile(r"[0-9a-f]{32}")
@@ -82,6 +82,8 @@ class PuttingBack:
             first, second = self._ways
             found = first(row)
             return second(row) if found.outcome == GONE and not found.message else found
+        except ConfigError as error:  # rights, or a key that the store does not take: a retry ends the same
+            return Restored(REFUSED, "", str(error))
         except DredgeError as error:
             return Restored(FAILED, "", str(error))
 

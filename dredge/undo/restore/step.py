@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, DredgeError, NotFoundError
+from dredge.errors import ConfigError, DredgeError, NotFoundError, PartialError
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder
@@ -37,7 +37,7 @@ from dredge.undo.deleted import Collected, SweptRun, swept_rows
 from dredge.undo.pins import Pin, narrow_pin, pin_folder, write_pin
 from dredge.undo.restore.choosing import fitting, prefix_of
 from dredge.undo.restore.config import RestoreConfig
-from dredge.undo.restore.output import FAILED, GONE, OUTCOMES, RESTORED, TAKEN, UNSENT, RestoreOutput
+from dredge.undo.restore.output import FAILED, GONE, OUTCOMES, REFUSED, RESTORED, TAKEN, UNSENT, RestoreOutput
 from dredge.undo.restore.putting_back import PuttingBack, Restored
 from dredge.undo.side_run import PLAN, SideRun, side_run
 from dredge.undo.work import Done, Tally, note_outcomes, shares_of, work_through
@@ -206,6 +206,13 @@ def _sum_up(run: SideRun, record: StepRecord, tally: Tally) -> None:
         " Restore again: only what is not there is tried again."
     )
     note_outcomes(record, tally, OUTCOMES, (FAILED, UNSENT), text)
+    if tally.objects[REFUSED] and record.error is None:
+        record.status = "partial"
+        record.error = PartialError(
+            f"restore {run.plan.run_id}: {tally.objects[REFUSED]:,} objects {OUTCOMES[REFUSED]}, such as"
+            f" {tally.examples[REFUSED]}; {tally.objects[RESTORED]:,} came back. The copies stay until they are purged."
+            " Correct the rights, or copy the objects from the quarantine folder by hand; then restore again."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

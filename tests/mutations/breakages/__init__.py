@@ -5,8 +5,8 @@ approving  what people say (approving_icechunk: of Icechunk)   undo       what c
 records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
 trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
-again      what was deleted earlier
 owner      one owner of a namespace, its id, and the block      witness    marks against earlier marks
+again      what was deleted earlier
 verifying  the look after a sweep     gates      between a driver that looks and workers that delete
 requests   what a run was asked to do
 """
@@ -23,6 +23,7 @@ from tests.mutations.breakages import (
     gcs,
     guarding,
     icechunk,
+    icechunk_past,
     inventory,
     many,
     metadata,
@@ -63,8 +64,9 @@ BREAKAGES = (
     *requests.REQUESTS,
     *owner.OWNER,
     *undo.UNDO,
-    *again.AGAIN,
     *witness.WITNESS,
+    *again.AGAIN,
     *trash.TRASH,
     *icechunk.ICECHUNK,
+    *icechunk_past.ICECHUNK_PAST,
 )

@@ -116,7 +116,7 @@ ICECHUNK = (
     Breakage(
         "refs are not watched while workers delete",
         f"{ICE}/bulk_delete/step.py",
-        "lambda: veto() or find_use(run, marked | changes.new, candidates),",
+        "lambda: veto() or find_use(run, marked | changes.new, candidates, old_refs),",
         "lambda: veto() or None,",
         ("test_ref_on_a_released_snapshot_during_the_sweep_stops_it",),
     ),
@@ -293,7 +293,7 @@ ICECHUNK = (
     ),
     Breakage(
         "a run of another Icechunk repository is taken back",
-        f"{ICE}/undo.py",
+        f"{ICE}/swept.py",
         'if plan.uri.rstrip("/") != uri.rstrip("/"):',
         "if False:",
         ("test_run_of_another_repository_gives_nothing_back",),

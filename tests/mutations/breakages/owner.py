@@ -97,7 +97,7 @@ OWNER = (
     ),
     Breakage(
         "a block is lifted without a reason",
-        f"{GC}/witness/consents.py",
+        "dredge/runs/consents.py",
         "    if not why.strip():\n",
         "    if False:\n",
         ("test_a_block_is_not_lifted_without_a_reason", "test_a_block_is_lifted_by_the_owner_with_a_reason"),

@@ -42,10 +42,13 @@ AGE_AND_PLACE = (
     ),
     Breakage(
         "a repository nested in the data is passed over",
-        f"{GC}/check_limits/proofs.py",
-        '"nothing_nested", metadata == 0,',
-        '"nothing_nested", True,',
-        ("test_trap_15_a_nested_repository_of_another_server_is_noticed_by_its_metadata",),
+        f"{GC}/subtract/step.py",
+        "        nested=_nested(run, record),\n",
+        "",
+        (
+            "test_trap_15_what_a_deleted_nested_repository_left_is_kept_and_the_rest_is_collected",
+            "test_trap_15_a_nested_repository_of_another_server_is_kept_by_its_files",
+        ),
     ),
     Breakage(
         "an object outside data/ may be a candidate",

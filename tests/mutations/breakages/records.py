@@ -14,6 +14,27 @@ _POSTGRES = "dredge/kv/postgres.py"
 
 RECORDS = (
     Breakage(
+        "a PostgreSQL URL that can be divided in two ways is taken",
+        "dredge/kv/urls.py",
+        "if _SCHEME.match(url) and not _POSTGRES_URL.fullmatch(url):",
+        "if False:",
+        ("test_a_url_that_cannot_be_read_is_bad_input_and_is_not_repeated",),
+    ),
+    Breakage(
+        "values of the URL are told with the server's words",
+        _POSTGRES,
+        'return self._hidden.sub("***", text) if self._hidden is not None else text',
+        "return text",
+        ("test_what_the_server_says_is_told_without_values_of_the_url",),
+    ),
+    Breakage(
+        "a server's URL may have credentials",
+        "dredge/server_urls.py",
+        r"https?://(?:\[[0-9a-f:.]+\]|[\w.-]+)",
+        r"https?://(?:\[[0-9a-f:.]+\]|[\w.:@-]+)",
+        ("test_a_server_that_is_not_plain_is_bad_input_and_is_not_repeated",),
+    ),
+    Breakage(
         "a reader leaves its session read-only",
         _POSTGRES,
         "connection.read_only = self._read_only or None",

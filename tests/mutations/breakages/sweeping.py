@@ -17,8 +17,8 @@ SWEEP = (
     Breakage(
         "a repository that shares the namespace by now is not noticed",
         f"{GC}/bulk_delete/step.py",
-        "    check_sharing(run)\n",
-        "",
+        "kept = check_sharing(run)",
+        "kept: frozenset[str] = frozenset()",
         ("test_a_repository_that_came_into_the_namespace_since_the_guards_looked_stops_the_sweep",),
     ),
     Breakage(
@@ -31,8 +31,8 @@ SWEEP = (
     Breakage(
         "nobody looks at namespaces while workers delete",
         f"{GC}/bulk_delete/head_watch.py",
-        " or look_at_namespaces(run)",
-        "",
+        "found = found or look_at_namespaces(run, kept)",
+        "pass",
         ("test_a_repository_that_comes_into_the_namespace_during_the_sweep_stops_it",),
     ),
     Breakage(
@@ -172,6 +172,27 @@ SWEEP = (
         "if not pc.all(pc.starts_with(",
         "if False and not pc.all(pc.starts_with(",
         ("test_sweep_deletes_nothing_when_a_candidate_lies_outside_data",),
+    ),
+    Breakage(
+        "an optimized run forgets the folders of other repositories that it does not list",
+        f"{GC}/subtract/step.py",
+        "found.update(SubtractOutput.of(summary).nested)",
+        "pass",
+        ("test_what_a_nested_repository_left_in_a_slice_that_is_not_listed_again_is_kept_by_optimized_runs",),
+    ),
+    Breakage(
+        "a repository that is made in a folder after the mark loses what lies there",
+        f"{GC}/bulk_delete/sweep.py",
+        "NESTED, codes)",
+        "codes, codes)",
+        ("test_a_repository_that_was_made_in_a_folder_after_the_mark_keeps_that_folder",),
+    ),
+    Breakage(
+        "a repository that is made in a folder while workers delete is not noticed",
+        f"{GC}/bulk_delete/head_watch.py",
+        'return f"another repository was made in {min(new)}" if new else None',
+        "return None",
+        ("test_a_repository_that_is_made_in_a_folder_while_a_run_deletes_keeps_that_folder",),
     ),
     Breakage(
         "a branch that moves is not noticed",
@@ -332,8 +353,8 @@ SWEEP = (
     Breakage(
         "a round of deleting does not look at the chain again",
         f"{GC}/bulk_delete/step.py",
-        "    _check_chain(run, record)\n    check_before_deleting",
-        "    check_before_deleting",
+        "    _check_chain(run, record)\n    veto",
+        "    veto",
         ("test_a_round_of_deleting_begins_with_an_unbroken_chain",),
     ),
     Breakage(

@@ -34,8 +34,8 @@ CALM = 0.6
 """Share of histories in which little happens beside a scene."""
 DISPLACED = 0.3
 """Share of histories in which any kind of move meets any step."""
-NOT_BESIDE = ("pace", "rest", "put over")
-"""Moves that no step meets: the first two are the history's own; who writes over an old address that nobody names is
+NOT_BESIDE = ("pace", "rest", "busy", "put over")
+"""Moves that no step meets: the first three are the history's own; who writes over an old address that nobody names is
 promised nothing."""
 POLICIES = 4
 """Retention policies that runs choose from; 0 is none."""

@@ -79,7 +79,6 @@ FOCUS: Mapping[str, Focus] = {
     ),
     "namespaces may overlap": _on("in_one_place"),
     "a repository nested in the data is passed over": _on("in_one_place"),
-    "the guard proofs.nothing_nested is not asked": _on("in_one_place"),
     "a guard that says no is not heard": _on("in_one_place"),
     "the best verdict counts": _on("in_one_place"),
     "what only the branches showed is dropped": _on("rows_are_lost", canary_branches=(0,)),

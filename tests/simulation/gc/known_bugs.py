@@ -401,6 +401,9 @@ WHY_NOT: Mapping[str, str] = {
     _NOT_ASKED.format(
         "proofs.identical_content"
     ): "it only tells what the proofs came to, and refuses nothing",
+    _NOT_ASKED.format(
+        "proofs.nothing_nested"
+    ): "it only names folders that subtract keeps, and refuses nothing",
     "full addresses are read as keys": "servers here refuse imports from their own repositories",
     "what a snapshot that came back shared with others goes": _ICECHUNK,
     "the library may delete what is pinned": _ICECHUNK,

@@ -79,7 +79,7 @@ class People:
         config, runner = steps.RestoreConfig.from_params(params), self.orchestrator.workers
         before, name = set(self.oracle.by_run.get(run.name, ())), f"restore{self.asked}"
         self.oracle.undone.restores[name] = run.name
-        done = self._side_run(
+        done = self.side_run(
             "restore",
             lambda holder, client, clock: steps.restore(config, runner, holder, client, None, clock),
         )
@@ -98,7 +98,7 @@ class People:
         params = {"repository": self.repository, "older_than_days": days, "dry_run": dry_run}
         config, runner = steps.PurgeConfig.from_params(params), self.orchestrator.workers
         self.oracle.undone.purges[f"purge{self.asked}"] = days, dry_run
-        self._side_run(
+        self.side_run(
             "purge", lambda holder, client, clock: steps.purge(config, runner, holder, client, None, clock)
         )
 
@@ -126,7 +126,7 @@ class People:
         runs = [run for _, run in sorted(self.orchestrator.runs.items()) if run.run_uri]
         return runs[number % len(runs)] if runs else None
 
-    def _side_run(self, what: str, do: Callable[..., Any]) -> Any:
+    def side_run(self, what: str, do: Callable[..., Any]) -> Any:
         """Do a run beside collections as its DAG does, with retries; gives its summary, None when it failed."""
         name = f"{what}{self.asked}"
         self.asked += 1
@@ -142,7 +142,7 @@ class People:
             self.orchestrator.refuse_unforeseen(what, actor)
             if ended and actor.error is None:
                 self.simulation.states[f"{what} done"] += 1
-                return actor.result
+                return actor.result if actor.result is not None else True
             if ended and not isinstance(actor.error, LeaseHeldError) and not is_retried(actor.error):
                 break
             self.simulation.scheduler.wait(WAIT_SECONDS)

@@ -9,7 +9,7 @@ purged      a purge takes no current version, nothing that is too young, nothing
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from tests.simulation.buckets import Bucket, Stored
@@ -18,6 +18,8 @@ from tests.simulation.history import Simulation
 from tests.simulation.scheduler import Process
 
 QUARANTINE = "/quarantine/"
+CHECK_AGAIN = "check_limits"
+"""The step that compares what is live with what runs deleted, and brings that back."""
 CLOCKS = 900.0
 """Clocks may be off by so many seconds in all."""
 
@@ -38,6 +40,7 @@ class Undone:
         purges: days and whether it only looks, of each purge.
         restores: the run whose deletions a restore takes back, by its name.
         put_back: what a restore has brought back, by its name.
+        is_live: whether an address is readable.
     """
 
     simulation: Simulation
@@ -51,6 +54,7 @@ class Undone:
     purges: dict[str, tuple[float, bool]] = field(default_factory=dict)
     restores: dict[str, str] = field(default_factory=dict)
     put_back: dict[str, set[str]] = field(default_factory=dict)
+    is_live: Callable[[str], bool] = lambda _address: False
 
     def on_delete(self, address: str, process: Process) -> None:
         """Note what a run is about to delete."""
@@ -70,6 +74,10 @@ class Undone:
     def on_put(self, address: str, data: bytes, first: bytes, process: Process) -> None:
         """Look at what a restore puts."""
         name = _first(process)
+        if process.role == CHECK_AGAIN or name.startswith("purge"):
+            if data != first:
+                self.simulation.violate("restored", f"{name} puts other bytes under {address} than it had")
+            return
         if not name.startswith("restore"):
             return
         if data != self.went.get((self.restores[name], address), first):
@@ -86,6 +94,11 @@ class Undone:
     def on_purge(self, key: str, version: Stored, process: Process) -> None:
         """Judge what is about to go for good: a version that is not the current one, or the marker of a deletion."""
         address, name = key.removeprefix(self.root), _first(process)
+        # A purge makes a mark of its own, which brings back what is live.
+        brings_back = name.startswith("purge") and version.is_marker and self.is_live(address)
+        if process.role == CHECK_AGAIN or brings_back:
+            self._judge_checked(key, version, name)
+            return
         if name.startswith("restore"):
             if not version.is_marker:
                 self.simulation.violate("purged", f"{name} takes a version of {address}")
@@ -104,6 +117,16 @@ class Undone:
             self.simulation.violate("purged", f"{name} brings back {address}")
         deleted = times.get(version.version, max(times.values()))
         self._judge_purge(name, address, self.simulation.scheduler.now - deleted, process)
+
+    def _judge_checked(self, key: str, marker: Stored, name: str) -> None:
+        """Look what a run brings back that finds live what an earlier one deleted."""
+        newest, address = self._uncovered(key, marker), key.removeprefix(self.root)
+        if not marker.is_marker:
+            self.simulation.violate("purged", f"{name} takes a version of {address}")
+        if newest is not None and newest.data not in {
+            data for (_, other), data in self.went.items() if other == address
+        }:
+            self.simulation.violate("restored", f"{name} brings another object back as {address}")
 
     def judge_copy(self, address: str, copy: Stored, process: Process) -> None:
         """Look whether a copy of what a run deleted may go."""

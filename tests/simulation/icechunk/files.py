@@ -17,8 +17,8 @@ from dredge.icechunk.format.envelope import MAGIC, close_file
 from dredge.icechunk.ids import decode_id, encode_id
 from tests.support.icechunk_manifests import manifest_file
 
-SNAPSHOT_FILE, REPO_FILE = 1, 6
-CONFIGURATION_CHANGED = 3
+SNAPSHOT_FILE, TRANSACTION_LOG, REPO_FILE = 1, 4, 6
+MIGRATED, CONFIGURATION_CHANGED = 2, 3
 
 
 class Buffer:
@@ -166,6 +166,11 @@ def snapshot_file(snapshot: Snapshot, spec: int) -> bytes:
     return _closed(slots, spec, SNAPSHOT_FILE)
 
 
+def transaction_file(snapshot: Snapshot, spec: int) -> bytes:
+    """Write a transaction log that has no node."""
+    return _closed({0: decode_id(snapshot.id)}, spec, TRANSACTION_LOG)
+
+
 def chunk_manifest(manifest: str, chunks: Sequence[str]) -> bytes:
     """Write a manifest of one array."""
     ids = np.frombuffer(b"".join(map(decode_id, chunks)), np.uint8).reshape(len(chunks), 12)
@@ -179,12 +184,14 @@ class Repo:
     Attributes:
         snapshots: all that it lists, by id.
         updates: (microseconds, name of the copy of what was before), newest first.
+        migrated: microseconds of the upgrade from spec 1, which is the oldest operation; None for another.
     """
 
     snapshots: Mapping[str, Snapshot]
     branches: Mapping[str, str]
     tags: Mapping[str, str]
     updates: Sequence[tuple[int, str | None]]
+    migrated: int | None = None
 
 
 def repo_file(repo: Repo) -> bytes:
@@ -211,7 +218,7 @@ def repo_file(repo: Repo) -> bytes:
 
     def update(when: int, backup: str | None) -> Child:
         slots: dict[int, bytes | Child] = {
-            0: bytes([CONFIGURATION_CHANGED]),
+            0: bytes([MIGRATED if when == repo.migrated else CONFIGURATION_CHANGED]),
             1: table({}),
             2: struct.pack("<Q", when),
         }

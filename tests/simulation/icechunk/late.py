@@ -172,7 +172,8 @@ class Late:
                 node = parent
         branches = {name: tip for (kind, name), tip in refs.items() if kind == "branch"}
         tags = {name: tip for (kind, name), tip in refs.items() if kind == "tag"}
-        return Repo(snapshots, branches, tags, [(self.writers._micros(), None)])
+        now = self.writers._micros()
+        return Repo(snapshots, branches, tags, [(now, None)], now)
 
     def _put_back(self, number: int) -> None:
         """Somebody undoes an expiration: a snapshot's file is put back, if what it leads to is sure to be there."""

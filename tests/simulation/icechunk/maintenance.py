@@ -22,7 +22,7 @@ from tests.simulation.history import Simulation
 from tests.simulation.icechunk.oracle import Oracle, micros_before
 from tests.simulation.icechunk.writers import URI, Writers
 from tests.simulation.noise import stable_hash
-from tests.simulation.orchestrator import is_retried
+from tests.simulation.orchestrator import REFUSALS, is_retried
 from tests.simulation.scheduler import Killed, Process
 from tests.simulation.workers import Workers, wait_unless_lost
 
@@ -47,6 +47,11 @@ class Run:
     outcome: str = ""
     errors: list[str] = field(default_factory=list)
     ended: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """Whether a person has to look into why it was refused."""
+        return any(f"{kind}: " in text for text in self.errors for kind in (*REFUSALS, "RefusedError"))
 
 
 @dataclass

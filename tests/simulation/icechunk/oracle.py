@@ -11,7 +11,8 @@ that was asked for, and where a run is to copy what it deletes, the copy is ther
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from dredge.icechunk.ids import is_id
@@ -59,6 +60,10 @@ class Oracle:
         held: keys that the store held for a while.
         gone: snapshots that were deleted and that nobody has written since.
         damaged: keys of files that do not say what was written.
+        keeps_lost: whether runs keep for weeks what they lost sight of, and any snapshot that nothing names.
+        was_put_back: whether refs were put back, or an old writer was at work, and nobody has accepted that.
+        lost: snapshots that were reached until refs were put back to an earlier day, or that a writer of an old
+            release committed after an upgrade. They are live until a person says that they may go.
     """
 
     simulation: Simulation
@@ -84,6 +89,9 @@ class Oracle:
     held: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     damaged: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
+    keeps_lost: bool = False
+    was_put_back: bool = False
     own: OwnFiles = field(init=False)
     _at_plan: dict[str, set[str]] = field(default_factory=dict)
     _expiring: dict[str, Process] = field(default_factory=dict)
@@ -171,7 +179,7 @@ class Oracle:
 
     def check_whole(self) -> None:
         """Everything that any ref leads to is there."""
-        for name in sorted(self._closure(self._tips())):
+        for name in sorted(self._closure(self._tips()) | self._objects_lost()):
             if ROOT + name not in self.bucket.objects and name not in self.forgiven:
                 raise Violation("live", f"{name} is missing, and a ref leads to it")
 
@@ -185,7 +193,11 @@ class Oracle:
         if self.forgiven:
             return
         back = self.back.keys() | self.may_be_back | self.may_be_pinned
-        closure = self._closure(self._tips()) | self._needed_by(back)
+        closure = self._closure(self._tips()) | self._needed_by(back) | self._objects_lost()
+        closure |= self._reached_by_old_refs()
+        if self.keeps_lost:
+            there = [each for each in self.parents if f"{ROOT}snapshots/{each}" in self.bucket.objects]
+            closure |= self._closure(there)
         deleted = {name.partition("/")[2] for names in self.swept.values() for name in names}
         named = {chunk for name in deleted for chunk in self.writers.chunks.get(name, ())}
         for key in self.bucket.keys:
@@ -196,6 +208,15 @@ class Oracle:
             unseen = folder == "chunks" and not listed and (found not in named or key in self.held)
             if is_id(found) and not unseen:
                 raise Violation("garbage", f"{name} is still there, and nothing leads to it")
+
+    @contextmanager
+    def losing(self) -> Iterator[None]:
+        """Refs are put back to an earlier day within the block."""
+        self.was_put_back = True
+        before = self._reach(self._tips())
+        yield
+        self._look()
+        self.lost |= before - self.reached
 
     def begun(self, process: Process) -> None:
         """A process of a run or an expiration was begun."""
@@ -269,6 +290,8 @@ class Oracle:
         beyond = {snapshot for snapshot, when in self.beyond.items() if when >= self._begun()}
         if name in self._closure(sure, beyond):
             self.simulation.violate("live", f"{name} is deleted, and a ref leads to it")
+        if name in self._objects_lost():
+            self.simulation.violate("lost", f"{name} is deleted, and a commit needs it that refs led to")
         if name in self._closure(self._tips()):
             self.forgiven.add(name)
         if self.writers.spec == 1 and self.grace_seconds:
@@ -375,11 +398,24 @@ class Oracle:
             stored is None or (self.bucket.clock() - stored.modified).total_seconds() > MIN_AGE_SECONDS - HOUR
         )
 
+    def _reached_by_old_refs(self) -> set[str]:
+        """Objects of what refs of spec 1 reach that are still there after an upgrade: until a person lets that go."""
+        found: set[str] = set()
+        for node in self._tips_of_refs() if self.writers.spec == 2 else ():
+            at: str | None = node
+            while at is not None:
+                found |= self._objects_of(at)
+                at = self.parents.get(at)
+        return found
+
     def _tips(self) -> list[str]:
         if self.writers.spec == 2:
             if f"{ROOT}repo" not in self.bucket.objects:
                 return []
             return sorted(self.writers.infos[self.bucket.objects[f"{ROOT}repo"].data].snapshots)
+        return self._tips_of_refs()
+
+    def _tips_of_refs(self) -> list[str]:
         found = []
         for key, stored in self.bucket.objects.items():
             if (
@@ -408,6 +444,12 @@ class Oracle:
             if not without or not any(each in without for each in self._line(snapshot)):
                 found |= self._objects_of(snapshot)
         return found
+
+    def _objects_lost(self) -> set[str]:
+        """All objects of snapshots that were lost and that no ref leads to by now."""
+        if not self.keeps_lost:
+            return set()
+        return {name for each in self.lost - self.reached for name in self._objects_of(each)} - self.forgiven
 
     def _line(self, snapshot: str) -> Iterable[str]:
         node: str | None = snapshot

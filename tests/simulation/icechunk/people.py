@@ -9,6 +9,7 @@ from typing import Any
 from dredge.errors import LeaseHeldError
 from dredge.icechunk.collection import undo
 from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
+from dredge.icechunk.collection.witness.forgetting import forget_lost
 from tests.simulation.clock import DAY
 from tests.simulation.history import Simulation
 from tests.simulation.icechunk.maintenance import Maintenance
@@ -38,7 +39,15 @@ class People:
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
         """What they do, by the verb of its move."""
-        return {"restore": self._restore, "purge": self._purge}
+        return {"restore": self._restore, "purge": self._purge, "forget lost": self._forget}
+
+    def end_refusal(self) -> bool:
+        """Accept that refs or the repo info were put back; says whether nobody had accepted that."""
+        if not self.oracle.was_put_back:
+            return False
+        self.oracle.was_put_back = False
+        self._remove_later_copies()
+        return self._forget()
 
     def _restore(self, number: int, days: float) -> None:
         """Take back all that a run deleted."""
@@ -67,6 +76,21 @@ class People:
             {"storage": URI, "older_than_days": days, "dry_run": dry_run}
         )
         self._side_run("purge", lambda holder, clock: undo.purge(config, self._workers, holder, None, clock))
+
+    def _forget(self) -> bool:
+        return self._side_run(
+            "forget", lambda _holder, _clock: forget_lost(URI, "a person looked into it", "anna")
+        )
+
+    def _remove_later_copies(self) -> None:
+        """Remove copies of the repo info that are later than the one that was put back."""
+        writers, bucket = self.oracle.writers, self.oracle.bucket
+        if writers.spec == 2:
+            info = writers.infos[bucket.objects[f"{ROOT}repo"].data]
+            named = {copy for _, copy in info.updates}
+            for key in [key for key in bucket.keys if key.startswith(f"{ROOT}overwritten/")]:
+                if key.rpartition("/")[2] not in named:
+                    bucket.lose(key)
 
     def _side_run(self, what: str, do: Callable[..., Any]) -> bool:
         """Do a run beside collections as its DAG does, with retries; says whether it did all."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from tests.simulation.clock import DAY, HOUR
 from tests.simulation.history import Move
-from tests.simulation.icechunk import believed, fenced
+from tests.simulation.icechunk import believed, days, fenced
 from tests.simulation.icechunk.stage import (
     AUTO,
     BRANCHES,
@@ -424,6 +424,7 @@ SCENES: Mapping[str, Scene] = {
         foreign,
         *believed.SCENES,
         *fenced.SCENES,
+        *days.SCENES,
     )
 }
 """By name."""

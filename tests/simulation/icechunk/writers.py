@@ -23,7 +23,14 @@ from dredge.storage import open_writer
 from tests.simulation.buckets import Bucket
 from tests.simulation.clock import HOUR, instant
 from tests.simulation.history import Simulation
-from tests.simulation.icechunk.files import Repo, Snapshot, chunk_manifest, repo_file, snapshot_file
+from tests.simulation.icechunk.files import (
+    Repo,
+    Snapshot,
+    chunk_manifest,
+    repo_file,
+    snapshot_file,
+    transaction_file,
+)
 from tests.simulation.stores import FAULTS
 
 URI, ROOT = "memory://bucket/ice", "ice/"
@@ -185,14 +192,14 @@ class Writers:
         self._put(f"manifests/{manifest}", chunk_manifest(manifest, chunks))
         return {manifest: len(chunks)}
 
-    def _snapshot(self, parent: str | None, manifests: dict[str, int]) -> Snapshot:
+    def _snapshot(self, parent: str | None, manifests: dict[str, int], spec: int | None = None) -> Snapshot:
         now = self._micros()
         if parent is not None:
             now = max(now, self.snapshots[parent].flushed_at + 1)
         made = Snapshot(self._id(), parent, now, manifests)
         self.snapshots[made.id] = made
-        self._put(f"transactions/{made.id}", b"log")
-        self._put(f"snapshots/{made.id}", snapshot_file(made, self.spec))
+        self._put(f"transactions/{made.id}", transaction_file(made, spec or self.spec))
+        self._put(f"snapshots/{made.id}", snapshot_file(made, spec or self.spec))
         return made
 
     def _move(self, branch: str, head: str, made: Snapshot) -> None:

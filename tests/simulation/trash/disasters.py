@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dredge.graveler import messages
 from dredge.kv import PredicateFailedError
 from tests.simulation.history import Simulation
 from tests.simulation.kv import WatchedKV
+from tests.simulation.lakefs import Server
+from tests.simulation.noise import stable_hash
 from tests.simulation.trash.named import REPOSITORIES, birth_of, life_of, read_named
 from tests.simulation.trash.oracle import Oracle
+
+TABLES = 3
+"""Tables that partitions are spread over by their hash."""
 
 
 @dataclass
@@ -21,12 +27,57 @@ class Disasters:
         kv: past all doors.
         oracle: knows what was removed.
         damaged: lives that lost a commit: whoever gets the record of one back finds it so.
+        servers: that use the store.
+        backup: all rows as they were, by partition and key.
+        torn: whether only some partitions were put back.
     """
 
     simulation: Simulation
     kv: WatchedKV
     oracle: Oracle
     damaged: set[bytes] = field(default_factory=set)
+    servers: Sequence[Server] = ()
+    backup: dict[tuple[bytes, bytes], bytes] | None = None
+    torn: bool = False
+
+    @property
+    def verbs(self) -> dict[str, Callable[..., None]]:
+        """What happens, by the verb of its move."""
+        return {
+            "give the record back": self.give_back,
+            "lose the first commit": self.lose_first_commit,
+            "back up": self._back_up,
+            "put database back": self._put_back,
+            "put table back": self._put_table_back,
+        }
+
+    def _back_up(self) -> None:
+        self.backup = self.kv.rows()
+
+    def _put_back(self) -> None:
+        """The store fails, its last backup is restored, and the servers are restarted."""
+        self._restore(lambda _partition: True)
+
+    def _put_table_back(self, number: int) -> None:
+        """One of the tables that the store's partitions are spread over is restored from the last backup.
+
+        Args:
+            number: of the table.
+        """
+        self.torn = self.backup is not None
+        self._restore(lambda partition: stable_hash(partition) % TABLES == number % TABLES)
+
+    def _restore(self, among: Callable[[bytes], bool]) -> None:
+        if self.backup is None:
+            return
+        for server in self.servers:
+            server.process.kill()
+        with self.oracle.losing():
+            self.kv.put_back(self.backup, among)
+        for server in self.servers:
+            server.start()
+            server.catalog.resume()
+        self.simulation.states["put back to an earlier day"] += 1
 
     def give_back(self, name: str) -> None:
         """Somebody gives a deleted repository its last record back, if the cleaner has taken nothing of it yet."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -68,6 +69,8 @@ class Oracle:
         named_since: since when records name each partition that they name.
         records: the last record of each name by which it was in use, once it is gone.
         looked: when each process of the cleaner, by its name, last opened a view.
+        torn: tokens with rows that branches named until a table was put back to an earlier day, and that the cleaner
+            had seen named.
         read: when each began to read the rows of each partition last.
     """
 
@@ -86,6 +89,7 @@ class Oracle:
     looked: Mapping[str, float] = field(default_factory=dict)
     read: Mapping[tuple[str, bytes], float] = field(default_factory=dict)
     removed_by: dict[tuple[bytes, bytes], str] = field(default_factory=dict)
+    torn: set[bytes] = field(default_factory=set)
     _mirror: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
     _ours: bool = False
 
@@ -107,6 +111,16 @@ class Oracle:
             self._named(tokens_of(value))
         if partition == REPOSITORIES or key.startswith(b"branches/"):
             self._note_named()
+
+    @contextmanager
+    def losing(self) -> Iterator[None]:
+        """The store, or a part of it, is put back to an earlier day within the block."""
+        seen = max(self.looked.values(), default=float("-inf"))
+        before = {token for token in read_named(self.store).tokens if self.named_since[token] < seen}
+        self.removed.clear()  # what names it again is the work of whoever puts the store back
+        yield
+        now = read_named(self.store).tokens
+        self.torn |= {token for token in before - now.keys() if next(iter(self.store.scan(token)), None)}
 
     def on_put(self, key: str, data: bytes) -> None:
         """An object was written to the state folder's bucket."""
@@ -236,7 +250,11 @@ class Oracle:
                 continue  # somebody gave it its record back
             if partition == ACTIONS and may_be_of_either_life(row, named):
                 continue
-            if partition in self.lost or (partition not in (HANDED_OVER, MARKERS) and self.why_live(row)):
+            if (
+                partition in self.lost
+                or partition in self.torn
+                or (partition not in (HANDED_OVER, MARKERS) and self.why_live(row))
+            ):
                 continue
             yield row
 
@@ -250,6 +268,8 @@ class Oracle:
         if partition in named.tokens:
             owners = ", ".join(sorted(map(show, named.tokens[partition])))
             return f"a branch of {owners} names its token"
+        if partition in self.torn:
+            return "a branch named its token until a table was put back"
         if partition in self.lost and has_substance(self.store, partition):
             return "its life lost its record while it was in use, and holds what users would miss"
         if birth_of(partition) is None and b":" not in partition:

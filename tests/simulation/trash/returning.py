@@ -4,6 +4,8 @@ that were queued by mistake, changes that were queued and get one more row."""
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 from tests.simulation.clock import HOUR
 from tests.simulation.history import Move
@@ -63,4 +65,29 @@ def late_into_a_queue(chance: random.Random, stage: Stage) -> list[Move]:
     return moves
 
 
-SCENES = (hook_run_ends_late, taken_back, queued_by_mistake, late_into_a_queue)
+def put_back(chance: random.Random, stage: Stage) -> list[Move]:
+    """The store, or one of its tables, is put back to an earlier time, between two looks or within a run."""
+    early, late = stage.pair(chance)
+    name, branch = chance.choice(NAMES), chance.choice(BRANCHES)
+    at = early - chance.choice((900.0, 3000.0))
+    moves = [*set_up(name, branch, at, "x/1"), Move(at + 30, "back up", ())]
+    for number in range(chance.choice((1, 2, 3))):
+        moves.append(Move(at + 60 + 20 * number, *chance.choice(SINCE)(name, branch)))
+    moves.append(Move(at + 130, "upload", (name, chance.choice(("main", branch, "since")), "x/2")))
+    back = chance.choice((("put database back", ()), *(("put table back", (table,)) for table in range(3))))
+    if chance.random() < 0.3:
+        return [*moves, by_call(chance, late, *back)]
+    return [*moves, Move(chance.choice((early - 60, early + HOUR, early + HOUR, late - HOUR)), *back)]
+
+
+SINCE: tuple[Callable[[str, str], tuple[str, tuple[Any, ...]]], ...] = (
+    lambda name, _branch: ("create branch", (name, "since", "main")),
+    lambda name, branch: ("commit", (name, branch)),
+    lambda name, branch: ("upload", (name, branch, "y")),
+    lambda name, branch: ("delete branch", (name, branch)),
+    lambda name, _branch: ("delete", (name,)),
+    lambda name, branch: ("reset", (name, branch)),
+)
+"""What may have been done since the backup."""
+
+SCENES = (hook_run_ends_late, taken_back, queued_by_mistake, late_into_a_queue, put_back)

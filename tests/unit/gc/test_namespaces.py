@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dredge.errors import ConfigError, RefusedError
 from dredge.gc.config import GCConfig
-from dredge.gc.namespaces import canonical_namespace, check_namespaces, key_of, overlaps
+from dredge.gc.namespaces import (
+    canonical_namespace,
+    check_namespaces,
+    key_of,
+    left_folder,
+    nested_folders,
+    overlaps,
+)
 from dredge.gc.planning import _run_root
+from dredge.gc.steps import bulk_delete
 from dredge.lakefs import Repository
-from tests.support.gc import make_world
+from dredge.storage import open_deleter
+from tests.support.gc import World, deleting, make_world, summary_of
 
 
 def test_trap_14_15_nothing_outside_data_is_touched() -> None:
@@ -41,32 +53,175 @@ def test_trap_14_15_nothing_outside_data_is_touched() -> None:
     assert any("old layout" in row["kind"] for row in context.folder.read_json("report.json")["rows"])
 
 
-def test_trap_15_a_repository_nested_below_data_stops_the_run() -> None:
+def nested_world(folder: str = "data/inner", **settings: Any) -> tuple[World, set[str], set[str]]:
+    """A lake with garbage and a repository in one of its folders, which has a commit and something staged: the world,
+    what must stay, and what must go."""
+    world = make_world(**settings)
+    kept = {world.upload("a", b"1")}
+    world.lake.commit()
+    gone = {world.orphan("data/slice/orphan", b"orphan")}
+    catalog = world.lake.catalog
+    catalog.repositories.create_repository("inner", f"{world.lake.namespace}/{folder}")
+    catalog.objects.upload_object("inner", "main", "x", b"committed")
+    catalog.commits.commit("inner", "main", committer="tester", message="inner")
+    catalog.objects.upload_object("inner", "main", "y", b"staged")
+    kept |= world.data() - gone
+    world.age(days=2)
+    return world, kept, gone
+
+
+@pytest.mark.parametrize("folder", ["data/inner", "data/a/b/c", "data/slice/inner"])
+def test_trap_15_the_folder_of_a_nested_repository_is_kept_and_the_rest_is_collected(folder: str) -> None:
     """Vendor: collecting the outer repository destroys the inner one, metadata included."""
-    world = make_world()
-    world.upload("a", b"1")
-    world.age(days=2)
-    inner = f"{world.lake.namespace}/data/inner"
-    world.lake.catalog.repositories.create_repository("inner", inner)
-    before = world.data()
-    world.age(days=2)
-    with pytest.raises(RefusedError, match=r"lake .* contains that of inner"):
-        world.collect()
+    world, kept, gone = nested_world(folder)
     with pytest.raises(RefusedError, match=r"lake .* contains that of inner"):
         world.collect(repository="inner")
-    assert world.data() == before
+    run = world.plan()
+    summary = world.run(run)
+    assert summary.status == "success"
+    assert world.data() == kept
+    report = run.folder.read_json("report.json")
+    assert report["outcome"] == "success"
+    assert summary_of(run, "subtract").details["nested"] == [f"{folder}/"]
+    assert any(f"{folder}/" in warning for warning in report["warnings"])
+    for path in ("x", "y"):
+        world.lake.catalog.reading.get_object("inner", "main", path).read(0, None)
+    assert gone
 
 
-def test_trap_15_a_nested_repository_of_another_server_is_noticed_by_its_metadata() -> None:
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_trap_15_what_a_deleted_nested_repository_left_is_kept_and_the_rest_is_collected(
+    is_committed: bool,
+) -> None:
+    """Whoever may create repositories could stop the collection of any other one for good."""
+    world, kept, _ = nested_world()
+    if not is_committed:
+        metadata = [key for key in world.lake.keys("data/inner/_lakefs/") if not key.endswith("dummy")]
+        open_deleter(world.lake.namespace).delete(metadata)
+        kept.difference_update(metadata)
+    world.lake.catalog.repositories.delete_repository("inner")
+    assert world.collect().status == "success"
+    assert world.data() == kept
+
+
+def test_trap_15_a_nested_repository_of_another_server_is_kept_by_its_files() -> None:
+    for marker in ("data/inner/_lakefs/dummy", "data/inner/dummy"):
+        world = make_world()
+        kept = {world.upload("a", b"1"), world.orphan("data/inner/data/slice/object"), world.orphan(marker)}
+        world.orphan("data/slice/orphan")
+        world.age(days=2)
+        dry_run = world.plan(dry_run=True)
+        world.run(dry_run)
+        assert summary_of(dry_run, "bulk_delete").counts["would_delete_objects"] == 1
+        assert world.collect().status == "success"
+        assert world.data() == kept
+
+
+@pytest.mark.parametrize("where", ["data", "slice"])
+def test_a_repository_that_was_made_and_deleted_on_data_or_a_slice_does_not_keep_the_garbage_there(
+    where: str,
+) -> None:
     world = make_world()
-    world.upload("a", b"1")
-    inner = world.orphan("data/inner/data/slice/object")
-    world.orphan("data/inner/_lakefs/dummy")
+    kept = {world.upload("a", b"1")}
+    slice_folder = next(iter(kept)).rpartition("/")[0]
+    world.orphan(f"{slice_folder}/orphan", b"orphan")
+    folder = "data" if where == "data" else slice_folder
+    catalog = world.lake.catalog
+    catalog.repositories.create_repository("inner", f"{world.lake.namespace}/{folder}")
+    catalog.objects.upload_object("inner", "main", "x", b"committed")
+    catalog.commits.commit("inner", "main", committer="tester", message="inner")
+    left = {key for key in world.data() if key.startswith((f"{folder}/_lakefs/", f"{folder}/data/"))}
+    assert len(left) > 2
     world.age(days=2)
-    for dry_run in (True, False):  # what cannot be proved stops a dry run too
-        with pytest.raises(RefusedError, match=r"nothing_nested.* data/inner/ .*by hand"):
-            world.collect(dry_run=dry_run)
-    assert inner in world.data()
+    before = world.data()
+    assert world.collect().status == "success"
+    assert world.data() == before, "as long as there is the repository, all of its namespace is kept"
+    catalog.repositories.delete_repository("inner")
+    assert world.collect().status == "success"
+    assert world.data() == kept | left
+
+
+def test_what_a_nested_repository_left_in_a_slice_that_is_not_listed_again_is_kept_by_optimized_runs() -> (
+    None
+):
+    world = make_world(mode="auto")
+    world.upload("a", b"1")
+    world.lake.commit()
+    slice_folder = next(iter(world.data())).rpartition("/")[0]
+    kept = {world.orphan(f"{slice_folder}/x/_lakefs/1"), world.orphan(f"{slice_folder}/x/data/1")}
+    world.age(days=30)
+    for _ in range(3):
+        run = world.plan(mode="auto")
+        assert world.run(run).status == "success"
+        assert kept <= world.data()
+        world.age(days=1)
+    assert run.plan.mode == "optimized"
+    assert summary_of(run, "slice_listing").counts["old_objects"] == 0
+
+
+@pytest.mark.parametrize("request_number", [1, 3])
+def test_a_repository_that_is_made_in_a_folder_while_a_run_deletes_keeps_that_folder(
+    request_number: int,
+) -> None:
+    world = make_world(
+        tuning={"delete_keys": 1}, safety={"heads_every_seconds": 0.01, "gate_every_seconds": 0}
+    )
+    kept = {world.upload("a", b"1")}
+    for number in range(6):
+        world.orphan(f"data/inner/orphan{number}", b"x" * number)
+        world.orphan(f"data/slice/orphan{number}", b"x" * number)
+    world.age(days=2)
+    run = world.plan()
+    world.mark(run)
+    there: set[str] = set()
+
+    def make(number: int, keys: Sequence[str]) -> None:
+        if number == request_number:
+            world.lake.catalog.repositories.create_repository("inner", f"{world.lake.namespace}/data/inner")
+            there.update(set(world.lake.keys("data/inner/")).difference(keys))
+            time.sleep(0.3)  # the driver looks meanwhile
+
+    with deleting(before=make):
+        assert bulk_delete(run, world.runner).status == "success"
+    assert len(there) > 3
+    assert world.data() >= kept | there
+    assert not [key for key in world.data() if key.startswith("data/slice/orphan")]
+
+
+def test_a_repository_that_was_made_in_a_folder_after_the_mark_keeps_that_folder() -> None:
+    world = make_world()
+    kept = {world.upload("a", b"1"), world.orphan("data/inner/orphan", b"orphan")}
+    world.orphan("data/slice/orphan", b"orphan 2")
+    world.age(days=2)
+    run = world.plan()
+    world.mark(run)
+    world.lake.catalog.repositories.create_repository("inner", f"{world.lake.namespace}/data/inner")
+    assert bulk_delete(run, world.runner).status == "success"
+    assert world.data() >= kept
+    assert "data/slice/orphan" not in world.data()
+
+
+def test_a_repository_in_the_metadata_of_another_one_stops_its_run() -> None:
+    with pytest.raises(RefusedError, match="contains"):
+        check_namespaces("lake", {"lake": "s3://b/lake", "inner": "s3://b/lake/_lakefs/x"})
+    assert check_namespaces("lake", {"lake": "s3://b/lake", "inner": "s3://b/lake/x"})
+
+
+@pytest.mark.parametrize(
+    ("key", "folder"),
+    [
+        ("data/x/_lakefs/1", "data/x/"),
+        ("data/x/dummy", "data/x/"),
+        ("data/dummy", "data/"),
+        ("data/_lakefs/1", "data/"),
+        ("data/x/_lakefs/y/_lakefs/1", "data/x/"),
+        ("data/x/my_lakefs/1", ""),
+        ("data/x/mydummy", ""),
+        ("data/x/dummy/1", ""),
+    ],
+)
+def test_files_that_lakefs_writes_into_a_namespace_show_its_folder(key: str, folder: str) -> None:
+    assert left_folder(key) == folder
 
 
 def test_trap_16_two_repositories_on_one_namespace_stop_the_run() -> None:
@@ -167,8 +322,19 @@ def test_trap_15_an_overlap_of_other_repositories_is_a_warning_that_names_every_
     assert check_namespaces("x", {"x": "s3://b/x", "lake": "s3://b/lake"}) == []
 
 
-@pytest.mark.parametrize(("involved", "pairs"), [("x", 2), ("y", 2), ("z", 2)])
-def test_trap_15_an_involved_repository_is_stopped_with_all_its_pairs_at_once(
+def test_trap_15_a_repository_that_contains_others_is_told_of_each_folder() -> None:
+    assert nested_folders("x", OVERLAPPING) == {"data/y/": "y", "data/y/data/z/": "z"}
+    warnings = check_namespaces("x", OVERLAPPING)[:2]
+    assert [
+        folder in text for folder, text in zip(("data/y/ ", "data/y/data/z/ "), warnings, strict=True)
+    ] == [
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(("involved", "pairs"), [("y", 1), ("z", 2)])
+def test_trap_15_a_repository_that_lies_in_others_is_stopped_with_all_its_pairs_at_once(
     involved: str, pairs: int
 ) -> None:
     with pytest.raises(RefusedError, match=r"Nothing \(more\) was deleted.*namespace of its own") as stopped:

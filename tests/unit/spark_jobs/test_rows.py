@@ -10,7 +10,16 @@ import pytest
 
 from airflow_dredge.spark_jobs import rows
 from dredge import __version__
+from dredge.errors import ConfigError, DredgeError, UnavailableError
 from tests.support.spark import fail_some
+
+DAEMON = """An error occurred while calling o94.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult:
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times
+Error from python worker:
+  /usr/bin/python3: Error while finding module specification for 'airflow_dredge.spark_jobs.daemon'
+  (ModuleNotFoundError: No module named 'airflow_dredge')
+"""
 
 
 def work_of_a_driver_with(version: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -42,14 +51,22 @@ def test_a_worker_with_another_version_does_nothing_and_says_which_it_has(
 
 
 @pytest.mark.parametrize(
-    ("said", "advises"),
+    ("said", "family"),
     [
-        ("ModuleNotFoundError: No module named 'airflow_dredge'", True),
-        ("ModuleNotFoundError: No module named 'dredge.runs'", True),
-        ("ModuleNotFoundError: No module named 'pandas'", False),
+        ("ModuleNotFoundError: No module named 'airflow_dredge'", ConfigError),
+        ("ModuleNotFoundError: No module named 'dredge.runs'", ConfigError),
+        (DAEMON, ConfigError),
+        ("[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9", ConfigError),
+        ("ModuleNotFoundError: No module named 'pandas'", UnavailableError),
+        ("ModuleNotFoundError: No module named 'dredgers'", UnavailableError),
+        ("Job aborted due to stage failure: executor lost", UnavailableError),
     ],
 )
-def test_executors_without_dredge_are_told_from_others_that_fail(said: str, advises: bool) -> None:
-    text = str(rows._spark_failed("sweep", RuntimeError(said)))
-    assert said in text
-    assert (f"install dredge=={__version__} there" in text) is advises
+def test_executors_that_cannot_work_are_told_from_others_that_fail(
+    said: str, family: type[DredgeError]
+) -> None:
+    """The first need a person; the others are tried again."""
+    error = rows._spark_failed("sweep", RuntimeError(said))
+    assert type(error) is family
+    if "dredge" in said and family is ConfigError:
+        assert f"dredge=={__version__}" in str(error)

@@ -161,3 +161,17 @@ def test_versions_are_not_counted_on_where_the_store_has_none() -> None:
     run = world.plan(undo="auto")
     assert (run.plan.undo.way, run.plan.undo.why) == ("off", "the store keeps no versions")
     assert replace(run.plan, undo=run.plan.undo).to_json()["undo"]["way"] == "off"
+
+
+def test_a_key_that_a_store_may_refuse_to_put_back_stays() -> None:
+    """MinIO takes the copy of a key that ends with a slash, and refuses the upload in parts that a restore makes."""
+    world, kept, gone = undo_world("quarantine")
+    trail = world.orphan("data/slice0/trail/", b"trail")
+    world.age(days=2)
+    run = world.plan()
+    world.run(run)
+    assert world.data() == kept | {trail}
+    groups = {group.code: group for group in BulkDeleteOutput.of(summary_of(run, "bulk_delete")).groups}
+    assert (groups["not_restorable"].outcome, groups["not_restorable"].objects) == ("kept", 1)
+    restore(world, run, all=True)
+    assert world.data() == kept | gone | {trail}

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 
 from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableError
 from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.age import is_old
 from dredge.icechunk.collection.live_files import manifest_rows, refs_by_manifest, snapshot_rows
+from dredge.icechunk.collection.mark.snapshots import snapshot_files, with_ancestors
 from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.witness.old_refs import read_old_refs
 from dredge.icechunk.format.snapshots import parse_snapshot
-from dredge.icechunk.repository import SNAPSHOTS, read_refs, read_repo_info
+from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_refs, read_repo_info
 from dredge.runs.watch import Watch
-from dredge.storage import ObjectReader
+from dredge.storage import ObjectReader, exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,11 @@ class Changes:
 
 
 def look_again(
-    reader: ObjectReader, spec_version: int, marked: Collection[str], candidates: Collection[str]
+    reader: ObjectReader,
+    spec_version: int,
+    marked: Collection[str],
+    candidates: Collection[str],
+    old_refs: Collection[tuple[str, str]] = (),
 ) -> Changes:
     """Compare the repository with a mark.
 
@@ -43,6 +51,7 @@ def look_again(
         spec_version: 1 or 2.
         marked: snapshots that the mark found live.
         candidates: snapshots that are to be deleted.
+        old_refs: label and tip of the refs of spec 1 that the mark found in a repository of spec 2.
 
     Raises:
         FormatError: the repository cannot be read.
@@ -51,7 +60,7 @@ def look_again(
     if spec_version == 2:
         listed = {entry.id for entry in read_repo_info(reader).snapshots}
         back = sorted(listed & set(candidates))
-        user = f"the repo info, which lists {back[0]}" if back else None
+        user = f"the repo info, which lists {back[0]}" if back else _late_old_ref(reader, marked, old_refs)
         return Changes(frozenset(listed - set(marked)), user)
     new: set[str] = set()
     for (kind, name), tip in sorted(read_refs(reader).items()):
@@ -67,6 +76,35 @@ def look_again(
             new.add(node)
             node = parent
     return Changes(frozenset(new), None)
+
+
+def _late_old_ref(
+    reader: ObjectReader, marked: Collection[str], known: Collection[tuple[str, str]]
+) -> str | None:
+    """Name a ref of spec 1 that was written since the mark."""
+    for ref in read_old_refs(reader):
+        if ref.tip not in marked and (ref.label, ref.tip) not in known:
+            return f"{ref.label} in refs/ at {ref.tip}, which a program wrote that goes on with spec 1"
+    return None
+
+
+def find_unnamed(
+    reader: ObjectReader, marked: Collection[str], candidates: Collection[str], since: datetime
+) -> set[str]:
+    """Give snapshot files that nothing named at the mark and that were written since, with their ancestors.
+
+    Args:
+        reader: on the repository.
+        marked: snapshots that count as live.
+        candidates: snapshots that are to be deleted.
+        since: the store's time before the mark.
+    """
+    found = {
+        node
+        for node, time in snapshot_files(reader)
+        if node not in marked and node not in candidates and not is_old(time, since)
+    }
+    return with_ancestors(reader, found, marked) - set(marked)
 
 
 def in_use_text(run: Run, user: str) -> str:
@@ -88,19 +126,25 @@ def refuse_use(run: Run, changes: Changes) -> None:
         raise RefusedError(in_use_text(run, changes.in_use_by))
 
 
-def find_use(run: Run, marked: Collection[str], candidates: Collection[str]) -> str | None:
+def find_use(
+    run: Run,
+    marked: Collection[str],
+    candidates: Collection[str],
+    old_refs: Collection[tuple[str, str]] = (),
+) -> str | None:
     """Look once while workers delete: why the sweep must stop, None while it may go on.
 
     Args:
         run: whose repository is looked at.
         marked: snapshots that count as live.
         candidates: snapshots that are being deleted.
+        old_refs: as for `look_again`.
 
     Raises:
         FormatError: the repository cannot be read.
         RefusedError: main is gone.
     """
-    user = look_again(run.reader, run.plan.spec_version, marked, candidates).in_use_by
+    user = look_again(run.reader, run.plan.spec_version, marked, candidates, old_refs).in_use_by
     return None if user is None else in_use_text(run, user)
 
 
@@ -121,20 +165,27 @@ def error_of_stop(run: Run, watch: Watch) -> DredgeError:
     )
 
 
-def newly_live(reader: ObjectReader, new: Collection[str]) -> dict[str, sets.Ids]:
+def newly_live(
+    reader: ObjectReader, new: Collection[str], unnamed: Collection[str] = ()
+) -> dict[str, sets.Ids]:
     """Give what snapshots name, by kind of object.
 
     Args:
         reader: on the repository.
         new: snapshots that became live since the mark.
+        unnamed: further ones that nothing names yet; what is missing below them is no damage.
 
     Raises:
         FormatError: a file is missing or damaged.
     """
     refs = refs_by_manifest(snapshot_rows(reader, sorted(new)))
+    there = [node for node in sorted(unnamed) if exists(reader, SNAPSHOTS + node)]
+    more = refs_by_manifest(snapshot_rows(reader, there))
+    refs = {node: count for node, count in more.items() if exists(reader, MANIFESTS + node)} | refs
+    kept = {*new, *there}
     return {
-        "snapshots": sets.of_names(new),
-        "transactions": sets.of_names(new),
+        "snapshots": sets.of_names(kept),
+        "transactions": sets.of_names(kept),
         "manifests": sets.of_names(refs),
         "chunks": sets.unite([chunks for _, chunks in manifest_rows(reader, refs)]),
     }

@@ -26,12 +26,14 @@ from dredge.icechunk.collection.bulk_delete.deleting import DeleteConfig, Delete
 from dredge.icechunk.collection.bulk_delete.output import BulkDeleteOutput
 from dredge.icechunk.collection.bulk_delete.recheck import (
     error_of_stop,
+    find_unnamed,
     find_use,
     look_again,
     newly_live,
     refuse_use,
 )
 from dredge.icechunk.collection.bulk_delete.settle import settle
+from dredge.icechunk.collection.check_again import note_deletion, refuse_alarmed
 from dredge.icechunk.collection.check_limits import CheckLimitsOutput
 from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput, needed_copies
@@ -113,21 +115,26 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     marked = read_live_snapshots(run.folder, record.input(MarkOutput))
     keys = record.input(ListCandidatesOutput).keys(run.folder, "snapshots")
     candidates = {key.removeprefix(FOLDERS["snapshots"]) for key in keys}
-    changes = look_again(run.reader, run.plan.spec_version, marked, candidates)
+    old_refs = record.input(MarkOutput).old_refs
+    changes = look_again(run.reader, run.plan.spec_version, marked, candidates, old_refs)
     refuse_use(run, changes)
-    config = _config(run, record, newly_live(run.reader, changes.new))
+    unnamed = find_unnamed(run.reader, marked | changes.new, candidates, run.plan.created_at)
+    config = _config(run, record, newly_live(run.reader, changes.new, unnamed))
     record.counts[_REFS_LOOKED_AT] = len(changes.new)
+    record.counts["unnamed_since_mark"] = len(unnamed)
     _check_chain(run, record)
     veto = approval_of(run, record, ApproveOutput)
     record.attempt.check()
     run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # whoever was asked has answered
     chunks = record.input(ListCandidatesOutput).candidates("chunks")
+    refuse_alarmed(run)
+    note_deletion(run, record)
     note_pending(run.state, run.plan.run_id, run.plan.run_uri, run.plan.lease.fencing, chunks)
     with watching(
         run.folder,
         run.state,
         config.gate.watch,
-        lambda: veto() or find_use(run, marked | changes.new, candidates),
+        lambda: veto() or find_use(run, marked | changes.new, candidates, old_refs),
         run.plan.config.safety.gate_every_seconds,
     ) as watch:
         _delete_by_kind(run, runner, record, config, watch)

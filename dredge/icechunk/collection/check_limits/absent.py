@@ -8,6 +8,7 @@ place that need them, after the store was asked for each by name.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.check_again import refuse_deleted
 from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.mark import MarkOutput
@@ -79,11 +81,19 @@ def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -
         refused: nobody can approve that what may be the true objects goes.
 
     Raises:
+        AlarmError: an earlier run had deleted one of the chunks; it was brought back where that was possible.
         FormatError: a manifest changed since the index took it in, or cannot be read any more.
     """
     count, examples = candidates.counts["chunks_absent"], list[str]()
     if count:
-        there, gone = _ask(run, _named_in_manifests(run, mark, candidates.absent_chunks))
+        wanted = candidates.absent_chunks
+        only_kept = _named_by_kept_only(run, mark, wanted)
+        count, wanted = count - int(only_kept.sum()), wanted[~only_kept]
+    if candidates.counts["chunks_absent"]:
+        _, gone = _ask(run, _named_in_manifests(run, mark, candidates.absent_chunks))
+        refuse_deleted(run, run.folder.label, [chunk.key for chunk in gone])
+    if count:
+        there, gone = _ask(run, _named_in_manifests(run, mark, wanted))
         count -= len(there)
         paths = _paths(run)
         examples = [chunk.text(paths) for chunk in gone[:EXAMPLES]]
@@ -124,6 +134,30 @@ def _finding(kind: str, count: int, kept: bool, examples: list[str], what_to_do:
     if kept:
         return Finding(rule, "passed", count, 0, f"{text}; none of the others is deleted in this run")
     return Finding(rule, "refused", count, 0, f"{text}. {what_to_do}")
+
+
+def _named_by_kept_only(
+    run: Run, mark: MarkOutput, wanted: Ids
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Tell of which ids only manifests name them that are kept although no snapshot in use needs them (a lost tip, a
+    file that nothing names): what is missing there is no damage."""
+    by_kept, by_needed = np.zeros(len(wanted), np.bool_), np.zeros(len(wanted), np.bool_)
+    kept = set(json.loads(run.folder.read_bytes(mark.kept_manifests)))
+    if not kept:
+        return by_kept
+    live = sets.read_ids(run.folder, mark.live("manifests"))
+    for part in ManifestIndex.load(run.state).manifest_parts.values():
+        try:
+            rows = read_manifest_rows(run.state, part)
+        except FormatError:
+            return np.zeros(len(wanted), np.bool_)  # it may name one of them for a snapshot in use
+        for manifest, chunks in rows:
+            if manifest in kept:
+                by_kept |= sets.contains(chunks, wanted)
+            elif sets.contains(live, sets.of_names([manifest])).all():
+                by_needed |= sets.contains(chunks, wanted)
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = by_kept & ~by_needed
+    return found
 
 
 def _named_in_manifests(run: Run, mark: MarkOutput, wanted: Ids) -> Iterator[AbsentChunk]:

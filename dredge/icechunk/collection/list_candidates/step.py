@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from dredge.errors import FormatError
+from dredge.icechunk.collection.check_again import seeking_deleted
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS, OVERWRITTEN
 from dredge.icechunk.collection.list_candidates import listing
 from dredge.icechunk.collection.list_candidates.candidates import write_candidates
@@ -37,7 +38,10 @@ def list_candidates(run: Run, runner: TaskRunner) -> StepSummary:
     Raises:
         FormatError: a live snapshot or manifest is not in the listing, so one of the two cannot be trusted.
     """
-    return run.step(ListCandidatesOutput, lambda record: _list_candidates(run, runner, record))
+    return run.step(
+        ListCandidatesOutput,
+        lambda record: seeking_deleted(run, lambda: _list_candidates(run, runner, record)),
+    )
 
 
 def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord) -> None:

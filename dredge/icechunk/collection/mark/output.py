@@ -14,6 +14,7 @@ SNAPSHOT_NAMES = "snapshots.json"
 SNAPSHOT_ROWS = "snapshots.parquet"
 NEW_MANIFESTS = "new-manifests.json"
 PRUNED = "pruned.ids"
+KEPT_MANIFESTS = "kept-manifests.json"
 COUNTED = "counted"
 """Folder of counts, beside lease and index: not a run's own, because later runs build on them."""
 _CHUNKS = "chunks-"
@@ -60,9 +61,19 @@ class MarkOutput(StepOutput):
         return None if found is None else CountedSet.from_json(found)
 
     @property
+    def kept_manifests(self) -> PartInfo:
+        """Live manifests that only kept snapshots name which no ref reaches: a JSON list of ids."""
+        return self.part(KEPT_MANIFESTS)
+
+    @property
     def snapshot_rows(self) -> PartInfo:
         """Rows of the live snapshots, for the next run (`state.base.SNAPSHOTS`)."""
         return self.part(SNAPSHOT_ROWS)
+
+    @property
+    def old_refs(self) -> set[tuple[str, str]]:
+        """Label and tip of the refs of spec 1 in a repository of spec 2."""
+        return {(label, tip) for label, tip in self.summary.details.get("old_refs", ())}
 
     @property
     def known(self) -> PartInfo | None:

@@ -14,11 +14,13 @@ from datetime import datetime, timedelta
 
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.check_again import seeking_deleted
 from dredge.icechunk.collection.index import READ_AGAIN, ManifestIndex, SnapshotRow
 from dredge.icechunk.collection.live_files import refs_by_manifest
 from dredge.icechunk.collection.mark.chunks import find_live_chunks
 from dredge.icechunk.collection.mark.counts import count_change, count_live
 from dredge.icechunk.collection.mark.output import (
+    KEPT_MANIFESTS,
     NEW_MANIFESTS,
     PRUNED,
     SNAPSHOT_NAMES,
@@ -38,7 +40,7 @@ from dredge.icechunk.collection.state.base import snapshots_table
 from dredge.icechunk.collection.witness.judging import FORGET_LOST, Judgement, judge
 from dredge.icechunk.collection.witness.record import KNOWN, Known, read_known
 from dredge.icechunk.history import History
-from dredge.icechunk.repository import KnownSnapshots, read_history
+from dredge.icechunk.repository import MANIFESTS, KnownSnapshots, read_history
 from dredge.runs.consents import read_consents
 from dredge.runs.folder import parquet_bytes
 from dredge.runs.perform import StepRecord
@@ -52,9 +54,10 @@ def mark(run: Run, runner: TaskRunner) -> StepSummary:
 
     Raises:
         FormatError: a live file is missing or damaged; nothing was deleted.
+        AlarmError: an earlier run had deleted it; it was brought back where that was possible.
         RefusedError: the repository has no main, or is not online.
     """
-    return run.step(MarkOutput, lambda record: _mark(run, runner, record))
+    return run.step(MarkOutput, lambda record: seeking_deleted(run, lambda: _mark(run, runner, record)))
 
 
 def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
@@ -74,7 +77,15 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     before = set() if run.base is None else {*run.base.state.contradicted}
     rows, parts = index_snapshots(run, runner, index, live, replaced & live, before)
     refs = refs_by_manifest(rows)
+    kept = refs.keys() - refs_by_manifest([row for row in rows if row.snapshot in history.snapshots]).keys()
+    gone = _gone(run, kept)
+    refs = {manifest: count for manifest, count in refs.items() if manifest not in gone}
+    rows = [row for row in rows if gone.isdisjoint(row.manifests)]
     _record_live(run, record, history, live, refs)
+    names = json.dumps(sorted(kept - gone)).encode()
+    record.parts.append(
+        run.folder.write_bytes(f"{MarkOutput.STEP}/{KEPT_MANIFESTS}", names, len(kept - gone))
+    )
     _record_figures(record, history, roots, live, refs)
     _find_chunks(run, runner, record, index, refs)
     add_snapshots(run, index, parts)
@@ -83,6 +94,16 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.details["contradicted"] = contradicted = sorted((before | index.contradicted) & live)
     _warn(run, record, roots, contradicted)
     _warn_of_past(run, record, roots, judgement)
+
+
+def _gone(run: Run, kept: Collection[str]) -> set[str]:
+    """Of manifests that only snapshots name which nothing names, those that are not there: that is no damage."""
+    if not kept:
+        return set()
+    there = set[str]()
+    for batch in run.reader.list(MANIFESTS):
+        there.update(key.removeprefix(MANIFESTS) for key in batch["key"].to_pylist())
+    return set(kept) - there
 
 
 def _find_chunks(
@@ -243,6 +264,7 @@ def _warn(run: Run, record: StepRecord, roots: Roots, contradicted: Sequence[str
 def _warn_of_past(run: Run, record: StepRecord, roots: Roots, judgement: Judgement) -> None:
     days = f"{run.plan.config.keep_lost_days:g} days"
     record.counts["lost_tips"] = len(judgement.lost)
+    record.details["old_refs"] = [[ref.label, ref.tip] for ref in judgement.old_refs]
     if judgement.lost:
         node, tip = min(judgement.lost.items(), key=lambda item: item[1].since)
         record.warn(

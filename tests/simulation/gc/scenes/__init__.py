@@ -8,6 +8,7 @@ from __future__ import annotations
 from tests.simulation.gc.scenes import (
     asking,
     commits,
+    days,
     earlier,
     gates,
     guards,
@@ -145,6 +146,7 @@ SCENES: tuple[Scene, ...] = (
     parts.parts_take_a_place,
     parts.parts_during_the_re_check,
     parts.parts_after_the_questions,
+    *days.SCENES,
 )
 """All scenes; one that stands twice is drawn twice as often."""
 BY_NAME = {scene.__name__: scene for scene in SCENES}

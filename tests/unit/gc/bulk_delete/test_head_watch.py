@@ -81,7 +81,7 @@ def test_a_no_stops_the_sweep_though_heads_and_namespaces_are_as_they_were() -> 
     world.upload("a")
     run, subtracted = checked(world, world.lake.commit().id)
     answer = ""
-    with watching_refs(run, subtracted, KEYS, lambda: answer) as watch:
+    with watching_refs(run, subtracted, KEYS, veto=lambda: answer) as watch:
         assert watch.found is None
         answer = "eve rejected it"
         assert not watch.look()

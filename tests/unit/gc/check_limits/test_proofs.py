@@ -38,7 +38,6 @@ def test_a_right_run_passes_every_one() -> None:
         (proofs.staging_complete, "mark_uncommitted", {"branches": 0}),
         (proofs.live_not_empty, "list_committed", {"live_addresses": 0}),
         (proofs.committed_not_empty, "list_committed", {"ranges": 0, "metaranges": 2}),
-        (proofs.nothing_nested, "slice_listing", {"foreign_metadata": 1}),
     ],
 )
 def test_figures_that_do_not_add_up_refuse_the_run(
@@ -62,12 +61,6 @@ def test_nothing_live_is_right_only_where_nothing_of_the_repository_is_committed
         for counts in ((1, 1, 0, 0), (1, 0, 0, 1), (0, 0, 0, 0), (0, 2, 2, 0), (0, 1, 0, 0), (0, 0, 0, 1))
         if verdict(*counts) == "passed"
     }
-
-
-def test_metadata_of_another_repository_is_named_with_what_to_do() -> None:
-    _, run = marked()
-    assert "by hand" not in proofs.nothing_nested(check_of(run)).text
-    assert "by hand" in proofs.nothing_nested(check_of(run, slice_listing={"foreign_metadata": 1})).text
 
 
 def test_what_staging_was_read_from_is_said() -> None:

@@ -37,14 +37,19 @@ def test_a_quiet_world_passes(guard: Callable[[Check], Finding]) -> None:
     assert "such as" not in finding.text
 
 
-def test_a_repository_that_came_into_the_namespace_meanwhile_refuses_the_run() -> None:
+@pytest.mark.parametrize(("folder", "verdict"), [("", "refused"), ("/data/inner", "passed")])
+def test_a_repository_that_came_into_the_namespace_meanwhile_refuses_the_run_unless_it_has_a_folder(
+    folder: str, verdict: str
+) -> None:
     world, run = marked()
     (ours,) = world.client.repositories()
-    nested = Repository("nested", f"{ours.namespace}/data/inner", "main", False)
-    world.client.repositories = lambda: [ours, nested]  # type: ignore[method-assign]
-    finding = surroundings.namespaces_apart(check_of(run))
-    assert (finding.rule, finding.verdict) == ("namespaces_apart", "refused")
-    assert "nested" in finding.text
+    other = Repository("other", f"{ours.namespace}{folder}", "main", False)
+    world.client.repositories = lambda: [ours, other]  # type: ignore[method-assign]
+    check = check_of(run)
+    finding = surroundings.namespaces_apart(check)
+    assert (finding.rule, finding.verdict) == ("namespaces_apart", verdict)
+    assert ("other" in finding.text) is (verdict == "refused")
+    assert any("other" in text for text in check.record.warnings) is (verdict == "passed")
 
 
 @pytest.mark.parametrize("is_there", [True, False])

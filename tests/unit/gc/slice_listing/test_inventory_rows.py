@@ -79,11 +79,11 @@ def test_a_batch_of_data_alone_counts_nothing_outside() -> None:
     assert [total.counts[name] for name in ("root_objects", "root_bytes", "elsewhere_objects")] == [0, 0, 0]
 
 
-def test_the_first_key_of_anothers_metadata_is_told() -> None:
+def test_the_folder_of_anothers_metadata_is_told() -> None:
     total = Listed()
     for key in ("data/a", "data/x/_lakefs/1", "data/b", "data/x/_lakefs/2"):
         sorted_rows(total, set(), (key, 1, OLD))
-    assert (total.foreign, total.counts["foreign_metadata"]) == ("data/x/_lakefs/1", 2)
+    assert (total.foreign, total.counts["foreign_metadata"]) == ({"data/x/"}, 2)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_an_inventory_of_nothing_is_one_only_where_nothing_is(created: datetime 
 
 def test_figures_say_how_many_requests_were_left_out() -> None:
     counts = {"inventory_rows": 5, "other_versions": 2, "old_objects": 1500, "young_objects": 600}
-    results = [ListResult(parts=[], counts=counts, rest=[], foreign="") for _ in range(2)]
+    results = [ListResult(parts=[], counts=counts, rest=[], foreign=[]) for _ in range(2)]
     record = SimpleNamespace(counts={}, details={})
     source = SimpleNamespace(to_json=lambda: {"uri": "x"})
     contents = SimpleNamespace(files=[1, 2, 3], source=source)

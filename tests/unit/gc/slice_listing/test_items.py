@@ -99,13 +99,14 @@ def test_one_object_without_a_time_stops_the_listing(time: datetime | None) -> N
     check_times(batch(*MIXED, ("data/early", 1, EPOCH + timedelta(microseconds=1))))
 
 
-def test_metadata_of_another_repository_is_noted_by_its_first_key() -> None:
+def test_metadata_of_another_repository_is_noted_by_its_folder() -> None:
     listed = Listed()
     note_foreign(batch(*MIXED, ("data/_lakefs", 1, OLD), ("_lakefs/x", 1, OLD)), listed)
-    assert (listed.foreign, dict(listed.counts)) == ("", {})
+    assert (listed.foreign, dict(listed.counts)) == (set(), {})
     note_foreign(batch(MIXED[0], ("data/x/_lakefs/a", 1, OLD), ("data/y/_lakefs/b", 1, OLD)), listed)
     note_foreign(batch(("data/z/_lakefs/c", 1, OLD)), listed)
-    assert (listed.foreign, dict(listed.counts)) == ("data/x/_lakefs/a", {"foreign_metadata": 3})
+    assert listed.foreign == {"data/x/", "data/y/", "data/z/"}
+    assert dict(listed.counts) == {"foreign_metadata": 3}
 
 
 @pytest.fixture
@@ -243,10 +244,10 @@ def test_a_listing_without_times_stops_the_run() -> None:
         items._list_item(cast("Any", Reader()), Item("data/"), CONFIG)
 
 
-def test_the_first_foreign_key_of_several_items_is_told(run: WorkerRun) -> None:
+def test_the_foreign_folders_of_several_items_are_told(run: WorkerRun) -> None:
     put(run, "data/a/x", "data/b/_lakefs/1", "data/c/_lakefs/2")
     result = listed(run, [Item(f"data/{name}/") for name in "abc"])
-    assert (result.foreign, result.counts["foreign_metadata"]) == ("data/b/_lakefs/1", 2)
+    assert (result.foreign, result.counts["foreign_metadata"]) == (["data/b/", "data/c/"], 2)
 
 
 def test_what_lies_outside_is_only_counted(run: WorkerRun, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ import pytest
 from dredge.errors import ConfigError, NotFoundError
 from dredge.icechunk.collection import undo
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
-from dredge.icechunk.collection.undo import collected_of, open_swept
+from dredge.icechunk.collection.swept import open_swept
+from dredge.icechunk.collection.undo import collected_of
 from dredge.storage import StorageOptions
 from tests.support.icechunk_repo import Repo
 

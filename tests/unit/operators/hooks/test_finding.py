@@ -75,9 +75,18 @@ def test_a_server_without_its_database_does_not_say_that_there_is_none(
 
 def test_a_connection_that_cannot_be_read_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_OTHER", '{"conn_type": "aws", "password": "hunter2"')
-    with pytest.raises(UnavailableError, match="EnvironmentVariablesBackend fails with") as raised:
+    with pytest.raises(ConfigError) as raised:
         find_connection("other")
     assert "hunter2" not in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize(("name", "store"), [("google_cloud_default", "gcs"), ("wasb_default", "azure")])
+def test_a_store_whose_default_connection_cannot_be_read_is_not_opened_by_other_means(
+    name: str, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", '{"conn_type": "aws", "password": "hunter2"')
+    with pytest.raises(ConfigError):
+        open_reader(STORES[store], storage_options(None))
 
 
 def test_a_later_place_is_not_asked_when_an_earlier_one_does_not_answer(

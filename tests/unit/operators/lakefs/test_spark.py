@@ -135,7 +135,7 @@ def test_the_application_gets_this_python_a_spark_submit_and_the_users_settings(
         monkeypatch.delenv(name, raising=False)
     submit(conf={"spark.executor.memory": "2g"}, env_vars={"HADOOP_CONF_DIR": "/etc/hadoop"})
     _, command, env = application.started[0]
-    assert env["PYSPARK_PYTHON"] == sys.executable
+    assert env["PYSPARK_PYTHON"] == env["PYSPARK_DRIVER_PYTHON"] == sys.executable
     assert str(Path(sys.executable).parent) in env["PATH"].split(os.pathsep)
     assert env["SPARK_LOCAL_IP"] == "127.0.0.1", "nobody else is to reach a driver that is alone"
     assert env["HADOOP_CONF_DIR"] == "/etc/hadoop"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConflictError, FormatError, UnavailableError
+from dredge.errors import ConfigError, ConflictError, FormatError, UnavailableError
 from dredge.storage import (
     DeleteOutcome,
     MemoryStore,
@@ -26,7 +26,7 @@ from dredge.storage.model import ObjectInfo, ObjectWriter
 from dredge.storage.streamed_copy import StreamedCopier
 from dredge.storage.undo import MarkerRemover
 from dredge.undo.restore import putting_back
-from dredge.undo.restore.output import FAILED, GONE, RESTORED, TAKEN, THERE
+from dredge.undo.restore.output import FAILED, GONE, REFUSED, RESTORED, TAKEN, THERE
 from dredge.undo.restore.putting_back import PuttingBack, Restored
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
 
@@ -306,3 +306,11 @@ def test_a_copy_of_another_length_is_not_put_back(lake: str) -> None:
     copies_of(lake).put(KEY, b"half")
     assert outcome(lake, row, QUARANTINE) == (FAILED, "")
     assert open_versions(lake).versions(KEY)[0].is_marker
+
+
+def test_what_the_store_refuses_is_told_apart_from_what_may_succeed_later(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = ConfigError("copying: XMinioInvalidObjectName Object name contains unsupported characters.")
+    monkeypatch.setattr(putting_back, "open_copier", lambda *_: Copier(error))
+    assert put_back(lake, deleted(lake), QUARANTINE) == Restored(REFUSED, "", str(error))

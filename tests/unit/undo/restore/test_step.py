@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dredge.errors import ConfigError, ConflictError, UnavailableError
+from dredge.errors import ConfigError, ConflictError, PartialError, UnavailableError
 from dredge.graveler.xid import new_descending_xid
 from dredge.hashing import hash64
 from dredge.runs import ledger
@@ -26,7 +26,7 @@ from dredge.undo.deleted import Collected, SweptRun
 from dredge.undo.pins import Pin, read_pins
 from dredge.undo.restore import step
 from dredge.undo.restore.config import RestoreConfig
-from dredge.undo.restore.output import RestoreOutput
+from dredge.undo.restore.output import REFUSED, RestoreOutput
 from dredge.undo.restore.putting_back import PuttingBack, Restored
 from dredge.undo.ways import QUARANTINE, quarantine_uri
 
@@ -241,3 +241,18 @@ def test_a_pin_that_cannot_be_finished_is_warned_of(lake: Lake, monkeypatch: pyt
     done = lake.restore(all=True)
     assert [text for text in done.warnings if "until the pin ends" in text]
     assert lake.there() == set(ALL)
+
+
+def test_what_the_store_refuses_for_good_ends_a_restore_that_is_not_tried_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_back = PuttingBack.put_back
+
+    def maybe(self: PuttingBack, row: Mapping[str, Any]) -> Restored:
+        is_refused = row["address"] == "data/c"
+        return Restored(REFUSED, "", "XMinioInvalidObjectName") if is_refused else put_back(self, row)
+
+    monkeypatch.setattr(PuttingBack, "put_back", maybe)
+    with pytest.raises(PartialError):
+        lake.restore(all=True)
+    assert lake.there() == ALL.keys() - {"data/c"}

@@ -8,12 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from dredge.errors import WitnessError
+from dredge.errors import FormatError, RefusedError, WitnessError
+from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.config import PlannedExpiration
+from dredge.icechunk.collection.steps import (
+    Run,
+    bulk_delete,
+    find_garbage,
+    plan_collection,
+    release_lease,
+)
 from dredge.icechunk.collection.witness.forgetting import forget_lost
 from dredge.icechunk.expiration.apply import expire
+from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk_past import Past
 
+HERE = LocalRunner()
 LATER = timedelta(seconds=5)
 
 
@@ -90,6 +100,17 @@ def test_report_on_a_planned_expiration_leaves_nothing_for_the_next_run(past: Pa
     past.commit()
     past.collect(dry_run=True, after=PlannedExpiration(threshold=(now() + LATER).isoformat()))
     assert past.record() is None
+
+
+def test_library_does_not_collect_what_a_run_called_live(v1: Past) -> None:
+    v1.commit()
+    v1.library.create_branch("job", v1.tip())
+    tip = v1.commit("job")
+    v1.collect()
+    v1.library.delete_branch("job")
+    with pytest.raises(RefusedError):
+        collect_by_library(v1.config(mode="auto"))
+    assert tip in v1.objects()["snapshots"]
 
 
 def test_commit_that_no_run_saw_is_kept_when_refs_are_put_back(v1: Past) -> None:
@@ -206,3 +227,52 @@ def test_repository_that_was_made_again_under_its_name_starts_anew(v1: Past) -> 
     v1.create(1)
     v1.commit()
     assert v1.collect()["outcome"] == "success"
+
+
+@pytest.mark.parametrize("kind", ["snapshots", "manifests", "chunks"])
+def test_what_is_missing_below_a_snapshot_that_nothing_names_is_no_damage(v1: Past, kind: str) -> None:
+    v1.commit()
+    before = v1.objects()[kind]
+    with v1.put_back("refs"):
+        lost = v1.commit()
+        late = v1.commit()
+    missing = {lost} if kind == "snapshots" else v1.objects()[kind] - before
+    assert missing
+    for name in missing:
+        (v1.folder / kind / name).unlink()
+    for mode in ("clean", "auto"):
+        assert v1.collect(mode=mode)["outcome"] == "success"
+    assert late in v1.objects()["snapshots"]
+
+
+@pytest.mark.parametrize("kind", ["manifests", "chunks"])
+def test_what_main_needs_is_missed_also_where_a_lost_snapshot_names_it(v1: Past, kind: str) -> None:
+    v1.commit()
+    missing = v1.objects()[kind]
+    with v1.put_back("refs"):
+        late = v1.commit()
+    for name in missing:
+        (v1.folder / kind / name).unlink()
+    before = v1.objects()
+    with pytest.raises((FormatError, RefusedError)):
+        v1.collect()
+    assert v1.objects() == before
+    assert late in before["snapshots"]
+
+
+def test_snapshot_that_nothing_names_and_that_was_written_since_the_mark_keeps_what_it_names(
+    v1: Past,
+) -> None:
+    v1.commit()
+    v1.library.create_branch("job", v1.tip())
+    base = v1.commit("job")
+    v1.library.delete_branch("job")
+    run = Run.open(plan_collection(v1.config(keep_lost_days=0)).run_uri)
+    find_garbage(run, HERE)
+    with v1.put_back("refs"):
+        v1.library.create_branch("again", base)
+        late = v1.commit("again")
+    assert bulk_delete(run, HERE).counts["unnamed_since_mark"] == 2
+    release_lease(run)
+    assert v1.read(late, 2) == [2, 2]
+    assert v1.read(late, 3) == [3, 3]

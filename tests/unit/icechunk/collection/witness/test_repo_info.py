@@ -9,10 +9,20 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import WitnessError
+from dredge.errors import RefusedError, WitnessError
+from dredge.icechunk.collection.steps import (
+    Run,
+    bulk_delete,
+    find_garbage,
+    plan_collection,
+    release_lease,
+)
 from dredge.icechunk.collection.witness.forgetting import forget_lost
+from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk import quiet
 from tests.support.icechunk_past import Past
+
+HERE = LocalRunner()
 
 
 @pytest.fixture
@@ -186,3 +196,20 @@ def test_refs_beside_a_log_that_does_not_name_the_upgrade_stop_the_run(v1: Past)
     remove_copies(v1)
     with pytest.raises(WitnessError):
         v1.collect()
+
+
+def test_ref_of_spec_1_that_is_written_between_mark_and_sweep_stops_the_sweep(v1: Past) -> None:
+    v1.commit()
+    v1.library.create_branch("job", v1.tip())
+    v1.commit("job")
+    writer = upgraded(v1)
+    v1.library.delete_branch("job")
+    v1.library.expire_snapshots(older_than=now())
+    run = Run.open(plan_collection(v1.config(keep_lost_days=0, keep_old_refs=False)).run_uri)
+    find_garbage(run, HERE)
+    v1.commit("job", repo=writer)
+    before = v1.objects()
+    with pytest.raises(RefusedError):
+        bulk_delete(run, HERE)
+    release_lease(run)
+    assert v1.objects() == before

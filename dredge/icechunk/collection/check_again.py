@@ -1,0 +1,240 @@
+"""Check again: what earlier runs deleted is compared with what live files name.
+
+Ids are never used again, so a live file that names a deleted object is never benign: the object is brought back where
+it can be, and a person has to acknowledge the alarm before anything is deleted or purged. Only what the store lacks is
+looked for in the records of deletions (`dredge.undo.deletions`), before it is called damage.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import AlarmError, DredgeError, FormatError, NotFoundError
+from dredge.hashing import hash64
+from dredge.icechunk.collection.kinds import FOLDERS
+from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.mark.snapshots import snapshot_files
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.swept import open_swept
+from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.ids import encode_ids
+from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_refs, read_repo_info
+from dredge.runs.perform import StepRecord
+from dredge.sets.hashes import Hashes, unite
+from dredge.storage import ObjectReader, exists
+from dredge.undo import alarms
+from dredge.undo.alarms import Alarm, alarm_error, open_alarms
+from dredge.undo.bringing_back import Source, bring_back, outcomes_of
+from dredge.undo.deleted import SweptRun, swept_rows
+from dredge.undo.deletions import Deletion, read_deletions, read_hashes, write_deletion, write_hashes
+
+log = logging.getLogger("dredge")
+
+_REASON = "live files name it, and a run had deleted it"
+
+
+def note_deletion(run: Run, record: StepRecord) -> None:
+    """Write the record of what a sweep may delete, before its first deletion.
+
+    Args:
+        run: whose candidates are deleted.
+        record: of the sweep.
+    """
+    candidates = record.input(ListCandidatesOutput)
+    parts = [part for kind in FOLDERS for part in candidates.candidates(kind)]
+    hashes: Hashes = unite(
+        [run.folder.read_part(part, ["hash"])["hash"].to_numpy().astype(np.uint64) for part in parts]
+    )
+    if not len(hashes):
+        return
+    written = write_hashes(run.state, run.folder.label, hashes)
+    write_deletion(
+        run.state,
+        Deletion(
+            run_id=run.plan.run_id,
+            run_uri=run.plan.run_uri,
+            at=run.store_now(),
+            way=run.plan.undo.way,
+            hashes=written,
+            expire_days=run.plan.undo.expire_days,
+        ),
+    )
+
+
+def absent_files(reader: ObjectReader) -> set[str]:
+    """Give the keys of snapshots and manifests that what refs reach names, and that the store lacks.
+
+    Args:
+        reader: on the repository. Files that cannot be read are passed over.
+    """
+    snapshots = {node for node, _ in snapshot_files(reader)}
+    manifests = {
+        key.removeprefix(MANIFESTS) for batch in reader.list(MANIFESTS) for key in batch["key"].to_pylist()
+    }
+    absent: set[str] = set()
+    waiting, seen = _named(reader), set[str]()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node not in snapshots:
+            absent.add(SNAPSHOTS + node)
+            continue
+        try:
+            found = parse_snapshot(reader.get(SNAPSHOTS + node), SNAPSHOTS + node)
+        except (FormatError, NotFoundError):
+            continue
+        absent |= {MANIFESTS + info.id for info in found.manifests if info.id not in manifests}
+        waiting += [found.parent_id] if found.parent_id is not None and found.spec_version == 1 else []
+    return absent
+
+
+def _named(reader: ObjectReader) -> list[str]:
+    try:
+        return [entry.id for entry in read_repo_info(reader).snapshots]
+    except NotFoundError:
+        return [*read_refs(reader).values()]
+
+
+def seeking_deleted(run: Run, work: Callable[[], None]) -> None:
+    """Do something that reads live files; where one is missing, look for it in the records of deletions first.
+
+    Args:
+        run: whose step it is.
+        work: raises FormatError where a live file is missing or damaged.
+
+    Raises:
+        AlarmError: a run had deleted a file that is missing.
+        FormatError: as `work` raises it.
+    """
+    try:
+        work()
+    except FormatError:
+        refuse_deleted(run, run.folder.label, absent_files(run.reader))
+        raise
+
+
+def refuse_deleted(run: Run, label: str, absent: Collection[str]) -> None:
+    """Bring back live objects that earlier runs deleted, and raise the alarm.
+
+    Args:
+        run: whose mark misses them; it holds the lease.
+        label: of the try; names the alarm.
+        absent: keys that live files name and the store lacks.
+
+    Raises:
+        AlarmError: a run had deleted one of them.
+    """
+    done = list[pa.Table]()
+    left, tried, at = set(absent), set(absent), run.store_now()
+    while left and (found := list(_deleted(run, left))):
+        run.lease.check(run.plan.lease)
+        waiting = [_rows(source, *_not_yet(source)) for source in found]
+        alarms.write_alarm(run.state, label, run.plan.run_id, at, pa.concat_tables(done + waiting))
+        for source in found:
+            back = bring_back(run.plan.uri, run.state, source, _REASON, run.store_now, run.options)
+            done.append(_rows(source, *outcomes_of(back)))
+        # What came back names more, which the same run may have deleted.
+        keys = {key for source in found for key in source.rows["address"].to_pylist()}
+        left = absent_files(run.reader) | _absent_chunks(run.reader, keys)
+        left -= tried
+        tried |= left
+    if done:
+        alarm = alarms.write_alarm(run.state, label, run.plan.run_id, at, pa.concat_tables(done))
+        raise _error(run, [alarm])
+
+
+def _not_yet(source: Source) -> tuple[pa.Array, pa.Array]:
+    count = source.rows.num_rows
+    return pa.array([alarms.NOT_YET] * count, pa.string()), pa.array([""] * count, pa.string())
+
+
+def _absent_chunks(reader: ObjectReader, keys: Collection[str]) -> set[str]:
+    """Chunks that some manifests name and the store lacks; manifests that cannot be read are passed over."""
+    absent: set[str] = set()
+    for key in sorted(keys):
+        if not key.startswith(MANIFESTS):
+            continue
+        try:
+            arrays = parse_manifest(reader.get(key), key).arrays
+        except (FormatError, NotFoundError):
+            continue
+        for array in arrays:
+            names = encode_ids(array.ids[array.kind == NATIVE]).to_pylist()
+            absent |= {CHUNKS + name for name in names if not exists(reader, CHUNKS + name)}
+    return absent
+
+
+def refuse_alarmed(run: Run) -> None:
+    """Refuse to delete while an alarm is open.
+
+    Raises:
+        AlarmError: there is one.
+        FormatError: an alarm cannot be read.
+    """
+    if found := open_alarms(run.state):
+        raise _error(run, found)
+
+
+def _error(run: Run, found: list[Alarm]) -> AlarmError:
+    command = f"dredge icechunk acknowledge {run.plan.uri}"
+    return alarm_error(f"run {run.plan.run_id} of {run.plan.uri} deletes nothing", found, command)
+
+
+def _rows(source: Source, outcomes: pa.Array, messages: pa.Array) -> pa.Table:
+    columns = {
+        "address": source.rows["address"].combine_chunks(),
+        "hash": source.rows["hash"].combine_chunks().cast(pa.uint64()),
+        "deleted_by": pa.array([source.run_id] * source.rows.num_rows, pa.string()),
+        "outcome": outcomes,
+        "message": messages,
+    }
+    return pa.table(columns, schema=alarms.SCHEMA)
+
+
+def _deleted(run: Run, absent: Collection[str]) -> Iterator[Source]:
+    """Give the rows of runs that deleted some keys; each key by the newest run that did."""
+    left = set(absent)
+    records, seen = read_deletions(run.state), _acknowledged(run.state)
+    for problem in records.unread.values():
+        log.warning("%s", problem)
+    for deletion, hashes in zip(records.found, read_hashes(run.state, records.found), strict=True):
+        keys = pa.array(sorted(left), pa.string())
+        if isinstance(hashes, str):
+            log.warning("%s", hashes)
+        elif not np.isin(hash64(keys), hashes).any():
+            continue
+        try:
+            swept = open_swept(deletion.run_uri, run.plan.uri, run.options)
+            rows = _rows_of(swept, pa.array(sorted(left - seen.get(deletion.run_id, set())), pa.string()))
+        except DredgeError as error:
+            log.warning("what run %s deleted cannot be read: %s", deletion.run_id, error)
+            continue
+        if rows.num_rows:
+            left -= set(rows["address"].to_pylist())
+            yield Source(run_id=deletion.run_id, run_uri=deletion.run_uri, way=swept.way, rows=rows)
+
+
+def _acknowledged(state: ObjectReader) -> dict[str, set[str]]:
+    """Keys that a person has looked into, by the run that deleted them."""
+    found: dict[str, set[str]] = {}
+    for alarm in alarms.read_alarms(state):
+        if alarm.acknowledged is None:
+            continue
+        rows = alarms.read_rows(state, alarm)
+        for key, run_id in zip(rows["address"].to_pylist(), rows["deleted_by"].to_pylist(), strict=True):
+            found.setdefault(run_id, set()).add(key)
+    return found
+
+
+def _rows_of(swept: SweptRun, keys: pa.Array) -> pa.Table:
+    found = [swept_rows(swept.folder, part, swept.below) for part in swept.candidates]
+    table = pa.concat_tables(found)
+    return table.filter(pc.is_in(table["address"], keys)).combine_chunks()

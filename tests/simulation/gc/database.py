@@ -1,0 +1,84 @@
+"""What happens to the database of an installation: it is put back to an earlier day, or another installation gets a
+copy of it and works on the same namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from dredge.lakefs import LakeFSClient
+from dredge.lakefs.transport import Response
+from tests.simulation.kv import WatchedKV
+from tests.simulation.lakefs import URL, Server, make_client
+from tests.simulation.orchestrator import Orchestrator
+from tests.simulation.truth import Truth
+
+OTHER_URL = "https://rehearsal.simulated"
+
+
+@dataclass
+class Database:
+    """The key-value store of an installation.
+
+    Attributes:
+        kv: the store.
+        servers: that use it.
+        truth: follows it.
+        orchestrator: of the installation's collector.
+        backup: all rows as they were, by partition and key.
+        clone: servers of the other installation, on a store of their own.
+        url: of the other installation.
+    """
+
+    kv: WatchedKV
+    servers: Sequence[Server]
+    truth: Truth
+    orchestrator: Orchestrator
+    backup: dict[tuple[bytes, bytes], bytes] | None = None
+    clone: list[Server] = field(default_factory=list)
+    url: str = OTHER_URL
+
+    @property
+    def verbs(self) -> dict[str, Callable[..., None]]:
+        """What happens, by the verb of its move."""
+        return {
+            "back up database": self._back_up,
+            "put database back": self._put_back,
+            "clone database": self._clone,
+        }
+
+    def other_orchestrator(self) -> Orchestrator | None:
+        """The collector of the other installation, whose runs are listed with all others; None if there is none."""
+        if not self.clone:
+            return None
+        kept: dict[str, Response] = {}
+
+        def client() -> LakeFSClient:
+            return make_client(self.clone, self.clone[0].doors, kept, self.url)
+
+        return replace(self.orchestrator, make_client=client)
+
+    def _back_up(self) -> None:
+        self.backup = self.kv.rows()
+
+    def _put_back(self) -> None:
+        """The store fails, its last backup is restored, and the servers are restarted."""
+        if self.backup is None:
+            return
+        for server in self.servers:
+            server.process.kill()
+        with self.truth.losing():
+            self.kv.put_back(self.backup)
+        for server in self.servers:
+            server.start()
+
+    def _clone(self, same_url: bool) -> None:
+        """Another installation is made from a copy of the store, with production's schedules.
+
+        Args:
+            same_url: its server has the same URL, in a network of its own.
+        """
+        kv, first = WatchedKV(), self.servers[0]
+        kv.put_back(self.kv.rows())
+        self.clone = [Server("server of clone", kv, first.doors, first.clock, first.settings)]
+        self.url = URL if same_url else OTHER_URL
