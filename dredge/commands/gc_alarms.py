@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from dredge.storage import ObjectWriter
     from dredge.undo.alarms import Alarm
 
 
@@ -33,12 +34,10 @@ def acknowledge_command(repository: str, reason: str | None, by: str | None, as_
     Exit codes: 0 acknowledged, or no alarm is open · 2 bad input · 4 the server or the store is not available
                 5 an alarm cannot be read · 6 no such repository · 10 an alarm is open
     """
-    from dredge.gc.run import open_state
     from dredge.gc.witness.consents import ACKNOWLEDGE, record_consent
-    from dredge.lakefs import LakeFSClient
     from dredge.undo.alarms import Acknowledged, acknowledge, open_alarms
 
-    state = open_state(LakeFSClient.from_env().repository(repository).namespace)
+    state = _state(repository)
     found = open_alarms(state)
     if reason is not None and found:
         what = {"alarms": [alarm.alarm_id for alarm in found]}
@@ -47,6 +46,13 @@ def acknowledge_command(repository: str, reason: str | None, by: str | None, as_
     show_alarms(found, reason is not None, as_json)
     if reason is None and found:
         raise SystemExit(10)
+
+
+def _state(repository: str) -> ObjectWriter:
+    from dredge.gc.run import open_state
+    from dredge.lakefs import LakeFSClient
+
+    return open_state(LakeFSClient.from_env().repository(repository).namespace)
 
 
 def show_alarms(found: list[Alarm], ended: bool, as_json: bool) -> None:

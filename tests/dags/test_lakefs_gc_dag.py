@@ -186,6 +186,7 @@ def test_params_are_these(dag: DAG) -> None:
         "undo",
         "restore_reused",
         "purge_days",
+        "keep_unnamed_days",
         "min_age_hours",
         "unsafe_min_age_seconds",
         "clean_every_days",

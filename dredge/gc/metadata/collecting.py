@@ -56,6 +56,7 @@ from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.watch import watching
 from dredge.storage import ObjectInfo, StorageOptions, open_reader, open_versions, open_writer
 from dredge.storage.model import MaySend
+from dredge.undo.alarms import refuse_alarmed
 from dredge.undo.side_run import LOOK_SECONDS, SideRun
 
 GARBAGE = pa.schema(
@@ -190,10 +191,11 @@ class _Collection:
         return ""
 
     def _check_owner(self) -> None:
-        """Refuse to delete in a namespace that is blocked, or another server's."""
+        """Refuse to delete in a namespace that is blocked, or another server's, or while an alarm is open."""
         plan = self.run.plan
         site = Site(self.run.state, self.names.asking.client, plan.repository, plan.run_id)
         check_before_deleting(site)
+        refuse_alarmed(self.run.state, f"run {plan.run_id} deletes no metadata")
 
     def _shared(self) -> str:
         """Why other repositories may need the files, too: their commits are in none of these records. "" when not."""

@@ -3,7 +3,8 @@
     scheduled   the last step of a collection, where `purge_days` says so
     by hand     a collection that deletes nothing makes the mark; then the same step
 
-The step works under the lease of the mark, and not while an alarm or a block is in force. A dry run only looks.
+The step works under the lease of the mark, and not while an alarm is open or a block is in force (`Collected.check`). A
+dry run only looks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from dredge.gc.purge.proof import find_live
 from dredge.gc.run import Run, open_state, read_plan
 from dredge.gc.state.store import StateStore
 from dredge.gc.undo import collected_of
-from dredge.gc.witness.block import refuse_blocked
 from dredge.lakefs import LakeFS
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
@@ -66,7 +66,6 @@ def scheduled(run: Run) -> PurgeConfig:
 
 def _purge(run: Run, runner: TaskRunner, record: StepRecord, config: PurgeConfig) -> None:
     if not config.dry_run:
-        refuse_blocked(run.state)
         refuse_alarmed(run.state, f"run {run.plan.run_id} purges nothing")
     age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
     refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)

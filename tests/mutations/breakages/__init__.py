@@ -7,8 +7,6 @@ inventory  runs on an inventory      metadata   metadata garbage      many      
 trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
 owner      one owner of a namespace, its id, and the block      witness    marks against earlier marks
 again      what was deleted earlier
-again      what was deleted earlier
-owner      one owner of a namespace, its id, and the block      witness    marks against earlier marks
 verifying  the look after a sweep     gates      between a driver that looks and workers that delete
 requests   what a run was asked to do
 """

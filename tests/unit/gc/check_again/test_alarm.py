@@ -60,6 +60,9 @@ def test_later_runs_delete_nothing_until_a_person_acknowledges_and_then_they_do(
     world, _ = wrong_run()
     with pytest.raises(AlarmError):
         world.collect()
+    world.age(days=1)
+    with pytest.raises(AlarmError):
+        world.collect()  # it has nothing to delete
     garbage = world.orphan("data/slice/garbage")
     world.age(days=2)
     with pytest.raises(AlarmError):
