@@ -89,6 +89,17 @@ def address_readings(address: str, address_type: int, namespace: str) -> tuple[s
     return tuple(dict.fromkeys(readings))
 
 
+def answer_readings(address: str, namespace: str) -> tuple[str, ...]:
+    """Every key of the namespace that a server may mean by an address in an answer, its own reading first.
+
+    A server may word an address decoded, so that `x%20y` becomes `x y`. It also leaves out a query; whether a key with
+    one is meant, only the store tells.
+    """
+    found = address_readings(address, AddressType.FULL, namespace)
+    encoded = [quote(key, safe=_UNESCAPED_IN_PATH, errors="surrogateescape") for key in found]
+    return tuple(dict.fromkeys((*found, *encoded)))
+
+
 def _readings(address: str, address_type: int, namespace: str) -> list[str | None]:
     if address_type == AddressType.RELATIVE:
         return [address]

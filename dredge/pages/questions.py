@@ -47,8 +47,8 @@ class ServerAsker:
         """
         client = self._client(place)
         repository = None if place is None else place.repository or place.name
-        target = find_target(client, what, repository)
         options = None if place is None else place.options
+        target = find_target(client, what, repository, options)
         root = None
         if (
             place is not None

@@ -29,6 +29,7 @@ from dredge.gc.steps import (
     to_its_end,
 )
 from dredge.gc.subtract import SubtractOutput
+from dredge.graveler.addresses import reworded
 from dredge.graveler.catalog import Catalog
 from dredge.graveler.catalog import Rules as CatalogRules
 from dredge.graveler.committed.entries import Entry
@@ -188,7 +189,8 @@ def _commit(found: Any) -> Commit:
 
 
 def _stats(found: Any) -> ObjectStats:
-    return ObjectStats(found.path, found.physical_address, found.checksum, found.size_bytes)
+    # As a real server words it: decoded, and without a query.
+    return ObjectStats(found.path, reworded(found.physical_address), found.checksum, found.size_bytes)
 
 
 class Parallel(LocalRunner):

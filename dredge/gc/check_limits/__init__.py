@@ -1,6 +1,6 @@
 """Step check_limits: every guard is asked, and what may go is told from what is held."""
 
-from dredge.gc.check_limits.canaries import Canary, sample
+from dredge.gc.check_limits.canaries import Canary, keys_in_store, meant, sample
 from dredge.gc.check_limits.heads import heads_of_the_mark
 from dredge.gc.check_limits.holds import COLUMNS as HOLD_COLUMNS
 from dredge.gc.check_limits.holds import Holds, why_held
@@ -18,6 +18,8 @@ __all__ = [
     "Verdicts",
     "ask_about",
     "heads_of_the_mark",
+    "keys_in_store",
+    "meant",
     "prove",
     "sample",
     "why_held",

@@ -27,7 +27,7 @@ from dredge.errors import FormatError, NotFoundError
 from dredge.gc.check_limits.guesses import between
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
-from dredge.graveler.addresses import AddressType, address_readings
+from dredge.graveler.addresses import answer_readings
 from dredge.graveler.committed.metaranges import read_metarange
 from dredge.graveler.committed.ranges import RangeInfo
 from dredge.graveler.sstable import RANGES, SeekableTable
@@ -36,6 +36,7 @@ from dredge.lakefs import Change, ObjectStats, Ref
 from dredge.runs.summary import PartInfo
 from dredge.sets.files import read_hashes
 from dredge.sets.hashes import contains
+from dredge.storage import ObjectReader, exists
 from dredge.storage.keys import is_text
 
 _AT_ONCE = 16
@@ -58,11 +59,13 @@ class Canary:
         address: key relative to the namespace.
         branch: that shows it.
         path: under which it does.
+        others: other keys that the server may mean by its answer.
     """
 
     address: str
     branch: str
     path: str
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +229,10 @@ def _canaries(found: Iterable[tuple[str, ObjectStats]], namespace: str) -> Itera
     """Each address once."""
     canaries: dict[str, Canary] = {}
     for branch, stats in found:
-        for address in address_readings(stats.address, AddressType.FULL, namespace):
-            if is_text(address):  # else no store lists such a key
-                canaries.setdefault(address, Canary(address, branch, stats.path))
+        keys = [key for key in answer_readings(stats.address, namespace) if is_text(key)]
+        for address in keys:  # others no store lists
+            others = tuple(key for key in keys if key != address)
+            canaries.setdefault(address, Canary(address, branch, stats.path, others))
     return canaries.values()
 
 
@@ -236,6 +240,37 @@ def _spread[T, R](ask: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """Ask about some items at once; the first error ends it without beginning the rest."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="canaries") as pool:
         return list(pool.map(ask, items))  # which takes back what was not begun
+
+
+def meant(run: Run, canary: Canary) -> list[str]:
+    """Other keys in the store that the server may mean by its answer."""
+    keys = keys_in_store(run.reader, (canary.address, *canary.others))
+    return [key for key in keys if key != canary.address]
+
+
+def keys_in_store(reader: ObjectReader, keys: Sequence[str]) -> list[str]:
+    """Those of some keys that are in the store, and some with a query behind one of them, which a server leaves out."""
+    found = [key for key in keys if exists(reader, key)]
+    for key in keys:
+        batch = next(iter(reader.list(f"{key}?")), None)
+        found += [] if batch is None else batch["key"].to_pylist()
+    return found
+
+
+def ambiguous(run: Run, dead: list[Canary], hash_parts: list[PartInfo]) -> list[Canary]:
+    """Of canaries that would be deleted, those of which the server may mean another key that stays.
+
+    Args:
+        run: this run.
+        dead: canaries that would be deleted.
+        hash_parts: files with the hashes of what would be deleted.
+    """
+    found = []
+    for canary in dead:
+        others = [Canary(key, canary.branch, canary.path) for key in meant(run, canary)]
+        if len(among(run, others, hash_parts)) < len(others):
+            found.append(canary)
+    return found
 
 
 def among(run: Run, canaries: list[Canary], hash_parts: list[PartInfo]) -> list[Canary]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from dredge.gc.check_limits import canaries
+from dredge.gc.check_limits.canaries import Canary
 from dredge.gc.check_limits.identical import Proof
+from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.gc.check_limits.tally import Tally
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
@@ -15,6 +18,21 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.runs.limits import Finding
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Canaries:
+    """A sample of what branches show.
+
+    Attributes:
+        living: all of it.
+        dead: those that would be deleted.
+        ambiguous: those that would be, where the server may mean another key, which stays; they are held.
+    """
+
+    living: list[Canary]
+    dead: list[Canary]
+    ambiguous: list[Canary]
 
 
 @dataclass(frozen=True)
@@ -39,6 +57,14 @@ class Check:
     def namespaces(self) -> dict[str, str]:
         """Storage namespace of every repository of the server, by name; asked once, for all guards."""
         return {found.name: found.namespace for found in self.run.client.repositories()}
+
+    @cached_property
+    def sampled(self) -> Canaries:
+        """Objects that branches show, and those of them that would be deleted; asked once."""
+        living = canaries.sample(self.run, CheckLimitsOutput.STEP)
+        dead = canaries.among(self.run, living, self.doomed)
+        ambiguous = canaries.ambiguous(self.run, dead, self.doomed)
+        return Canaries(living, [canary for canary in dead if canary not in ambiguous], ambiguous)
 
     @property
     def listing(self) -> SliceListingOutput:

@@ -9,6 +9,7 @@ SERVED = "identical_served"
 TOO_MANY = "identical_too_many"
 NO_ANSWER = "identical_no_answer"
 NO_PATH = "identical_no_path"
+AMBIGUOUS = "ambiguous_address"
 
 _SAME_SIZE = "as long as an object in a branch head, so a branch may read this copy of it;"
 WHY = {
@@ -16,6 +17,8 @@ WHY = {
     TOO_MANY: f"{_SAME_SIZE} more requests than allowed were needed to ask every branch",
     NO_ANSWER: f"{_SAME_SIZE} lakeFS did not answer for every path",
     NO_PATH: f"{_SAME_SIZE} a path is not UTF-8, and lakeFS cannot be asked about it",
+    AMBIGUOUS: "lakeFS shows this address for an object whose key may be another one: it words keys decoded"
+    " (`a%20b` as `a b`) and without a query",
 }
 """Half a sentence for people about each code."""
 UNSETTLED = (TOO_MANY, NO_ANSWER, NO_PATH)

@@ -11,7 +11,7 @@ Counting, limits, the report and the sweep all ask here. No hold but `same_size`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ from dredge.gc.check_limits.verdicts import Verdicts
 from dredge.gc.subtract import SAME_SIZE, why_of_hold
 from dredge.runs.folder import RunFolder
 from dredge.sets.files import read_hashes
-from dredge.sets.hashes import Hashes, contains
+from dredge.sets.hashes import NONE, Hashes, contains
 
 COLUMNS = ["hash", "size", "hold"]
 """Columns of the candidates that are needed to tell what is held."""
@@ -36,10 +36,12 @@ class Holds:
     Attributes:
         verdicts: about candidates that are held for their size.
         cleared: hashes of those of them that may go, sorted and distinct.
+        ambiguous: hashes of candidates whose address lakeFS shows for an object with another key, sorted and distinct.
     """
 
     verdicts: Verdicts
     cleared: Hashes
+    ambiguous: Hashes = field(default_factory=lambda: NONE)
 
     @classmethod
     def of(cls, folder: RunFolder, files: HoldFiles) -> Holds:
@@ -53,7 +55,8 @@ class Holds:
             FormatError: a file is not as it was written.
         """
         verdicts = Verdicts.read(folder, files.size_verdicts, files.served)
-        return cls(verdicts, read_hashes(folder, files.cleared))
+        ambiguous = NONE if files.ambiguous is None else read_hashes(folder, files.ambiguous)
+        return cls(verdicts, read_hashes(folder, files.cleared), ambiguous)
 
     def codes_of(self, rows: pa.Table) -> pa.StringArray:
         """The code that holds each candidate; null for those that may go.
@@ -66,6 +69,11 @@ class Holds:
         """
         if missing := sorted(set(COLUMNS) - set(rows.column_names)):
             raise FormatError(f"candidates without {', '.join(missing)}: nobody can tell what is held")
+        codes_found = self._without_ambiguous(rows)
+        is_held = pa.array(contains(self.ambiguous, rows["hash"].to_numpy()))
+        return pc.if_else(pc.and_(is_held, pc.is_null(codes_found)), codes.AMBIGUOUS, codes_found)
+
+    def _without_ambiguous(self, rows: pa.Table) -> pa.StringArray:
         if rows["hold"].null_count == rows.num_rows:
             return pa.nulls(rows.num_rows, pa.string())
         found = pa.concat_arrays(rows["hold"].chunks)

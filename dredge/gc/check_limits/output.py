@@ -21,11 +21,14 @@ class HoldFiles:
         size_verdicts: rows of the sizes that were looked into, each with what holds objects of that size.
         served: sorted hashes of the candidates that a branch reads.
         cleared: sorted hashes of the candidates that may go.
+        ambiguous: sorted hashes of candidates whose address lakeFS shows for an object with another key; None: there
+            are none.
     """
 
     size_verdicts: PartInfo
     served: PartInfo
     cleared: PartInfo
+    ambiguous: PartInfo | None = None
 
 
 class CheckLimitsOutput(GuardsOutput):
@@ -52,4 +55,5 @@ class CheckLimitsOutput(GuardsOutput):
             size_verdicts=self.part("sizes-00000.parquet"),
             served=self.part("served.u64"),
             cleared=self.part("cleared.u64"),
+            ambiguous=next(iter(self.parts("ambiguous.u64")), None),
         )

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+
 from dredge.approve.needed import LET_IT
 from dredge.approve.settings import NEVER
 from dredge.errors import RefusedError
@@ -18,18 +20,20 @@ from dredge.gc.check_limits.check import Check
 from dredge.gc.check_limits.guards import GUARDS
 from dredge.gc.check_limits.holds import why_held
 from dredge.gc.check_limits.output import CheckLimitsOutput
-from dredge.gc.check_limits.tally import Held, count_held
+from dredge.gc.check_limits.tally import Held, count_ambiguous, count_held
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.state.base import base_of
 from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput
 from dredge.gc.witness.mark import leave_record
 from dredge.gc.witness.owner import claim_namespace, leave_id
+from dredge.hashing import hash64
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.sets.files import write_hashes
+from dredge.sets.hashes import unite
 from dredge.undo.cost import cost_of_undo
 
 GUARD = "guard.json"
@@ -56,8 +60,9 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         leave_id(run, record)
     alarm = check_again(run, runner, record)
     check = _prove(run, runner, record)
-    objects, size_bytes = _deletable(check)
     findings = [guard(check) for guard in GUARDS]
+    _hold_ambiguous(check)
+    objects, size_bytes = _deletable(check)
     findings.extend(_limits(check, objects, size_bytes))
     verdict = worst(findings)
     details = {
@@ -103,6 +108,24 @@ def _prove(run: Run, runner: TaskRunner, record: StepRecord) -> Check:
     record.parts.append(cleared)
     record.parts.extend(proof.verdicts.write(run.folder))
     return Check(run, record, proof, tally, [*candidates.hashes, cleared])
+
+
+def _hold_ambiguous(check: Check) -> None:
+    """Hold candidates whose address lakeFS shows for an object with another key, and write them down for the sweep."""
+    found = check.sampled.ambiguous
+    if not found:
+        return
+    hashes = unite([hash64(pa.array([canary.address for canary in found], pa.string()))])
+    shown = {canary.address: (canary.branch, canary.path) for canary in found}
+    count_ambiguous(check.run, check.candidates, check.tally, hashes, shown)
+    check.record.parts.append(
+        write_hashes(check.run.folder, f"{CheckLimitsOutput.STEP}/ambiguous.u64", hashes)
+    )
+    check.record.warn(
+        f"{len(found):,} objects are kept because lakeFS shows their address for another object, such as"
+        f" {found[0].address!r} ({found[0].path!r} on {found[0].branch}); it words keys decoded and without a query."
+        " Remove the object by hand if nothing uses it"
+    )
 
 
 def _deletable(check: Check) -> tuple[int, int]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dredge.errors import LeaseHeldError, RefusedError
-from dredge.gc.check_limits import canaries
 from dredge.gc.check_limits.check import Check, must
-from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.gc.history import foreign_runs
 from dredge.gc.namespaces import check_namespaces
 from dredge.runs.limits import Finding
@@ -52,8 +50,7 @@ def no_other_collector(check: Check) -> Finding:
 
 def canaries_stay(check: Check) -> Finding:
     """No object that a branch shows would be deleted."""
-    living = canaries.sample(check.run, CheckLimitsOutput.STEP)
-    dead = canaries.among(check.run, living, check.doomed)
+    living, dead = check.sampled.living, check.sampled.dead
     text = f"of {len(living):,} objects that branches show would be deleted"
     if dead:
         named = [

@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.errors import FormatError
+from dredge.gc.check_limits.codes import AMBIGUOUS
 from dredge.gc.check_limits.holds import COLUMNS, Holds, held_for_size, why_held, with_hold
 from dredge.gc.check_limits.verdicts import Verdicts
 from dredge.gc.run import Run
 from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput
-from dredge.sets.hashes import NONE, Hashes, unite
+from dredge.sets.hashes import NONE, Hashes, contains, unite
 
 
 @dataclass(slots=True)
@@ -105,6 +106,34 @@ def count_held(
             " Nothing was deleted. Start a new run."
         )
     return tally
+
+
+def count_ambiguous(
+    run: Run,
+    candidates: SubtractOutput,
+    tally: Tally,
+    ambiguous: Hashes,
+    shown: Mapping[str, tuple[str, str]],
+) -> None:
+    """Count candidates that are held because lakeFS shows their address for an object with another key.
+
+    Args:
+        run: this run.
+        candidates: of subtract.
+        tally: grows.
+        ambiguous: hashes of these candidates; nothing else holds them.
+        shown: branch and path that lakeFS shows, by address.
+    """
+    held = tally.by_code.setdefault(AMBIGUOUS, Held())
+    for part in candidates.candidates:
+        rows = run.folder.read_part(part, ["address", "reason", *COLUMNS])
+        rows = rows.filter(pa.array(contains(ambiguous, rows["hash"].to_numpy())))
+        sizes, why = rows["size"].to_numpy(), np.array(rows["reason"].to_pylist(), object)
+        _add(held, sizes, np.ones(len(sizes), bool))
+        for row in range(min(rows.num_rows, EXAMPLES_MAX - len(held.examples))):
+            held.examples.append(_example(rows["address"][row].as_py(), int(sizes[row]), shown))
+        for reason in {*why.tolist()}:
+            _add(tally.by_reason.setdefault(reason, Held()), sizes, why == reason)
 
 
 def _cleared(rows: pa.Table, verdicts: Verdicts) -> Hashes:

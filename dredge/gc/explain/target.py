@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dredge.errors import ConfigError, NotFoundError
+from dredge.errors import ConfigError, DredgeError, NotFoundError
+from dredge.gc.check_limits import keys_in_store
 from dredge.gc.namespaces import DATA, canonical_namespace
-from dredge.graveler.addresses import AddressType, canonical_address
+from dredge.graveler.addresses import AddressType, answer_readings, canonical_address
 from dredge.lakefs import LakeFS
+from dredge.storage import StorageOptions, open_reader
 
 LAKEFS = "lakefs://"
 
@@ -31,20 +34,23 @@ class Target:
     path: str = ""
 
 
-def find_target(client: LakeFS, given: str, repository: str | None = None) -> Target:
+def find_target(
+    client: LakeFS, given: str, repository: str | None = None, options: StorageOptions | None = None
+) -> Target:
     """Find out which object is meant.
 
     Args:
         client: the server.
         given: `lakefs://repo/ref/path`, a URI in the store, or an address relative to a repository's namespace.
         repository: whose, where the address alone does not say.
+        options: how to reach the store; None reads the environment.
 
     Raises:
         ConfigError: it is none of these, or in no repository's namespace.
         NotFoundError: the ref has no such path, or there is no such repository.
     """
     if given.startswith(LAKEFS):
-        return _of_path(client, given)
+        return _of_path(client, given, options)
     if repository is not None:
         found = client.repository(repository)
         return Target(found.name, found.namespace, _key(given, found.namespace))
@@ -63,19 +69,31 @@ def find_target(client: LakeFS, given: str, repository: str | None = None) -> Ta
     return Target(owner.name, owner.namespace, _key(given, owner.namespace))
 
 
-def _of_path(client: LakeFS, given: str) -> Target:
+def _of_path(client: LakeFS, given: str, options: StorageOptions | None) -> Target:
     name, _, rest = given.removeprefix(LAKEFS).partition("/")
     ref, _, path = rest.partition("/")
     if not (name and ref and path):
         raise ConfigError(f"{given!r} is not of the form lakefs://repository/ref/path")
     found = client.repository(name)
-    address = client.stat(name, ref, path).address
-    key = canonical_address(address, AddressType.FULL, found.namespace)
-    if key is None:
+    shown = client.stat(name, ref, path)
+    keys = answer_readings(shown.address, found.namespace)
+    if not keys:
         raise NotFoundError(
-            f"{given} is at {address}, outside the storage namespace {found.namespace}: no collection touches it"
+            f"{given} is at {shown.address}, outside the storage namespace {found.namespace}: no collection touches it"
         )
-    return Target(name, found.namespace, key, ref, path)
+    return Target(name, found.namespace, _meant(found.namespace, keys, shown.size_bytes, options), ref, path)
+
+
+def _meant(namespace: str, keys: Sequence[str], size_bytes: int, options: StorageOptions | None) -> str:
+    """The key that a server means by an answer: one that is in the store, with the size that it tells."""
+    reader = open_reader(namespace, options)
+    try:
+        there = keys_in_store(reader, keys)
+        if len(there) > 1:
+            there = [key for key in there if reader.stat(key).size == size_bytes] or there
+    except DredgeError:
+        there = []  # the answer says that the store cannot be looked at
+    return next(iter(there), keys[0])
 
 
 def _key(given: str, namespace: str) -> str:

@@ -144,9 +144,14 @@ def test_a_repository_that_came_into_the_namespace_since_the_guards_looked_stops
     run = world.plan()
     world.mark(run)
     make(world)
+    asked: list[str] = []
+    world.client.before = lambda name, _arguments: asked.append(name)
     with deleting() as requests, pytest.raises(RefusedError, match=r"overlaps with|is another repository"):
         bulk_delete(run, world.runner)
     assert requests.made == []
+    assert asked.count("prepare_uncommitted") == 1, (
+        "refused at once, and not after rounds that end at their first look"
+    )
     assert world.data() == kept | gone
 
 
