@@ -85,6 +85,8 @@ def test_params_are_these(dag: DAG) -> None:
     """Their names are a public interface: triggers and DAG files of users have them."""
     assert set(dag.params) == {
         "storage",
+        "keep_lost_days",
+        "keep_old_refs",
         "older_than",
         "rule",
         "delete_expired_branches",
