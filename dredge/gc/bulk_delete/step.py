@@ -118,6 +118,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     re-check can judge."""
     if not parts:
         return
+    record.attempt.check()  # an overtaken try leaves no record of a deletion
     note_deletion(run, record)
     subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
     tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]

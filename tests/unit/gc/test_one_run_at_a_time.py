@@ -18,7 +18,7 @@ from tests.support.gc import busy_world, deleting
 def test_two_runs_at_once_are_one_run_and_one_refusal() -> None:
     world, _, _ = busy_world()
     first = world.plan()
-    with pytest.raises(LeaseHeldError, match="works on this repository until"):
+    with pytest.raises(LeaseHeldError):
         world.plan()
     release_lease(first)
     world.age(seconds=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from dredge.icechunk.collection.mark.snapshots import snapshot_files
+from dredge.icechunk.collection.mark import snapshot_files
 from dredge.icechunk.collection.witness.judging import FORGET_LOST, Judgement, judge
 from dredge.icechunk.collection.witness.record import read_known
 from dredge.icechunk.maintenance import open_state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dredge.errors import ConflictError
-from dredge.icechunk.collection.mark.output import MarkOutput
+from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.witness.record import KNOWN
 from dredge.runs.conditional import read_tagged, replace_tagged

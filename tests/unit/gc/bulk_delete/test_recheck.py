@@ -5,6 +5,7 @@ The mark is over when the branch is made here, so no earlier step can have seen 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace
@@ -106,7 +107,7 @@ def test_only_records_that_are_all_there_say_that_nothing_else_is_staged(
         records = SimpleNamespace(exact=exact)
         return SimpleNamespace(heads=found.heads, files=found.files, rows=found.rows, records=records)
 
-    monkeypatch.setattr("dredge.gc.bulk_delete.recheck.scan_staging", scan)
+    monkeypatch.setattr(sys.modules["dredge.gc.bulk_delete.recheck"], "scan_staging", scan)
     recheck(run, world.runner, subtracted, "recheck/0")
     assert subtracted.exact is exact
 
@@ -336,7 +337,7 @@ def test_what_a_policy_keeps_of_a_new_branch_is_read_once() -> None:
 
 
 @pytest.mark.parametrize("rules", [False, True])
-def test_a_range_that_nobody_names_counts_however_old_it_looks_where_nothing_ever_expires(
+def test_a_commit_that_nothing_names_counts_when_it_was_written_in_the_last_days(
     rules: bool,
 ) -> None:
     """Its file may have been brought back since the mark, with the time that it had before."""
@@ -355,4 +356,4 @@ def test_a_range_that_nobody_names_counts_however_old_it_looks_where_nothing_eve
             data = other.lake.objects.get(key)
             memory_store(bucket).write(f"{prefix}/{key}", data, run.plan.cutoff - timedelta(days=1))
     bulk_delete(run, world.runner)
-    assert (orphan in world.data()) is not rules
+    assert orphan in world.data()
