@@ -20,6 +20,7 @@ from dredge.runs.sweep import Protect, Protected
 from dredge.storage import NOT_SENT, open_copier, open_reader, open_versions
 from dredge.storage.model import MaySend
 from dredge.storage.parallel import ordered_map
+from dredge.storage.schemes import DRIVERS
 from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 
 NOT_COPIED = "not_copied"
@@ -27,6 +28,8 @@ NOT_RESTORABLE = "not_restorable"
 GROUP_KEYS = 1000
 """Longest group of keys that is copied before it is deleted; a task that is killed copies so many again."""
 _COPIES_AT_ONCE = 16
+_TAKE_SLASH = ("gcs", "azure")
+"""Drivers of stores that put back a key which ends with a slash."""
 _ARCHIVED = ("InvalidObjectState", "BlobArchived")
 
 
@@ -56,6 +59,7 @@ class Quarantine:
     def __init__(self, namespace: str, run_uri: str) -> None:
         self._copier = open_copier(namespace, quarantine_uri(run_uri))
         self._copies = open_reader(quarantine_uri(run_uri))
+        self._takes_slash = DRIVERS.get(namespace.partition("://")[0].lower()) in _TAKE_SLASH
 
     def protect(self, group: pa.Table, may_send: MaySend) -> list[Protected]:
         """Copy each object of a group; see `dredge.runs.sweep.Protect`."""
@@ -66,8 +70,8 @@ class Quarantine:
     def _copy(self, address: str, size: int, etag: str | None, may_send: MaySend) -> Protected:
         if not may_send():
             return Protected(ledger.FAILED, NOT_SENT)
-        if address.endswith("/"):
-            # Stores such as MinIO take the copy, and refuse the upload in parts that would put it back.
+        if address.endswith("/") and not self._takes_slash:
+            # MinIO takes the copy and refuses the upload in parts that would put it back, and S3 stores look alike.
             return Protected(
                 ledger.KEPT, NOT_RESTORABLE, "a key that ends with a slash cannot be put back everywhere"
             )

@@ -411,7 +411,10 @@ def test_after_a_mark_that_held_nothing_for_its_size_all_sizes_of_heads_stay() -
 def test_each_round_asks_again_and_replaces_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of the round before may still be at work by its own."""
     world, run, _ = marked()
-    rounds, told = [SimpleNamespace(error=None, reason="a branch moved", found=""), None], list[HoldFiles]()
+    rounds, told = (
+        [SimpleNamespace(error=None, found="a branch moved", reason="a branch moved"), None],
+        list[HoldFiles](),
+    )
 
     def delete(*told_to: Any) -> SimpleNamespace | None:
         told.extend(each.holds for each in told_to if isinstance(each, Asked))

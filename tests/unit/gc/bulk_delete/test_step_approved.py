@@ -91,7 +91,7 @@ def test_a_no_that_ended_a_round_is_heard_before_anything_is_read_again(
 
     def stopped(*_: Any) -> Any:
         said(run, "rejected", by="eve")
-        return SimpleNamespace(error=None, reason="the run was rejected")
+        return SimpleNamespace(error=None, found="rejected", reason="the run was rejected")
 
     monkeypatch.setattr(step, "_delete", stopped)
     with pytest.raises(RejectedError, match="eve rejected it"):
