@@ -57,6 +57,25 @@ def with_ancestors(reader: ObjectReader, tips: Collection[str], history: Collect
     return live
 
 
+def ancestors_seen(
+    tips: Collection[str], parents: Mapping[str, Collection[str]], released: Collection[str]
+) -> set[str]:
+    """Give the ancestors that earlier marks saw: files of spec 2 do not name their parent.
+
+    Args:
+        tips: ids of live snapshots that the history lacks.
+        parents: of snapshots whose files are there, as marks have seen them.
+        released: what an expiration took out of history; neither these nor what only they lead to.
+    """
+    found: set[str] = set()
+    waiting = list(tips)
+    while waiting:
+        parents_of = set(parents.get(waiting.pop(), ())).difference(found, released)
+        found |= parents_of
+        waiting += parents_of
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotsConfig:
     """What all tasks need.

@@ -30,6 +30,7 @@ from dredge.icechunk.collection.mark.output import (
 from dredge.icechunk.collection.mark.roots import Roots, choose_roots
 from dredge.icechunk.collection.mark.snapshots import (
     add_snapshots,
+    ancestors_seen,
     index_snapshots,
     snapshot_files,
     with_ancestors,
@@ -72,6 +73,9 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     roots = _find_roots(run, record, history, files, judgement, actual)
     live = with_ancestors(run.reader, roots.tips, history.snapshots)
     live |= _reached_by_old_refs(run, judgement, files)
+    if history.spec_version == 2:
+        unlisted = roots.tips - history.snapshots.keys()
+        live |= ancestors_seen(unlisted, judgement.known.parents, judgement.released) & files.keys()
     index = ManifestIndex.load(run.state)
     replaced = {node for node, tag in tags.items() if known.entries.get(node, ("", None))[0] != tag}
     before = set() if run.base is None else {*run.base.state.contradicted}

@@ -67,10 +67,9 @@ def test_repo_info_that_was_put_back_stops_the_run_until_a_person_accepts_it(v2:
     assert "operation" in str(refused.value)
     assert (v2.objects(), v2.record()) == (before, record)
     forget_lost(v2.uri, "that night's commits were wrong")
-    v2.collect()
-    assert set(late) <= v2.objects()["snapshots"] | v2.known().parents.keys()
-    assert late[-1] in v2.objects()["snapshots"]
-    assert v2.collect()["outcome"] == "success"
+    for _ in range(2):
+        assert v2.collect()["outcome"] == "success"
+        assert v2.objects() == before  # with the history of the lost tip, which files of spec 2 do not name
 
 
 def test_commit_that_no_run_saw_is_kept_when_the_repo_info_is_put_back(v2: Past) -> None:
