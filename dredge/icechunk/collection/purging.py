@@ -11,13 +11,10 @@ import pyarrow.compute as pc
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.check_again import refuse_alarmed
-from dredge.icechunk.collection.check_limits.absent import PRESENT
-from dredge.icechunk.collection.check_limits.step import check_limits
+from dredge.icechunk.collection.check_limits import PRESENT
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
-from dredge.icechunk.collection.list_candidates.step import list_candidates
 from dredge.icechunk.collection.mark import MarkOutput
-from dredge.icechunk.collection.mark.step import mark
 from dredge.icechunk.collection.planning import plan_collection
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.ids import hashes_of_names
@@ -51,12 +48,12 @@ def mark_for_purge(
         RefusedError: a witness of the past refuses the mark, or something live is missing.
         FormatError: a live file is missing or damaged.
     """
+    from dredge.icechunk.collection.steps import find_garbage
+
     config = CollectConfig(uri=uri, mode=CLEAN)
     run = Run.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
     refuse_alarmed(run)
-    mark(run, runner)
-    list_candidates(run, runner)
-    found = check_limits(run).details["findings"]
+    found = find_garbage(run, runner).details["findings"]
     missing = [item["text"] for item in found if item["rule"] in PRESENT and item["verdict"] != "passed"]
     if missing:
         raise RefusedError(f"{uri}: {'; '.join(missing)}. Nothing was purged: copies of it may be left.")
