@@ -18,7 +18,7 @@ from dredge.errors import AlarmError, DredgeError, FormatError, NotFoundError
 from dredge.hashing import hash64
 from dredge.icechunk.collection.kinds import FOLDERS
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
-from dredge.icechunk.collection.mark.snapshots import snapshot_files
+from dredge.icechunk.collection.mark import snapshot_files
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.swept import open_swept
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
