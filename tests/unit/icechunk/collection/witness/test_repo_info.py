@@ -56,7 +56,8 @@ def log_of_one_entry(past: Past) -> Any:
 def test_repo_info_that_was_put_back_stops_the_run_until_a_person_accepts_it(v2: Past, commits: int) -> None:
     v2.commit()
     with v2.put_back("repo"):
-        late = [v2.commit() for _ in range(commits)]
+        for _ in range(commits):
+            v2.commit()
         v2.collect()
     remove_copies(v2)
     before, record = v2.objects(), v2.record()
