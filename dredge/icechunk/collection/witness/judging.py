@@ -19,7 +19,7 @@ from dredge.icechunk.collection.witness.lost import (
 )
 from dredge.icechunk.collection.witness.old_refs import OldRef, later_than, read_old_refs
 from dredge.icechunk.collection.witness.operations import OperationsLog, Since
-from dredge.icechunk.collection.witness.record import Known, LostTip, next_parents
+from dredge.icechunk.collection.witness.record import Known, LostTip, Parents, next_parents
 from dredge.icechunk.format.repo_info import REPO_KEY
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import MAIN, History
@@ -109,15 +109,14 @@ def judge(
     named = history.snapshots.keys() if history.spec_version == 2 else history.reachable()
     log = OperationsLog(reader, read_repo_info(reader)) if history.spec_version == 2 else None
     since = None if log is None or known.operation is None else log.since(known.operation)
-    released = find_released(known, named, {})
+    tip, released = _released(history, known, named, {})
     lost = find_lost(known, named, released, now, keep)
     if lost and log is not None and since is not None:
-        released = find_released(known, named, log.parents_before_drops(since))
+        tip, released = _released(history, known, named, log.parents_before_drops(since))
         lost = find_lost(known, named, released, now, keep)
     refusals = []
     if since is not None and since.is_there is False and known.operation not in said.operations:
         refusals.append(_operation_gone(known))
-    tip = lost_main(known, named, released)
     if (
         tip is not None
         and tip not in said.tips
@@ -151,6 +150,20 @@ def judge(
         old_refs=old_refs,
         refusals=refusals,
     )
+
+
+def _released(
+    history: History, known: Known, named: Collection[str], more: Parents
+) -> tuple[str | None, frozenset[str]]:
+    """Give main's tip where it was lost, and what was released.
+
+    An expiration leaves main its tip: it can have been released only where main itself went on from it, whichever
+    other ref had it as an ancestor. What was lost once stays so, unless an expiration by Dredge released it since.
+    """
+    of_main = find_released(known, history.reachable_from([history.branches[MAIN]]), more)
+    tip = lost_main(known, named, of_main)
+    lost = {*known.lost} | ({tip} if tip is not None else set())
+    return tip, find_released(known, named, more) - (lost - known.released)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,26 @@ def test_refs_that_were_put_back_lose_nothing_that_a_run_called_live(v1: Past) -
         record = v1.record()
 
 
+def test_tip_of_main_below_another_branch_is_lost_although_an_expiration_cut_that_branch(v1: Past) -> None:
+    v1.commit()
+    main = v1.folder / "refs/branch.main/ref.json"
+    earlier = main.read_bytes()
+    late = v1.commit()
+    expired = now()
+    v1.library.create_branch("dev", late)
+    v1.commit("dev")
+    v1.collect()
+    v1.pass_days(40)
+    v1.library.expire_snapshots(expired)
+    main.write_bytes(earlier)
+    with pytest.raises(WitnessError, match=late):
+        v1.collect()
+    forget_lost(v1.uri, "main is to be there")
+    for _ in range(2):
+        v1.collect()
+        assert late in v1.objects()["snapshots"]
+
+
 def test_a_person_is_asked_once_and_what_was_lost_is_kept_all_the_same(v1: Past) -> None:
     v1.commit()
     with v1.put_back("refs"):
