@@ -53,7 +53,7 @@ def main() -> None:
             began = time.process_time()
             before = read_checked(state)
             found = find_hits(run, cast(Any, None), record, before, deletions.read_deletions(state))
-            write_checked(state, before, "check", "check", datetime.now(UTC), found.runs, found.live)
+            write_checked(state, before, "check", "check", datetime.now(UTC), found.sweeps, found.live)
             seconds.append(time.process_time() - began)
         print(f"{found.compared:,} deleted, {LIVE:,} live: {min(seconds):.3f} s of processor time")
 

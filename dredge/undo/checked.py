@@ -1,12 +1,12 @@
 """The last finished check of what runs deleted against what is live: which deletions it covered, and what it found.
 
     <state>/checked/<run id>-<try>.u64    sorted hashes of the deleted addresses that were live then
-    <state>/checked.json                  names it, with the runs whose deletions were compared
+    <state>/checked.json                  names it, with the sweeps whose deletions were compared
 
 The record is replaced when a check has done everything: after alarms are written and objects are brought back. A check
 that was killed before is done again in full. So a later check has to judge only
 
-    live now, deleted by a run that was not compared · live now, deleted before, and not live at the last check
+    live now, deleted by a sweep that was not compared · live now, deleted before, and not live at the last check
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Checked:
 
     Attributes:
         run_id: the run that made it; "" when there was none yet.
-        runs: ids of the runs whose deletions were compared.
+        sweeps: run and try of each sweep whose deletions were compared.
         live: hashes of deleted addresses that were live then, sorted and distinct.
         etag: of the record; None when there is none.
         problem: why the record cannot be used, so that everything is compared again; "" when it can.
     """
 
     run_id: str = ""
-    runs: frozenset[str] = frozenset()
+    sweeps: frozenset[str] = frozenset()
     live: Hashes = field(default_factory=lambda: NONE)
     etag: str | None = None
     problem: str = ""
@@ -63,7 +63,7 @@ def read_checked(state: ObjectReader) -> Checked:
         data = state.get(part.key)
         check_digest(part, data, "the last check")
         live = plain.from_bytes(data, part.name)
-        return Checked(run_id=value["run_id"], runs=frozenset(value["runs"]), live=live, etag=tagged[0])
+        return Checked(run_id=value["run_id"], sweeps=frozenset(value["sweeps"]), live=live, etag=tagged[0])
     except UnavailableError:
         raise
     except (DredgeError, KeyError, TypeError, ValueError) as error:
@@ -92,7 +92,7 @@ def write_checked(
     label: str,
     run_id: str,
     at: datetime,
-    runs: Collection[str],
+    sweeps: Collection[str],
     live: Hashes,
 ) -> None:
     """Record a finished check.
@@ -103,7 +103,7 @@ def write_checked(
         label: run and try; no other try has it.
         run_id: the run.
         at: the store's time.
-        runs: ids of the runs whose deletions were compared.
+        sweeps: run and try of each sweep whose deletions were compared.
         live: hashes of deleted addresses that are live, sorted and distinct.
 
     Raises:
@@ -112,7 +112,7 @@ def write_checked(
     name, data = f"{CHECKED}/{label}.u64", plain.to_bytes(live)
     state.put(name, data)
     part = PartInfo(name, len(live), len(data), hashlib.sha256(data).hexdigest(), name)
-    value = {"run_id": run_id, "at": at.isoformat(), "runs": sorted(runs), "live": part.to_json()}
+    value = {"run_id": run_id, "at": at.isoformat(), "sweeps": sorted(sweeps), "live": part.to_json()}
     encoded = json.dumps(value, sort_keys=True).encode()
     if replace_tagged(state, _KEY, encoded, before.etag):
         return

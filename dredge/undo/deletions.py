@@ -54,6 +54,11 @@ class Deletion:
     purged_at: datetime | None = None
     expire_days: int | None = None
 
+    @property
+    def sweep(self) -> str:
+        """The sweep that wrote the record: run and try. One that goes on later deletes what was there meanwhile."""
+        return self.hashes.key.rpartition("/")[2].removesuffix(".u64")
+
     def can_come_back(self, now: datetime) -> bool:
         """Whether something of it may still be brought back.
 

@@ -63,7 +63,7 @@ def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError 
     if checked.problem:
         record.warn(f"{checked.problem}. Everything that runs deleted is compared again")
     unread: list[str] = []
-    if not checked.runs:
+    if not checked.sweeps:
         unread = adopt_deletions(run)
     found = find_hits(run, runner, record, checked, read_deletions(run.state))
     found.unread += unread
@@ -79,7 +79,7 @@ def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError 
         run.folder.label,
         run.plan.run_id,
         run.store_now(),
-        found.runs,
+        found.sweeps,
         found.live[~contains(unfinished, found.live)],
     )
     still_open = alarms.open_alarms(run.state)
@@ -212,7 +212,7 @@ def _record(record: StepRecord, before: str, found: Found, judged: Sequence[_Jud
         (row, kind) for item in judged for row, kind in zip(item.became, item.benign.tolist(), strict=True)
     ]
     record.counts.update(
-        checked_deletions=len(found.runs),
+        checked_deletions=len(found.sweeps),
         checked_objects=found.compared,
         exist_again_objects=found.there,
         reused_objects=sum(benign for _, benign in became),
@@ -224,7 +224,7 @@ def _record(record: StepRecord, before: str, found: Found, judged: Sequence[_Jud
     )
     record.details["check_again"] = {
         "since": before,
-        "runs": sorted(found.runs),
+        "sweeps": sorted(found.sweeps),
         "unread": found.unread,
         "hits": [_facts(item) for item in judged],
     }

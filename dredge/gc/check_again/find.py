@@ -69,7 +69,7 @@ class Found:
 
     Attributes:
         hits: by run, newest first; each address only for the newest run that deleted it.
-        runs: ids of the runs whose deletions were compared.
+        sweeps: run and try of each sweep whose deletions were compared.
         live: hashes of all deleted addresses that are live, also of those that exist again.
         compared: deleted addresses that were compared.
         there: new ones of them that exist again.
@@ -80,7 +80,7 @@ class Found:
     """
 
     hits: list[Hits] = field(default_factory=list)
-    runs: set[str] = field(default_factory=set)
+    sweeps: set[str] = field(default_factory=set)
     live: Hashes = field(default_factory=lambda: NONE)
     compared: int = 0
     there: int = 0
@@ -150,10 +150,10 @@ def _compare(
     live = record.input(ListCommittedOutput).live.find(wanted) if wanted else []
     alive = [hashes[mask] for hashes, mask in zip(wanted, live, strict=True)]
     found.live = unite(alive)
-    found.runs = {deletion.run_id for deletion in readable}
+    found.sweeps = {deletion.sweep for deletion in readable}
     found.compared = sum(map(len, wanted))
     for deletion, deletable, hashes in zip(readable, wanted, alive, strict=True):
-        is_new = deletion.run_id not in checked.runs
+        is_new = deletion.sweep not in checked.sweeps
         yield _Todo(deletion, deletable, hashes if is_new else hashes[~contains(checked.live, hashes)])
 
 
@@ -161,7 +161,7 @@ def _unseen(
     run: Run, runner: TaskRunner, record: StepRecord, checked: Checked, item: _Todo, found: Found
 ) -> _Todo:
     """Add what branches serve of a new deletion although no answer about staging has it."""
-    if item.deletion.run_id in checked.runs or record.input(MarkUncommittedOutput).exact:
+    if item.deletion.sweep in checked.sweeps or record.input(MarkUncommittedOutput).exact:
         return item
     try:
         swept = open_swept(item.deletion.run_uri, options=run.options)

@@ -70,7 +70,7 @@ AGAIN = (
         f"{GC}/check_again/check.py",
         "    raised = _raise_alarm(run, judged)\n    unfinished",
         "    now, label = run.store_now(), run.folder.label\n"
-        "    write_checked(run.state, checked, label, run.plan.run_id, now, found.runs, found.live)\n"
+        "    write_checked(run.state, checked, label, run.plan.run_id, now, found.sweeps, found.live)\n"
         "    checked = read_checked(run.state)\n    raised = _raise_alarm(run, judged)\n    unfinished",
         (KILLED,),
     ),

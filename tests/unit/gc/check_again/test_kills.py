@@ -7,16 +7,26 @@ import contextlib
 import pytest
 
 from dredge.errors import AlarmError
+from dredge.gc.bulk_delete import step as sweeping
 from dredge.gc.check_limits import step as limits
 from dredge.gc.planning import release_lease
-from dredge.gc.steps import check_limits, list_committed, mark_uncommitted, slice_listing, subtract
+from dredge.gc.steps import (
+    approve,
+    bulk_delete,
+    check_limits,
+    list_committed,
+    mark_uncommitted,
+    resume,
+    slice_listing,
+    subtract,
+)
 from dredge.storage import open_deleter
 from dredge.undo.alarms import open_alarms, read_alarms
 from dredge.undo.deletions import read_deletions
 from tests.support import lost_database
 from tests.support.gc import World, deleting, make_world, summary_of
 from tests.support.undo import Moment, moments_in, store_of
-from tests.support.wrong_runs import REUSES, expired_world, say_acknowledged, state_of, wrong_run
+from tests.support.wrong_runs import REUSES, expired_world, say_acknowledged, state_of, undo_store, wrong_run
 
 
 def _killed_checks(world: World) -> list[Moment]:
@@ -141,3 +151,39 @@ def test_runs_that_deleted_before_records_were_kept_are_compared() -> None:
     with pytest.raises(AlarmError):
         world.collect()
     assert lost <= world.data()
+
+
+def test_a_sweep_that_goes_on_after_a_check_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = undo_store("quarantine")
+    world.rules(7)
+    gone = {world.upload("t", b"version 1")}
+    expired = world.lake.commit("version 1").id
+    world.upload("t", b"version 2 is longer")
+    world.age(days=1)
+    world.lake.commit("version 2")
+    world.age(days=20)
+    world.upload("more", b"more")
+    world.lake.commit("version 3")
+    world.age(days=20)
+    tags = world.lake.catalog.tags
+    killed = world.plan()
+    world.mark(killed)
+    approve(killed)
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeping, "recheck", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            bulk_delete(killed, world.runner)
+    release_lease(killed)
+    tags.create_tag(world.lake.repository, "v1", expired)
+    world.collect(dry_run=True)  # sees what the killed run may delete, live and in the store
+    tags.delete_tag(world.lake.repository, "v1")
+    resume(killed.plan.run_uri, world.runner, world.client, None, world.lake.clock)
+    assert not gone & world.data()
+    tags.create_tag(world.lake.repository, "v1", expired)
+    world.age(days=1)
+    world.collect()
+    assert gone <= world.data()
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
