@@ -5,8 +5,11 @@
     ├── RefusedError                      a safety check said no: never retried
     │   ├── LeaseHeldError                another run holds the repository
     │   ├── OvertakenError                a later try of the same step has taken over
+    │   ├── WitnessError                  the server is not the one that earlier runs saw
+    │   ├── BlockedError                  such a refusal has to be lifted by a person first
     │   ├── AwaitingApprovalError         a person has to say yes first
-    │   └── RejectedError                 a person said no, or nobody said yes in time
+    │   ├── RejectedError                 a person said no, or nobody said yes in time
+    │   └── AlarmError                    live objects had been deleted: a person has to acknowledge it
     ├── UnavailableError                  throttled, down, timed out: retry later
     ├── FormatError                       bytes we cannot trust: abort, nothing more is deleted
     ├── NotFoundError      (LookupError)  the named thing is not there
@@ -71,6 +74,26 @@ class OvertakenError(RefusedError):
     what_to_do = "Nothing: the later try does the work. This one is the orphan of a retry."
 
 
+class WitnessError(RefusedError):
+    """The lakeFS server or its database is not the one that earlier runs of the namespace saw."""
+
+    kind = "witness"
+    what_to_do = (
+        "Find out which lakeFS server and database this is: the message names the difference and the likely causes. "
+        "docs/operations.md has each; `dredge gc lift-block` ends the block that the refusal left."
+    )
+
+
+class BlockedError(RefusedError):
+    """An earlier run left a block in the namespace: deletions and purges wait until a person lifts it."""
+
+    kind = "blocked"
+    what_to_do = (
+        "Read the block in the message and find its cause. Then lift it with "
+        "`dredge gc lift-block REPOSITORY --reason …`, and start a new run."
+    )
+
+
 class AwaitingApprovalError(RefusedError):
     """A person has to approve before anything is deleted."""
 
@@ -86,6 +109,18 @@ class RejectedError(RefusedError):
 
     kind = "rejected"
     what_to_do = "Nothing, or change the limits or the rules, and start another run."
+
+
+class AlarmError(RefusedError):
+    """Live objects are among those that an earlier run deleted, and no expired commit explains it. They were brought
+    back where that is possible. Nothing is deleted or purged until a person acknowledges it."""
+
+    kind = "alarm"
+    exit_code = 10
+    what_to_do = (
+        "Find out why the run that the message names took live objects for garbage (docs/operations.md); bring back "
+        "what is missing, then acknowledge: `dredge gc acknowledge REPOSITORY --reason`."
+    )
 
 
 class UnavailableError(DredgeError):
