@@ -74,6 +74,8 @@ class Replay:
 
     def _get(self, path: str, query: dict[str, str]) -> tuple[int, Any] | None:
         match path.removeprefix(BASE).split("/")[1:]:
+            case _ if path == "/api/v1/usage-report/summary":
+                return 200, {"installation_id": "captured", "reports": []}
             case _ if path == "/api/v1/repositories":
                 return self._whole("repositories")
             case []:
