@@ -93,7 +93,13 @@ def compare(folder: Path, theirs: Path) -> None:
     dry = library.garbage_collect(cutoff, dry_run=True)
     library.garbage_collect(cutoff)
     report = collect(
-        CollectConfig(uri=f"file://{folder}", dry_run=False, unsafe_min_age_seconds=0, grace_hours=0)
+        CollectConfig(
+            uri=f"file://{folder}",
+            dry_run=False,
+            unsafe_min_age_seconds=0,
+            grace_hours=0,
+            keep_lost_days=0,  # the library keeps no lost snapshots
+        )
     )
     assert report["outcome"] == "success"
     ours, left = objects(folder), objects(theirs)

@@ -56,12 +56,15 @@ def _named_by_expired(run: Run, folder: RunFolder, wanted: npt.NDArray[np.uint64
             return nothing
         committed = ListCommittedOutput.of(summary)
         history = folder.read_part(committed.history, ["commit_id", "metarange_id"])
+        # No ref may have led to a commit that the run knew, such as that of a deleted branch.
+        carried = folder.read_part(committed.carried_commits, ["commit_id", "metarange_id"])
         active = folder.read_part(committed.commits, ["commit_id"])["commit_id"]
     except UnavailableError:
         raise
     except DredgeError:
         return nothing
-    expired = history.filter(pc.invert(pc.is_in(history["commit_id"], active.combine_chunks())))
+    known = pa.concat_tables([history, carried.cast(history.schema)])
+    expired = known.filter(pc.invert(pc.is_in(known["commit_id"], active.combine_chunks())))
     metaranges = _read(run, sorted({item for item in expired["metarange_id"].to_pylist() if item}))
     lookup = Lookup(run)
     return lookup.addresses_in(lookup.ranges_with(metaranges.ranges, wanted), wanted)
