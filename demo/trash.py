@@ -71,7 +71,10 @@ class Installation:
         self.state = TrashState(open_writer(f"file://{self.folder}/state"))
         # Every margin but the grace is the real one: what has to be old was left days ago by the server's clock.
         self.margins = replace(
-            TrashMargins(), grace=timedelta(seconds=GRACE_SECONDS), unsafe_short_grace=True
+            TrashMargins(),
+            grace=timedelta(seconds=GRACE_SECONDS),
+            unnamed=timedelta(seconds=GRACE_SECONDS),
+            unsafe_short_grace=True,
         )
 
     def namespace(self, name: str) -> str:

@@ -178,9 +178,10 @@ def clean_command(
 
     \b
     Exit codes: 0 done, or a dry run; 1 some of the plan stayed (the output says why); 2 bad input;
-    3 refused: a limit, another run, or something removed was named again and put back; 4 the store did not
-    answer, also for a single repository (the next run verifies what this one removed, and tries the rest);
-    5 a record cannot be read; 9 something was removed, and the store's rights do not allow the rest.
+    3 refused: a limit, another run, a database that was put back; 4 the store did not answer, also for a
+    single repository (the next run verifies what this one removed, and tries the rest); 5 a record cannot be
+    read; 9 something was removed, and the store's rights do not allow the rest; 10 alarm: something removed
+    is named now, and was put back.
     """
     from dredge.kv.row_opening import open_row_cleaner
     from dredge.runs.clock import utc_now
@@ -327,6 +328,8 @@ def _print_findings(report: ScanReport, as_json: bool) -> None:
         return
     click.echo(f"{report.plan.location} · run {report.plan.run_id} · {now:%Y-%m-%d %H:%M:%S} UTC")
     click.echo(f"{report.plan.partitions:,} partitions, {report.repositories:,} repositories")
+    for note in report.notes:
+        click.echo(note)
     for verdict, words in (("report", "For a person:"), ("wait", "Waits:"), ("trash", "Trash:")):
         found = [finding for finding in report.findings if finding.verdict == verdict]
         if found:

@@ -109,6 +109,11 @@ class DynamoRows:
         date = response["ResponseMetadata"]["HTTPHeaders"].get("date")
         return parsedate_to_datetime(date).astimezone(UTC) if date else None
 
+    def own_id(self) -> str:
+        """Return the TableId: a table that was put back is a new one."""
+        found: str = self._store.call("describe_table", repeat=True)["Table"].get("TableId", "")
+        return found
+
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
         """Delete rows whose value is unchanged, in transactions with all guards (see `RowCleaner`)."""
         outcomes: list[bool] = []

@@ -34,6 +34,10 @@ class MemoryRows:
     def clock(self) -> None:
         """Return None: memory has no clock of its own."""
 
+    def own_id(self) -> str:
+        """Return "": nothing names one life of it."""
+        return ""
+
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
         """Delete rows whose value is unchanged, all under one lock (see `RowCleaner`)."""
         with self._store._lock:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from dredge.errors import RefusedError
+from dredge.errors import ConfigError, RefusedError
 from dredge.kv.model import Entry, PredicateFailedError
 from dredge.kv.postgres import PAGE_AFTER, PAGE_FROM, PAGE_ROWS, PostgresStore
 from dredge.kv.rows import Guard, GuardFailedError, Row, show_key
@@ -37,6 +37,11 @@ WITH RECURSIVE found AS (
 )
 SELECT partition_key FROM found WHERE partition_key IS NOT NULL
 """
+_OWN_ID = (
+    "SELECT system_identifier FROM pg_control_system()",
+    "SELECT timeline_id FROM pg_control_checkpoint()",
+    "SELECT to_regclass('kv')::oid::bigint",
+)
 _GUARDS = (
     "SELECT kv.partition_key, kv.key, kv.value FROM unnest(%s::bytea[], %s::bytea[]) AS wanted (p, k) "
     "JOIN kv ON kv.partition_key = wanted.p AND kv.key = wanted.k FOR SHARE OF kv"
@@ -89,6 +94,17 @@ class PostgresRows:
         (now,) = self._store.read("SELECT clock_timestamp()", ())[0]
         moment: datetime = now
         return moment.astimezone(UTC)
+
+    def own_id(self) -> str:
+        """Return system identifier, timeline and oid of the table. A cluster that was put back or failed over
+        has another timeline, a table that was put back another oid."""
+        parts = []
+        for statement in _OWN_ID:
+            try:
+                parts.append(str(self._store.read(statement, ())[0][0]))
+            except ConfigError:
+                parts.append("-")  # some services do not let users read the control file
+        return ":".join(parts)
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
         """Delete rows whose value is unchanged, in transactions of 500 (see `RowCleaner`)."""

@@ -93,6 +93,11 @@ class RowReader(Protocol):
         """Return the store's time (aware UTC); None if it has no clock other than this machine's."""
         ...
 
+    def own_id(self) -> str:
+        """Return an id that the database gave itself, and that is another one after it was put back from a backup; ""
+        if it has none."""
+        ...
+
     def close(self) -> None:
         """Close the connections."""
         ...

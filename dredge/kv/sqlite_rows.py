@@ -53,6 +53,10 @@ class SQLiteRows:
     def clock(self) -> None:
         """Return None: a file has no clock of its own."""
 
+    def own_id(self) -> str:
+        """Return "": nothing names one life of it."""
+        return ""
+
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
         """Delete rows whose value is unchanged, in transactions of 500 (see `RowCleaner`)."""
         outcomes: list[bool] = []

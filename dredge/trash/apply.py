@@ -26,7 +26,7 @@ from datetime import timedelta
 from itertools import batched
 from typing import Any, Literal
 
-from dredge.errors import RefusedError, UnavailableError
+from dredge.errors import AlarmError, UnavailableError
 from dredge.kv.model import Entry
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner, RowView
 from dredge.trash.finding import TrashFinding
@@ -65,10 +65,13 @@ class Outcome:
         return self.finding.to_json() | {"fate": self.fate, "rows_deleted": self.rows}
 
 
-class NamedAgainError(RefusedError):
-    """Something that was removed is named by a record. It was put back, and the run stopped."""
+class NamedAgainError(AlarmError):
+    """Something that was removed is named by a record. It was put back where its rows are kept, and the run stopped."""
 
-    kind = "named_again"
+    what_to_do = (
+        "Find out why a record came to name what two looks saw unused: an operation of the server that took longer than"
+        " the grace, or a database that was put back. Lengthen the grace in the first case; then run again."
+    )
 
 
 class Applier:
@@ -101,6 +104,7 @@ class Applier:
         self._linger = linger
         self._sleep = sleep
         self._removed: set[bytes] = set()
+        self._markers: set[bytes] = set()
         self.rows_deleted = 0
         self.outcomes: list[Outcome] = []
 
@@ -143,6 +147,11 @@ class Applier:
     def removed_partitions(self) -> list[bytes]:
         """Partitions of which rows were deleted, or may have been, and were not put back."""
         return sorted(self._removed)
+
+    @property
+    def removed_markers(self) -> list[bytes]:
+        """Tokens whose queue markers were deleted, or may have been."""
+        return sorted(self._markers)
 
     def _group(self, group: Sequence[TrashFinding]) -> None:
         with self._store.view() as view:
@@ -270,6 +279,8 @@ class Applier:
     def _note_removed(self, finding: TrashFinding) -> None:
         if finding.key is None:
             self._removed.add(finding.partition)
+        elif finding.partition == MARKERS:
+            self._markers.add(finding.key)
 
     def _references(self, view: RowView) -> References:
         return read_references(view, self._unrecorded)

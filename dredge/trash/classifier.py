@@ -18,6 +18,7 @@ from dredge.trash.names import (
     REPOSITORY_METADATA_KEY,
     parse_instance,
 )
+from dredge.trash.noted import Noted
 from dredge.trash.sightings import Sighting, Sightings
 
 Status = Literal[
@@ -34,14 +35,18 @@ class Classifier:
         before: what earlier looks saw unused.
         now: time of this look (aware UTC, of the store's clock within `margins.clock_skew`).
         margins: the margins.
+        noted: what earlier looks saw named, this look included.
     """
 
-    def __init__(self, look: Look, before: Sightings, now: datetime, margins: TrashMargins) -> None:
+    def __init__(
+        self, look: Look, before: Sightings, now: datetime, margins: TrashMargins, noted: Noted | None = None
+    ) -> None:
         self.look = look
         self.references = look.references
         self.now = now
         self.margins = margins
         self._before = before
+        self._noted = noted or Noted()
         self.seen: list[Sighting] = []
         self.statuses: dict[bytes, Status] = {
             partition: self._status(partition, instance) for partition, instance in look.instances.items()
@@ -98,6 +103,11 @@ class Classifier:
     def is_young(self, since: datetime) -> bool:
         """Say whether an id's time is too recent; one from the future is."""
         return self.now - since < self.margins.id_age
+
+    def was_named_lately(self, token: bytes) -> bool:
+        """Say whether an earlier look saw a token named, not long enough ago."""
+        since = self._noted.missed_since(token)
+        return since is not None and self.now - since < self.margins.unnamed
 
     def status_of(self, partition: bytes) -> Status | None:
         """What a repository's partition is; None when nothing is left of it."""

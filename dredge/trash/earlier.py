@@ -46,21 +46,24 @@ def put_back_named(store: RowCleaner, state: TrashState, look: Look) -> None:
     named = named_after_removal(state, look)
     if not named:
         return
-    written = 0
+    written, kept = 0, set[bytes]()
     taken = {name: runs for name, runs in state.removed_by().items() if name in named}
     # Ids of runs descend: the newest comes first, its rows count.
     for run_id in sorted({run for runs in taken.values() for run in runs}):
-        rows = (row for row in state.undo(run_id).read() if run_id in taken.get(row.partition, ()))
+        rows = [row for row in state.undo(run_id).read() if run_id in taken.get(row.partition, ())]
+        kept.update(row.partition for row in rows)
         written += put_back(store, rows)[0]
     state.forget_removed(named)
     names = ", ".join(sorted(show(name) for name in named))
-    if not written:  # whoever put them back has said so, and ended before they were forgotten
+    lost = named.keys() - kept
+    if not written and not lost:  # whoever put them back has said so, and ended before they were forgotten
         log.warning("trash: %s: removed by an earlier run, named by a record again, and whole", names)
         return
     raise NamedAgainError(
-        f"{names}: removed as trash by an earlier run, and now named"
-        f" by a record. {written} rows were put back. Nothing else was touched. An operation of the server took"
-        " longer than the grace period: lengthen it."
+        f"{names}: removed as trash by an earlier run ({', '.join(sorted(set(named.values())))}), and now named"
+        f" by a record. {written} rows were put back. Nothing else was touched."
+        + (f" Of {len(lost):,} of them no row is kept." if lost else "")
+        + " An operation of the server took longer than the grace period (lengthen it), or the database was put back."
     )
 
 

@@ -14,7 +14,7 @@ Source: docs/trash.md; L63, L64 of docs/lakefs-behaviour.md.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from dredge.errors import FormatError, RefusedError
@@ -96,6 +96,8 @@ class Look:
         small: rows of the partitions that are judged key by key.
         unknown: partitions of no known shape that nothing names.
         unsure: partitions that were named when the look began and were not any more when it ended.
+        heads: commits of branches that have a record, by the partition of an active repository.
+        lost_commits: of the commits that were noted before, those without a record now, by partition.
     """
 
     references: References
@@ -105,10 +107,16 @@ class Look:
     small: Mapping[bytes, Mapping[bytes, bytes]]
     unknown: tuple[bytes, ...]
     unsure: frozenset[bytes]
+    heads: Mapping[bytes, frozenset[str]] = field(default_factory=dict)
+    lost_commits: Mapping[bytes, tuple[str, ...]] = field(default_factory=dict)
 
 
-def read_look(reader: RowReader) -> Look:
+def read_look(reader: RowReader, noted: Mapping[bytes, Collection[str]] | None = None) -> Look:
     """Read a store.
+
+    Args:
+        reader: of the store.
+        noted: commits whose records are looked for, by the partition of their repository.
 
     Raises:
         FormatError: a repository, branch, tag or commit record cannot be read; nothing may be judged.
@@ -116,10 +124,10 @@ def read_look(reader: RowReader) -> Look:
         UnavailableError: the store did not answer.
     """
     with reader.view() as view:
-        return look_through(view)
+        return look_through(view, noted)
 
 
-def look_through(view: RowView) -> Look:
+def look_through(view: RowView, noted: Mapping[bytes, Collection[str]] | None = None) -> Look:
     """Read a store through a view that is already open; see `read_look`."""
     partitions = list(view.partitions())
     check_schema(view, partitions)
@@ -144,8 +152,18 @@ def look_through(view: RowView) -> Look:
         # its size.
         told = name in markers or not _all_active(references, name)
         staging[name] = contents_of(view.scan(name)) if told else None
-    for name in present & set(references.partitions):
-        instances[name] = _of_record(_read_instance(view, name), name, references)
+    heads: dict[bytes, frozenset[str]] = {}
+    lost: dict[bytes, tuple[str, ...]] = {}
+    for name, record in references.partitions.items():
+        # A partition without any row is looked at too: its rows may be what was lost.
+        instance = _read_instance(view, name)
+        if record.state == "active":  # a deletion removes commits before the record
+            named = {branch.commit for branch in references.branches[name].values()}
+            heads[name] = frozenset(named & instance.commits.keys())
+            if missing := set((noted or {}).get(name, ())) - instance.commits.keys():
+                lost[name] = tuple(sorted(missing))
+        if name in present:
+            instances[name] = _of_record(instance, name, references)
 
     known = {REPOSITORIES, *OTHERS, *SMALL, *instances, *staging} | unsure
     return Look(
@@ -156,6 +174,8 @@ def look_through(view: RowView) -> Look:
         small=small,
         unknown=tuple(name for name in partitions if name not in known),
         unsure=frozenset(unsure & present),
+        heads=heads,
+        lost_commits=lost,
     )
 
 

@@ -28,6 +28,8 @@ class TrashMargins:
         ownership_expiry: how long ago a branch ownership hint must have expired.
         multipart_report: age at which an open multipart upload is reported. It is never trash: only the
             object store knows whether the upload is open.
+        unnamed: how long a token waits that an earlier look saw named and that nothing names or queues now: the record
+            of its branch may have been lost with a part of the database.
         instance_margin: how long before its repository's creation an action run must have begun to
             belong to an earlier life of the name.
         clock_skew: largest difference between this machine's clock and the store's.
@@ -39,13 +41,14 @@ class TrashMargins:
     expiry: timedelta = timedelta(hours=48)
     ownership_expiry: timedelta = SAFE_GRACE
     multipart_report: timedelta = timedelta(days=7)
+    unnamed: timedelta = timedelta(days=30)
     instance_margin: timedelta = INSTANCE_MARGIN
     clock_skew: timedelta = timedelta(minutes=5)
     unsafe_short_grace: bool = False
 
     def __post_init__(self) -> None:
         margins = (self.grace, self.id_age, self.expiry, self.ownership_expiry)
-        if min(*margins, self.multipart_report, self.instance_margin) < timedelta(0):
+        if min(*margins, self.multipart_report, self.unnamed, self.instance_margin) < timedelta(0):
             raise ConfigError("a margin of time cannot be negative")
         if min(margins) < SAFE_GRACE and not self.unsafe_short_grace:
             raise ConfigError(
@@ -56,9 +59,10 @@ class TrashMargins:
     @classmethod
     def with_grace(cls, grace: timedelta, unsafe_short_grace: bool = False) -> TrashMargins:
         """The usual margins with another grace; a shorter one shortens the age of ids too."""
-        return replace(
+        found = replace(
             cls(), grace=grace, id_age=min(SAFE_GRACE, grace), unsafe_short_grace=unsafe_short_grace
         )
+        return replace(found, unnamed=grace) if unsafe_short_grace else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

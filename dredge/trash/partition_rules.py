@@ -141,5 +141,8 @@ def _staging(classifier: Classifier, partition: bytes, contents: Contents | None
             "staging-orphan",
             "named by no branch",
             contents,
+            young="named by no branch any more: its record may be lost"
+            if classifier.was_named_lately(partition)
+            else "",
             when_settled="named by no branch, twice",
         )

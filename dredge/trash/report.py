@@ -67,6 +67,7 @@ def render(report: Mapping[str, Any]) -> str:
     ]
     if "rows_removed" in report:
         sentences.append(f"Removed: {report['rows_removed']:,} rows.")
+    sentences.extend(report.get("notes", ()))
     if report.get("message"):
         sentences.append(str(report["message"]))
     sums = [

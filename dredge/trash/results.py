@@ -20,11 +20,13 @@ class ScanReport:
         plan: the trash of the asked kinds.
         findings: everything that is not plainly live.
         repositories: how many repository records there are.
+        notes: what else a person should know of the look.
     """
 
     plan: TrashPlan
     findings: tuple[TrashFinding, ...]
     repositories: int
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object, without the single findings."""
@@ -38,6 +40,7 @@ class ScanReport:
             "trash_bytes": self.plan.size_bytes,
             "digest": self.plan.digest,
             "kinds": by_kind(self.findings),
+            "notes": [*self.notes],
         }
 
     def to_report(self) -> dict[str, Any]:

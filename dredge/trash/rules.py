@@ -13,6 +13,7 @@ from dredge.trash.finding import TrashFinding
 from dredge.trash.key_rules import keys
 from dredge.trash.look import Look
 from dredge.trash.margins import TrashMargins
+from dredge.trash.noted import Noted
 from dredge.trash.partition_rules import partitions
 from dredge.trash.sightings import Sightings
 
@@ -30,7 +31,9 @@ class Classification:
     sightings: Sightings
 
 
-def classify(look: Look, before: Sightings, now: datetime, margins: TrashMargins) -> Classification:
+def classify(
+    look: Look, before: Sightings, now: datetime, margins: TrashMargins, noted: Noted | None = None
+) -> Classification:
     """Say of everything in a store whether it is trash.
 
     Args:
@@ -38,11 +41,12 @@ def classify(look: Look, before: Sightings, now: datetime, margins: TrashMargins
         before: what earlier looks saw unused; empty at the first one.
         now: time of the look.
         margins: the margins.
+        noted: what earlier looks saw named, this look included; None where nothing is remembered.
 
     Returns:
         Findings in order of partition and key, and the sightings to remember.
     """
-    classifier = Classifier(look, before, now, margins)
+    classifier = Classifier(look, before, now, margins, noted)
     findings = [*partitions(classifier), *keys(classifier)]
     findings.sort(key=lambda finding: (finding.partition, finding.key or b""))
     return Classification(tuple(findings), Sightings(classifier.seen, now))

@@ -17,6 +17,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,15 +35,18 @@ from dredge.errors import (
 from dredge.kv.rows import RowReader
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.storage import ObjectWriter, store_clock
+from dredge.trash.noted import Noted
 from dredge.trash.plan import TrashPlan
 from dredge.trash.report import render
 from dredge.trash.sightings import Sightings
 from dredge.trash.undo import UndoLog, flush_local
 
+log = logging.getLogger("dredge")
+
 _LEASE = timedelta(minutes=10)
-REMEMBERED = timedelta(days=7)
+REMEMBERED = timedelta(days=90)
 STORE = "store.json"
-_SIGHTINGS, _OPEN, _REMOVED = "sightings.json", "open.json", "removed.json"
+_SIGHTINGS, _OPEN, _REMOVED, _NOTED = "sightings.json", "open.json", "removed.json", "noted.json"
 _MERGES_MAX = 10
 
 
@@ -120,24 +124,54 @@ class TrashState:
             raise LeaseHeldError(f"{self.writer.uri} is not held by this run. Nothing was touched.")
         self._right.check()
 
-    def claim(self, store: RowReader) -> None:
+    def claim(self, store: RowReader) -> str:
         """Check that the folder is about this store; the first use of a folder makes it so.
 
-        What was unused in one store says nothing about a copy of it, which may be older.
+        What was unused in one store says nothing about a copy of it, which may be older. The store's own id changes
+        when its database is put back: then what was seen unused is forgotten, so that all of it waits anew.
+
+        Returns:
+            What was forgotten and why, for the report; "" where nothing was.
 
         Raises:
             RefusedError: it is about another one.
         """
         identity = {"location": store.location, "installation": _installation(store)}
+        own = store.own_id()
         known = self._read(STORE)
         if known is None:
-            self._replace(STORE, identity)
-        elif known != identity:
+            self._replace(STORE, identity | {"own_id": own})
+        elif {name: known.get(name) for name in identity} != identity:
             raise RefusedError(
                 f"{self.writer.uri} is about {known.get('location')}, not about {store.location}"
                 " (or that store was set up anew since). Nothing was judged. Use a folder of its own for each"
                 " store."
             )
+        elif known.get("own_id", own) != own:
+            self.save_sightings(Sightings(looked=self.sightings().looked))
+            self.save_noted(self.noted().begun_anew())
+            self._replace(STORE, identity | {"own_id": own})
+            note = (
+                f"The database of {store.location} is another one than at the last look (PostgreSQL: system"
+                " identifier, timeline or table; DynamoDB: TableId), as after a restore or a failover. What was seen"
+                " unused before is forgotten: everything waits anew."
+            )
+            log.warning("trash: %s", note)
+            return note
+        return ""
+
+    def noted(self) -> Noted:
+        """What earlier looks saw named; nothing at the first one."""
+        known = self._read(_NOTED)
+        return Noted() if known is None else Noted.from_json(known)
+
+    def save_noted(self, noted: Noted) -> None:
+        """Remember what this look saw named.
+
+        Raises:
+            LeaseHeldError: this try was overtaken; what a later look noted stays.
+        """
+        self._replace(_NOTED, noted.to_json() | {"try": self.attempt})
 
     def sightings(self) -> Sightings:
         """What earlier looks saw unused; nothing at the first one."""
@@ -177,7 +211,7 @@ class TrashState:
     def note_removed(
         self, partitions: Iterable[bytes], run_id: str, now: datetime, *, forget: bool = True
     ) -> None:
-        """Remember what a run removed, and forget what is a week old.
+        """Remember what a run removed, and forget what is older than `REMEMBERED`.
 
         Args:
             partitions: that it removed.

@@ -27,6 +27,7 @@ from dredge.trash.finding import TrashFinding
 from dredge.trash.look import Look, read_look
 from dredge.trash.margins import TrashLimits, TrashMargins
 from dredge.trash.names import MARKERS, deleted_instance, parse_instance
+from dredge.trash.noted import Noted, check_known
 from dredge.trash.plan import TrashPlan, check_kinds, check_limits, choose, in_both
 from dredge.trash.references import read_references
 from dredge.trash.results import CleanReport, ScanReport
@@ -122,7 +123,7 @@ def clean(
         plan = report.plan
         if planned is not None:
             plan = _within(plan, _approved(held, planned, planned_digest))
-            report = ScanReport(plan, report.findings, report.repositories)
+            report = replace(report, plan=plan)
         check_limits(plan, limits, report.repositories)
         if dry_run:
             told = CleanReport(report, "dry_run")
@@ -223,15 +224,17 @@ def _scan(
     margins: TrashMargins,
     kinds: frozenset[str],
 ) -> tuple[ScanReport, Look]:
-    if state:
-        state.claim(store)
-    before = state.sightings() if state else Sightings()
+    notes = tuple(filter(None, [state.claim(store)])) if state else ()
+    before, noted = (state.sightings(), state.noted()) if state else (Sightings(), Noted())
     now = trusted_now(store, clock(), before, margins)
-    look = read_look(store)
-    classified = classify(look, before, now, margins)
+    look = read_look(store, noted.heads)
+    check_known(look, store.location, before.looked)
+    noted = noted.after(look, now, margins.unnamed)
+    classified = classify(look, before, now, margins, noted)
     findings = classified.findings
     attempt, seen = 0, ""
     if state:
+        state.save_noted(noted)
         state.save_sightings(classified.sightings)
         attempt, seen = state.attempt, classified.sightings.digest
         findings += tuple(named_again(name, run) for name, run in named_after_removal(state, look).items())
@@ -240,7 +243,7 @@ def _scan(
     if state:
         state.save_plan(plan)
     log.info("trash: run %s: %d partitions, %d findings", run_id, plan.partitions, len(findings))
-    return ScanReport(plan, findings, len(look.references.repositories)), look
+    return ScanReport(plan, findings, len(look.references.repositories), notes), look
 
 
 def _remove(
@@ -265,7 +268,8 @@ def _remove(
     def finish(status: Literal["done", "partial", "stopped", "failed"], message: str = "") -> CleanReport:
         done = CleanReport(report, status, tuple(applier.outcomes), tuple(deleted), message)
         emptied = [outcome.removed_partition for outcome in deleted if outcome.removed_partition]
-        state.note_removed([*applier.removed_partitions, *emptied], run_id, report.plan.made)
+        gone = [*applier.removed_partitions, *applier.removed_markers, *emptied]
+        state.note_removed(gone, run_id, report.plan.made)
         state.save_report(run_id, done.to_report())
         log.info("trash: run %s: %s, %d rows removed", run_id, status, done.rows_removed)
         return done
@@ -342,7 +346,10 @@ def _second_look(
             f" {plan.attempt}); another process has written there. Nothing was removed. Look who uses the folder,"
             " then run again."
         )
-    return classify(read_look(store), before, trusted_now(store, clock(), before, margins), margins)
+    noted = state.noted()
+    look = read_look(store, noted.heads)
+    check_known(look, store.location, before.looked)
+    return classify(look, before, trusted_now(store, clock(), before, margins), margins, noted)
 
 
 def _approved(state: TrashState, run_id: str, digest: str | None) -> TrashPlan:

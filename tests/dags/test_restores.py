@@ -31,7 +31,7 @@ KINDS = (
         "lakefs_gc",
         "repository",
         "lake",
-        {"restore": f"{OPERATORS}.lakefs.restore", "purge": f"{OPERATORS}.lakefs.purge"},
+        {"restore": f"{OPERATORS}.lakefs.restore", "purge": f"{OPERATORS}.lakefs.purge_by_hand"},
         lakefs_gc_restore.purge_dag,
     ),
     Kind(

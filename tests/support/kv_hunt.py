@@ -182,6 +182,7 @@ def hunting_ground(url: str, folder: Path, grace: float, id_age: float | None = 
     margins = TrashMargins(
         grace=timedelta(seconds=grace),
         id_age=timedelta(seconds=grace if id_age is None else id_age),
+        unnamed=timedelta(seconds=grace),
         unsafe_short_grace=True,
     )
     with open_store(url) as inner:

@@ -51,6 +51,7 @@ class Store:
         self.before_delete: list[Any] = []
         """Each is called once, before the next deletion."""
         self.deletions = 0
+        self.own = ""
 
     @property
     def location(self) -> str:
@@ -65,6 +66,9 @@ class Store:
 
     def clock(self) -> datetime:
         return self.now
+
+    def own_id(self) -> str:
+        return self.own or self.rows.own_id()
 
     def machine_clock(self) -> datetime:
         return self.now

@@ -32,12 +32,14 @@ class Replay:
 
     Attributes:
         asked: method and path of every request, in order.
+        metadata: of the repository, which a client may set.
         unknown: requests that nothing was captured for.
     """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.unknown: list[str] = []
+        self.metadata: dict[str, str] = {}
         self._commits = {commit["id"]: commit for commit in captured("commits")["commits"]}
         self._branches = {item["id"]: item for item in captured("branches_show_hidden")["body"]["results"]}
         self._polls = 0
@@ -65,16 +67,23 @@ class Replay:
                 return 400, {"message": "invalid continuation token"}
             case "/gc/prepare_commits/async":
                 return self._whole("prepare_commits_async")
+            case "/metadata":
+                self.metadata |= body["metadata"]
+                return 201, {}
         return None
 
     def _get(self, path: str, query: dict[str, str]) -> tuple[int, Any] | None:
         match path.removeprefix(BASE).split("/")[1:]:
+            case _ if path == "/api/v1/usage-report/summary":
+                return 200, {"installation_id": "captured", "reports": []}
             case _ if path == "/api/v1/repositories":
                 return self._whole("repositories")
             case []:
                 return self._whole("repository")
             case ["branches"]:
                 return self._whole("branches_show_hidden" if "show_hidden" in query else "branches_default")
+            case ["metadata"]:
+                return 200, self.metadata
             case ["tags"]:
                 return self._whole("tags")
             case ["settings", "gc_rules"]:

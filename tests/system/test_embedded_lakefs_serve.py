@@ -152,7 +152,7 @@ def test_a_taken_port_ends_it_with_4(tmp_path: Path) -> None:
         (["--kv", "memory://"], {}, "--data"),
         (["--data", "lake", "--access-key-id", "K"], {}, "come together"),
         (["--data", "lake"], {"LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "hush"}, "come together"),
-        (["--data", "lake", "--kv", "nosuch://"], {}, "nosuch"),
+        (["--data", "lake", "--kv", "nosuch://"], {}, "DREDGE_KV_URL"),
     ],
 )
 def test_wrong_input_ends_it_with_2_and_one_line(

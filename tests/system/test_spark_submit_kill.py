@@ -248,7 +248,11 @@ def waiting_run(tmp_path: Path) -> Iterator[tuple[PlantedLake, str, dict[str, st
         time.sleep(2)
         client = LakeFSClient(server.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
         config = GCConfig(
-            repository="lake", dry_run=False, unsafe_min_age_seconds=1, tuning=Tuning(delete_keys=1)
+            repository="lake",
+            dry_run=False,
+            unsafe_min_age_seconds=1,
+            keep_unnamed_days=0,
+            tuning=Tuning(delete_keys=1),
         )
         plan = steps.plan_run(config, None, client)
         context = steps.Run.open(plan.run_uri, None, client)

@@ -58,8 +58,8 @@ RECORDS = (
     Breakage(
         "the server's question is asked while the records are open",
         _STANDING,
-        "    with store.view() as view:\n        return count_of(view, written.installation_id)",
-        "    return count_of(store.view().__enter__(), written.installation_id)",
+        "        counts = [_count(run.client, written, _read_count(store, written))]",
+        "        with store.view():\n            counts = [_count(run.client, written, _read_count(store, written))]",
         ("test_the_server_is_never_asked_while_a_view_is_open",),
     ),
     Breakage(

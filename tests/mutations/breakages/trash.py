@@ -6,6 +6,48 @@ from tests.mutations.breakages.breakage import Breakage
 
 TRASH = (
     Breakage(
+        "a store that lacks the head of a branch is judged",
+        "dredge/trash/noted.py",
+        "if not look.lost_commits:",
+        "if True:",
+        ("test_a_store_that_lacks_a_noted_head_is_not_judged",),
+    ),
+    Breakage(
+        "the second look does not ask for noted heads",
+        "dredge/trash/steps.py",
+        "    look = read_look(store, noted.heads)\n    check_known(look, store.location, before.looked)\n    return",
+        "    look = read_look(store, noted.heads)\n    return",
+        ("test_one_partition_that_was_put_back_is_noticed_right_before_removing",),
+    ),
+    Breakage(
+        "a token that was named waits a grace only",
+        "dredge/trash/classifier.py",
+        "return since is not None and self.now - since < self.margins.unnamed",
+        "return False",
+        ("test_a_token_that_was_named_waits_thirty_days",),
+    ),
+    Breakage(
+        "another id of the database changes nothing",
+        "dredge/trash/state.py",
+        'elif known.get("own_id", own) != own:',
+        "elif False:",
+        ("test_behind_another_id_of_the_database_everything_waits_anew",),
+    ),
+    Breakage(
+        "a hit of which no row is kept is no alarm",
+        "dredge/trash/earlier.py",
+        "lost = named.keys() - kept",
+        "lost = set[bytes]()",
+        ("test_a_hit_without_rows_in_the_undo_files_is_an_alarm_too",),
+    ),
+    Breakage(
+        "markers that were removed are not remembered",
+        "dredge/trash/steps.py",
+        "gone = [*applier.removed_partitions, *applier.removed_markers, *emptied]",
+        "gone = [*applier.removed_partitions, *emptied]",
+        ("test_a_marker_that_was_removed_and_whose_token_is_named_now_is_an_alarm",),
+    ),
+    Breakage(
         "one look is enough",
         "dredge/trash/classifier.py",
         "self.now - sighting.first_seen >= self.margins.grace",

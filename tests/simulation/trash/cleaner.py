@@ -11,7 +11,7 @@ from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.runs.defects import defect
 from dredge.storage import open_writer
 from dredge.trash import steps
-from dredge.trash.margins import TrashLimits, TrashMargins
+from dredge.trash.margins import SAFE_GRACE, TrashLimits, TrashMargins
 from dredge.trash.results import CleanReport, ScanReport
 from dredge.trash.state import TrashState
 from dredge.trash.unqueue import unqueue
@@ -26,6 +26,9 @@ from tests.simulation.workers import wait_unless_lost
 STATE = "memory://ops/trash"
 TASKS = ("scan", "clean")
 RETRIES = 3
+
+_MARGINS = TrashMargins(unnamed=SAFE_GRACE)
+"""Peace lasts days, not a month; what waits for a month is in tests/unit/trash/test_put_back.py."""
 
 
 @dataclass
@@ -152,7 +155,7 @@ class Cleaner:
             self.rows,
             TrashState(open_writer(STATE)),
             clock=self._clock(),
-            margins=TrashMargins(),
+            margins=_MARGINS,
             holder=f"dag {run.name} scan",
         )
 
@@ -163,7 +166,7 @@ class Cleaner:
             self.rows,
             TrashState(open_writer(STATE)),
             clock=self._clock(),
-            margins=TrashMargins(),
+            margins=_MARGINS,
             limits=self.limits,
             planned=None if holder else run.planned,
             planned_digest=run.digest or None,

@@ -96,6 +96,9 @@ class DoorRows:
             return None
         return self._call("get", self.store_clock, "clock")
 
+    def own_id(self) -> str:
+        return ""
+
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
         assert len(guards) <= self.guards_max, "more guards than the store takes"
         outcomes: list[bool] = []

@@ -255,11 +255,13 @@ def test_what_is_named_long_after_its_removal_is_reported_and_put_back(ground: G
     assert not ground.scan().findings
 
 
-def test_removals_are_remembered_for_a_week(ground: Ground) -> None:
+def test_removals_are_remembered_for_a_quarter(ground: Ground) -> None:
     ground.scan()
     ground.clean(DAY)
     assert set(ground.state.removed()) == {ground.orphan}
-    ground.clean(9 * DAY)
+    ground.clean(89 * DAY)
+    assert ground.state.removed()
+    ground.clean(2 * DAY)
     assert not ground.state.removed()
 
 

@@ -13,7 +13,7 @@ from dredge.trash.margins import TrashLimits, TrashMargins
 DAY = timedelta(hours=24)
 INSTANT = timedelta(microseconds=1)
 SAFE = ("grace", "id_age", "expiry", "ownership_expiry")
-TIMES = (*SAFE, "multipart_report", "instance_margin")
+TIMES = (*SAFE, "multipart_report", "unnamed", "instance_margin")
 
 
 @pytest.mark.parametrize("name", TIMES)
@@ -35,7 +35,7 @@ def test_a_margin_below_a_day_is_refused_without_the_option_that_calls_it_unsafe
 def test_a_long_grace_leaves_the_age_of_ids_as_it_is() -> None:
     assert TrashMargins.with_grace(9 * DAY) == TrashMargins(grace=9 * DAY)
     short = TrashMargins.with_grace(DAY / 2, unsafe_short_grace=True)
-    assert short == TrashMargins(grace=DAY / 2, id_age=DAY / 2, unsafe_short_grace=True)
+    assert short == TrashMargins(grace=DAY / 2, id_age=DAY / 2, unnamed=DAY / 2, unsafe_short_grace=True)
 
 
 @pytest.mark.parametrize("name", ["partitions", "rows", "size_bytes", "partition_percent"])

@@ -119,7 +119,7 @@ def test_what_was_removed_is_remembered_for_a_week_by_the_run_that_did_it(held: 
     assert held.removed() == {b"p\xff": "first", b"q": "second"}
     held.note_removed([], "third", START + REMEMBERED)
     assert held.removed() == {b"q": "second"}
-    assert REMEMBERED == 7 * DAY
+    assert REMEMBERED == 90 * DAY
 
 
 def test_every_run_that_removed_rows_of_a_partition_is_remembered_until_its_rows_are_back(

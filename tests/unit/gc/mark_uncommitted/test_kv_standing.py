@@ -105,13 +105,19 @@ def test_a_copy_that_stands_still_at_the_servers_count_is_found_out_afterwards(
     world = unsampled(monkeypatch)
     copied, staged, _ = staged_since_the_copy(world)
     key = next(iter(world.lake.kv.scan(PARTITION))).key
-    store, looks = WithoutSnapshots(world, kv=copied), []
+    store, counted = WithoutSnapshots(world, kv=copied), []
+    opened = store.open
+
+    def open_again() -> contextlib.closing[WithoutSnapshots]:
+        counted.clear()
+        return opened()
 
     def hit(partition: bytes) -> None:
-        if partition == PARTITION and len(looks) % 3 == 0:
+        if partition == PARTITION and not counted:
             copied.set(PARTITION, key, world.lake.kv.get(PARTITION, key))
-        looks.extend([partition] if partition == PARTITION else [])
+        counted.extend([partition] if partition == PARTITION else [])
 
+    monkeypatch.setattr(store, "open", open_again)
     store.before = hit
     open_as(store, monkeypatch)
     world.collect()
