@@ -143,14 +143,17 @@ class Balancer(Transport):
         servers: behind it.
         doors: of the history.
         kept: answers that a cache on the way has kept, each the first to its question.
+        url: by which it is reached.
     """
 
-    def __init__(self, servers: list[Server], doors: Doors, kept: dict[str, Response]) -> None:
+    def __init__(
+        self, servers: list[Server], doors: Doors, kept: dict[str, Response], url: str = URL
+    ) -> None:
         self.servers = servers
         self._doors = doors
         self._kept = kept
         self._connections = 0
-        super().__init__("https://lakefs.simulated", OWNER[1], OWNER[2])
+        super().__init__(url, OWNER[1], OWNER[2])
 
     def _client(self) -> Any:
         self._connections += 1
@@ -281,14 +284,14 @@ def make_client(
     servers: list[Server], doors: Doors, kept: dict[str, Response], url: str = URL
 ) -> LakeFSClient:
     """A collector's client of some servers; `kept` is what a cache on the way has kept."""
-    return _through(LakeFSClient(url, OWNER[1], OWNER[2]), servers, doors, kept)
+    return _through(LakeFSClient(url, OWNER[1], OWNER[2]), Balancer(servers, doors, kept, url))
 
 
 def make_writer(servers: list[Server], doors: Doors, kept: dict[str, Response]) -> LakeFSWriter:
     """The same with calls that make commits and branches."""
-    return _through(LakeFSWriter(URL, OWNER[1], OWNER[2]), servers, doors, kept)
+    return _through(LakeFSWriter(URL, OWNER[1], OWNER[2]), Balancer(servers, doors, kept))
 
 
-def _through[T: LakeFSClient](client: T, servers: list[Server], doors: Doors, kept: dict[str, Response]) -> T:
-    client._transport = Balancer(servers, doors, kept)
+def _through[T: LakeFSClient](client: T, balancer: Balancer) -> T:
+    client._transport = balancer
     return client

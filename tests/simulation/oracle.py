@@ -97,6 +97,7 @@ class Oracle:
         undone: rules about what can be taken back.
         trees: when a range or metarange was written last, by its id.
         looked: when the sweep's last look began that deleted an address.
+        owner: first word of the name of the run that made its server the owner.
     """
 
     simulation: Simulation
@@ -127,6 +128,7 @@ class Oracle:
     undone: Undone = field(init=False)
     trees: dict[str, float] = field(default_factory=dict)
     looked: dict[str, float] = field(default_factory=dict)
+    owner: str = ""
 
     def __post_init__(self) -> None:
         self.fences = Fences(self.simulation, self.bucket.clock)
@@ -240,6 +242,8 @@ class Oracle:
                 self.undone.on_put(key.removeprefix(self.root), data, first, current.process)
                 self.latecomers.on_put(key.removeprefix(self.root), current.process.role, self.bucket.clock())
             self.first[key] = data
+        elif key == f"{self.root}{OWN}dredge/owner.json":
+            self.owner = self._process().name.partition(" ")[0]
         elif _TABLE.fullmatch(key.removeprefix(self.root)):
             self.trees[key.rpartition("/")[2]] = self.simulation.scheduler.now
         elif key == f"{self.root}{OWN}rules/config.json":
@@ -384,6 +388,12 @@ class Oracle:
 
     def _judge_life(self, address: str, process: Process) -> None:
         now = self.simulation.scheduler.now
+        if self.owner.startswith("clone") and process.name.startswith("clone"):
+            # What is only staged elsewhere is in no file that the owner could find.
+            named = {name for commit in self.truth.commits for name in self.truth.entries(commit).values()}
+            if address not in named:
+                self.simulation.states["deleted by an owner that does not know it"] += 1
+                return
         readable = self.truth.readable(process.begun)
         since = self.truth.since.get(address)
         if address in readable and since is not None and self.serving.since(address, since) <= process.begun:

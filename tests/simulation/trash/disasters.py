@@ -30,6 +30,7 @@ class Disasters:
         servers: that use the store.
         backup: all rows as they were, by partition and key.
         torn: whether only some partitions were put back.
+        refusable: whether something was put back, and nobody has accepted that.
     """
 
     simulation: Simulation
@@ -39,6 +40,7 @@ class Disasters:
     servers: Sequence[Server] = ()
     backup: dict[tuple[bytes, bytes], bytes] | None = None
     torn: bool = False
+    refusable: bool = False
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
@@ -67,9 +69,19 @@ class Disasters:
         self.torn = self.backup is not None
         self._restore(lambda partition: stable_hash(partition) % TABLES == number % TABLES)
 
+    def accept(self) -> None:
+        """Somebody has put the store back on purpose: the cleaner begins with an empty folder of state."""
+        self.refusable = False
+        ops = self.simulation.stores.bucket("ops")
+        for key in list(ops.keys):
+            ops.lose(key)
+        self.oracle.torn.clear()
+        self.oracle.removed.clear()
+
     def _restore(self, among: Callable[[bytes], bool]) -> None:
         if self.backup is None:
             return
+        self.refusable = True
         for server in self.servers:
             server.process.kill()
         with self.oracle.losing():

@@ -55,7 +55,13 @@ def two_installations(chance: random.Random, stage: Stage) -> Moves:
     cloned = chance.choice((stage.past(3), stage.past(1.2), end + HOUR))
     undo = chance.choice(UNDO)
     moves = [*branches(stage), *_day_of_work(chance, stage, stage.past(20))]
-    moves += [*garbage(chance, stage, 1, 3), Move(cloned, "clone database", (chance.random() < 0.5,))]
+    same_url = chance.random() < 0.5
+    moves += [*garbage(chance, stage, 1, 3), Move(cloned, "clone database", (same_url,))]
+    if (
+        not same_url
+    ):  # a server with the owner's URL and its last id cannot be told from it, and names no such object
+        staged = stage.temper.branch(chance), "staged since", bytes(chance.randrange(250, 290))
+        moves.append(Move(cloned + 240, "upload", staged))
     moves += _day_of_work(chance, stage, cloned + chance.choice((0.1, 3.0)) * HOUR)
     at = max(end, cloned + 26.5 * HOUR)
     for number in range(chance.choice((1, 2, 3))):
