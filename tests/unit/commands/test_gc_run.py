@@ -70,7 +70,8 @@ def test_a_run_that_is_held_shows_its_report_and_deletes_nothing(
     assert keys(lake) == before
     assert "held" in said
     assert errors.startswith("dredge: ")
-    assert run(capsys, "--apply")[0] == 0, "the lease was given back"
+    assert run(capsys, "--apply")[0] == 3, "it waits for an answer, and holds other runs back"
+    assert keys(lake) == before
 
 
 @pytest.mark.parametrize(

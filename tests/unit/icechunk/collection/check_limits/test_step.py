@@ -29,13 +29,16 @@ HERE = LocalRunner()
 
 
 def test_limits_hold_a_run_and_only_warn_in_a_dry_run(repo: Repo) -> None:
-    before = objects(repo.folder)
+    before, lease = objects(repo.folder), repo.folder / "_dredge" / "lease.json"
     with pytest.raises(RefusedError, match=r"max_objects: .* the limit is 3"):
         collect(repo.config(max_delete_objects=3))
+    lease.unlink()  # the run waits for an answer
     with pytest.raises(RefusedError, match="max_percent"):
         collect(repo.config(max_delete_percent=1))
+    lease.unlink()
     with pytest.raises(RefusedError, match="max_bytes"):
         collect(repo.config(max_delete_bytes=10))
+    lease.unlink()
     assert objects(repo.folder) == before
     report = collect(repo.config(max_delete_objects=3, dry_run=True))
     assert any("would await approval" in warning for warning in report["warnings"])
