@@ -111,10 +111,10 @@ def command(
     Exit codes: 0 stopped by a signal, 2 bad input, 4 the address is taken or a store does not answer,
     5 the key file is damaged.
     """
-    from dredge.graveler.catalog import Settings
+    from lakefs_embedded.catalog import Settings
 
     try:
-        from dredge.server import Credentials, DataFolder, ServerSettings, serve
+        from lakefs_embedded.server import Credentials, DataFolder, ServerSettings, serve
     except ModuleNotFoundError as error:
         raise ConfigError(f"the server needs the extra `server` of this package ({error})") from None
     from dredge.storage import StorageOptions
@@ -123,7 +123,7 @@ def command(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
     )
     if access_log:
-        logging.getLogger("dredge.server.access").setLevel(logging.INFO)
+        logging.getLogger("lakefs_embedded.server.access").setLevel(logging.INFO)
     secret = os.environ.get(SECRET_ENV)
     if (access_key_id is None) != (secret is None):
         raise ConfigError(f"key id ({KEY_ENV} or --access-key-id) and secret ({SECRET_ENV}) come together")

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
-from dredge.graveler.refs import records
-from dredge.graveler.retention import rules as retention
-from dredge.graveler.retention.active import active_commits
+from dredge.gc.retention.active import active_commits
 from dredge.lakefs import Commit, LakeFS, Ref, Rules
+from dredge.lakefs.files import records
+from dredge.lakefs.files import rules as retention
 
 type Graph = dict[str, Commit]
 """Commits by id, closed: with a commit all its ancestors."""

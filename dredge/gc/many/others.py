@@ -18,9 +18,9 @@ from datetime import datetime, timedelta
 
 from dredge.errors import FormatError
 from dredge.gc.plan import PLAN, RUNS, STATE
-from dredge.graveler.xid import descending_time
 from dredge.runs.lease import LEASE, used_until
 from dredge.storage import ObjectReader
+from dredge.xid import descending_time
 
 _PREPARED = ("_lakefs/retention/gc/uncommitted/", "_lakefs/retention/gc/commits/")
 _LOOK_BACK = 20
