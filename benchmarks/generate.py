@@ -1,4 +1,4 @@
-"""Writes a repository of a shape straight through graveler's writers, with the truth beside it.
+"""Writes a repository of a shape straight through the writers of lakeFS's files, with the truth beside it.
 
 No server and no HTTP: ranges, metaranges, commit, branch and staging records are written as the server would
 write them, objects go into the store in slices an hour apart.

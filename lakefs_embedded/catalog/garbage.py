@@ -62,7 +62,10 @@ class GarbageService:
         Raises:
             RulesNotFoundError: 404.
         """
-        return read_rules(self._namespaces.of(self._refs.repositories.get(repository)).objects)
+        rules = read_rules(self._namespaces.of(self._refs.repositories.get(repository)).objects)
+        if rules is None:
+            raise RulesNotFoundError
+        return rules
 
     def set_gc_rules(self, repository: str, rules: Rules) -> None:
         """Replace the rules."""
@@ -173,10 +176,9 @@ class GarbageService:
 
     def _prepare_commits(self, repository: Repository) -> PreparedCommits:
         objects = self._namespaces.of(repository).objects
-        try:
-            rules = read_rules(objects)
-        except RulesNotFoundError:
-            raise RulesNotFoundError("get gc rules: not found") from None
+        rules = read_rules(objects)
+        if rules is None:
+            raise RulesNotFoundError("get gc rules: not found")
         now = self._clock()
         active = active_commits(
             self._refs.commits.all(repository),

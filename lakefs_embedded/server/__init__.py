@@ -1,7 +1,7 @@
-"""The embedded lakeFS: a real server's HTTP API over `lakefs_embedded`, for demos, tests and small lakes.
+"""A real server's HTTP API over `lakefs_embedded.catalog`.
 
 Start at `routes/` (every call, and how to add one), then `handlers/`. Handlers only translate between HTTP and
-`lakefs_embedded`, which decides what a call means. `service.py` builds a server and `running.py` runs it;
+the catalog, which decides what a call means. `service.py` builds a server and `running.py` runs it;
 `fault_injection.py` lets tests fail its requests.
 """
 

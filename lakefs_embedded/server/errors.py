@@ -1,4 +1,4 @@
-"""Exceptions as error responses: graveler's errors carry status and message, others follow their base class."""
+"""Exceptions as error responses: errors of the data model carry status and message, others follow their base class."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The history of refs, and what it says of the active commits.
 
-History is read through the API, each commit once. The walk of `graveler.retention` over it marks a commit before it
-asks whether the commit was walked through, so it finds what a real server's walk can lose. More active commits than
+History is read through the API, each commit once. The walk of `retention.active` over it marks a commit before it asks
+whether the commit was walked through, so it finds what a real server's walk can lose. More active commits than
 needed only keep data longer.
 """
 

@@ -26,9 +26,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from dredge.errors import NotFoundError
 from dredge.lakefs.files.records import Branch, Commit
 from dredge.lakefs.files.rules import Rules
-from lakefs_embedded.errors import CommitNotFoundError
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ def active_commits(
         branches: every branch, hidden ones too.
         rules: retention rules of the repository.
         now: aware UTC.
-        find: reads a commit that was made while `commits` were listed; raises CommitNotFoundError.
+        find: reads a commit that was made while `commits` were listed; raises NotFoundError.
         early_stop: check whether a commit was visited before marking it, as a real server does.
 
     Returns:
         Active commits by id.
 
     Raises:
-        CommitNotFoundError: a head or a main parent has no record. (A real server ends its process here.)
+        NotFoundError: a head or a main parent has no record. (A real server ends its process here.)
     """
     by_id = _Commits(find)
     by_id.update((commit.id, commit) for commit in commits)
@@ -98,7 +98,7 @@ class _Commits(dict[str, Commit]):
 
     def __missing__(self, commit_id: str) -> Commit:
         if self._find is None:
-            raise CommitNotFoundError
+            raise NotFoundError(f"commit {commit_id} has no record")
         found = self[commit_id] = self._find(commit_id)
         return found
 

@@ -15,18 +15,20 @@ from collections.abc import Iterable
 
 from dredge.lakefs.files.records import Commit
 
+UNCOMMITTED = "_lakefs/retention/gc/uncommitted"
+COMMITS = "_lakefs/retention/gc/commits"
 ADDRESSES_KEY = "_lakefs/retention/gc/addresses/"
 COLUMNS = ("commit_id", "expired", "metarange_id")
 
 
 def commits_key(run_id: str) -> str:
     """Key of a run's CSV."""
-    return f"_lakefs/retention/gc/commits/run_id={run_id}/commits.csv"
+    return f"{COMMITS}/run_id={run_id}/commits.csv"
 
 
 def uncommitted_key(run_id: str) -> str:
     """Key of the folder of a run's parquet files."""
-    return f"_lakefs/retention/gc/uncommitted/{run_id}/uncommitted/"
+    return f"{UNCOMMITTED}/{run_id}/uncommitted/"
 
 
 def commits_csv(active: Iterable[Commit]) -> bytes:

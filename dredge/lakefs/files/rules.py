@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from dredge.errors import NotFoundError
 from dredge.lakefs.files import messages
 from dredge.storage import ObjectReader, ObjectWriter
-from lakefs_embedded.errors import RulesNotFoundError
 
 RULES_KEY = "_lakefs/retention/gc/rules/config.json"
 
@@ -55,33 +54,28 @@ class Rules:
         )
 
     @classmethod
-    def decode(cls, data: bytes) -> Rules:
-        """Read the file's content.
+    def decode(cls, data: bytes) -> Rules | None:
+        """Read the file's content; None where it is empty.
 
         Raises:
-            RulesNotFoundError: it is empty.
             FormatError: not a GarbageCollectionRules message.
         """
         if not data:
-            raise RulesNotFoundError
+            return None
         record = messages.decode(messages.GarbageCollectionRules, data, RULES_KEY)
         return cls(record.default_retention_days, dict(record.branch_retention_days))
 
 
-def read_rules(reader: ObjectReader) -> Rules:
-    """Read a repository's rules.
+def read_rules(reader: ObjectReader) -> Rules | None:
+    """Read a repository's rules; None where there is no file, or an empty one.
 
     Args:
         reader: of the storage namespace.
-
-    Raises:
-        RulesNotFoundError: there is no file, or an empty one.
     """
     try:
-        data = reader.get(RULES_KEY)
+        return Rules.decode(reader.get(RULES_KEY))
     except NotFoundError:
-        raise RulesNotFoundError from None
-    return Rules.decode(data)
+        return None
 
 
 def write_rules(writer: ObjectWriter, rules: Rules) -> None:

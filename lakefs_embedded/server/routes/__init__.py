@@ -5,15 +5,15 @@ schema. To add a call:
 
 1. Row: add it to the module of its part here (`objects.py`, `refs.py`, …), with its permission. The part is that of
    its last noun: `/branches/{branch}/objects` belongs to objects.
-2. Handler: add the function it names to `lakefs_embedded/server/handlers/`. It reads arguments from the `ApiRequest`, makes
-   one call on `request.catalog` and returns a response from `lakefs_embedded.server.responses`. A new JSON body is a constant
+2. Handler: add the function it names to `server/handlers/`. It reads arguments from the `ApiRequest`, makes
+   one call on `request.catalog` and returns a response from `server.responses`. A new JSON body is a constant
    in `request_schemas.py`, a new JSON object a function in `serializers.py`.
-3. Graveler: what the call means is a method of `lakefs_embedded.catalog`, tested there without HTTP. Its errors
+3. Catalog: what the call means is a method of `lakefs_embedded.catalog`, tested there without HTTP. Its errors
    already carry their HTTP status.
-4. Test: add the call's status codes and a case for each to `tests/unit/lakefs_embedded/server/routes/test_status_codes.py`, and what it
-   answers to `tests/unit/lakefs_embedded/server/handlers/`. Tests that
-   walk the table cover the rest: credentials, the permission, error bodies, unknown repositories, malformed bodies. A
-   call without a permission (`PUBLIC`, `AUTHENTICATED`) is also named in `tests/unit/lakefs_embedded/server/test_permissions.py`.
+4. Test (in `tests/unit/lakefs_embedded/server`): add the call's status codes and a case for each to
+   `routes/test_status_codes.py`, and what it answers to `handlers/`. Tests that walk the table cover the rest:
+   credentials, the permission, error bodies, unknown repositories, malformed bodies. A call without a permission
+   (`PUBLIC`, `AUTHENTICATED`) is also named in `test_permissions.py`.
 
 If the call was listed in `UNIMPLEMENTED`, remove it there.
 

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from dredge.errors import NotFoundError
 from dredge.gc.retention.active import active_commits
 from dredge.lakefs.files.records import Branch, Commit
 from dredge.lakefs.files.rules import Rules
-from lakefs_embedded.errors import CommitNotFoundError, RulesNotFoundError
 from tests.support.lakes import START
 
 NOW = START
@@ -119,9 +119,9 @@ def test_the_threshold_is_strict() -> None:
 
 
 def test_a_missing_head_or_parent_stops_the_computation() -> None:
-    with pytest.raises(CommitNotFoundError):
+    with pytest.raises(NotFoundError):
         active(graph("a1"), {"gone": 3})
-    with pytest.raises(CommitNotFoundError):
+    with pytest.raises(NotFoundError):
         active(graph("b1<a"), {"b": 3})
 
 
@@ -139,8 +139,7 @@ def test_rules_survive_writing_and_reading() -> None:
 
 def test_trap_29_zero_rules_read_as_no_rules() -> None:
     assert Rules(0).encode() == b""
-    with pytest.raises(RulesNotFoundError):
-        Rules.decode(Rules(0).encode())
+    assert Rules.decode(Rules(0).encode()) is None
 
 
 def test_more_days_than_a_calendar_holds_keep_everything() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
+import pytest
 from click.testing import CliRunner
 
-from dredge.commands.serve import _words, command
+from dredge.errors import ConfigError
+from lakefs_embedded.serve import _words, command
 
 FACTS: dict[str, object] = {
     "url": "http://127.0.0.1:8000",
@@ -34,3 +38,10 @@ def test_a_kept_secret_is_only_pointed_at() -> None:
 
 def test_a_given_secret_is_not_mentioned() -> None:
     assert "the secret you gave" in _words(FACTS)
+
+
+def test_without_the_libraries_of_the_server_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lakefs_embedded.server", None)
+    error = CliRunner().invoke(command, ["--data", "lake"]).exception
+    assert isinstance(error, ConfigError)
+    assert "extra `server`" in str(error)
