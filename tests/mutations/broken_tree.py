@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = shutil.ignore_patterns(
     ".*", "__pycache__", "*.pyc", "spark-warehouse", "metastore_db", "artifacts"
 )
-PRODUCT = ("dredge", "operators", "spark_jobs", "dags")
+PRODUCT = ("dredge", "lakefs_embedded", "operators", "spark_jobs", "dags")
 
 
 def find_tests(names: Sequence[str], root: Path = ROOT) -> list[str]:

@@ -83,7 +83,7 @@ BUGS = (
             tests=each.tests,
         )
         for each in OF_THE_LIST
-        if each.file.startswith("dredge/")
+        if each.file.startswith(("dredge/", "lakefs_embedded/"))
     ),
     *(
         KnownBug(

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("dredge", "tests/simulation")
+SOURCES = ("dredge", "lakefs_embedded", "tests/simulation")
 
 
 @dataclass(frozen=True)

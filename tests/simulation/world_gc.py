@@ -12,11 +12,11 @@ from typing import Any
 
 from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.gc.run import Run
-from dredge.graveler.catalog import Catalog
-from dredge.graveler.committed.store import RangeReader
 from dredge.lakefs.transport import Response
 from dredge.storage.location import parse_uri
 from dredge.storage.options import StorageOptions
+from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.committed.store import RangeReader
 from tests.simulation.buckets import Stored
 from tests.simulation.clock import DAY, Clock
 from tests.simulation.focus import ANYTHING, Focus

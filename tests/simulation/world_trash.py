@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Any
 
 from dredge.errors import DredgeError, UnavailableError
-from dredge.graveler.catalog import Catalog, Settings
-from dredge.graveler.refs.life_cycle import LifeCycle
 from dredge.trash.margins import TrashLimits
+from lakefs_embedded.catalog import Catalog, Settings
+from lakefs_embedded.refs.life_cycle import LifeCycle
 from tests.simulation.clock import HOUR, Clock
 from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.history import Move, Simulation, Violation

@@ -26,10 +26,10 @@ from dredge.gc.plan import RUNS
 from dredge.gc.run import open_state
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import StateStore
-from dredge.graveler.xid import new_descending_xid
 from dredge.lakefs import LakeFSClient
 from dredge.runs.coverage import BEGINNING, Coverage
 from dredge.runs.tasks import LocalRunner
+from dredge.xid import new_descending_xid
 from tests.support.depth import depth
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 from tests.support.live_airflow import LiveAirflow, live_airflow

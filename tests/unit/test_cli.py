@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-
 import click
 import pytest
 from click.testing import CliRunner
@@ -22,11 +20,19 @@ def test_help_lists_every_command_without_importing_it() -> None:
 
 @pytest.mark.parametrize("name", sorted(cli.COMMANDS))
 def test_every_command_exists_and_explains_itself(name: str) -> None:
-    command = importlib.import_module(f"dredge.commands.{name}").command
-    assert isinstance(command, click.Command)
     result = CliRunner().invoke(cli.dredge, [name, "--help"])
     assert result.exit_code == 0
     assert len(result.output.splitlines()) > 5
+
+
+def test_serve_without_a_server_says_which_extra_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "entry_points", lambda **_: [])
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["serve", "--data", "lake"])
+    assert ended.value.code == 2
+    assert "extra `server`" in capsys.readouterr().err
 
 
 def test_a_dredge_error_ends_with_its_message_and_exit_code(

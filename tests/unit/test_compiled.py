@@ -163,7 +163,7 @@ def test_waiting_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_importing_dredge_imports_no_numba() -> None:
     program = (
-        "import sys, dredge.hashing, dredge.compiled, dredge.graveler.sstable.columns, dredge.graveler.committed;"
+        "import sys, dredge.hashing, dredge.compiled, dredge.lakefs.files.sstable.columns, lakefs_embedded.committed;"
         "sys.exit('numba' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

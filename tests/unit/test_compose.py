@@ -109,7 +109,15 @@ def test_compose_publishes_ports_on_the_loopback_address_only() -> None:
 
 def test_dockerfile_copies_every_package_and_never_the_tests() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
-    for package in ("dredge", "airflow_dredge", "operators", "spark_jobs", "plugins", "dags"):
+    for package in (
+        "dredge",
+        "lakefs_embedded",
+        "airflow_dredge",
+        "operators",
+        "spark_jobs",
+        "plugins",
+        "dags",
+    ):
         assert f"COPY {package} {package}" in dockerfile
     assert "tests" not in dockerfile
     assert "--frozen" in dockerfile

@@ -18,6 +18,7 @@ FOLDERS = (
     "demo",
     "docs",
     "dredge",
+    "lakefs_embedded",
     "operators",
     "plugins",
     "spark_jobs",

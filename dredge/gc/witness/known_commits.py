@@ -17,8 +17,8 @@ from dredge.gc.witness.block import refuse
 from dredge.gc.witness.past import Past
 from dredge.gc.witness.record import COMMITS, MarkRecord
 from dredge.gc.witness.unnamed import Files, read_kinds
-from dredge.graveler.sstable import METARANGES
 from dredge.lakefs import LakeFS, Repository
+from dredge.lakefs.files.sstable import METARANGES
 from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")

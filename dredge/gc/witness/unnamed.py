@@ -22,9 +22,9 @@ from dredge.errors import FormatError, RefusedError
 from dredge.gc.index.store import CommittedIndex
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
-from dredge.graveler.committed.ranges import is_table_id
-from dredge.graveler.sstable import METARANGES
-from dredge.graveler.sstable.envelope import read_envelope
+from dredge.lakefs.files.ranges import is_table_id
+from dredge.lakefs.files.sstable import METARANGES
+from dredge.lakefs.files.sstable.envelope import read_envelope
 from dredge.storage import ObjectInfo, ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map
 

@@ -195,7 +195,7 @@ SERVERS: Mapping[str, tuple[Breakage, ...]] = {
         ),
         _change(
             _SCAN,
-            'folders = scan.locations | {f"{SCANS}/{scan.server_run}/uncommitted/"}',
+            "folders = scan.locations | {uncommitted_key(scan.server_run)}",
             "folders = scan.locations",
         ),
         _change(_SCAN, "if len(keys) < with_rows:", "if False:"),

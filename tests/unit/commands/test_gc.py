@@ -13,8 +13,8 @@ from dredge.gc.history import previous
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
-from dredge.graveler.xid import new_descending_xid
 from dredge.storage import memory_store, open_writer
+from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world
 
 

@@ -12,7 +12,7 @@ import pytest
 from dredge.cli import main
 from dredge.kv import Store, open_store
 from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
-from dredge.server.fault_injection import InjectedResponse
+from lakefs_embedded.server.fault_injection import InjectedResponse
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 from tests.support.lost_database import copied, put_back
 

@@ -13,7 +13,6 @@ from typing import Any
 import lakefs
 import pytest
 
-from dredge.auth import Statement
 from dredge.cli import main
 from dredge.gc.run import open_state
 from dredge.gc.witness.block import BLOCK, Block, read_block
@@ -24,6 +23,7 @@ from dredge.lakefs import Environment, LakeFSClient
 from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
 from dredge.runs.payload import to_json
 from dredge.storage import ObjectWriter
+from lakefs_embedded.auth import Statement
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 
 

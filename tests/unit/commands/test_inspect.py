@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dredge.cli import main
-from dredge.graveler.committed import Entry
-from dredge.graveler.sstable import write_table
+from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.sstable import write_table
 from dredge.storage import forget_memory_store, open_writer
 from tests.support.lakefs_tables import CORRUPT, Fixture, fixture, fixtures, key_bytes
 

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dredge.errors import FormatError
-from dredge.graveler.xid import new_descending_xid
 from dredge.runs.lifetimes import ListedFiles, counting_versions, is_run_id, run_ids
 from dredge.runs.versions import POINTER, VERSIONS, Current
 from dredge.storage import ObjectWriter, forget_memory_store, open_writer, store_clock
+from dredge.xid import new_descending_xid
 from tests.support.versions import Told, ToldVersions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from dredge import xid
 from dredge.errors import ConfigError, UnavailableError
-from dredge.graveler import xid
 from dredge.kv.rows import Row
 from dredge.trash import apply as apply_module
 from dredge.trash.apply import NamedAgainError

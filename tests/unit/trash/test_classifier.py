@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from dredge.graveler import xid
+from dredge import xid
 from dredge.trash.classifier import Classifier, one_row
 from dredge.trash.look import Look, look_through, read_look, value_digest
 from dredge.trash.margins import TrashMargins

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from dredge.errors import LeaseHeldError
-from dredge.graveler.xid import new_xid
 from dredge.kv.rows import GuardFailedError, Row
 from dredge.storage import open_writer
 from dredge.trash import deleted
 from dredge.trash.deleted import DeletedOutcome
 from dredge.trash.undo import UndoLog
+from dredge.xid import new_xid
 from tests.support.kv_world import START, World
 from tests.unit.trash.test_deleted import clean_deleted, planned_in, rows_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from dredge.graveler import messages
+from dredge.lakefs.files import messages
 from tests.support.kv_world import DAY, START, World
 from tests.support.trash import Watcher
 

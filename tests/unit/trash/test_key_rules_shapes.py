@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dredge.graveler import messages, xid
-from dredge.graveler.messages import to_timestamp
+from dredge import xid
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.messages import to_timestamp
 from dredge.trash.finding import TrashFinding
 from dredge.trash.key_rules import branch_of_owner, pull_of_index, repository_of_action, run_of_action
 from tests.support.kv_world import DAY, START, World, countdown_id

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from dredge import xid
 from dredge.errors import FormatError, RefusedError
-from dredge.graveler import xid
 from dredge.kv import Entry
 from dredge.kv.rows import Row
 from dredge.trash.look import (

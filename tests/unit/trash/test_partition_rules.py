@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dredge.graveler import messages, xid
+from dredge import xid
+from dredge.lakefs.files import messages
 from dredge.trash.finding import TrashFinding
 from tests.support.kv_world import DAY, START, World
 from tests.support.trash import Watcher

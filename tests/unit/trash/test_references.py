@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from dredge import xid
 from dredge.errors import FormatError, RefusedError
-from dredge.graveler import xid
 from dredge.trash.references import References, read_references
 from tests.support.kv_world import START, World
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dredge.graveler import xid
+from dredge import xid
 from dredge.trash.apply import Outcome
 from dredge.trash.deleted import DeletedOutcome
 from dredge.trash.finding import TrashFinding

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from dredge import xid
 from dredge.errors import FormatError, RefusedError
-from dredge.graveler import xid
 from dredge.kv import Entry
 from dredge.trash.look import look_through, read_look
 from dredge.trash.margins import TrashMargins

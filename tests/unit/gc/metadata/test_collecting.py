@@ -20,14 +20,14 @@ from dredge.gc.metadata.output import MetadataOutput
 from dredge.gc.metadata.taking import File, delete_files
 from dredge.gc.planning import release_lease
 from dredge.gc.witness.block import lift, refuse
-from dredge.graveler import messages
-from dredge.graveler.committed.store import RangeReader
-from dredge.graveler.refs.commits import new_commit
 from dredge.kv.memory import MemoryKV
+from dredge.lakefs.files import messages
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter
 from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.model import MaySend, always
+from lakefs_embedded.committed.store import RangeReader
+from lakefs_embedded.refs.commits import new_commit
 from tests.support.gc import World, make_world
 from tests.support.undo import store_of
 from tests.unit.gc.mark_uncommitted.test_kv_standing import copy_of

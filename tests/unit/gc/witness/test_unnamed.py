@@ -10,7 +10,7 @@ from dredge.errors import RefusedError
 from dredge.gc.witness import unnamed
 from dredge.gc.witness.past import Past
 from dredge.gc.witness.unnamed import DAMAGED, read_kinds
-from dredge.graveler.sstable import METARANGES, RANGES
+from dredge.lakefs.files.sstable import METARANGES, RANGES
 from dredge.storage import open_deleter
 from tests.support.gc import World, deleting, make_world, summary_of
 from tests.support.lakes import START
