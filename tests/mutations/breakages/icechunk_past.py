@@ -6,6 +6,51 @@ from tests.mutations.breakages.breakage import ICE, Breakage
 
 ICECHUNK_PAST = (
     Breakage(
+        "a chunk that only a location names is garbage",
+        "dredge/icechunk/format/manifests.py",
+        "    return NamedChunks(distinct(out[:native]), distinct(hashes))",
+        "    return NamedChunks(distinct(out[:native]))",
+        ("test_chunks_that_only_virtual_references_name_stay_readable",),
+    ),
+    Breakage(
+        "a clean run takes only native chunks for live",
+        f"{ICE}/mark/output.py",
+        "[*self.parts(_CHUNKS), *self.virtual_chunks]",
+        "self.parts(_CHUNKS)",
+        ("test_chunks_that_only_virtual_references_name_stay_readable",),
+    ),
+    Breakage(
+        "an optimized run counts only native chunks",
+        f"{ICE}/mark/counts.py",
+        "{name: chunks.all for name, chunks",
+        "{name: chunks.native for name, chunks",
+        ("test_optimized_runs_keep_them_too",),
+    ),
+    Breakage(
+        "a commit since the mark keeps only native chunks",
+        f"{ICE}/bulk_delete/recheck.py",
+        "[chunks.all for _, chunks",
+        "[chunks.native for _, chunks",
+        ("test_commit_since_the_mark_that_sees_doomed_chunks_keeps_them",),
+    ),
+    Breakage(
+        "counts of before virtual chunks were read are built upon",
+        f"{ICE}/state/model.py",
+        '        if value["format"] != FORMAT:',
+        "        if False:",
+        ("test_index_of_an_earlier_version_is_not_built_upon",),
+    ),
+    Breakage(
+        "new chunks are not compared with what earlier runs deleted",
+        f"{ICE}/check_limits/absent.py",
+        "[*mark.virtual_chunks, *candidates.new_chunks]",
+        "[]",
+        (
+            "test_reference_to_a_chunk_that_a_run_deleted_is_an_alarm",
+            "test_late_commit_whose_chunks_an_earlier_run_deleted_is_an_alarm_of_an_optimized_run",
+        ),
+    ),
+    Breakage(
         "main may lose its tip and no person is asked",
         f"{ICE}/witness/judging.py",
         "tip is not None\n        and tip not in said.tips",
