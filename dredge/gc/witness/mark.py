@@ -16,7 +16,7 @@ from dredge.gc.run import Run
 from dredge.gc.witness import owner
 from dredge.gc.witness.known_commits import check_known, check_life
 from dredge.gc.witness.past import Past
-from dredge.gc.witness.record import COMMITS, TABLES, write_record
+from dredge.gc.witness.record import COMMITS, TABLES, is_what_if, write_record
 from dredge.gc.witness.unnamed import Files, Known, Unnamed, demand_metaranges, find_unnamed, list_tables
 from dredge.runs.perform import StepRecord
 
@@ -67,7 +67,14 @@ def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits, named: M
     unnamed = find_unnamed(run, files, _known(past, shown, named.ranges), _since(run, past))
     record.counts["unnamed_metaranges"] = len(unnamed.lost)
     created = repository.created_at
+    what_if = is_what_if(run.plan.config, past.record)
+    if what_if:
+        record.warn(
+            "this dry run keeps less than the repository's own settings (tags, retention policy), so its mark leaves no"
+            " commits and no id for later runs"
+        )
     record.details["witness"] = {
+        "what_if": what_if,
         "record_etag": past.etag,
         "repository_created_at": None if created is None else created.isoformat(),
     }

@@ -17,8 +17,8 @@ SWEEP = (
     Breakage(
         "a repository that shares the namespace by now is not noticed",
         f"{GC}/bulk_delete/step.py",
-        "kept = check_sharing(run)",
-        "kept: frozenset[str] = frozenset()",
+        "kept, pins = check_sharing(run),",
+        "kept, pins = frozenset[str](),",
         ("test_a_repository_that_came_into_the_namespace_since_the_guards_looked_stops_the_sweep",),
     ),
     Breakage(
