@@ -43,9 +43,23 @@ WITNESS = (
     Breakage(
         "the metarange of an active commit may be missing",
         f"{GC}/witness/unnamed.py",
-        "    if missing:",
-        "    if False:",
+        "    if missing := sorted(wanted - files.keys()):",
+        "    if missing := []:",
         ("test_a_missing_metarange_of_an_active_commit_stops_the_run",),
+    ),
+    Breakage(
+        "a metarange that a collection of metadata deleted is not sought",
+        f"{GC}/metadata/seeking.py",
+        "found.back = [*back, *put_back(namespace, copies, options)]",
+        "found.back = back",
+        ("test_what_a_collection_of_metadata_deleted_is_put_back",),
+    ),
+    Breakage(
+        "a mark that a witness refuses puts metaranges back",
+        f"{GC}/witness/mark.py",
+        "    check_known(run, past, shown)\n    if owns:",
+        "    list_with_metaranges(run, active.metaranges.values(), record.warn)\n    if owns:",
+        ("test_a_mark_that_a_witness_refuses_puts_nothing_back",),
     ),
     Breakage(
         "unnamed metaranges count for some days, whenever the last mark was",
