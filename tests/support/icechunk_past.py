@@ -153,7 +153,11 @@ class Past:
             return None if at is None else at - ago
 
         lost = {node: LostTip(tip.ref, tip.since - ago) for node, tip in known.lost.items()}
-        (self.folder / "_dredge" / KNOWN).write_bytes(replace(known, lost=lost, at=earlier(known.at)).dumps())
+        path = self.folder / "_dredge" / KNOWN
+        time = path.stat().st_mtime - days * 86_400
+        moved = replace(known, lost=lost, at=earlier(known.at), written_at=earlier(known.written_at))
+        path.write_bytes(moved.dumps())
+        os.utime(path, (time, time))
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -58,6 +58,27 @@ ICECHUNK_PAST = (
         ("test_refs_that_were_put_back_lose_nothing_that_a_run_called_live",),
     ),
     Breakage(
+        "a record that was copied back is believed",
+        f"{ICE}/witness/record.py",
+        "    if copied_back_at is None:\n        return known",
+        "    if True:\n        return known",
+        ("test_record_that_was_copied_back_with_refs_proves_nothing",),
+    ),
+    Breakage(
+        "what a record that was copied back does not tell is garbage",
+        f"{ICE}/witness/judging.py",
+        "lost = {node: LostTip(_ANY_REF, now) for node in {*files}.difference(named)}",
+        "pass",
+        ("test_record_that_was_copied_back_with_refs_proves_nothing",),
+    ),
+    Breakage(
+        "an expiration makes a record that was copied back a good one",
+        f"{ICE}/witness/record.py",
+        '"copied_back_at": None if self.copied_back_at is None else self.copied_back_at.isoformat(),',
+        '"copied_back_at": None,',
+        ("test_expiration_leaves_a_record_that_was_copied_back_as_it_is",),
+    ),
+    Breakage(
         "a lost tip is not kept",
         f"{ICE}/mark/roots.py",
         "held | {*lost})",
@@ -116,7 +137,7 @@ ICECHUNK_PAST = (
     Breakage(
         "a record of another run is replaced",
         f"{ICE}/witness/leaving.py",
-        "    if found is None or found[1] != data:",
+        "    if replace(found, written_at=None) != known:",
         "    if False:",
         ("test_record_that_another_run_has_left_since_the_mark_is_not_replaced",),
     ),

@@ -70,8 +70,8 @@ OWNER = (
     Breakage(
         "a mark of another server leaves its commits and its id",
         f"{GC}/check_limits/step.py",
-        "if claim_namespace(run):",
-        "if claim_namespace(run) or True:",
+        "if claim_namespace(run) and",
+        "if (claim_namespace(run) or True) and",
         ("test_a_dry_run_of_a_copy_goes_on_warns_and_leaves_nothing_that_counts",),
     ),
     Breakage(

@@ -41,6 +41,13 @@ AGE_AND_PLACE = (
         ("test_trap_16_two_repositories_on_one_namespace_stop_the_run",),
     ),
     Breakage(
+        "a repository among the data of another one is collected",
+        f"{GC}/namespaces.py",
+        "taken = (METADATA,) if is_kept else (METADATA, DATA)",
+        "taken = (METADATA,)",
+        ("test_trap_15_a_repository_among_the_files_of_one_on_the_root_is_refused",),
+    ),
+    Breakage(
         "a repository nested in the data is passed over",
         f"{GC}/subtract/step.py",
         "        nested=_nested(run, record),\n",

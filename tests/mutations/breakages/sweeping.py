@@ -17,8 +17,8 @@ SWEEP = (
     Breakage(
         "a repository that shares the namespace by now is not noticed",
         f"{GC}/bulk_delete/step.py",
-        "kept = check_sharing(run)",
-        "kept: frozenset[str] = frozenset()",
+        "kept, pins = check_sharing(run),",
+        "kept, pins = frozenset[str](),",
         ("test_a_repository_that_came_into_the_namespace_since_the_guards_looked_stops_the_sweep",),
     ),
     Breakage(
@@ -31,9 +31,16 @@ SWEEP = (
     Breakage(
         "nobody looks at namespaces while workers delete",
         f"{GC}/bulk_delete/head_watch.py",
-        "found = found or look_at_namespaces(run, kept)",
-        "pass",
+        "found = found or look_at_namespaces(run, kept) or look_at_pins(run, pins)",
+        "found = found or look_at_pins(run, pins)",
         ("test_a_repository_that_comes_into_the_namespace_during_the_sweep_stops_it",),
+    ),
+    Breakage(
+        "nobody looks at pins while workers delete",
+        f"{GC}/bulk_delete/head_watch.py",
+        " or look_at_pins(run, pins)",
+        "",
+        ("test_what_is_pinned_during_the_sweep_is_not_deleted",),
     ),
     Breakage(
         "an old mark is swept",

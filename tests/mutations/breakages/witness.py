@@ -43,9 +43,23 @@ WITNESS = (
     Breakage(
         "the metarange of an active commit may be missing",
         f"{GC}/witness/unnamed.py",
-        "    if missing:",
-        "    if False:",
+        "    if missing := sorted(wanted - files.keys()):",
+        "    if missing := []:",
         ("test_a_missing_metarange_of_an_active_commit_stops_the_run",),
+    ),
+    Breakage(
+        "a metarange that a collection of metadata deleted is not sought",
+        f"{GC}/metadata/seeking.py",
+        "found.back = [*back, *put_back(namespace, copies, options)]",
+        "found.back = back",
+        ("test_what_a_collection_of_metadata_deleted_is_put_back",),
+    ),
+    Breakage(
+        "a mark that a witness refuses puts metaranges back",
+        f"{GC}/witness/mark.py",
+        "    check_known(run, past, shown)\n    if owns:",
+        "    list_with_metaranges(run, active.metaranges.values(), record.warn)\n    if owns:",
+        ("test_a_mark_that_a_witness_refuses_puts_nothing_back",),
     ),
     Breakage(
         "unnamed metaranges count for some days, whenever the last mark was",
@@ -88,5 +102,12 @@ WITNESS = (
         "        if found > FORMAT:",
         "        if False:",
         ("test_an_older_format_is_no_record_and_a_newer_one_stops_the_run",),
+    ),
+    Breakage(
+        "a what-if leaves its commits for later marks",
+        f"{GC}/check_limits/step.py",
+        "if claim_namespace(run) and not committed.is_what_if:",
+        "if claim_namespace(run):",
+        ("test_a_commit_of_a_tag_must_be_known_although_a_dry_run_did_not_keep_tags",),
     ),
 )

@@ -161,7 +161,9 @@ def _ask_witnesses(run: Run, record: StepRecord, history: History, files: Collec
             run.folder.write_bytes(f"{MarkOutput.STEP}/{KNOWN}", judgement.known.dumps(), len(files))
         )
         record.details["known_etag"] = etag
-        record.details["known_is_damaged"] = etag is not None and known == Known()
+        record.details["known_is_damaged"] = known.copied_back_at is not None or (
+            etag is not None and known == Known()
+        )
     return judgement
 
 

@@ -19,7 +19,7 @@ from dredge.icechunk.collection.witness.lost import (
 )
 from dredge.icechunk.collection.witness.old_refs import OldRef, later_than, read_old_refs
 from dredge.icechunk.collection.witness.operations import OperationsLog, Since
-from dredge.icechunk.collection.witness.record import Known, LostTip, Parents, next_parents
+from dredge.icechunk.collection.witness.record import KNOWN, Known, LostTip, Parents, next_parents
 from dredge.icechunk.format.repo_info import REPO_KEY
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import MAIN, History
@@ -28,6 +28,7 @@ from dredge.runs.consents import Consent
 from dredge.storage import ObjectReader
 
 FORGET_LOST = "forget-lost"
+_ANY_REF = "a ref that is not known"
 _COMMAND = 'dredge icechunk forget-lost {uri} --reason "…"'
 
 
@@ -115,6 +116,10 @@ def judge(
         tip, released = _released(history, known, named, log.parents_before_drops(since))
         lost = find_lost(known, named, released, now, keep)
     refusals = []
+    if known.copied_back_at is not None:
+        lost = {node: LostTip(_ANY_REF, now) for node in {*files}.difference(named)}
+        if known.copied_back_at.isoformat() not in said.records:
+            refusals.append(_record_copied_back(known))
     if since is not None and since.is_there is False and known.operation not in said.operations:
         refusals.append(_operation_gone(known))
     if (
@@ -173,6 +178,7 @@ class _Said:
     tips: frozenset[str]
     operations: frozenset[tuple[str, int]]
     old_refs: frozenset[tuple[str, str]]
+    records: frozenset[str]
 
     @classmethod
     def of(cls, consents: Sequence[Consent], marked_at: datetime | None) -> _Said:
@@ -182,6 +188,7 @@ class _Said:
             frozenset(what["tip"] for what in lately if "tip" in what),
             frozenset((what["operation"][0], what["operation"][1]) for what in lately if "operation" in what),
             frozenset((label, tip) for what in named for label, tip in what.get("old_refs", {}).items()),
+            frozenset(what["record"] for what in named if "record" in what),
         )
 
 
@@ -199,6 +206,18 @@ def _is_unexplained(
     if since is not None and since.is_there and since.moved_back(MAIN):
         return False
     return history.spec_version == 2 or not cut_after(reader, history, tip)
+
+
+def _record_copied_back(known: Known) -> Refusal:
+    assert known.written_at is not None
+    assert known.copied_back_at is not None
+    left_by = f"run {known.run_id}" if known.run_id else "an expiration"
+    return Refusal(
+        f"what {left_by} left was written at {known.written_at:%Y-%m-%d %H:%M} UTC and copied back at"
+        f" {known.copied_back_at:%Y-%m-%d %H:%M} UTC (_dredge/{KNOWN}), so nobody knows which commits came in between."
+        " Was refs/ or repo put back with it? Then put the newest state back. Or the repository was copied as it was.",
+        {"record": known.copied_back_at.isoformat()},
+    )
 
 
 def _main_lost(known: Known, tip: str, now: str) -> Refusal:

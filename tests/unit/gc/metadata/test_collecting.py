@@ -360,24 +360,3 @@ def test_the_note_has_what_the_ledger_has() -> None:
     summary = collect(world)
     output = MetadataOutput.of(summary)
     assert output.garbage.rows == sum(part.rows for part in output.ledger) == 2
-
-
-def test_a_collection_that_meets_a_commit_whose_files_went_deletes_nothing_until_they_are_back() -> None:
-    """It puts nothing back itself: it never takes for nothing what it cannot read."""
-    world = noted()
-    collect(world)
-    orphan = world.orphan("data/slice/orphan")
-    world.age(days=2)
-    commit_id = name(world, left_metarange())
-    world.lake.catalog.branches.create_branch("lake", "restored", commit_id)
-    with pytest.raises(NotFoundError):
-        world.lake.objects.get(f"_lakefs/{left_metarange()}")
-    before = world.data()
-    with pytest.raises(RefusedError, match="`dredge gc metadata --note` puts back"):
-        world.collect(mode="clean")
-    assert world.data() == before
-    collect(world, metadata="report")
-    assert left_metarange() in there(world)
-    world.collect(mode="clean")
-    assert orphan not in world.data()
-    assert world.lake.read("a") == b"1"

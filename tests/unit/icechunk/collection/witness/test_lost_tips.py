@@ -19,6 +19,7 @@ from dredge.icechunk.collection.steps import (
     release_lease,
 )
 from dredge.icechunk.collection.witness.forgetting import forget_lost
+from dredge.icechunk.collection.witness.record import KNOWN
 from dredge.icechunk.expiration.apply import expire
 from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk_past import Past
@@ -105,6 +106,30 @@ def test_statement_of_a_person_holds_for_that_loss_and_for_no_later_one(v1: Past
     v1.library.reset_branch("main", older)
     with pytest.raises(WitnessError):
         v1.collect()
+
+
+def test_record_that_was_copied_back_with_refs_proves_nothing(past: Past) -> None:
+    """The refs and Dredge's own folder are of yesterday: main's tip of then is reached, and nothing seems lost."""
+    past.commit()
+    past.collect()
+    what = "refs" if (past.folder / "refs").exists() else "repo"
+    with past.put_back(what), past.put_back("_dredge"):
+        late = past.commit()
+        past.collect()
+    past.pass_days(40)
+    (past.folder / "_dredge" / KNOWN).touch()
+    before, record = past.objects(), past.record()
+    for _ in range(2):
+        with pytest.raises(WitnessError):
+            past.collect()
+        assert (past.objects(), past.record()) == (before, record)
+    assert len(forget_lost(past.uri, "copied to another bucket")) == 1
+    for _ in range(2):
+        assert past.collect()["deleted"]["objects"] == 0
+        assert late in past.objects()["snapshots"]
+    past.pass_days(31)
+    assert past.collect()["deleted"]["objects"] > 0
+    assert late not in past.objects()["snapshots"]
 
 
 def test_dry_run_leaves_what_it_saw_and_is_refused_as_well(v1: Past) -> None:
