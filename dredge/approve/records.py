@@ -23,6 +23,7 @@ from dredge.approve.asking import AskingRun
 from dredge.approve.output import ApproveOutput, GuardsOutput
 from dredge.errors import ConflictError, FormatError, NotFoundError
 from dredge.runs import chain
+from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import StepSummary
 from dredge.storage import ObjectReader, ObjectWriter
@@ -145,9 +146,13 @@ def subject_of(
     return {
         "run_id": run.plan.run_id,
         "plan": chain.plan_digest(run.folder),
-        "candidates": summaries[output.CANDIDATES.STEP].digest,
-        "guards": summaries[output.GUARDS.STEP].digest,
+        "candidates": _digest(summaries, output.CANDIDATES),
+        "guards": _digest(summaries, output.GUARDS),
     }
+
+
+def _digest(summaries: Mapping[str, StepSummary], output: type[StepOutput]) -> str:
+    return summaries[output.STEP].digest
 
 
 def ask(run: AskingRun, subject: Mapping[str, str], guards: GuardsOutput, why: str) -> Asked:
