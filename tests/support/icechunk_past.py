@@ -153,7 +153,9 @@ class Past:
             return None if at is None else at - ago
 
         lost = {node: LostTip(tip.ref, tip.since - ago) for node, tip in known.lost.items()}
-        (self.folder / "_dredge" / KNOWN).write_bytes(replace(known, lost=lost, at=earlier(known.at)).dumps())
+        unnamed = {node: since - ago for node, since in known.unnamed.items()}
+        older = replace(known, lost=lost, unnamed=unnamed, at=earlier(known.at))
+        (self.folder / "_dredge" / KNOWN).write_bytes(older.dumps())
 
 
 def _copy(source: Path, target: Path) -> None:
