@@ -88,10 +88,24 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "a snapshot that nothing names is garbage before it is old",
-        "dredge.icechunk.collection.mark.roots",
-        "choose_roots",
-        Put("BoolOp", 1, False),
+        f"{ICE}/mark/roots.py",
+        "unreachable.keys() & {*unnamed}",
+        "set[str]()",
         ("test_commit_that_no_run_saw_is_kept_when_refs_are_put_back",),
+    ),
+    Breakage(
+        "snapshots that nothing names count for some days, whenever the last mark was",
+        f"{ICE}/witness/lost.py",
+        "now - time < keep or (known.at is not None and time >= known.at)",
+        "now - time < keep",
+        ("test_commit_that_no_run_saw_in_a_long_pause_is_kept_from_the_first_run_that_missed_it",),
+    ),
+    Breakage(
+        "no mark notes since when it misses a snapshot that nothing names",
+        f"{ICE}/witness/judging.py",
+        "            unnamed=unnamed,\n",
+        "",
+        ("test_commit_that_no_run_saw_in_a_long_pause_is_kept_from_the_first_run_that_missed_it",),
     ),
     Breakage(
         "what was a tip again counts as released",

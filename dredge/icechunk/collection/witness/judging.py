@@ -13,6 +13,7 @@ from dredge.icechunk.collection.witness.lost import (
     cut_after,
     find_lost,
     find_released,
+    find_unnamed,
     first_of_main,
     labels_of,
     lost_main,
@@ -52,6 +53,7 @@ class Judgement:
     Attributes:
         known: what this mark leaves for the next one.
         lost: tips that are kept although nothing reaches them.
+        unnamed: snapshot files that are kept although nothing names them.
         released: snapshots that are not reached and were released.
         old_refs: refs of spec 1 in a repository of spec 2.
         refusals: what stops the mark.
@@ -59,6 +61,7 @@ class Judgement:
 
     known: Known
     lost: Mapping[str, LostTip]
+    unnamed: frozenset[str]
     released: frozenset[str]
     old_refs: Sequence[OldRef] = ()
     refusals: Sequence[Refusal] = field(default_factory=list)
@@ -83,7 +86,7 @@ class Judgement:
 def judge(
     reader: ObjectReader,
     history: History,
-    files: Collection[str],
+    files: Mapping[str, datetime],
     known: Known,
     consents: Sequence[Consent],
     *,
@@ -96,12 +99,12 @@ def judge(
     Args:
         reader: on the repository.
         history: as it is now.
-        files: ids of the snapshot files that are there.
+        files: time of each snapshot file that is there.
         known: what the newest complete mark left.
         consents: what people said (`FORGET_LOST`).
         run_id: of the run that asks.
         now: the store's time.
-        keep: for how long a lost tip is kept.
+        keep: for how long a lost tip, or a snapshot that nothing names, is kept.
 
     Raises:
         FormatError: a file that matters cannot be trusted.
@@ -138,12 +141,14 @@ def judge(
             if (ref.label, ref.tip) not in said.old_refs and later_than(reader, ref, migrated_at)
         ]
         refusals += [_old_writer(later, migrated_at)] if later else []
+    unnamed = find_unnamed(known, files, named, released, now, keep)
     return Judgement(
         known=Known(
             run_id=run_id,
             at=now,
             tips=labels_of(history),
             lost=lost,
+            unnamed=unnamed,
             parents=next_parents(known.parents, history, files),
             released=frozenset(known.released & {*files}) - frozenset(named),
             operation=None if log is None else log.newest,
@@ -151,6 +156,7 @@ def judge(
             root=first_of_main(history),
         ),
         lost={node: tip for node, tip in lost.items() if node in files},
+        unnamed=frozenset(unnamed),
         released=released,
         old_refs=old_refs,
         refusals=refusals,

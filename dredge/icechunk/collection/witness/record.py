@@ -63,6 +63,8 @@ class Known:
         at: the store's time of the mark; None before the first one.
         tips: snapshot by label of the ref.
         lost: tips that are still kept.
+        unnamed: snapshot files that nothing named and that are still kept, each with the store's time of the first mark
+            that missed it.
         parents: of each snapshot whose file was there, as this mark and earlier ones saw them.
         released: snapshots that expirations by Dredge released and no mark has seen reached since.
         operation: kind and time (microseconds) of the newest entry of the operations log (spec 2).
@@ -77,6 +79,7 @@ class Known:
     at: datetime | None = None
     tips: Mapping[str, str] = field(default_factory=dict)
     lost: Mapping[str, LostTip] = field(default_factory=dict)
+    unnamed: Mapping[str, datetime] = field(default_factory=dict)
     parents: Parents = field(default_factory=dict)
     released: frozenset[str] = frozenset()
     operation: tuple[str, int] | None = None
@@ -95,6 +98,7 @@ class Known:
             "lost": {
                 node: {"ref": tip.ref, "since": tip.since.isoformat()} for node, tip in self.lost.items()
             },
+            "unnamed": {node: since.isoformat() for node, since in self.unnamed.items()},
             "released": sorted(self.released),
             "operation": self.operation,
             "migrated_at": self.migrated_at,
@@ -181,6 +185,7 @@ def parse_known(data: bytes) -> Known:
             node: LostTip(tip["ref"], datetime.fromisoformat(tip["since"]))
             for node, tip in meta["lost"].items()
         },
+        unnamed={node: datetime.fromisoformat(since) for node, since in meta.get("unnamed", {}).items()},
         parents={node: frozenset(parents) for node, parents in rows},
         released=frozenset(meta["released"]),
         operation=None if meta["operation"] is None else (meta["operation"][0], meta["operation"][1]),

@@ -169,6 +169,22 @@ def test_commit_that_no_run_saw_is_kept_when_refs_are_put_back(v1: Past) -> None
     assert v1.read(late, 3) == [3, 3]
 
 
+def test_commit_that_no_run_saw_in_a_long_pause_is_kept_from_the_first_run_that_missed_it(v1: Past) -> None:
+    v1.commit()
+    v1.collect()
+    with v1.put_back("refs"):
+        v1.commit()
+        late = v1.commit()
+    v1.pass_days(60)
+    assert v1.collect()["deleted"]["objects"] == 0
+    v1.pass_days(29)
+    assert v1.collect()["deleted"]["objects"] == 0
+    assert v1.read(late, 3) == [3, 3]
+    v1.pass_days(2)
+    assert v1.collect()["deleted"]["objects"] > 0
+    assert late not in v1.objects()["snapshots"]
+
+
 def test_snapshot_that_nothing_names_is_garbage_once_it_is_old(v1: Past) -> None:
     v1.commit()
     with v1.put_back("refs"):
