@@ -337,44 +337,6 @@ def test_a_row_that_arrives_in_a_large_partition_without_snapshots_stays(
     assert [entry.key for entry in ground.world.kv.scan(ground.orphan)] == [b"zz/late"]
 
 
-def test_a_large_partition_that_is_named_half_way_is_put_back(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(apply_module, "GROUP_ROWS", 10)
-    ground.world.stage(ground.orphan.decode(), *(f"p/{number:03d}" for number in range(95)))
-    ground.scan()
-    delete_rows = ground.world.store.delete_rows
-
-    def name_after_the_third(rows: Any, guards: Any = ()) -> list[bool]:
-        if ground.world.store.deletions == 3:
-            ground.name_orphan()
-        return delete_rows(rows, guards)
-
-    monkeypatch.setattr(ground.world.store, "delete_rows", name_after_the_third)
-    with pytest.raises(NamedAgainError):
-        ground.clean(DAY)
-    assert ground.orphan_rows() == 97
-
-
-def test_a_large_partition_with_other_bytes_stays(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apply_module, "GROUP_ROWS", 1)
-    ground.scan()
-    ground.world.store.now += DAY
-    calls = []
-    references = apply_module.read_references
-
-    def change(*args: Any) -> Any:
-        if not calls:
-            ground.world.kv.set(ground.orphan, b"a/2", b"new")
-        calls.append(1)
-        return references(*args)
-
-    monkeypatch.setattr(apply_module, "read_references", change)
-    # The view of the first read is older than the change: the row's value decides.
-    assert fates(ground.clean()) == ["partly"]
-    assert [entry.key for entry in ground.world.kv.scan(ground.orphan)] == [b"a/2"]
-
-
 def test_a_marker_outlives_its_partition_by_a_grace(ground: Ground) -> None:
     ground.world.queue(ground.orphan.decode())
     report = ground.clean()

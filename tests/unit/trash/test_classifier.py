@@ -230,10 +230,3 @@ def test_what_is_unused_settles_once_it_was_seen_with_these_bytes_a_grace_ago(
         assert finding.why.startswith("unused")
         assert (finding.why == "unused") == (verdict == "trash")
         assert ("first sighting" in finding.why) == (first == START)
-
-
-def test_what_is_trash_may_be_told_in_other_words(world: World) -> None:
-    row = one_row(b"k", b"value")
-    before = Sightings([Sighting(b"p", b"k", row.digest, START - DAY)])
-    found = classifier_of(read_look(world.store), before)
-    assert found.settle(b"p", b"k", "kind", "unused", row, when_settled="twice").why == "twice"

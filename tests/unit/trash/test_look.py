@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dredge.errors import FormatError, RefusedError
+from dredge.errors import FormatError
 from dredge.graveler import xid
 from dredge.kv import Entry
 from dredge.kv.rows import Row
@@ -18,12 +18,10 @@ from dredge.trash.look import (
     dangling_commits,
     look_through,
     read_look,
-    value_digest,
 )
-from dredge.trash.names import METADATA
 from dredge.trash.rules import classify
 from dredge.trash.sightings import Sightings
-from tests.support.kv_world import DAY, METARANGE, START, LiveView, World, memory_store
+from tests.support.kv_world import DAY, METARANGE, START, LiveView, World
 from tests.support.trash import MARGINS, Watcher
 
 
@@ -60,21 +58,6 @@ def test_a_commit_dangles_that_no_head_leads_to() -> None:
     assert dangling_commits(commits, ["d", "nowhere"]) == ("lone",)
     assert dangling_commits(commits, ["b"]) == ("c", "d", "lone")
     assert dangling_commits(commits, []) == ("a", "b", "c", "d", "lone")
-
-
-def test_an_empty_store_has_nothing_to_judge() -> None:
-    look = read_look(memory_store())
-    assert (look.partitions, look.instances, look.staging, look.unknown) == (frozenset(), {}, {}, ())
-
-
-def test_a_key_beside_the_schema_version_does_not_tell_it(world: World) -> None:
-    world.kv.delete(METADATA, b"kv/schema/version")
-    world.kv.set(METADATA, b"kv/schema/version2", b"4")
-    with pytest.raises(RefusedError, match="is missing"):
-        read_look(world.store)
-    world.kv.set(METADATA, b"kv/schema/version", b"5")
-    with pytest.raises(RefusedError, match="'5'"):
-        read_look(world.store)
 
 
 def test_a_commit_record_under_another_id_ends_the_look(world: World) -> None:
@@ -237,19 +220,6 @@ def test_the_entry_of_a_repository_that_was_in_use_a_moment_ago_waits(world: Wor
     ]
 
 
-def test_what_was_emptied_during_the_look_is_nothing(world: World) -> None:
-    """The server drops a partition between the list of partitions and the reading of its rows."""
-    token = world.stage(world.token("keeper", "main"))
-
-    def drop() -> None:
-        for entry in list(world.kv.scan(token)):
-            world.kv.delete(token, entry.key)
-
-    look = look_through(Shifting(world, drop, read=1))
-    assert look.staging == {token: None}
-    assert verdicts(look) == {}
-
-
 def test_what_came_into_use_during_the_look_is_read_as_it_is_now(world: World) -> None:
     """A queued token that a branch took up again is told with its size."""
     partition, _ = world.repository("lake")
@@ -265,7 +235,3 @@ def test_what_came_into_use_during_the_look_is_read_as_it_is_now(world: World) -
     assert isinstance(contents, Contents)
     assert contents.rows == 3
     assert verdicts(look) == {token: ["staging-live-but-queued report"]}
-
-
-def test_the_digest_of_a_value_is_of_all_of_it() -> None:
-    assert value_digest(b"a" * 99) != value_digest(b"a" * 98) != value_digest(b"")

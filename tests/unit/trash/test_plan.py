@@ -12,7 +12,7 @@ import pytest
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.trash.finding import KINDS, TrashFinding
 from dredge.trash.margins import TrashLimits
-from dredge.trash.plan import TrashPlan, by_kind, check_kinds, check_limits, choose, in_both
+from dredge.trash.plan import TrashPlan, check_kinds, check_limits, in_both
 from tests.support.kv_world import START
 
 TRASH = TrashFinding(b"lake-a:1", None, "staging-orphan", "trash", "why", 2, 10, "d1")
@@ -67,13 +67,6 @@ def test_only_kinds_that_can_become_trash_may_be_asked_for() -> None:
     assert check_kinds([]) == frozenset()
     with pytest.raises(ConfigError, match=r"no such kind of trash: lost-repository\. There are"):
         check_kinds(["marker", "lost-repository"])
-
-
-def test_only_trash_of_the_asked_kinds_is_chosen() -> None:
-    waiting = replace(TRASH, verdict="wait")
-    assert choose([TRASH, KEY, waiting], {"staging-orphan"}) == (TRASH,)
-    assert choose([TRASH, KEY], KINDS) == (TRASH, KEY)
-    assert choose([TRASH, KEY], set()) == ()
 
 
 @pytest.mark.parametrize(
@@ -131,11 +124,3 @@ def test_without_a_repository_record_single_keys_may_go_and_partitions_not() -> 
     check_limits(plan_of([], partitions=0), TrashLimits(), 0)
     with pytest.raises(RefusedError, match="were the records lost"):
         check_limits(plan_of([KEY, TRASH]), TrashLimits(), 0)
-
-
-def test_findings_add_up_by_kind_and_verdict() -> None:
-    assert by_kind([KEY, TRASH, replace(TRASH, verdict="wait"), TRASH]) == {
-        "import-expired (trash)": {"count": 1, "rows": 1, "size_bytes": 5},
-        "staging-orphan (trash)": {"count": 2, "rows": 4, "size_bytes": 20},
-        "staging-orphan (wait)": {"count": 1, "rows": 2, "size_bytes": 10},
-    }

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError
-from dredge.trash.margins import TrashLimits, TrashMargins
+from dredge.trash.margins import TrashLimits
 from dredge.trash.steps import restore
 from tests.support.kv_world import DAY, START
 from tests.support.trash import Ground
@@ -106,10 +104,3 @@ def test_restoring_never_overwrites(ground: Ground) -> None:
     assert ground.world.kv.get(ground.orphan, b"a/1") == b"newer"
     with pytest.raises(ConfigError, match="no run"):
         restore(ground.world.store, ground.state, "unknown")
-
-
-def test_a_short_grace_needs_the_option_that_calls_it_unsafe() -> None:
-    with pytest.raises(ConfigError, match="unsafe"):
-        TrashMargins.with_grace(timedelta(hours=23))
-    assert TrashMargins.with_grace(timedelta(hours=1), unsafe_short_grace=True).id_age == timedelta(hours=1)
-    assert TrashMargins.with_grace(3 * DAY).id_age == DAY

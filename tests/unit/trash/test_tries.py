@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, LeaseHeldError, PartialError, RefusedError
-from dredge.kv.rows import Row
 from dredge.runs.lease import Lease
 from dredge.storage import open_writer, store_clock
 from dredge.trash import apply, deleted, steps
@@ -318,23 +317,6 @@ def test_missing_rights_after_a_removal_are_no_promise_that_nothing_was_touched(
     assert len(ground.left()) == 2
 
 
-def test_missing_rights_after_something_was_put_back_are_no_promise_either(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = ground.clean().scan.plan.run_id
-    insert_row, written = ground.world.store.insert_row, []
-
-    def denied(row: Row) -> bool:
-        if len(written) == 3:
-            raise ConfigError("permission denied for table kv")
-        written.append(row)
-        return insert_row(row)
-
-    monkeypatch.setattr(ground.world.store, "insert_row", denied)
-    with pytest.raises(PartialError, match="3 rows were put back"):
-        restore(ground.world.store, ground.state, run, dry_run=False)
-
-
 def test_a_killed_run_that_removed_keys_of_a_living_repository_does_not_stop_the_next_one(
     ground: Ground,
 ) -> None:
@@ -348,17 +330,3 @@ def test_a_killed_run_that_removed_keys_of_a_living_repository_does_not_stop_the
         ground.clean()
     assert ground.state.open_run() is not None
     assert ground.clean().status == "done"
-
-
-def test_what_a_killed_run_removed_is_remembered_like_all_else(ground: Ground) -> None:
-    def killed() -> None:
-        raise KeyboardInterrupt
-
-    ground.before_deletion(2, killed)
-    with pytest.raises(KeyboardInterrupt):
-        ground.clean()
-    gone = set(ground.orphans) - set(ground.left())
-    assert len(gone) == 1
-    ground.scan()
-    ground.clean(kinds=["marker"])
-    assert set(ground.state.removed()) == gone

@@ -23,15 +23,6 @@ def writer() -> Iterator[ObjectWriter]:
     forget_memory_store("trash-undo")
 
 
-def test_rows_come_back_in_their_order_file_after_file(writer: ObjectWriter) -> None:
-    log = UndoLog(writer, "runs/a/undo")
-    log.write(ROWS[:2])
-    log.write(ROWS[2:])
-    assert list(log.read()) == ROWS
-    assert list(log.read(lambda row: row.partition == b"q")) == ROWS[2:]
-    assert log.files == 2
-
-
 def test_a_log_that_is_opened_again_goes_on_behind_its_files(writer: ObjectWriter) -> None:
     log = UndoLog(writer, "runs/b/undo")
     log.write(ROWS[:1])
