@@ -1,4 +1,4 @@
-"""Promises of the measurement of known bugs, and of coverage."""
+"""Promises of the measurement of known bugs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.simulation import finding
-from tests.simulation.coverage import Coverage
 from tests.simulation.finding import Search, chosen, find_all
 from tests.simulation.known_bugs import BUGS, KnownBug
 from tests.simulation.results import Look, Results, source_of_tree
@@ -115,15 +114,3 @@ def test_of_two_guards_broken_together_only_what_neither_shows_alone_counts(
     assert asked == [(0, 50.0), (31, 19.0)]
     names = tuple(change.name for change in pair.changes), tuple(change.name for change in pair.beside)
     assert played == [(), *names]
-
-
-def test_coverage_counts_what_met_of_what_could() -> None:
-    coverage = Coverage()
-    coverage.begin("sweep")
-    coverage.weather("sweep", "slow")
-    coverage.move("upload")
-    coverage.move("commit")
-    coverage.end("sweep")
-    steps, kinds, verbs = ("list", "sweep"), ("slow", "kv down"), ("upload", "commit", "merge")
-    assert coverage.figure(steps, kinds, verbs) == (2, 12)
-    assert coverage.figure(steps, kinds, verbs, {("list", "kv down"), ("sweep", "slow")}) == (0, 6)
