@@ -10,10 +10,10 @@ import pytest
 
 from dredge.graveler import xid
 from dredge.trash.classifier import Classifier, one_row
-from dredge.trash.look import Look, look_through, read_look, value_digest
+from dredge.trash.look import Look, read_look, value_digest
 from dredge.trash.margins import TrashMargins
 from dredge.trash.sightings import Sighting, Sightings
-from tests.support.kv_world import DAY, METARANGE, START, LiveView, World
+from tests.support.kv_world import DAY, METARANGE, START, World
 
 MARGINS = TrashMargins()
 INSTANT = timedelta(microseconds=1)
@@ -155,43 +155,6 @@ def test_a_partition_without_a_record_is_what_its_rows_make_of_it(
     partition = b"pond-" + xid.new_xid(START - 9 * DAY).encode()
     fill(world, partition)
     assert classifier_of(read_look(world.store)).statuses[partition] == status
-
-
-def test_a_partition_with_a_record_is_what_that_says_whatever_is_in_it(world: World) -> None:
-    partition, _ = world.repository("lake")
-    world.kv.set(b"graveler_deleted", b"repo/lake/" + partition[-20:], b"")
-    for state, status in ((0, "active"), (1, "in-deletion"), (2, "initial")):
-        world.record(partition, state)
-        found = classifier_of(read_look(world.store))
-        assert found.statuses[partition] == found.status_of(partition) == status
-    world.kv.delete(b"graveler", b"repos/lake")
-    assert classifier_of(read_look(world.store)).statuses[partition] == "handed-over"
-    assert classifier_of(read_look(world.store)).status_of(b"gone-" + partition[-20:]) is None
-
-
-@pytest.mark.parametrize(("state", "status"), [(0, "active"), (1, "in-deletion"), (2, "initial")])
-def test_a_repository_without_rows_is_what_its_record_says(world: World, state: int, status: str) -> None:
-    partition = b"bare-" + xid.new_xid(START).encode()
-    world.record(partition, state)
-    found = classifier_of(read_look(world.store))
-    assert partition not in found.statuses
-    assert found.status_of(partition) == status
-
-
-def test_a_partition_that_was_in_use_a_moment_ago_is_not_judged(world: World) -> None:
-    partition, _ = world.repository("lake")
-    reads = []
-
-    class Shifting(LiveView):
-        def scan(self, name: bytes, start: bytes = b""):  # type: ignore[no-untyped-def]
-            if name == b"graveler":
-                reads.append(name)
-                if len(reads) == 2:
-                    world.kv.delete(b"graveler", b"repos/lake")
-            return super().scan(name, start)
-
-    look = look_through(Shifting(world.kv, world.store.rows))
-    assert classifier_of(look).statuses[partition] == "unsure"
 
 
 @pytest.mark.parametrize(("age", "is_young"), [(DAY - INSTANT, True), (DAY, False), (-DAY, True)])

@@ -17,7 +17,7 @@ STATE = "memory://trash/config"
 
 @pytest.mark.parametrize("asked", [{"grace_hours": 2 * HOURS_MAX}, {"unsafe_grace_seconds": 2 * SECONDS_MAX}])
 def test_a_grace_that_no_time_can_be_computed_with_is_refused(asked: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="at most"):
+    with pytest.raises(ConfigError):
         TrashConfig(state_uri=STATE, **asked)  # type: ignore[arg-type]
 
 

@@ -162,15 +162,6 @@ def test_a_lost_life_keeps_what_belongs_to_its_name_and_to_no_other(
     assert results == ({} if kept else {"actions-of-previous-instance": "trash"})
 
 
-def test_what_a_finished_life_left_keeps_no_hook_results(world: World, watcher: Watcher) -> None:
-    zombie, _ = world.beginning("pond", uid=xid.new_xid(START - 9 * DAY))
-    run = world.run("pond", START)
-    watcher.look(9 * DAY)
-    found = watcher.look(9 * DAY)
-    assert found[zombie, None].verdict == "trash"
-    assert {f.verdict for f in found.values() if run in (f.key or b"").decode()} == {"trash"}
-
-
 @pytest.mark.parametrize(("after", "why"), [(DAY - SECOND, "expired less than a day ago"), (DAY, "first")])
 def test_an_ownership_hint_waits_a_day_from_its_expiry(
     world: World, watcher: Watcher, after: timedelta, why: str
@@ -192,18 +183,6 @@ def test_an_ownership_hint_of_a_repository_that_is_not_in_use_waits_with_it(
     key = world.owner("lake", "gone", START)
     watcher.look(9 * DAY)
     assert (b"mc-ownership", key) not in watcher.look(9 * DAY)
-
-
-def test_an_ownership_hint_goes_though_an_earlier_life_of_its_repository_was_lost(
-    world: World, watcher: Watcher
-) -> None:
-    """There is a record of that name, and it has no such branch."""
-    _, token = world.beginning("lake", uid=xid.new_xid(START - 9 * DAY))
-    world.stage(token)
-    world.repository("lake")
-    key = world.owner("lake", "gone", START)
-    watcher.look(9 * DAY)
-    assert watcher.look(9 * DAY)[b"mc-ownership", key].verdict == "trash"
 
 
 @pytest.mark.parametrize("state", [1, 2])

@@ -47,7 +47,7 @@ def test_another_schema_version_ends_the_run(world: World, version: bytes | None
     world.kv.delete(b"kv-internal-metadata", b"kv/schema/version")
     if version is not None:
         world.kv.set(b"kv-internal-metadata", b"kv/schema/version", version)
-    with pytest.raises(RefusedError, match="schema version"):
+    with pytest.raises(RefusedError):
         read_look(world.store)
 
 

@@ -54,5 +54,5 @@ def test_damaged_sightings_are_not_read(change: dict[str, Any]) -> None:
     value = Sightings([ROW], START).to_json()
     (line,) = value["sightings"]
     line = {name: part for name, part in (line | change).items() if part is not ...}
-    with pytest.raises(FormatError, match="sightings cannot be read"):
+    with pytest.raises(FormatError):
         Sightings.from_json(value | {"sightings": [line]})

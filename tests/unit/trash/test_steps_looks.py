@@ -40,21 +40,21 @@ def test_the_stores_time_counts_and_the_machines_only_where_it_has_none() -> Non
     assert now_of(START - SKEW, START) == START - SKEW
     assert now_of(None, START) == START
     for skew in (SKEW + INSTANT, -SKEW - INSTANT):
-        with pytest.raises(RefusedError, match="this machine's clock"):
+        with pytest.raises(RefusedError):
             now_of(START + skew, START)
 
 
 def test_time_may_go_back_by_the_skew_since_the_last_look_and_no_more() -> None:
     assert now_of(START, START, START + SKEW) == START
     assert now_of(START, START, START - DAY) == START
-    with pytest.raises(RefusedError, match="earlier than the last look"):
+    with pytest.raises(RefusedError):
         now_of(START, START, START + SKEW + INSTANT)
 
 
 def test_a_wrong_clock_is_told_before_anything_is_read(ground: Ground) -> None:
     views = []
     ground.before_view(2, lambda: views.append("a look"))
-    with pytest.raises(RefusedError, match="clock"):
+    with pytest.raises(RefusedError):
         ground.clean(clock=lambda: START + DAY)
     assert views == []
 
@@ -112,7 +112,7 @@ def test_a_plan_under_another_runs_name_bounds_nothing(ground: Ground) -> None:
     copied = ground.state.writer.get(f"runs/{plans[0].run_id}/plan.json")
     ground.state.writer.put(f"runs/{plans[1].run_id}/plan.json", copied)
     for digest in (None, plans[0].digest):
-        with pytest.raises(RefusedError, match="is not the plan"):
+        with pytest.raises(RefusedError):
             ground.clean(planned=plans[1].run_id, planned_digest=digest)
     assert ground.orphan_rows() == 2
     assert fates(ground.clean(planned=plans[0].run_id)) == ["deleted"]

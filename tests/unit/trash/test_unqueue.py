@@ -129,6 +129,6 @@ def test_markers_of_another_store_than_the_folders_stay(state: TrashState) -> No
     world.queue(token)
     unqueue(world.store, state, clock=world.store.machine_clock)
     world.kv.set(b"auth", b"installation_id", b"two")
-    with pytest.raises(RefusedError, match="set up anew"):
+    with pytest.raises(RefusedError):
         unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
     assert len(list(world.kv.scan(b"cleanup-tokens"))) == 1
