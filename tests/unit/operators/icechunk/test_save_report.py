@@ -90,20 +90,6 @@ def test_a_collection_whose_task_was_lost_is_no_success_and_gives_its_right_back
     assert is_free(garbage)
 
 
-def test_a_collection_that_a_limit_stopped_says_which(garbage: Repo) -> None:
-    planned = plan(garbage, dry_run=False, max_delete_objects=3, approval="never")
-    with pytest.raises(RefusedError):
-        run_steps(Run.open(planned["run_uri"]), LocalRunner())
-    with pytest.raises(RefusedError, match=r"is refused.*the limit is 3"):
-        Report(garbage, planned).save()
-
-
-def test_a_collection_that_awaits_an_answer_has_not_ended_well(garbage: Repo) -> None:
-    _, planned = awaiting(garbage)
-    with pytest.raises(RefusedError, match="is awaiting_approval"):
-        Report(garbage, planned).save()
-
-
 @pytest.mark.parametrize(("by", "through", "ends_well"), [("eve", AIRFLOW, True), ("", TIME_OUT, False)])
 def test_who_rejects_a_collection_ends_it_well_and_who_does_not_answer_does_not(
     garbage: Repo, by: str, through: str, ends_well: bool

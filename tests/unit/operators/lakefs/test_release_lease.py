@@ -49,10 +49,3 @@ def test_the_spark_application_of_the_run_ends_before_the_lease(
     release(namespace, grant, run_uri="file:///nowhere/run")
     assert ended == ["file:///nowhere/run"]
     acquire(namespace, "manual__2")
-
-
-def test_without_a_plan_no_application_is_looked_for(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[str] = []
-    monkeypatch.setattr(release_lease, "end_applications", ended.append)
-    release(namespace, acquire(namespace, "manual__1"))
-    assert ended == []
