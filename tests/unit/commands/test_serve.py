@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from click.testing import CliRunner
-
-from dredge.commands.serve import _words, command
+from dredge.commands.serve import _words
 
 FACTS: dict[str, object] = {
     "url": "http://127.0.0.1:8000",
@@ -13,12 +11,6 @@ FACTS: dict[str, object] = {
     "storage_namespace": "local:///lake/objects/<repository>",
     "pid": 1,
 }
-
-
-def test_help_explains_environment_and_exit_codes() -> None:
-    text = CliRunner().invoke(command, ["--help"]).output
-    for word in ("LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY", "Exit codes", "--listen", "--json", "local:///"):
-        assert word in text
 
 
 def test_a_new_secret_is_shown_as_something_to_paste() -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from dredge.errors import FormatError, NotFoundError, OvertakenError, RefusedError, UnavailableError
+from dredge.errors import FormatError, NotFoundError, OvertakenError, RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord, perform
 from dredge.runs.summary import PartInfo, StepSummary
@@ -137,34 +137,6 @@ def test_a_step_without_its_input_is_refused(folder: RunFolder) -> None:
         do(folder, "second", ["first"])
 
 
-def test_a_failed_step_leaves_its_reason_and_no_summary(folder: RunFolder) -> None:
-    def body(record: StepRecord) -> None:
-        raise UnavailableError("busy")
-
-    with pytest.raises(UnavailableError):
-        perform(folder, "first", [], body, clock)
-    assert folder.read_summary("first") is None
-    failure = folder.read_failure("first")
-    assert failure is not None
-    assert (failure["kind"], failure["message"]) == ("unavailable", "busy")
-
-
-@pytest.mark.parametrize("status", ["awaiting_approval", "refused", "partial"])
-def test_a_held_or_partial_step_is_not_complete(folder: RunFolder, status: str) -> None:
-    def body(record: StepRecord) -> None:
-        record.status = status  # type: ignore[assignment]
-        record.error = RefusedError("not yet")
-
-    with pytest.raises(RefusedError):
-        perform(folder, "first", [], body, clock)
-    assert folder.read_summary("first") is None
-    incomplete = folder.read_incomplete("first")
-    assert incomplete is not None
-    assert incomplete.status == status
-    with pytest.raises(RefusedError, match="not complete"):
-        do(folder, "second", ["first"])
-
-
 @pytest.mark.parametrize("status", ["success", "dry_run"])
 def test_a_dry_run_of_a_step_is_as_complete_as_a_wet_one(folder: RunFolder, status: str) -> None:
     def body(record: StepRecord) -> None:
@@ -203,14 +175,24 @@ def test_a_part_is_found_by_its_name_wherever_it_lies(folder: RunFolder) -> None
     assert summary.seconds == 90
 
 
-def test_what_an_orchestrator_keeps_is_small(folder: RunFolder) -> None:
-    parts = tuple(folder.write_table("listing", number, ROWS) for number in range(50))
-    summary = StepSummary("s", "r", "success", NOW, NOW, {"a": 1}, parts)
-    assert len(str(summary.as_xcom())) < 500
-
-
 def test_a_damaged_summary_is_an_error_not_an_absence(folder: RunFolder) -> None:
     do(folder, "first", [])
     folder.writer.put("first/_SUCCESS.json", b'{"step": "first"}')
     with pytest.raises(FormatError, match="Start a new run"):
         folder.read_summary("first")
+
+
+@pytest.mark.parametrize("status", ["awaiting_approval", "refused", "partial"])
+def test_a_held_or_partial_step_is_not_complete(folder: RunFolder, status: str) -> None:
+    def body(record: StepRecord) -> None:
+        record.status = status  # type: ignore[assignment]
+        record.error = RefusedError("not yet")
+
+    with pytest.raises(RefusedError):
+        perform(folder, "first", [], body, clock)
+    assert folder.read_summary("first") is None
+    incomplete = folder.read_incomplete("first")
+    assert incomplete is not None
+    assert incomplete.status == status
+    with pytest.raises(RefusedError, match="not complete"):
+        do(folder, "second", ["first"])

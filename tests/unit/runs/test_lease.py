@@ -35,13 +35,6 @@ def test_one_holder_at_a_time(lease: Lease) -> None:
         lease.acquire("two")
 
 
-def test_a_released_lease_is_free_and_its_number_does_not_come_again(lease: Lease) -> None:
-    first = lease.acquire("one")
-    lease.release(first)
-    second = lease.acquire("two")
-    assert (first.fencing, second.fencing) == (1, 2)
-
-
 def test_an_expired_lease_can_be_taken_over_not_before(lease: Lease, clock: ManualClock) -> None:
     first = lease.acquire("one")
     clock.advance(minutes=59, seconds=59)
@@ -257,13 +250,6 @@ def test_a_right_whose_lease_is_gone_is_not_renewed_and_nobody_minds_that_it_is_
     assert list(open_reader("memory://lease-test").list("")) == []
 
 
-def test_a_right_ends_at_its_last_second_and_not_after_it(lease: Lease, clock: ManualClock) -> None:
-    grant = lease.acquire("one")
-    lease.check(grant, grant.expires_at - timedelta(microseconds=1))
-    with pytest.raises(LeaseHeldError, match="expired at"):
-        lease.check(grant, grant.expires_at)
-
-
 def test_a_lease_was_in_use_until_it_was_given_back_or_will_have_expired(
     lease: Lease, clock: ManualClock
 ) -> None:
@@ -362,3 +348,10 @@ def test_a_step_holds_no_right_that_somebody_took_and_takes_back_one_that_was_gi
     lease.acquire("two")
     with pytest.raises(LeaseHeldError, match="lost"):
         lease.hold(first, clock() - timedelta(hours=2))
+
+
+def test_a_right_ends_at_its_last_second_and_not_after_it(lease: Lease, clock: ManualClock) -> None:
+    grant = lease.acquire("one")
+    lease.check(grant, grant.expires_at - timedelta(microseconds=1))
+    with pytest.raises(LeaseHeldError, match="expired at"):
+        lease.check(grant, grant.expires_at)

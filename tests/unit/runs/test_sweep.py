@@ -78,11 +78,6 @@ def swept(
     sweep_then_settle(record, "the sweep", "memory://x", sweep, settle, lambda: True)
 
 
-def test_a_sweep_that_went_through_ends_well(record: StepRecord) -> None:
-    swept(record, deleted=3)
-    assert (record.status, record.error) == ("success", None)
-
-
 def test_a_sweep_that_stopped_is_settled_and_ends_with_its_error(record: StepRecord) -> None:
     said: list[bool] = []
     swept(record, LeaseHeldError("lost"), deleted=3, settles=lambda complete: said.append(complete))
@@ -225,10 +220,6 @@ def test_every_kept_candidate_is_in_the_ledger_with_why(sweep: Sweep) -> None:
         "code": ["alive_again", "not_copied"],
     }
     assert task.undone(part, "d/")["address"].to_pylist() == ["d/b"]
-
-
-def test_a_part_without_candidates_is_gone_through(sweep: Sweep) -> None:
-    assert sweep.task(Deleter()).undone(sweep.part(), "d/").num_rows == 0
 
 
 def test_a_candidate_outside_its_folder_stops_the_task(sweep: Sweep) -> None:
