@@ -106,7 +106,7 @@ def test_another_process_finds_the_function_by_its_name(stores: Stores) -> None:
 )
 def test_a_task_of_another_shape_is_refused_before_it_begins(stores: Stores, task: Json) -> None:
     config = {"stores": to_json(stores), "config": to_json(CONFIG)}
-    with pytest.raises(FormatError, match="Task"):
+    with pytest.raises(FormatError):
         join_words(config, {"name": "0", "task": task})
 
 

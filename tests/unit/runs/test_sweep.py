@@ -107,7 +107,7 @@ def damaged(complete: bool) -> DredgeError | None:
 def test_what_stopped_a_sweep_is_not_hidden_by_a_ledger_that_cannot_be_settled(record: StepRecord) -> None:
     swept(record, LeaseHeldError("lost"), settles=damaged)
     assert isinstance(record.error, LeaseHeldError)
-    with pytest.raises(FormatError, match="the ledger is damaged"):
+    with pytest.raises(FormatError):
         swept(record, settles=damaged)
 
 
@@ -223,7 +223,7 @@ def test_every_kept_candidate_is_in_the_ledger_with_why(sweep: Sweep) -> None:
 
 
 def test_a_candidate_outside_its_folder_stops_the_task(sweep: Sweep) -> None:
-    with pytest.raises(FormatError, match="names an object outside d/"):
+    with pytest.raises(FormatError):
         sweep.task(Deleter()).undone(sweep.part("d/a", "e/b"), "d/")
 
 
@@ -273,7 +273,7 @@ def test_a_right_that_is_lost_within_a_group_is_told_after_its_outcomes_are_writ
             return [*first, *(DeleteOutcome(key, "failed", NOT_SENT) for key in keys[1:])]
 
     part, deleter = sweep.part("d/a", "d/b"), Late()
-    with pytest.raises(LeaseHeldError, match="run s"):
+    with pytest.raises(LeaseHeldError):
         sweep.task(deleter).delete(part, [rows("d/a", "d/b")])
     assert deleter.keys == ["d/a"]
     assert sweep.outcomes(part) == {"d/a": "deleted"}

@@ -55,7 +55,7 @@ def test_a_plan_of_nobody_waits_for_no_right_that_it_was_given(dated: Dated) -> 
     """A plan without a lease of its run takes the right itself: beside another run there is none."""
     before = objects(dated.repo.folder)
     acquire(dated.repo, "manual__1")
-    with pytest.raises(DredgeError, match="manual__1"):
+    with pytest.raises(DredgeError):
         plan(dated.repo)
     assert objects(dated.repo.folder) == before
 

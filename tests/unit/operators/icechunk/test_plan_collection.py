@@ -106,6 +106,6 @@ def test_the_library_collects_under_the_right_of_the_run_and_leaves_nothing_to_d
 
 def test_the_library_stops_at_the_limits_too(garbage: Repo) -> None:
     before = objects(garbage.folder)
-    with pytest.raises(RefusedError, match="the limit is 3"):
+    with pytest.raises(RefusedError):
         plan(garbage, mode="library", dry_run=False, undo="off", max_delete_objects=3)
     assert objects(garbage.folder) == before
