@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -135,10 +137,25 @@ def test_after_a_cache_that_failed_all_kernels_are_imported_anew_and_their_types
     subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "NUMBA_DISABLE_JIT": "1"})
 
 
-def test_waiting_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_LOCK_SECONDS_MAX", 0.1)
+def test_processes_wait_for_the_one_that_compiles(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def late() -> None:
+        with compiled._one_at_a_time(tmp_path):
+            order.append("late")
+
+    with compiled._one_at_a_time(tmp_path):
+        thread = threading.Thread(target=late)
+        thread.start()
+        time.sleep(0.2)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "late"]
+
+
+def test_waiting_has_an_end(tmp_path: Path) -> None:
     entered: list[Any] = []
-    with compiled._one_at_a_time(tmp_path), compiled._one_at_a_time(tmp_path):
+    with compiled._one_at_a_time(tmp_path), compiled._one_at_a_time(tmp_path, 0.1):
         entered.append(True)
     assert entered
 
