@@ -7,7 +7,6 @@ import pytest
 from click.testing import CliRunner
 
 from dredge import cli
-from dredge.errors import RefusedError
 
 
 def test_help_lists_every_command_without_importing_it() -> None:
@@ -33,20 +32,6 @@ def test_serve_without_a_server_says_which_extra_to_install(
         cli.main(["serve", "--data", "lake"])
     assert ended.value.code == 2
     assert "extra `server`" in capsys.readouterr().err
-
-
-def test_a_dredge_error_ends_with_its_message_and_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    @click.command()
-    def failing() -> None:
-        raise RefusedError("two runs at once. Wait for the other one.")
-
-    monkeypatch.setattr(cli, "dredge", failing)
-    with pytest.raises(SystemExit) as ended:
-        cli.main([])
-    assert ended.value.code == 3
-    assert capsys.readouterr().err == "dredge: two runs at once. Wait for the other one.\n"
 
 
 def test_a_command_that_falls_over_says_that_it_is_a_defect_and_what_to_send(

@@ -55,12 +55,6 @@ def test_any_shape_of_column_hashes_alike(texts: list[str | None], start: int) -
     assert hash64(pa.chunked_array([], pa.string())).tolist() == []
 
 
-def test_texts_of_many_lengths_keep_their_places() -> None:
-    chance = np.random.default_rng(1)
-    texts = [chance.bytes(int(size)) for size in chance.integers(0, 100, 500)]
-    assert hash64(pa.array(texts, pa.binary())).tolist() == [xxh64(text, 42) for text in texts]
-
-
 def test_few_texts_are_no_reason_to_load_the_compiler() -> None:
     code = (
         "import sys, pyarrow as pa; from dredge.hashing import hash64;"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD:tests/unit/lakefs_embedded/test_serve.py
 import sys
 
 import pytest
@@ -9,6 +10,9 @@ from click.testing import CliRunner
 
 from dredge.errors import ConfigError
 from lakefs_embedded.serve import _words, command
+=======
+from dredge.commands.serve import _words
+>>>>>>> f68c04980628ebf14f2890dc37e129968c21a94e:tests/unit/commands/test_serve.py
 
 FACTS: dict[str, object] = {
     "url": "http://127.0.0.1:8000",
@@ -17,12 +21,6 @@ FACTS: dict[str, object] = {
     "storage_namespace": "local:///lake/objects/<repository>",
     "pid": 1,
 }
-
-
-def test_help_explains_environment_and_exit_codes() -> None:
-    text = CliRunner().invoke(command, ["--help"]).output
-    for word in ("LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY", "Exit codes", "--listen", "--json", "local:///"):
-        assert word in text
 
 
 def test_a_new_secret_is_shown_as_something_to_paste() -> None:
