@@ -1,4 +1,4 @@
-"""Hashes are XXH64's, as a second implementation in plain Python computes it."""
+"""Hashes are XXH64's, as the library of its author computes it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xxhash import xxh64_intdigest as xxh64
 
 from dredge import hashing
 from dredge.compiled import kernels
 from dredge.hashing import hash64
-from tests.support.xxh64 import xxh64
 
 
-@pytest.fixture(params=["compiled", "numpy"], autouse=True, scope="module")
+@pytest.fixture(params=["compiled", "library"], autouse=True, scope="module")
 def _way(request: pytest.FixtureRequest) -> Iterator[None]:
     """Both ways to hash: a process uses the kernels when they are loaded."""
     kernels()

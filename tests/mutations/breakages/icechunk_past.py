@@ -186,16 +186,16 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "a file of the local store has its name before its bytes are on the disk",
-        "dredge.storage.local.publish",
-        "Unpublished.publish",
-        Drop("Expr", 3),
+        "dredge/storage/local/folder.py",
+        "                sync(file.fileno())\n",
+        "",
         ("test_acknowledged_object_is_there_after_a_loss_of_power",),
     ),
     Breakage(
         "the name of a file of the local store is not forced to the disk",
-        "dredge.storage.local.publish",
-        "Unpublished.publish",
-        Drop("Expr", 6),
+        "dredge/storage/local/folder.py",
+        "                sync(names)\n",
+        "",
         ("test_acknowledged_object_is_there_after_a_loss_of_power",),
     ),
     Breakage(
