@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD:tests/unit/lakefs_embedded/test_serve.py
 import sys
 
 import pytest
@@ -10,9 +9,6 @@ from click.testing import CliRunner
 
 from dredge.errors import ConfigError
 from lakefs_embedded.serve import _words, command
-=======
-from dredge.commands.serve import _words
->>>>>>> f68c04980628ebf14f2890dc37e129968c21a94e:tests/unit/commands/test_serve.py
 
 FACTS: dict[str, object] = {
     "url": "http://127.0.0.1:8000",
