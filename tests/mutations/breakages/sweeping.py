@@ -38,9 +38,9 @@ SWEEP = (
     ),
     Breakage(
         "nobody looks at pins while workers delete",
-        f"{GC}/bulk_delete/head_watch.py",
-        " or look_at_pins(run, pins)",
-        "",
+        "dredge.gc.bulk_delete.head_watch",
+        "watching_refs",
+        Put("Call", "look_at_pins", None),
         ("test_what_is_pinned_during_the_sweep_is_not_deleted",),
     ),
     Breakage(
