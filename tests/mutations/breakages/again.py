@@ -42,7 +42,7 @@ AGAIN = (
         "only the ranges that the deleting run read explain a reuse",
         "dredge.gc.check_again.judge",
         "explained",
-        Drop("AugAssign", "found"),
+        Keep("BinOp", 1, "right"),
         (BENIGN,),
     ),
     Breakage(

@@ -55,7 +55,7 @@ ICECHUNK_PAST = (
         "main may lose its tip and no person is asked",
         "dredge.icechunk.collection.witness.judging",
         "judge",
-        Put("If", 3, False),
+        Put("If", 5, False),
         ("test_refs_that_were_put_back_lose_nothing_that_a_run_called_live",),
     ),
     Breakage(
@@ -118,7 +118,7 @@ ICECHUNK_PAST = (
         "a repo info without the last operation is believed",
         "dredge.icechunk.collection.witness.judging",
         "judge",
-        Put("Constant", 11, None),
+        Put("If", 4, False),
         ("test_repo_info_that_was_put_back_stops_the_run_until_a_person_accepts_it",),
     ),
     Breakage(
