@@ -34,6 +34,8 @@ SECONDS_MAX = 300.0
 """How long the tests of one breakage may take."""
 _ANEW = ("tests/dags/", "tests/spark/", "tests/system/", "tests/pages/")
 """Where processes of tests import the product anew."""
+_OWN_THREADS = ("icechunk",)
+"""Packages that start threads when they are imported: a forked process has none of them, and waits for ever."""
 NOTICED, NOT_RUN, NOT_IN_PLACE = 1, -1, 77
 """How pytest ends when a test fails, and how a job ends that cannot run here."""
 _OPTIONS = ["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist"]
@@ -186,7 +188,7 @@ def _import_tests(tests: Iterable[str]) -> None:
 def _import_more(job: Job) -> None:
     """Import here what tests import only while they run, so that no process of a breakage has to do it."""
     for name in (job.folder / "imported").read_text().split():
-        if name not in sys.modules:
+        if name not in sys.modules and name.partition(".")[0] not in _OWN_THREADS:
             with suppress(Exception):
                 importlib.import_module(name)
 

@@ -59,7 +59,7 @@ WITNESS = (
         "a mark that a witness refuses puts metaranges back",
         "dredge.gc.witness.mark",
         "pass_witnesses",
-        Swap("Expr", "check_known", 2),
+        Swap("If", "owns"),
         ("test_a_mark_that_a_witness_refuses_puts_nothing_back",),
     ),
     Breakage(
