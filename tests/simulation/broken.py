@@ -43,7 +43,7 @@ class BreakingFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not fullname.startswith("dredge."):
+        if not fullname.startswith(("dredge.", "lakefs_embedded.")):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.origin is None:

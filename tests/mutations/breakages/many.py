@@ -43,7 +43,7 @@ MANY = (
     Breakage(
         "a collector that has not ended is not seen",
         f"{GC}/many/others.py",
-        "for place in _PREPARED:",
+        "for place in (UNCOMMITTED, COMMITS):",
         "for place in ():",
         ("test_a_collector_that_has_not_ended_is_seen_by_what_it_had_prepared",),
     ),
