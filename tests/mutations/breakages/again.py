@@ -12,9 +12,9 @@ BENIGN = "test_expired_data_that_is_used_again_comes_back_without_an_alarm"
 AGAIN = (
     Breakage(
         "what a commit names is explained by the rules that were taken away",
-        f"{GC}/check_again/find.py",
-        "if info.last_modified < cutoff} - claimed",
-        "if info.last_modified < cutoff}",
+        "dredge.gc.check_again.find",
+        "_unclaimed",
+        Keep("BinOp", 2, "left"),
         ("test_live_objects_of_a_commit_alarm_also_where_the_rules_were_taken_away_since",),
     ),
     Breakage(
@@ -42,7 +42,7 @@ AGAIN = (
         "only the ranges that the deleting run read explain a reuse",
         "dredge.gc.check_again.judge",
         "explained",
-        Drop("AugAssign", "found"),
+        Keep("BinOp", 1, "right"),
         (BENIGN,),
     ),
     Breakage(

@@ -43,9 +43,9 @@ AGE_AND_PLACE = (
     ),
     Breakage(
         "a repository among the data of another one is collected",
-        f"{GC}/namespaces.py",
-        "taken = (METADATA,) if is_kept else (METADATA, DATA)",
-        "taken = (METADATA,)",
+        "dredge.gc.namespaces",
+        "_lies_among_files",
+        Put("IfExp", 1, True),
         ("test_trap_15_a_repository_among_the_files_of_one_on_the_root_is_refused",),
     ),
     Breakage(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mutations.breakages.breakage import Breakage
-from tests.mutations.edits import Drop, Put
+from tests.mutations.edits import Drop, Put, Swap
 
 WITNESS = (
     Breakage(
@@ -44,22 +44,22 @@ WITNESS = (
     Breakage(
         "the metarange of an active commit may be missing",
         "dredge.gc.witness.unnamed",
-        "demand_metaranges",
+        "list_with_metaranges",
         Put("If", "missing", False),
         ("test_a_missing_metarange_of_an_active_commit_stops_the_run",),
     ),
     Breakage(
         "a metarange that a collection of metadata deleted is not sought",
-        f"{GC}/metadata/seeking.py",
-        "found.back = [*back, *put_back(namespace, copies, options)]",
-        "found.back = back",
+        "dredge.gc.metadata.seeking",
+        "seek_metaranges",
+        Drop("Starred", 2),
         ("test_what_a_collection_of_metadata_deleted_is_put_back",),
     ),
     Breakage(
         "a mark that a witness refuses puts metaranges back",
-        f"{GC}/witness/mark.py",
-        "    check_known(run, past, shown)\n    if owns:",
-        "    list_with_metaranges(run, active.metaranges.values(), record.warn)\n    if owns:",
+        "dredge.gc.witness.mark",
+        "pass_witnesses",
+        Swap("If", "owns"),
         ("test_a_mark_that_a_witness_refuses_puts_nothing_back",),
     ),
     Breakage(
@@ -106,9 +106,9 @@ WITNESS = (
     ),
     Breakage(
         "a what-if leaves its commits for later marks",
-        f"{GC}/check_limits/step.py",
-        "if claim_namespace(run) and not committed.is_what_if:",
-        "if claim_namespace(run):",
+        "dredge.gc.check_limits.step",
+        "_check",
+        Drop("BoolOp", 1, "values.1"),
         ("test_a_commit_of_a_tag_must_be_known_although_a_dry_run_did_not_keep_tags",),
     ),
 )
