@@ -70,7 +70,7 @@ ICECHUNK_PAST = (
         "dredge.icechunk.collection.witness.judging",
         "judge",
         Drop("Assign", 10),
-        ("test_record_that_was_copied_back_with_refs_proves_nothing",),
+        ("test_tip_that_only_a_record_knew_that_was_copied_back_is_kept",),
     ),
     Breakage(
         "an expiration makes a record that was copied back a good one",

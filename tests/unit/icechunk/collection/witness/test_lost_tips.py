@@ -132,6 +132,25 @@ def test_record_that_was_copied_back_with_refs_proves_nothing(past: Past) -> Non
     assert late not in past.objects()["snapshots"]
 
 
+def test_tip_that_only_a_record_knew_that_was_copied_back_is_kept(v1: Past) -> None:
+    """It is older than the record's mark, so no mark misses it as a commit that none saw."""
+    v1.commit()
+    with v1.put_back("refs"):
+        tip = v1.commit()
+        v1.collect()
+    v1.pass_days(40)
+    (v1.folder / "_dredge" / KNOWN).touch()
+    with pytest.raises(WitnessError):
+        v1.collect()
+    forget_lost(v1.uri, "copied to another bucket")
+    for _ in range(2):
+        v1.collect()
+        assert tip in v1.objects()["snapshots"]
+    v1.pass_days(31)
+    v1.collect()
+    assert tip not in v1.objects()["snapshots"]
+
+
 def test_dry_run_leaves_what_it_saw_and_is_refused_as_well(v1: Past) -> None:
     v1.commit()
     with v1.put_back("refs"):
