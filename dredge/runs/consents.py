@@ -15,9 +15,9 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import ConfigError, FormatError
-from dredge.graveler.xid import new_xid
 from dredge.runs.payload import from_json, to_json
 from dredge.storage import ObjectReader, ObjectWriter, store_clock
+from dredge.xid import new_xid
 
 PEOPLE = "people"
 

@@ -1,6 +1,7 @@
 """Records of deletions: what each run was about to delete, kept until nothing of it can be brought back.
 
-    <state>/deletions/<run id>-<try>.u64    sorted hashes of every address that the run may delete
+    <state>/deletions/<run id>-<try>.u64    sorted hashes of every address that the run may delete (Icechunk: and
+                                            the first 64 bits of the chunks' ids)
     <state>/deletions/<run id>.json         the record
 
 Both are written before the first deletion, so they also cover a sweep that was killed. Later runs compare them with
@@ -15,17 +16,18 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.folder import check_digest, read_json
+from dredge.runs.run import PlannedRun, RunPlan
 from dredge.runs.summary import PartInfo
 from dredge.sets import hashes as plain
 from dredge.sets.hashes import Hashes
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map
-from dredge.undo.ways import OFF
+from dredge.undo.ways import OFF, UndoWay
 
 DELETIONS = "deletions"
 _AT_ONCE = 16
@@ -107,6 +109,42 @@ class Deletions:
 
     found: list[Deletion]
     unread: dict[str, str]
+
+
+class DeletingPlan(RunPlan, Protocol):
+    """What the plan of a run that deletes says."""
+
+    @property
+    def run_uri(self) -> str:
+        """URI of the run's folder."""
+
+    @property
+    def undo(self) -> UndoWay:
+        """How its deletions can be taken back."""
+
+
+def note_deletion[P: DeletingPlan](run: PlannedRun[P], hashes: Hashes) -> None:
+    """Write the record of a sweep before its first deletion; one that may delete nothing has none.
+
+    Args:
+        run: that deletes.
+        hashes: of everything that it may delete, sorted and distinct.
+    """
+    if not len(hashes):
+        return
+    plan = run.plan
+    written = write_hashes(run.state, run.folder.label, hashes)
+    write_deletion(
+        run.state,
+        Deletion(
+            run_id=plan.run_id,
+            run_uri=plan.run_uri,
+            at=run.store_now(),
+            way=plan.undo.way,
+            hashes=written,
+            expire_days=plan.undo.expire_days,
+        ),
+    )
 
 
 def write_hashes(state: ObjectWriter, label: str, hashes: Hashes) -> PartInfo:

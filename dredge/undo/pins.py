@@ -145,6 +145,15 @@ def read_pins(state: ObjectReader) -> list[Pin]:
     return found
 
 
+def names_of_pins(state: ObjectReader) -> frozenset[str]:
+    """The names of all pins, by one listing: whether there are others than at an earlier look.
+
+    Args:
+        state: on the folder of lease and index.
+    """
+    return frozenset(_records(state))
+
+
 def _records(state: ObjectReader) -> list[str]:
     return [item.key for item in state.list_level(f"{PINS}/").objects if item.key.endswith(".json")]
 

@@ -4,7 +4,7 @@ that less may go, not more goes. `DREDGE_CASES` sets the number of histories.
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dredge.gc.analysis.base_run import open_base
@@ -39,6 +39,19 @@ POLICIES = (
     policy=st.sampled_from(POLICIES),
     keep_tags=st.booleans(),
     tried=st.sampled_from(DAYS),
+)
+@example(  # a commit that no mark saw: its metarange counts, whatever the rules
+    history=[
+        ("commit", "main", False),
+        ("upload", "main", "a", b""),
+        ("commit", "main", False),
+        ("hard reset", "main", 0),
+        *([("upload", "main", "a", b"")] * 3),
+    ],
+    rules=None,
+    policy=None,
+    keep_tags=False,
+    tried=0,
 )
 def test_what_is_foreseen_is_what_a_clean_dry_run_under_those_rules_finds(
     history: list[tuple[object, ...]],

@@ -29,9 +29,8 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from dredge import compiled
+from dredge import compiled, xid
 from dredge.gc.mark_uncommitted import kv_access
-from dredge.graveler import xid
 from dredge.lakefs import prepare
 from dredge.runs import folder
 from dredge.storage.drivers import memory

@@ -91,7 +91,10 @@ def test_a_driver_that_is_the_whole_cluster_is_reached_from_here_only(tmp_path: 
     assert found["spark.python.daemon.module"] == "pyspark.daemon"
 
 
-@pytest.mark.parametrize("daemon", ["pyspark.daemon", "airflow_dredge.spark_jobs.daemon"])
+@pytest.mark.parametrize(
+    "daemon",
+    [pytest.param("pyspark.daemon", marks=pytest.mark.long), "airflow_dredge.spark_jobs.daemon"],
+)
 def test_executors_without_dredge_are_named_and_not_tried_again(tmp_path: Path, daemon: str) -> None:
     packages = tmp_path / "packages"  # what executors need besides
     packages.mkdir()

@@ -81,6 +81,7 @@ class History:
         active: metarange id by commit id, of the active commits; those that are not in the graph are dangling.
         heads: ids of the commits that were the head of a branch at any time while the run looked.
         metaranges: which ranges the metaranges of the active commits name.
+        unnamed: ids of the metaranges that counted as active commits, whatever names them.
         ranges_table: rows of the ranges that counted as active, those that no known commit names as well.
     """
 
@@ -90,6 +91,7 @@ class History:
     active: dict[str, str]
     heads: set[str]
     metaranges: Metaranges
+    unnamed: set[str]
     ranges_table: pa.Table = field(repr=False)
 
     @property
@@ -128,6 +130,7 @@ def read_history(folder: RunFolder, committed: ListCommittedOutput) -> History:
         metaranges=Metaranges.from_tables(
             folder.read_part(committed.named_ranges), folder.read_part(committed.metaranges)
         ),
+        unnamed=set(folder.read_part(committed.unnamed_metaranges)["metarange_id"].to_pylist()),
         ranges_table=folder.read_part(committed.ranges),
     )
 

@@ -273,7 +273,9 @@ class _Named:
 
 def _name(base: BaseRun, history: History, dangling: Graph, active: Sequence[set[str]]) -> _Named:
     """Find the ranges of every proposal."""
-    metaranges = [{_metarange(history, dangling, commit) for commit in commits} for commits in active]
+    metaranges = [
+        history.unnamed | {_metarange(history, dangling, commit) for commit in commits} for commits in active
+    ]
     with_paths = list(_path_keeps(base, history))
     needed = set[str]().union(*metaranges, *(found for _, found in with_paths))
     named = with_metaranges(base.reader, history.metaranges, needed)

@@ -26,6 +26,7 @@ from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader
 
 if TYPE_CHECKING:
+    from dredge.gc.config import GCConfig
     from dredge.gc.list_committed import ListCommittedOutput
     from dredge.gc.run import Run
 
@@ -54,6 +55,32 @@ TABLES = pa.schema(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What settings of a run keep active beyond lakeFS's rules.
+
+    Attributes:
+        tags: whether commits with a tag are.
+        policy: digest of the retention policy; None without one.
+    """
+
+    tags: bool
+    policy: str | None
+
+    @classmethod
+    def of(cls, config: GCConfig) -> Kept:
+        """Of the settings of a run."""
+        return cls(config.keep_tags, None if config.policy is None else config.policy.digest)
+
+    def is_less_than(self, other: Kept) -> bool:
+        """Whether commits may be active by the other one only."""
+        return (other.tags and not self.tags) or other.policy not in (None, self.policy)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {"tags": self.tags, "policy": self.policy}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkRecord:
     """What a complete mark left.
@@ -68,6 +95,8 @@ class MarkRecord:
         left_at: the store's time when the record was written.
         commits: rows of commits.
         tables: rows of opened files.
+        kept: by the repository's own settings: those of the last run that was to delete, or else of the first mark.
+            None in a record of an earlier version.
     """
 
     repository: str
@@ -79,6 +108,7 @@ class MarkRecord:
     left_at: datetime
     commits: PartInfo
     tables: PartInfo
+    kept: Kept | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -94,12 +124,13 @@ class MarkRecord:
             "left_at": self.left_at.isoformat(),
             "commits": self.commits.to_json(),
             "tables": self.tables.to_json(),
+            "kept": None if self.kept is None else self.kept.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> MarkRecord:
         """From the object that `to_json` made."""
-        created = value["repository_created_at"]
+        created, kept = value["repository_created_at"], value.get("kept")
         return cls(
             repository=value["repository"],
             namespace=value["namespace"],
@@ -110,6 +141,7 @@ class MarkRecord:
             left_at=datetime.fromisoformat(value["left_at"]),
             commits=PartInfo.from_json(value["commits"]),
             tables=PartInfo.from_json(value["tables"]),
+            kept=None if kept is None else Kept(kept["tags"], kept["policy"]),
         )
 
 
@@ -199,6 +231,7 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
         left_at=run.store_now(),
         commits=folder.write_table(FOLDER, 0, commits, f"{run.folder.label}-commits"),
         tables=folder.write_table(FOLDER, 0, tables, f"{run.folder.label}-tables"),
+        kept=_own_settings(run),
     )
     data = json.dumps(record.to_json(), sort_keys=True).encode()
     if run.folder.attempt is not None:
@@ -211,6 +244,23 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
             f"run {run.plan.run_id}: another run has left the record of its mark in {run.state.uri}/{POINTER} since"
             " this run listed commits. Nothing was deleted. Start a new run."
         )
+
+
+def is_what_if(config: GCConfig, record: MarkRecord | None) -> bool:
+    """Whether a run only asks what would be garbage under settings that keep less than the repository's own: its mark
+    does not know all that is active.
+
+    Args:
+        config: of the run.
+        record: of the last complete mark.
+    """
+    own = None if record is None else record.kept
+    return config.dry_run and own is not None and Kept.of(config).is_less_than(own)
+
+
+def _own_settings(run: Run) -> Kept:
+    before = read_record(run.state).record if run.plan.dry_run else None
+    return Kept.of(run.plan.config) if before is None or before.kept is None else before.kept
 
 
 def _replace_own(run: Run, record: MarkRecord, data: bytes) -> bool:

@@ -87,7 +87,7 @@ APPROVED = (
         "a run that may ask nobody passes its limits",
         "dredge.gc.check_limits.step",
         "_check",
-        Put("BoolOp", 1, True, "values.1"),
+        Put("BoolOp", 2, True, "values.1"),
         ("test_an_exceeded_limit_refuses_a_run_that_may_ask_nobody",),
     ),
     Breakage(

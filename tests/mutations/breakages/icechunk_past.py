@@ -3,15 +3,81 @@
 from __future__ import annotations
 
 from tests.mutations.breakages.breakage import Breakage
-from tests.mutations.edits import Drop, Keep, Put
+from tests.mutations.edits import Drop, Keep, Put, Rename
 
 ICECHUNK_PAST = (
+    Breakage(
+        "a chunk that only a location names is garbage",
+        "dredge.icechunk.format.manifests",
+        "named_chunks",
+        Drop("Call", "NamedChunks", "args.1"),
+        ("test_chunks_that_only_virtual_references_name_stay_readable",),
+    ),
+    Breakage(
+        "a clean run takes only native chunks for live",
+        "dredge.icechunk.collection.mark.output",
+        "MarkOutput.chunk_shards",
+        Drop("Starred", 2),
+        ("test_chunks_that_only_virtual_references_name_stay_readable",),
+    ),
+    Breakage(
+        "an optimized run counts only native chunks",
+        "dredge.icechunk.collection.mark.counts",
+        "count_chunks",
+        Rename("Attribute", "all", "native"),
+        ("test_optimized_runs_keep_them_too",),
+    ),
+    Breakage(
+        "a commit since the mark keeps only native chunks",
+        "dredge.icechunk.collection.bulk_delete.recheck",
+        "newly_live",
+        Rename("Attribute", "all", "native"),
+        ("test_commit_since_the_mark_that_sees_doomed_chunks_keeps_them",),
+    ),
+    Breakage(
+        "counts of before virtual chunks were read are built upon",
+        "dredge.icechunk.collection.state.model",
+        "RunState.from_json",
+        Put("If", 1, False),
+        ("test_index_of_an_earlier_version_is_not_built_upon",),
+    ),
+    Breakage(
+        "new chunks are not compared with what earlier runs deleted",
+        "dredge.icechunk.collection.check_limits.absent",
+        "check_absent",
+        Put("Call", "refuse_deleted_chunks", [], "args.1"),
+        (
+            "test_reference_to_a_chunk_that_a_run_deleted_is_an_alarm",
+            "test_late_commit_whose_chunks_an_earlier_run_deleted_is_an_alarm_of_an_optimized_run",
+        ),
+    ),
     Breakage(
         "main may lose its tip and no person is asked",
         "dredge.icechunk.collection.witness.judging",
         "judge",
-        Put("If", 3, False),
+        Put("If", 5, False),
         ("test_refs_that_were_put_back_lose_nothing_that_a_run_called_live",),
+    ),
+    Breakage(
+        "a record that was copied back is believed",
+        "dredge.icechunk.collection.witness.record",
+        "_unless_copied_back",
+        Put("If", 2, True),
+        ("test_record_that_was_copied_back_with_refs_proves_nothing",),
+    ),
+    Breakage(
+        "what a record that was copied back does not tell is garbage",
+        "dredge.icechunk.collection.witness.judging",
+        "judge",
+        Drop("Assign", 10),
+        ("test_record_that_was_copied_back_with_refs_proves_nothing",),
+    ),
+    Breakage(
+        "an expiration makes a record that was copied back a good one",
+        "dredge.icechunk.collection.witness.record",
+        "Known.dumps",
+        Put("IfExp", "copied_back_at", True),
+        ("test_expiration_leaves_a_record_that_was_copied_back_as_it_is",),
     ),
     Breakage(
         "a lost tip is not kept",
@@ -24,8 +90,22 @@ ICECHUNK_PAST = (
         "a snapshot that nothing names is garbage before it is old",
         "dredge.icechunk.collection.mark.roots",
         "choose_roots",
-        Put("BoolOp", 1, False),
+        Put("Assign", "kept", set()),
         ("test_commit_that_no_run_saw_is_kept_when_refs_are_put_back",),
+    ),
+    Breakage(
+        "snapshots that nothing names count for some days, whenever the last mark was",
+        "dredge.icechunk.collection.witness.lost",
+        "find_unnamed",
+        Drop("BoolOp", 1, "values.1"),
+        ("test_commit_that_no_run_saw_in_a_long_pause_is_kept_from_the_first_run_that_missed_it",),
+    ),
+    Breakage(
+        "no mark notes since when it misses a snapshot that nothing names",
+        "dredge.icechunk.collection.witness.judging",
+        "judge",
+        Drop("Call", "Known", "keywords.unnamed"),
+        ("test_commit_that_no_run_saw_in_a_long_pause_is_kept_from_the_first_run_that_missed_it",),
     ),
     Breakage(
         "what was a tip again counts as released",
@@ -38,7 +118,7 @@ ICECHUNK_PAST = (
         "a repo info without the last operation is believed",
         "dredge.icechunk.collection.witness.judging",
         "judge",
-        Put("Constant", 11, None),
+        Put("If", 4, False),
         ("test_repo_info_that_was_put_back_stops_the_run_until_a_person_accepts_it",),
     ),
     Breakage(
@@ -106,16 +186,16 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "a file of the local store has its name before its bytes are on the disk",
-        "dredge.storage.local.publish",
-        "Unpublished.publish",
-        Drop("Expr", 3),
+        "dredge.storage.local.folder",
+        "Folder.write",
+        Drop("Expr", 5),
         ("test_acknowledged_object_is_there_after_a_loss_of_power",),
     ),
     Breakage(
         "the name of a file of the local store is not forced to the disk",
-        "dredge.storage.local.publish",
-        "Unpublished.publish",
-        Drop("Expr", 6),
+        "dredge.storage.local.folder",
+        "Folder.write",
+        Drop("Expr", 8),
         ("test_acknowledged_object_is_there_after_a_loss_of_power",),
     ),
     Breakage(

@@ -45,7 +45,7 @@ MANY = (
         "a collector that has not ended is not seen",
         "dredge.gc.many.others",
         "_of_others",
-        Put("Name", "_PREPARED", ()),
+        Put("For", "place", (), "iter"),
         ("test_a_collector_that_has_not_ended_is_seen_by_what_it_had_prepared",),
     ),
     Breakage(

@@ -42,6 +42,13 @@ AGE_AND_PLACE = (
         ("test_trap_16_two_repositories_on_one_namespace_stop_the_run",),
     ),
     Breakage(
+        "a repository among the data of another one is collected",
+        "dredge.gc.namespaces",
+        "_lies_among_files",
+        Put("IfExp", 1, True),
+        ("test_trap_15_a_repository_among_the_files_of_one_on_the_root_is_refused",),
+    ),
+    Breakage(
         "a repository nested in the data is passed over",
         "dredge.gc.subtract.step",
         "_config",

@@ -19,7 +19,7 @@ SWEEP = (
         "a repository that shares the namespace by now is not noticed",
         "dredge.gc.bulk_delete.step",
         "_delete",
-        Put("Assign", "kept", set()),
+        Put("Call", "check_sharing", set()),
         ("test_a_repository_that_came_into_the_namespace_since_the_guards_looked_stops_the_sweep",),
     ),
     Breakage(
@@ -33,8 +33,15 @@ SWEEP = (
         "nobody looks at namespaces while workers delete",
         "dredge.gc.bulk_delete.head_watch",
         "watching_refs",
-        Drop("Assign", 4),
+        Put("Call", "look_at_namespaces", None),
         ("test_a_repository_that_comes_into_the_namespace_during_the_sweep_stops_it",),
+    ),
+    Breakage(
+        "nobody looks at pins while workers delete",
+        "dredge.gc.bulk_delete.head_watch",
+        "watching_refs",
+        Put("Call", "look_at_pins", None),
+        ("test_what_is_pinned_during_the_sweep_is_not_deleted",),
     ),
     Breakage(
         "an old mark is swept",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mutations.breakages.breakage import Breakage
-from tests.mutations.edits import Drop, Put
+from tests.mutations.edits import Drop, Put, Swap
 
 WITNESS = (
     Breakage(
@@ -44,9 +44,23 @@ WITNESS = (
     Breakage(
         "the metarange of an active commit may be missing",
         "dredge.gc.witness.unnamed",
-        "demand_metaranges",
+        "list_with_metaranges",
         Put("If", "missing", False),
         ("test_a_missing_metarange_of_an_active_commit_stops_the_run",),
+    ),
+    Breakage(
+        "a metarange that a collection of metadata deleted is not sought",
+        "dredge.gc.metadata.seeking",
+        "seek_metaranges",
+        Drop("Starred", 2),
+        ("test_what_a_collection_of_metadata_deleted_is_put_back",),
+    ),
+    Breakage(
+        "a mark that a witness refuses puts metaranges back",
+        "dredge.gc.witness.mark",
+        "pass_witnesses",
+        Swap("If", "owns"),
+        ("test_a_mark_that_a_witness_refuses_puts_nothing_back",),
     ),
     Breakage(
         "unnamed metaranges count for some days, whenever the last mark was",
@@ -89,5 +103,12 @@ WITNESS = (
         "read_record",
         Put("If", "found", False),
         ("test_an_older_format_is_no_record_and_a_newer_one_stops_the_run",),
+    ),
+    Breakage(
+        "a what-if leaves its commits for later marks",
+        "dredge.gc.check_limits.step",
+        "_check",
+        Drop("BoolOp", 1, "values.1"),
+        ("test_a_commit_of_a_tag_must_be_known_although_a_dry_run_did_not_keep_tags",),
     ),
 )

@@ -44,7 +44,7 @@ OWN = (
         "a released snapshot is held for half of the grace",
         "dredge.icechunk.collection.mark.roots",
         "choose_roots",
-        Drop("BoolOp", 2, "values.1"),
+        Drop("BoolOp", 1, "values.1"),
     ),
     Breakage(
         "the age of a file is its age a day later",

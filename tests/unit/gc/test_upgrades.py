@@ -10,9 +10,9 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.gc.index import store as index
 from dredge.gc.steps import subtract
-from dredge.graveler import addresses
-from dredge.graveler.addresses import AddressType
-from dredge.graveler.committed.entries import Entry
+from dredge.lakefs.files import addresses
+from dredge.lakefs.files.addresses import AddressType
+from dredge.lakefs.files.entries import Entry
 from dredge.storage.schemes import canonical_parts
 from tests.support.gc import World, make_world, stage_entry
 from tests.support.tries import HERE, come_to

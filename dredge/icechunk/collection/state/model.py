@@ -15,7 +15,8 @@ from typing import Any
 from dredge.runs.summary import PartInfo
 from dredge.sets.sharded import CountedSet
 
-FORMAT = 1
+FORMAT = 2
+"""Rises with the index's format when counts must be made anew."""
 _TEXTS = (
     "uri",
     "spec_version",

@@ -30,7 +30,7 @@ def ask_witnesses(uri: str, options: StorageOptions | None = None) -> Judgement:
     return judge(
         reader,
         history,
-        {node for node, _ in snapshot_files(reader)},
+        dict(snapshot_files(reader)),
         read_known(state)[0],
         read_consents(state, FORGET_LOST),
         run_id="",

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dredge.icechunk.collection.state.model import RunState
+from dredge.icechunk.collection.state.model import FORMAT, RunState
 from dredge.runs.summary import PartInfo
 from dredge.sets.sharded import CountedSet
 
@@ -58,5 +58,5 @@ def test_state_that_lacks_something_is_none(name: str) -> None:
 
 
 def test_state_of_another_format_is_none() -> None:
-    with pytest.raises(ValueError, match="format 2"):
-        RunState.from_json(STATE.to_json() | {"format": 2})
+    with pytest.raises(ValueError, match=f"format {FORMAT + 1}"):
+        RunState.from_json(STATE.to_json() | {"format": FORMAT + 1})
