@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from dredge import __version__
 from dredge.errors import ConfigError, DredgeError
 
 COMMANDS = {
@@ -59,7 +60,7 @@ def _serve() -> click.Command:
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="dredge")
+@click.version_option(__version__, prog_name="dredge")
 def dredge() -> None:
     """Reclaim storage from versioned data lakes, and never delete a live object."""
 
