@@ -17,8 +17,8 @@ import time
 import traceback
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -32,13 +32,11 @@ from tests.mutations.naming import find_tests
 AT_ONCE = 2
 SECONDS_MAX = 300.0
 """How long the tests of one breakage may take."""
-_ANEW = ("tests/dags/", "tests/spark/", "tests/system/", "tests/pages/")
-"""Where processes of tests import the product anew."""
-_OWN_THREADS = ("icechunk",)
-"""Packages that start threads when they are imported: a forked process has none of them, and waits for ever."""
+_ANEW = ("tests/dags/", "tests/pages/", "tests/spark/", "tests/system/", "tests/unit/operators/")
+"""Where processes of tests import the product anew, or Airflow, whose database belongs to who imported it first."""
 NOTICED, NOT_RUN, NOT_IN_PLACE = 1, -1, 77
 """How pytest ends when a test fails, and how a job ends that cannot run here."""
-_OPTIONS = ["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist"]
+_OPTIONS = ["--timeout=120", "-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist"]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,8 +54,6 @@ def main(arguments: Sequence[str]) -> int:
             if len(here) > half
         ]
         failed = [job for job in _run_all(jobs) if job.code != 0]
-        for job in jobs:
-            _import_more(job)
         for job in failed:
             print(f"tests fail though nothing is broken\n{job.said()[-4000:]}")
         if failed:
@@ -104,10 +100,10 @@ class Job:
             output = os.open(self.folder / "said", os.O_WRONLY | os.O_CREAT)
             os.dup2(output, 1)
             os.dup2(output, 2)
-            code = 99
+            code = NOT_IN_PLACE
             try:
                 code = self._run()
-            except BaseException:
+            except Exception:  # also of what pytest finds at its end, which ends a process of its own well
                 traceback.print_exc()
             finally:
                 sys.stdout.flush()
@@ -120,10 +116,7 @@ class Job:
             return NOT_IN_PLACE
         os.environ["DREDGE_SHRINK"] = "off"
         gc.freeze()  # what is there already is looked through no more, and stays shared with the other processes
-        code = int(pytest.main([*_OPTIONS, f"--basetemp={self.folder / 'files'}", *self.tests]))
-        if not self.breakages:
-            (self.folder / "imported").write_text("\n".join(sys.modules))
-        return code
+        return int(pytest.main([*_OPTIONS, f"--basetemp={self.folder / 'files'}", *self.tests]))
 
     def run_in(self, root: Path) -> None:
         """Run in a copy of the tree."""
@@ -181,16 +174,11 @@ def _tell(name: str, code: int, seconds: float) -> None:
 def _import_tests(tests: Iterable[str]) -> None:
     """Import modules of tests, and all that they import, under the names that pytest gives them."""
     sys.path.insert(0, str(ROOT))
+    for plugin in entry_points(group="pytest11"):
+        plugin.load()
+    importlib.import_module("tests.conftest")  # first: it says where Airflow's files go
     for file in sorted({test.partition("::")[0] for test in tests}):
         importlib.import_module(file.removesuffix(".py").replace("/", "."))
-
-
-def _import_more(job: Job) -> None:
-    """Import here what tests import only while they run, so that no process of a breakage has to do it."""
-    for name in (job.folder / "imported").read_text().split():
-        if name not in sys.modules and name.partition(".")[0] not in _OWN_THREADS:
-            with suppress(Exception):
-                importlib.import_module(name)
 
 
 def _run_in_trees(jobs: Sequence[Job], folder: Path) -> None:

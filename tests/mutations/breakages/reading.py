@@ -143,7 +143,7 @@ STAGED = (
         "dredge.gc.list_committed.step",
         "_take_in_young_files",
         Drop("Expr", "unite_ranges"),
-        ("test_what_a_commit_left_behind_carries_around_each_scan_of_the_server_stays",),
+        ("test_a_young_range_file_counts_whatever_date_its_commit_claims",),
     ),
     Breakage(
         "of the heads of the scan only the commits themselves count",
@@ -202,7 +202,7 @@ COMMITTED = (
         "dredge.gc.list_committed.active",
         "_by_tags",
         Drop("Call", "frozenset", "args.0"),
-        ("test_trap_18_a_tag_keeps_its_commit_unless_told_otherwise",),
+        ("test_tags_and_rules_of_a_policy_keep_commits_and_rules_about_paths_only_name_them",),
     ),
     Breakage(
         "a part of the index is believed unseen",

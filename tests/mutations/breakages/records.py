@@ -129,13 +129,6 @@ RECORDS = (
         ("test_the_same_bytes_uploaded_again_since_a_copy_was_made_stay",),
     ),
     Breakage(
-        "tags are left out of the records",
-        "dredge.gc.mark_uncommitted.kv_repository",
-        "RepositoryRecords.tags",
-        Put("For", 1, [], "iter"),
-        _KEPT,
-    ),
-    Breakage(
         "sealed tokens are left out of the records",
         "dredge.gc.mark_uncommitted.kv_records",
         "_read",

@@ -102,13 +102,6 @@ SWEEP = (
         ),
     ),
     Breakage(
-        "the re-check reads no ranges that only a commit left behind has",
-        "dredge.gc.bulk_delete.recheck",
-        "recheck",
-        Drop("Expr", 5),
-        ("test_what_is_staged_again_and_carried_around_the_scan_of_the_re_check_stays",),
-    ),
-    Breakage(
         "an object uploaded in parts goes though somebody may be about to stage it",
         "dredge.gc.bulk_delete.sweep",
         "_codes_of_kept",

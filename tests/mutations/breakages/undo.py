@@ -241,16 +241,6 @@ UNDO = (
         ("test_a_marker_stays_above_a_version_that_could_not_be_deleted",),
     ),
     Breakage(
-        "the folder of a run goes with the copies in it",
-        "dredge.gc.save_report.old_folders",
-        "find_old_folders",
-        Put("BoolOp", 2, False, "values.1"),
-        (
-            "test_the_folder_of_a_run_stays_as_long_as_copies_are_in_it",
-            "test_a_folder_with_copies_of_metadata_stays_until_they_are_purged_and_the_newest_note_stays",
-        ),
-    ),
-    Breakage(
         "what came back into slices that runs are done with is not looked for",
         "dredge.gc.planning",
         "plan_run",

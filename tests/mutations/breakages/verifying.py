@@ -7,16 +7,6 @@ from tests.mutations.edits import Put, Rename
 
 VERIFY = (
     Breakage(
-        "only the first of what a listing shows of some names counts",
-        "dredge.storage.neighbours",
-        "find_neighbours",
-        Put("Assign", 5, 1000000),
-        (
-            "test_answers_do_not_depend_on_how_they_were_got",
-            "test_a_run_that_spans_many_answers_is_looked_for_to_its_end",
-        ),
-    ),
-    Breakage(
         "a living object in the ledger is passed over",
         "dredge.gc.verify.step",
         "_verify",

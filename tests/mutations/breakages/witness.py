@@ -91,13 +91,6 @@ WITNESS = (
         ("test_a_record_that_another_mark_left_since_is_not_replaced",),
     ),
     Breakage(
-        "a try that was overtaken leaves its record",
-        "dredge.gc.witness.record",
-        "write_record",
-        Drop("Expr", 2),
-        ("test_an_orphaned_try_of_any_step_leaves_no_result_and_touches_none",),
-    ),
-    Breakage(
         "a record of a newer version is no record",
         "dredge.gc.witness.record",
         "read_record",

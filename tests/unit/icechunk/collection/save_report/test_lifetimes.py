@@ -109,6 +109,7 @@ def test_index_answers_the_same_after_a_compaction_and_what_it_superseded_waits_
     for number in range(4):
         change(v1, number)
         before = own(v1, "index")
+        age(v1, 8)
         run(v1)
     heads = own(v1, "index/heads")
     compacted = [name for name in heads if "compacted" in name]
