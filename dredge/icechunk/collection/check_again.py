@@ -34,7 +34,7 @@ from dredge.undo import alarms, deletions
 from dredge.undo.alarms import Alarm, alarm_error, open_alarms
 from dredge.undo.bringing_back import Source, bring_back, outcomes_of
 from dredge.undo.deleted import SweptRun, swept_rows
-from dredge.undo.deletions import read_deletions, read_hashes
+from dredge.undo.deletions import Deletion, read_deletions, read_hashes
 
 log = logging.getLogger("dredge")
 
@@ -177,20 +177,15 @@ def refuse_deleted_chunks(run: Run, live: Sequence[PartInfo]) -> None:
     named = sets.unite_all(sets.read_ids(run.folder, part) for part in live)
     if not len(named):
         return
-    keys = set[str]()
-    records = read_deletions(run.state)
-    for deletion, hashes in zip(records.found, read_hashes(run.state, records.found), strict=True):
-        if not isinstance(hashes, str) and not sets.contains(named, hashes).any():
-            continue
-        try:
-            swept = open_swept(deletion.run_uri, run.plan.uri, run.options)
-            for part in swept.candidates:
-                rows = swept_rows(swept.folder, part, swept.below)["address"].combine_chunks()
-                rows = rows.filter(pc.starts_with(rows, CHUNKS))
-                found, is_id = hashes_of_names(pc.utf8_slice_codeunits(rows, len(CHUNKS)))
-                keys.update(rows.filter(pa.array(sets.contains(named, found) & is_id)).to_pylist())
-        except DredgeError as error:
-            log.warning("what run %s deleted cannot be read: %s", deletion.run_id, error)
+
+    def choose(_: Deletion, rows: pa.Table) -> pa.Table:
+        chunks = rows.filter(pc.starts_with(rows["address"], CHUNKS)).combine_chunks()
+        found, is_id = hashes_of_names(
+            pc.utf8_slice_codeunits(chunks["address"].combine_chunks(), len(CHUNKS))
+        )
+        return chunks.filter(pa.array(sets.contains(named, found) & is_id))
+
+    keys = {key for _, _, rows in _deleted_rows(run, named, choose) for key in rows["address"].to_pylist()}
     absent = {key for key in keys if not exists(run.reader, key)}
     if absent:
         refuse_deleted(run, run.folder.label, absent)
@@ -225,25 +220,39 @@ def _rows(source: Source, outcomes: pa.Array, messages: pa.Array) -> pa.Table:
 
 def _deleted(run: Run, absent: Collection[str]) -> Iterator[Source]:
     """Give the rows of runs that deleted some keys; each key by the newest run that did."""
-    left = set(absent)
-    records, seen = read_deletions(run.state), _acknowledged(run.state)
-    for problem in records.unread.values():
-        log.warning("%s", problem)
-    for deletion, hashes in zip(records.found, read_hashes(run.state, records.found), strict=True):
-        keys = pa.array(sorted(left), pa.string())
-        if isinstance(hashes, str):
-            log.warning("%s", hashes)
-        elif not np.isin(hash64(keys), hashes).any():
-            continue
-        try:
-            swept = open_swept(deletion.run_uri, run.plan.uri, run.options)
-            rows = _rows_of(swept, pa.array(sorted(left - seen.get(deletion.run_id, set())), pa.string()))
-        except DredgeError as error:
-            log.warning("what run %s deleted cannot be read: %s", deletion.run_id, error)
-            continue
+    left, seen = set(absent), _acknowledged(run.state)
+
+    def choose(deletion: Deletion, rows: pa.Table) -> pa.Table:
+        wanted = pa.array(sorted(left - seen.get(deletion.run_id, set())), pa.string())
+        return rows.filter(pc.is_in(rows["address"], wanted))
+
+    wanted = unite([hash64(pa.array(sorted(absent), pa.string()))])
+    for deletion, swept, rows in _deleted_rows(run, wanted, choose):
         if rows.num_rows:
             left -= set(rows["address"].to_pylist())
             yield Source(run_id=deletion.run_id, run_uri=deletion.run_uri, way=swept.way, rows=rows)
+
+
+def _deleted_rows(
+    run: Run, wanted: Hashes, choose: Callable[[Deletion, pa.Table], pa.Table]
+) -> Iterator[tuple[Deletion, SweptRun, pa.Table]]:
+    """Give the chosen rows of the runs whose records of deletions have any of some hashes, or cannot be compared."""
+    records = read_deletions(run.state)
+    for problem in records.unread.values():
+        log.warning("%s", problem)
+    for deletion, hashes in zip(records.found, read_hashes(run.state, records.found), strict=True):
+        if isinstance(hashes, str):
+            log.warning("%s", hashes)
+        elif not sets.contains(wanted, hashes).any():
+            continue
+        try:
+            swept = open_swept(deletion.run_uri, run.plan.uri, run.options)
+            parts = (swept_rows(swept.folder, part, swept.below) for part in swept.candidates)
+            rows = pa.concat_tables([choose(deletion, part) for part in parts]).combine_chunks()
+        except DredgeError as error:
+            log.warning("what run %s deleted cannot be read: %s", deletion.run_id, error)
+            continue
+        yield deletion, swept, rows
 
 
 def _acknowledged(state: ObjectReader) -> dict[str, set[str]]:
@@ -256,9 +265,3 @@ def _acknowledged(state: ObjectReader) -> dict[str, set[str]]:
         for key, run_id in zip(rows["address"].to_pylist(), rows["deleted_by"].to_pylist(), strict=True):
             found.setdefault(run_id, set()).add(key)
     return found
-
-
-def _rows_of(swept: SweptRun, keys: pa.Array) -> pa.Table:
-    found = [swept_rows(swept.folder, part, swept.below) for part in swept.candidates]
-    table = pa.concat_tables(found)
-    return table.filter(pc.is_in(table["address"], keys)).combine_chunks()
