@@ -106,7 +106,7 @@ def test_executors_without_dredge_are_named_and_not_tried_again(tmp_path: Path, 
         for found in place.parent.glob(f"{place.name}*"):
             (packages / found.name).symlink_to(found)
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nexport PYTHONPATH={packages}\nexec {sys.executable} -S "$@"\n')
+    python.write_text(f'#!/bin/sh\nexport PYTHONPATH={packages}\nexec "{sys.executable}" -S "$@"\n')
     python.chmod(0o755)
     script = tmp_path / "work.py"
     script.write_text(WORK)
