@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -156,9 +157,11 @@ def _absent_chunks(reader: ObjectReader, keys: Collection[str]) -> set[str]:
             continue
         try:
             found = parse_manifest(reader.get(key), key)
-            names = set(found.virtual_ids(key))
         except (FormatError, NotFoundError):
             continue
+        names = set[str]()
+        with suppress(FormatError):
+            names.update(found.virtual_ids(key))
         names.update(*(encode_ids(array.ids[array.kind == NATIVE]).to_pylist() for array in found.arrays))
         absent |= {CHUNKS + name for name in names if not exists(reader, CHUNKS + name)}
     return absent

@@ -111,9 +111,12 @@ def _chunks_of(get: Callable[[str], bytes], key: str) -> Hashes:
     """Hashes of the keys of a manifest's chunks."""
     try:
         found = parse_manifest(get(key), key)
-        virtual = pa.array(found.virtual_ids(key), pa.string())
     except (NotFoundError, FormatError):
         return NONE
+    try:
+        virtual = pa.array(found.virtual_ids(key), pa.string())
+    except FormatError:  # what it names itself stays all the same
+        virtual = pa.array([], pa.string())
     ids = np.concatenate(
         [np.empty((0, ID_BYTES), np.uint8), *(item.ids[item.kind == NATIVE] for item in found.arrays)]
     )

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dredge.errors import AlarmError, FormatError
+from dredge.errors import AlarmError, FormatError, RefusedError
+from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.pinned import _chunks_of
 from dredge.icechunk.collection.undo import acknowledge_alarms
 from dredge.icechunk.expiration.apply import expire
@@ -265,3 +266,28 @@ def test_both_readers_find_the_same_ids(make: Callable[..., Views], count: int) 
         found |= {*spelled}
     assert found == {*chunks}
     assert compressed is (count == MANY and manifest.spec_version == 2)
+
+
+@pytest.mark.parametrize("spec", [1, 2])
+def test_library_is_not_let_at_chunks_that_only_virtual_references_name(tmp_path: Path, spec: int) -> None:
+    views = Views(tmp_path / "repo", spec)
+    chunks = views.write("source")
+    views.expire_before(views.view("view", chunks, without="source"))
+    before = views.objects()
+    with pytest.raises(RefusedError):
+        collect_by_library(views.config(undo="off"))
+    after = views.objects()
+    assert all(after[kind] == before[kind] for kind in ("snapshots", "manifests", "chunks"))
+    assert views.numbers("view") == views.written
+
+
+def test_kept_manifest_with_an_unreadable_location_keeps_its_native_chunks(tmp_path: Path) -> None:
+    views = Views(tmp_path / "repo", 2, container="own")
+    views.write("source")
+    inside = min(views.objects()["manifests"])
+    session = views.library.writable_session("main")
+    views._array(session, "mixed")[:] = np.arange(views.places) + 1
+    session.store.set_virtual_ref("mixed/c/0", f"vcc://own/../manifests/{inside}", offset=0, length=4)
+    session.commit("mixed")
+    reader = open_reader(views.uri)
+    assert all(len(_chunks_of(reader.get, f"manifests/{name}")) for name in views.objects()["manifests"])

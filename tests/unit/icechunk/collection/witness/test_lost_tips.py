@@ -188,6 +188,17 @@ def test_commit_that_no_run_saw_is_kept_when_refs_are_put_back(v1: Past) -> None
     assert v1.read(late, 3) == [3, 3]
 
 
+def test_library_is_not_let_at_a_commit_that_no_run_saw(v1: Past) -> None:
+    v1.commit()
+    v1.collect()
+    with v1.put_back("refs"):
+        v1.library.create_branch("dev", v1.tip())
+        late = v1.commit("dev")
+    with pytest.raises(RefusedError):
+        collect_by_library(v1.config(undo="off"))
+    assert late in v1.objects()["snapshots"]
+
+
 def test_commit_that_no_run_saw_in_a_long_pause_is_kept_from_the_first_run_that_missed_it(v1: Past) -> None:
     v1.commit()
     v1.collect()
