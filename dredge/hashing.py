@@ -56,7 +56,8 @@ def hash64(texts: pa.Array | pa.ChunkedArray) -> Hashes:
 def _hashes(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Hashes:
     count = len(offsets) - 1
     if count <= _FEW and not are_loaded():
-        texts, bounds = data.tobytes(), offsets.tolist()
+        # Offsets of a slice are those of the whole, of which only its own bytes are copied.
+        texts, bounds = data[offsets[0] : offsets[-1]].tobytes(), (offsets - offsets[0]).tolist()
         found = (xxh64_intdigest(texts[at:end], SEED) for at, end in pairwise(bounds))
         return np.fromiter(found, np.uint64, count)
     hashes = np.empty(count, np.uint64)
