@@ -13,9 +13,10 @@ from dredge.gc.history import previous
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
-from dredge.storage import memory_store, open_writer
+from dredge.storage import open_writer
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world
+from tests.support.memory_store import memory_store
 
 
 def ask(*arguments: str) -> Result:

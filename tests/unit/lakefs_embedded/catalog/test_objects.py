@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from dredge.storage import memory_store
 from lakefs_embedded.catalog import ObjectStats, Settings
 from lakefs_embedded.errors import (
     BranchNotFoundError,
@@ -17,6 +16,7 @@ from lakefs_embedded.errors import (
     UnsupportedError,
 )
 from tests.support.lakes import START, Lake, make_lake
+from tests.support.memory_store import memory_store
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.ranges import SplitRule
 from dredge.lakefs.files.values import Value
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
 from lakefs_embedded.committed import (
     Change,
     DiffKind,
@@ -24,6 +24,7 @@ from lakefs_embedded.committed import (
     diff,
     merge,
 )
+from tests.support.memory_store import forget_memory_store
 
 RULE = SplitRule(raggedness=3)
 type Content = dict[bytes, int]

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.ranges import SplitRule
 from dredge.lakefs.files.values import Value
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
 from lakefs_embedded.committed import MetaRangeWriter, RangeStore
 from lakefs_embedded.committed.replace import replace_below
+from tests.support.memory_store import forget_memory_store
 
 RULE = SplitRule(raggedness=3)
 KEYS = st.text(alphabet="ab/", min_size=1, max_size=4).map(str.encode)
