@@ -57,7 +57,7 @@ def read(store: RangeStore, metarange_id: str) -> dict[bytes, Value]:
     return dict(store.list_entries(metarange_id))
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(base=CONTENTS, prefixes=PREFIXES, records=CONTENTS)
 def test_what_is_below_a_prefix_goes_what_is_new_comes_and_the_rest_stays(
     base: dict[bytes, int], prefixes: list[bytes], records: dict[bytes, int]
