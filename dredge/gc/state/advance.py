@@ -32,9 +32,9 @@ from dredge.gc.state.store import StateStore
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.chain import check_chain, links_of
-from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.versions import Current
@@ -79,7 +79,7 @@ def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -
         optimized_runs=state.optimized_runs,
         covered_intervals=len(state.covered.intervals),
     )
-    record.details.update(version=version.to_json(), covered=state.covered.to_json())
+    record.details.update(version=to_json(version), covered=to_json(state.covered))
 
 
 def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartInfo]) -> RunState:
@@ -155,7 +155,7 @@ def _save_for_people(run: Run, record: StepRecord, state: RunState) -> None:
         "start_time": state.started_at.isoformat(),
         "cutoff_time": state.cutoff.isoformat(),
         "last_read_slice": state.first_slice,
-        "covered_slices": Coverage.to_json(state.covered),
+        "covered_slices": to_json(state.covered),
         "report": f"{state.run_uri}/report.json",
     }
     # Without a scan by the server there is no id of one.

@@ -11,10 +11,9 @@ and the pointer last, under the lease and with a condition: after a kill between
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,6 +21,7 @@ from dredge.errors import ConflictError, DredgeError, FormatError, RefusedError
 from dredge.gc.namespaces import canonical_namespace
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader
 
@@ -68,6 +68,7 @@ class MarkRecord:
         left_at: the store's time when the record was written.
         commits: rows of commits.
         tables: rows of opened files.
+        format: number of the format.
     """
 
     repository: str
@@ -79,38 +80,7 @@ class MarkRecord:
     left_at: datetime
     commits: PartInfo
     tables: PartInfo
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        created = self.repository_created_at
-        return {
-            "format": FORMAT,
-            "repository": self.repository,
-            "namespace": self.namespace,
-            "repository_created_at": None if created is None else created.isoformat(),
-            "run_id": self.run_id,
-            "run_uri": self.run_uri,
-            "marked_at": self.marked_at.isoformat(),
-            "left_at": self.left_at.isoformat(),
-            "commits": self.commits.to_json(),
-            "tables": self.tables.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> MarkRecord:
-        """From the object that `to_json` made."""
-        created = value["repository_created_at"]
-        return cls(
-            repository=value["repository"],
-            namespace=value["namespace"],
-            repository_created_at=None if created is None else datetime.fromisoformat(created),
-            run_id=value["run_id"],
-            run_uri=value["run_uri"],
-            marked_at=datetime.fromisoformat(value["marked_at"]),
-            left_at=datetime.fromisoformat(value["left_at"]),
-            commits=PartInfo.from_json(value["commits"]),
-            tables=PartInfo.from_json(value["tables"]),
-        )
+    format: int = FORMAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +118,7 @@ def read_record(state: ObjectReader) -> Stored:
                 f"{state.uri}/{POINTER} has format {found}, and this version of Dredge reads {FORMAT}: a newer version"
                 " worked here. Nothing was deleted. Run the newer version."
             )
-        return Stored(etag, MarkRecord.from_json(value) if found == FORMAT else None)
+        return Stored(etag, from_json(MarkRecord, value) if found == FORMAT else None)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _damaged(state, POINTER, error) from None
 
@@ -200,7 +170,7 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
         commits=folder.write_table(FOLDER, 0, commits, f"{run.folder.label}-commits"),
         tables=folder.write_table(FOLDER, 0, tables, f"{run.folder.label}-tables"),
     )
-    data = json.dumps(record.to_json(), sort_keys=True).encode()
+    data = json.dumps(to_json(record), sort_keys=True).encode()
     if run.folder.attempt is not None:
         run.folder.attempt.check()  # a later try may have left its record
     run.lease.check(run.plan.lease, record.left_at)

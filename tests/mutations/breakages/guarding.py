@@ -273,24 +273,10 @@ HOLDS = (
         ("test_the_folder_of_a_run_that_tells_what_left_staging_stays_as_long_as_that_is_held",),
     ),
     Breakage(
-        "what runs of an earlier version saw staged is forgotten",
-        f"{GC}/history.py",
-        "folder.read_summary(output.STEP) or result_of_older(folder, output.STEP)",
-        "folder.read_summary(output.STEP)",
-        ("test_staging_that_vanished_since_the_last_run_stops_the_run",),
-    ),
-    Breakage(
-        "what marks of an earlier version saw staged is forgotten",
-        _LEFT_STAGING,
-        "folder.last_summary(step) or result_of_older(folder, step)",
-        "folder.last_summary(step)",
-        ("test_what_a_run_of_an_earlier_version_saw_counts",),
-    ),
-    Breakage(
         "what a mark saw staged is forgotten when another try of it is begun",
         _LEFT_STAGING,
-        "folder.last_summary(step) or",
-        "folder.read_summary(step) or",
+        "folder.last_summary(step)",
+        "folder.read_summary(step)",
         ("test_what_a_mark_saw_counts_though_another_try_of_it_was_begun",),
     ),
     Breakage(

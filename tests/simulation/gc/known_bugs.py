@@ -259,7 +259,6 @@ _GCS = "parts of uploads are objects on Google Cloud Storage only, which is not 
 _S3 = "of the driver for S3, which is not played"
 _ELSEWHERE = "no repository here is made anew elsewhere"
 _ICECHUNK = "of Icechunk's collector, which this world does not play"
-_VERSION = "no run here is of an earlier version"
 _NOT_ASKED = "the guard {} is not asked"
 _MAY_ASK = "a run that may ask nobody passes its limits"
 _LEASE = "nobody but the guards asks for the lease"
@@ -410,12 +409,10 @@ WHY_NOT: Mapping[str, str] = {
     "a restore on S3 trusts a condition that stores pass over": _S3,
     "an upload that is gone is taken for an object that is gone": _S3,
     "a version without an id of its own goes, whatever has the id by now": "no bucket here loses its versioning",
-    "what marks of an earlier version saw staged is forgotten": _VERSION,
     "only the newest runs of a run root are looked through": "no run root here has 300 runs",
     "a run of another repository is resumed": "only one repository here is collected",
     "a restore takes from a run of another repository": "only one repository here is collected",
     "a path that nobody can ask for clears": "paths here are UTF-8",
-    "what runs of an earlier version saw staged is forgotten": _VERSION,
     "a hash alone says that an object in parts was known before": _ONE_HASH,
     "verdicts are skipped": _ONE_HASH,
     "an answer without a result counts as deleted": _S3,

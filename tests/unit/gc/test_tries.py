@@ -26,6 +26,7 @@ from dredge.gc.steps import (
 )
 from dredge.runs import ledger
 from dredge.runs.gate import Gate
+from dredge.runs.payload import to_json
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from dredge.storage.model import MaySend, always
 from tests.support.gc import World, busy_world, deleting, stage_again, summary_of
@@ -293,7 +294,7 @@ def test_a_run_that_goes_on_under_a_new_lease_keeps_its_results() -> None:
     release_lease(context)
     holder = context.plan.lease.holder
     grant = acquire_lease(GCConfig(repository="lake"), holder, world.client)
-    context.folder.write_json(PLAN, replace(context.plan, lease=grant).to_json())
+    context.folder.write_json(PLAN, to_json(replace(context.plan, lease=grant)))
     resumed = driver(world, context)
     run_steps(resumed, HERE)
     assert world.data() == kept
@@ -307,7 +308,7 @@ def test_a_driver_that_lost_its_lease_fences_nobody_off() -> None:
     world.mark(context)
     grant = acquire_lease(GCConfig(repository="lake"), context.plan.lease.holder, world.client)
     old = driver(world, context)
-    context.folder.write_json(PLAN, replace(context.plan, lease=grant).to_json())
+    context.folder.write_json(PLAN, to_json(replace(context.plan, lease=grant)))
     resumed = driver(world, context)
 
     def disturb() -> None:

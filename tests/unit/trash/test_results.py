@@ -7,6 +7,7 @@ from dredge.trash.apply import Outcome
 from dredge.trash.deleted import DeletedOutcome
 from dredge.trash.finding import TrashFinding
 from dredge.trash.plan import TrashPlan
+from dredge.trash.report import deleted_row, finding_row
 from dredge.trash.results import CleanReport, ScanReport
 from tests.support.kv_world import DAY, START
 
@@ -24,16 +25,16 @@ def test_a_report_adds_up_what_went_of_either_kind() -> None:
         "words",
     )
     assert report.rows_removed == 2 + 4 + 5
-    told = report.to_json()
-    assert told == scanned.to_json() | {
+    told = report.to_report()
+    assert told == scanned.to_report() | {
         "status": "partial",
         "message": "words",
         "rows_removed": 11,
-        "outcomes": [finding.to_json() | {"fate": "deleted", "rows_deleted": 2}],
-        "deleted_repositories": [outcome.to_json() for outcome in report.deleted],
+        "outcomes": [finding_row(finding, plan.made) | {"fate": "deleted", "rows_deleted": 2}],
+        "deleted_repositories": [deleted_row(outcome) for outcome in report.deleted],
     }
     whole = report.to_report()
     assert whole.items() >= told.items()
-    assert whole["findings"] == [finding.to_json() | {"age_seconds": DAY.total_seconds()}]
+    assert whole["findings"] == [finding_row(finding, plan.made)]
     assert whole["summary"]
-    assert scanned.to_json()["trash_rows"] == 2
+    assert scanned.figures()["trash_rows"] == 2

@@ -18,12 +18,13 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
+from dredge.runs.payload import to_json
 from dredge.trash.plan import TrashPlan
 from dredge.trash.sightings import Sighting, Sightings
 from dredge.trash.state import REMEMBERED, TrashState
 from tests.support.kv_world import DAY, START, World, memory_store
 
-SEEN = Sightings([Sighting(b"p", None, "d", START)], START)
+SEEN = Sightings((Sighting(b"p", None, "d", START),), START)
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_what_is_written_says_which_try_wrote_it(state: TrashState) -> None:
             assert held.attempt == number
         assert read(state, "sightings.json")["try"] == number
         assert read(state, "open.json") == {"run_id": f"r{number}", "try": number}
-    assert state.sightings().to_json() == SEEN.to_json()
+    assert state.sightings() == SEEN
     assert state.open_run() == "r2"
     with state.held("run 3") as held:
         held.set_open_run(None)
@@ -79,7 +80,7 @@ def test_what_is_written_says_which_try_wrote_it(state: TrashState) -> None:
 
 def test_what_somebody_wrote_since_it_was_read_is_not_replaced(held: TrashState) -> None:
     held.sightings()
-    held.writer.put("sightings.json", json.dumps(SEEN.to_json()).encode())
+    held.writer.put("sightings.json", json.dumps(to_json(SEEN)).encode())
     with pytest.raises(LeaseHeldError, match="changed by another run"):
         held.save_sightings(Sightings())
     assert len(held.sightings()) == 1
@@ -88,8 +89,8 @@ def test_what_somebody_wrote_since_it_was_read_is_not_replaced(held: TrashState)
 def test_what_somebody_wrote_since_it_was_written_here_is_not_replaced(held: TrashState) -> None:
     """Also without reading it in between."""
     held.save_sightings(Sightings())
-    held.save_sightings(Sightings([], START))
-    held.writer.put("sightings.json", json.dumps(SEEN.to_json()).encode())
+    held.save_sightings(Sightings((), START))
+    held.writer.put("sightings.json", json.dumps(to_json(SEEN)).encode())
     with pytest.raises(LeaseHeldError, match="changed by another run"):
         held.save_sightings(Sightings())
     assert len(held.sightings()) == 1

@@ -10,6 +10,7 @@ from dredge.errors import AwaitingApprovalError, ConfigError, NotFoundError
 from dredge.gc.explain import Answer, why
 from dredge.gc.explain.target import find_target
 from dredge.gc.explain.words import answer_lines
+from dredge.runs.payload import to_json
 from dredge.storage import open_deleter
 from tests.support.approvals import said
 from tests.support.gc import World, make_world
@@ -102,7 +103,7 @@ def test_a_deleted_object_names_who_approved_its_run(world: World) -> None:
     answer = ask(world, address)
     assert answer.judged is not None
     assert answer.judged.approved_by == "ada"
-    assert answer.to_json()["judged"]["approved_at"] is not None
+    assert to_json(answer)["judged"]["approved_at"] is not None
     assert "; approved by ada (2026-" in text(answer)
 
 
@@ -140,7 +141,7 @@ def test_a_policy_that_keeps_it_is_named(world: World) -> None:
     world.lake.commit()
     world.age(days=40)
     keep = policy("name: ten, branches: main, last: 10")
-    world.collect(dry_run=True, policy=keep.to_json())
+    world.collect(dry_run=True, policy=to_json(keep))
     answer = ask(world, address)
     assert (answer.verdict, answer.commits[0].policies) == ("kept", ("ten",))
     for paths, verdict in (("a*", "kept"), ("b*", "garbage")):

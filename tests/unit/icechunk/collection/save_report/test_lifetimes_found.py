@@ -30,6 +30,7 @@ from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.collection.steps import release_lease
 from dredge.icechunk.maintenance import make_lease
 from dredge.runs.lifetimes import ListedFiles
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
@@ -199,7 +200,7 @@ def test_head_that_cannot_be_read_keeps_every_part_until_another_stands_for_it(
 def planned(run: Run, place: str, days: float, now: datetime, **changes: Any) -> str:
     """Write a folder with a plan and a file, both old."""
     name = new_descending_xid(now - timedelta(days=days))
-    own = replace(run.plan, run_id=name, run_uri=f"{run.state.uri}/{place}/{name}").to_json()
+    own = to_json(replace(run.plan, run_id=name, run_uri=f"{run.state.uri}/{place}/{name}"))
     aged(run, f"{place}/{name}/plan.json", 100, json.dumps(own | changes).encode())
     aged(run, f"{place}/{name}/zzz", 100, b"zzz")
     return name
