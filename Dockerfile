@@ -16,6 +16,7 @@ WORKDIR /opt/dredge
 COPY pyproject.toml uv.lock .python-version README.md LICENSE ./
 RUN uv sync --frozen --no-default-groups --extra airflow --no-install-project
 COPY dredge dredge
+COPY lakefs_embedded lakefs_embedded
 COPY airflow_dredge airflow_dredge
 COPY operators operators
 COPY spark_jobs spark_jobs

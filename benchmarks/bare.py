@@ -31,11 +31,11 @@ import pyarrow.parquet as pq
 from benchmarks.bare_clients import Client, client_of
 from benchmarks.requests import requests_of
 from dredge.compiled import kernels
-from dredge.graveler.committed import RangeInfo
-from dredge.graveler.sstable import METARANGES, read_table
-from dredge.graveler.sstable.columns import decode_ranges
 from dredge.hashing import Hashes, hash64
 from dredge.lakefs import LakeFSClient
+from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.sstable import METARANGES, read_table
+from dredge.lakefs.files.sstable.columns import decode_ranges
 
 FORMAT = "_lakefs/"
 

@@ -19,9 +19,10 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
-from dredge.graveler.committed import AddressType, Entry
-from dredge.graveler.sstable import TableWriter, WrittenTable, read_table
-from dredge.graveler.sstable.columns import decode_ranges, read_addresses
+from dredge.lakefs.files.addresses import AddressType
+from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.sstable import TableWriter, WrittenTable, read_table
+from dredge.lakefs.files.sstable.columns import decode_ranges, read_addresses
 
 RANGE_SIZE = 20 << 20
 START = datetime(2026, 1, 1, tzinfo=UTC)

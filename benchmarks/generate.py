@@ -1,4 +1,4 @@
-"""Writes a repository of a shape straight through graveler's writers, with the truth beside it.
+"""Writes a repository of a shape straight through the writers of lakeFS's files, with the truth beside it.
 
 No server and no HTTP: ranges, metaranges, commit, branch and staging records are written as the server would
 write them, objects go into the store in slices an hour apart.
@@ -19,12 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.shapes import Shape
-from dredge.graveler.committed.apply import Change, apply
-from dredge.graveler.committed.entries import Entry
-from dredge.graveler.committed.ranges import SplitRule
-from dredge.graveler.committed.store import RangeStore
-from dredge.graveler.refs.commits import new_commit
-from dredge.graveler.refs.records import (
+from dredge.kv import Store, open_store
+from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.ranges import SplitRule
+from dredge.lakefs.files.records import (
     REPOSITORIES_PARTITION,
     Branch,
     Commit,
@@ -33,11 +31,13 @@ from dredge.graveler.refs.records import (
     commit_key,
     repository_key,
 )
-from dredge.graveler.retention.rules import Rules, write_rules
-from dredge.graveler.staging.area import Staged
-from dredge.graveler.xid import new_descending_xid, new_xid
-from dredge.kv import Store, open_store
+from dredge.lakefs.files.rules import Rules, write_rules
 from dredge.storage import ObjectWriter, StorageOptions, open_writer
+from dredge.xid import new_descending_xid, new_xid
+from lakefs_embedded.committed.apply import Change, apply
+from lakefs_embedded.committed.store import RangeStore
+from lakefs_embedded.refs.commits import new_commit
+from lakefs_embedded.staging.area import Staged
 
 RETENTION_DAYS = 30
 TABLES = 40

@@ -180,13 +180,13 @@ def collect_theirs(folder: Path) -> Figures:
 def mark_ours(folder: Path, processes: int, references: int) -> Figures:
     """Plan a dry run, mark, and look for garbage too, so that both did the same."""
     from dredge.icechunk.collection import steps
-    from dredge.icechunk.format.manifests import native_chunk_hashes
+    from dredge.icechunk.format.manifests import named_chunks
     from dredge.runs.tasks import LocalRunner
 
     figures: Figures = {}
     with timed(figures, "warm_up_seconds"):  # loads and compiles what a process pays for once
         smallest = min((folder / "manifests").iterdir(), key=lambda path: path.stat().st_size)
-        native_chunk_hashes(smallest.read_bytes(), smallest.name)
+        named_chunks(smallest.read_bytes(), smallest.name)
     config = steps.CollectConfig(uri=f"file://{folder}", unsafe_min_age_seconds=0, grace_hours=0)
     with LocalRunner(processes) as runner, timed(figures, "seconds"):
         run = steps.Run.open(steps.plan_collection(config).run_uri)

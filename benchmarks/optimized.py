@@ -23,10 +23,10 @@ from benchmarks.driver import SETTINGS
 from benchmarks.generate import move
 from benchmarks.lakes import INDEX, RUNS, STATE, Lake, LocalLake, S3Lake
 from benchmarks.shapes import SHAPES
-from dredge.graveler.catalog import Catalog, Settings
 from dredge.kv import open_store
 from dredge.runs.clock import utc_now
 from dredge.storage import StorageOptions, open_writer
+from lakefs_embedded.catalog import Catalog, Settings
 
 MARGIN_HOURS = 26
 """Generated slices are two days old; with the usual margin of eight days they would all be listed again."""

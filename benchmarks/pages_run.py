@@ -21,7 +21,6 @@ from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.plan import PLAN
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.gc.subtract.classify import CANDIDATES
-from dredge.graveler.xid import descending_time, new_descending_xid
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.folder import SUCCESS, RunFolder
@@ -29,6 +28,7 @@ from dredge.runs.payload import from_json, to_sealed
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage import open_writer
+from dredge.xid import descending_time, new_descending_xid
 
 PART_ROWS = 100_000
 """Rows of a part, as runs have by default."""

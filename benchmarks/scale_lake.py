@@ -18,10 +18,11 @@ import numpy.typing as npt
 
 from benchmarks.s3_store import STATE
 from benchmarks.scale_store import COUNTERS, GONE, Virtual, etags, sizes
-from dredge.graveler.committed import RangeInfo, write_metarange
-from dredge.graveler.committed.entries import Entry
-from dredge.graveler.refs.commits import new_commit
-from dredge.graveler.refs.records import (
+from dredge.kv import Store, open_store
+from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.metaranges import write_metarange
+from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.records import (
     REPOSITORIES_PARTITION,
     Branch,
     Commit,
@@ -30,12 +31,12 @@ from dredge.graveler.refs.records import (
     commit_key,
     repository_key,
 )
-from dredge.graveler.retention.rules import Rules, write_rules
-from dredge.graveler.sstable import write_table
-from dredge.graveler.staging.area import Staged
-from dredge.graveler.xid import new_xid
-from dredge.kv import Store, open_store
+from dredge.lakefs.files.rules import Rules, write_rules
+from dredge.lakefs.files.sstable import write_table
 from dredge.storage import ObjectWriter, open_writer
+from dredge.xid import new_xid
+from lakefs_embedded.refs.commits import new_commit
+from lakefs_embedded.staging.area import Staged
 
 REPOSITORY = "scale"
 ENTRIES_AN_OBJECT = 2.5

@@ -24,7 +24,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.errors import NotFoundError
-from dredge.graveler.xid import new_descending_xid
 from dredge.storage.keys import in_range
 from dredge.storage.local import store as local
 from dredge.storage.location import Location
@@ -38,6 +37,7 @@ from dredge.storage.model import (
     SkippedName,
     always,
 )
+from dredge.xid import new_descending_xid
 
 DESCRIPTION, GONE, COUNTERS = "virtual.json", "gone.bits", "requests"
 KINDS = ("get", "head", "put", "list", "bulk_delete")

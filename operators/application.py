@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import IO, Any
@@ -33,14 +34,29 @@ from dredge.runs.peers import is_of_this_user
 
 log = logging.getLogger(__name__)
 
-_APPLICATIONS_MAX = 8
-_START_SECONDS_MAX = 300.0
-_KILL_AFTER_SECONDS = 15.0
 _LOOK_EVERY_SECONDS = 0.1
-_GREETING_SECONDS_MAX = 60.0
-"""An application greets at once whatever it does; one that is frozen never does."""
 _ADDRESS_BYTES_MAX = 100
 """Of the path of a socket; systems take 103 or more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long a task waits for an application, and how many there may be.
+
+    :param start_seconds: for one that starts
+    :param greeting_seconds: for its greeting: it comes at once whatever the application does, and never from one that
+        is frozen
+    :param kill_seconds: for its end, before it is killed
+    :param applications: of one run on one machine
+    """
+
+    start_seconds: float = 300.0
+    greeting_seconds: float = 60.0
+    kill_seconds: float = 15.0
+    applications: int = 8
+
+
+PATIENCE = Patience()
 
 
 class SparkApplication:
@@ -50,6 +66,7 @@ class SparkApplication:
     :param command: spark-submit, with its settings, and the job file
     :param env: variables that Spark starts with, on top of this process's; no secrets of the run
     :param own_secrets: further ones, which are in no name: what Spark itself needs to be let in
+    :param patience: how long it is waited for
     """
 
     def __init__(
@@ -58,7 +75,9 @@ class SparkApplication:
         command: Sequence[str],
         env: Mapping[str, str],
         own_secrets: Mapping[str, str] | None = None,
+        patience: Patience = PATIENCE,
     ) -> None:
+        self._patience = patience
         self._command = [*command]
         how = json.dumps([self._command, sorted(env.items())])
         self._env = {**env, **(own_secrets or {})}
@@ -96,7 +115,7 @@ class SparkApplication:
         if self._asked is not None and not self._asked.closed:
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self._asked.fileno())) as line:
                 line.shutdown(socket.SHUT_RDWR)
-            group, seconds = self._group, _KILL_AFTER_SECONDS
+            group, seconds = self._group, self._patience.kill_seconds
         elif self._asked is None and self._process is not None:
             group, seconds = self._process.pid, 0.0
         else:
@@ -108,13 +127,13 @@ class SparkApplication:
 
     def _find(self) -> _Log:
         """Be put through to an application that is free; start one where there is none. Gives what it says."""
-        for number in range(_APPLICATIONS_MAX):
+        for number in range(self._patience.applications):
             self._address = _folder() / f"{self._name}-{number}.sock"
             said = self._wait_for(self._address)
             if said is not None:
                 return said
         raise UnavailableError(
-            f"{_APPLICATIONS_MAX} Spark applications of run {self._run_uri} are at work on this machine"
+            f"{self._patience.applications} Spark applications of run {self._run_uri} are at work on this machine"
         )
 
     def _wait_for(self, address: Path) -> _Log | None:
@@ -122,9 +141,9 @@ class SparkApplication:
         self._process = None  # the one we started at the address before this one serves somebody else
         path = address.with_suffix(".log")
         said = _Log(path, path.stat().st_size if path.exists() else 0)
-        until = time.monotonic() + _START_SECONDS_MAX
+        until = time.monotonic() + self._patience.start_seconds
         while time.monotonic() < until:
-            if (greeted := _greeted(address)) is not None:
+            if (greeted := _greeted(address, self._patience)) is not None:
                 return said if self._is_free(*greeted) else None
             if self._process is None and self._start(address):
                 said = _Log(path)
@@ -135,7 +154,9 @@ class SparkApplication:
                     " log above."
                 )
             time.sleep(_LOOK_EVERY_SECONDS)
-        raise UnavailableError(f"Spark did not start within {_START_SECONDS_MAX:.0f} s; see the log above")
+        raise UnavailableError(
+            f"Spark did not start within {self._patience.start_seconds:.0f} s; see the log above"
+        )
 
     def _is_free(self, application: Connection, greeting: Mapping[str, Any]) -> bool:
         if greeting["free"]:
@@ -169,14 +190,15 @@ class SparkApplication:
         return True
 
 
-def end_applications(run_uri: str) -> None:
+def end_applications(run_uri: str, patience: Patience = PATIENCE) -> None:
     """End the applications of a run on this machine that do no step, and clear up after it; none is waited for.
 
     :param run_uri: folder of the run
+    :param patience: how long their greeting is waited for
     """
     for lock in _folder().glob(f"{_name_of(run_uri)}-*.lock"):
         address = lock.with_suffix(".sock")
-        greeted = _greeted(address)
+        greeted = _greeted(address, patience)
         if greeted is not None:
             application, greeting = greeted
             with application, contextlib.suppress(OSError):
@@ -235,7 +257,7 @@ def _ends(path: Path, seconds: float) -> bool:
     return True
 
 
-def _greeted(address: Path) -> tuple[Connection, dict[str, Any]] | None:
+def _greeted(address: Path, patience: Patience) -> tuple[Connection, dict[str, Any]] | None:
     """Return a line to an application, and its greeting; None when nobody is there.
 
     :raises ConfigError: somebody else is, whom no secret may be told
@@ -251,7 +273,7 @@ def _greeted(address: Path) -> tuple[Connection, dict[str, Any]] | None:
             " else can write to."
         )
     with contextlib.suppress(EOFError, OSError):  # it is just ending
-        if line.poll(_GREETING_SECONDS_MAX):
+        if line.poll(patience.greeting_seconds):
             return line, json.loads(line.recv_bytes())
     line.close()
     return None

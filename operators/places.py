@@ -72,30 +72,33 @@ def _ask(
 ) -> Any:
     from airflow.sdk.execution_time.secrets.execution_api import ExecutionAPISecretsBackend
     from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
-    from airflow.secrets.environment_variables import EnvironmentVariablesBackend
 
     for place in ensure_secrets_backend_loaded():
-        try:
-            found = ask(place)
-        except NotImplementedError:
-            continue  # it is a place of other things
-        except AirflowSecretsBackendAccessDenied:
-            raise
-        except Exception as error:
-            # Its words may have secrets, so they are in no log and in no cause.
-            if isinstance(
-                place, EnvironmentVariablesBackend
-            ):  # it asks nobody, so what it has cannot be read
-                raise UnreadableError(
-                    f"{what} in this process's environment cannot be read ({type(error).__name__}): it is neither"
-                    " Airflow's JSON nor its URI with percent-encoded parts. Nothing was touched."
-                ) from None
-            raise _unknown(what, f"{type(place).__name__} fails with {type(error).__name__}") from None
+        found = _found_in(place, what, ask)
         if found is not None:
             return found
         if isinstance(place, ExecutionAPISecretsBackend):
             _check_server(what, request, not_found, variable)
     return None
+
+
+def _found_in(place: Any, what: str, ask: Callable[[Any], Any]) -> Any:
+    from airflow.secrets.environment_variables import EnvironmentVariablesBackend
+
+    try:
+        return ask(place)
+    except NotImplementedError:
+        return None  # it is a place of other things
+    except AirflowSecretsBackendAccessDenied:
+        raise
+    except Exception as error:
+        # Its words may have secrets, so they are in no log and in no cause.
+        if isinstance(place, EnvironmentVariablesBackend):  # it asks nobody, so what it has cannot be read
+            raise UnreadableError(
+                f"{what} in this process's environment cannot be read ({type(error).__name__}): it is neither"
+                " Airflow's JSON nor its URI with percent-encoded parts. Nothing was touched."
+            ) from None
+        raise _unknown(what, f"{type(place).__name__} fails with {type(error).__name__}") from None
 
 
 def _check_server(what: str, request: Any, not_found: ErrorType, variable: str | None) -> None:

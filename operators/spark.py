@@ -269,12 +269,15 @@ def job_file() -> Path:
     return Path(spec.origin).with_name("step.py")
 
 
-def submit_conf(command: Sequence[str] = _CONF_COMMAND) -> dict[str, str]:
+def submit_conf(
+    command: Sequence[str] = _CONF_COMMAND, seconds_max: float = _CONF_SECONDS_MAX
+) -> dict[str, str]:
     """Ask the jobs' code for their settings on this machine; {} when it cannot tell, which costs speed.
 
     What it says meanwhile is logged as it is said, because it may build the class archive first.
 
     :param command: prints the settings as JSON, and on stderr what it does
+    :param seconds_max: how long it may take
     """
     try:
         with subprocess.Popen(
@@ -282,7 +285,7 @@ def submit_conf(command: Sequence[str] = _CONF_COMMAND) -> dict[str, str]:
         ) as process:
             assert process.stdout is not None
             assert process.stderr is not None
-            too_long = threading.Timer(_CONF_SECONDS_MAX, process.kill)
+            too_long = threading.Timer(seconds_max, process.kill)
             too_long.start()
             try:
                 for line in process.stderr:

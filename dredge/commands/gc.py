@@ -235,8 +235,8 @@ def _verify(uri: str, against_ranges: bool, rebuild: bool = False) -> dict[str, 
 
     from dredge.gc.index.upkeep import rebuild_index, verify_index
     from dredge.gc.run import open_state
-    from dredge.graveler.xid import new_descending_xid
     from dredge.storage import open_reader
+    from dredge.xid import new_descending_xid
 
     reader, state = open_reader(uri), open_state(uri)
     found = verify_index(reader, state, uri, against_ranges)

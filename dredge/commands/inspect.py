@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from dredge.graveler.sstable import Table
+    from dredge.lakefs.files.sstable import Table
 
 
 @click.group("inspect", context_settings={"help_option_names": ["-h", "--help"]})
@@ -48,8 +48,8 @@ def table(uri: str, as_json: bool) -> None:
     Exit codes: 0 shown · 2 bad input · 4 the store is not available · 5 damaged, or no such table
                 6 no such file
     """
-    from dredge.graveler.committed.ranges import is_table_id
-    from dredge.graveler.sstable import read_table
+    from dredge.lakefs.files.ranges import is_table_id
+    from dredge.lakefs.files.sstable import read_table
 
     name = uri.rsplit("/", 1)[-1]
     found = read_table(_read(uri), uri, expected_id=name if is_table_id(name) else None)
@@ -76,7 +76,7 @@ def addresses(uri: str, as_json: bool) -> None:
     Exit codes: 0 shown · 2 bad input · 4 the store is not available · 5 damaged, or no range
                 6 no such file
     """
-    from dredge.graveler.sstable.columns import read_addresses
+    from dredge.lakefs.files.sstable.columns import read_addresses
 
     rows = read_addresses(_read(uri), uri)
     if as_json:
@@ -107,8 +107,9 @@ def _read(uri: str) -> bytes:
 
 
 def _rows(found: Table, uri: str) -> Iterator[dict[str, Any]]:
-    from dredge.graveler.committed import RangeInfo, Value
-    from dredge.graveler.sstable import METARANGES
+    from dredge.lakefs.files.ranges import RangeInfo
+    from dredge.lakefs.files.sstable import METARANGES
+    from dredge.lakefs.files.values import Value
 
     describe: Callable[[bytes, bytes, Value, str], dict[str, Any]] = _entry
     if found.kind == METARANGES:
@@ -138,8 +139,8 @@ def _rows(found: Table, uri: str) -> Iterator[dict[str, Any]]:
 
 
 def _entry(key: bytes, raw: bytes, value: Any, name: str) -> dict[str, Any]:
-    from dredge.graveler import messages
-    from dredge.graveler.committed import Entry
+    from dredge.lakefs.files import messages
+    from dredge.lakefs.files.entries import Entry
 
     entry = Entry.decode(value.data, name)
     stamp = messages.to_timestamp(entry.last_modified)

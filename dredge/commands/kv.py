@@ -136,8 +136,8 @@ def kind_of(partition: bytes) -> str:
 
 def message_of(partition: bytes, key: bytes) -> type[Message] | None:
     """Which message a value is; None where it is text or another's."""
-    from dredge.graveler import messages
-    from dredge.graveler.messages import auth_pb2
+    from dredge.lakefs.files import messages
+    from dredge.lakefs.files.messages import auth_pb2
     from dredge.trash import names
 
     kind = kind_of(partition)
@@ -195,7 +195,7 @@ def decoded(partition: bytes, key: bytes, value: bytes) -> tuple[str, Any]:
     from google.protobuf.json_format import MessageToDict
 
     from dredge.errors import FormatError
-    from dredge.graveler import messages
+    from dredge.lakefs.files import messages
 
     kind = message_of(partition, key)
     if kind is not None:
@@ -216,8 +216,8 @@ def decoded(partition: bytes, key: bytes, value: bytes) -> tuple[str, Any]:
 def _staged(message: Any) -> dict[str, Any]:
     from google.protobuf.json_format import MessageToDict
 
-    from dredge.graveler import messages
     from dredge.kv.rows import show
+    from dredge.lakefs.files import messages
 
     if not message.identity:
         return {"key": show(message.key), "tombstone": True}

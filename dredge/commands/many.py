@@ -39,9 +39,9 @@ def tell_of_all(
     Returns:
         The exit code: 9 when some of them need a look.
     """
-    from dredge.graveler.xid import new_descending_xid
     from dredge.runs.clock import utc_now
     from dredge.runs.many import left_out, save_summary, summarize, table_lines
+    from dredge.xid import new_descending_xid
 
     now = utc_now()
     summary = summarize([*outcomes, *(left_out(name, why) for name, why in skipped.items())], now)

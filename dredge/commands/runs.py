@@ -48,7 +48,7 @@ def _row(
     folder: str, run_id: str, report: Report, deleted: Callable[[dict[str, Any]], int | None]
 ) -> dict[str, Any]:
     from dredge.errors import ConfigError, FormatError
-    from dredge.graveler.xid import descending_time
+    from dredge.xid import descending_time
 
     row: dict[str, Any] = {"run_id": run_id, "folder": folder, "repository": "", "deleted_objects": None}
     try:

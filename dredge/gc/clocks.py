@@ -20,11 +20,11 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.graveler.xid import descending_time
 from dredge.runs.clock import NTP
 from dredge.runs.folder import SUCCESS
 from dredge.runs.limits import Finding
 from dredge.runs.tries import TRY
+from dredge.xid import descending_time
 
 SERVER_LOOKS = 8
 """How often the server's clock is read. Behind a balancer that takes turns, so many servers are all read."""

@@ -11,12 +11,12 @@ from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.plan import PLAN, RUNS, Plan, parse_plan
 from dredge.gc.run import Run
 from dredge.gc.state.base import open_base
-from dredge.graveler.xid import descending_time
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lifetimes import is_run_id, run_ids
 from dredge.runs.output import StepOutput
 from dredge.storage import open_writer
 from dredge.storage.parallel import ordered_map
+from dredge.xid import descending_time
 
 log = logging.getLogger("dredge")
 

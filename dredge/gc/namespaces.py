@@ -5,7 +5,8 @@
         _lakefs/…      ranges and metaranges, what lakeFS prepares for collectors, and this collector's own files
 
 Where namespaces overlap, what is garbage to one repository may be another one's data. Of a repository that contains
-another one's namespace, the folder of the inner one is kept and the rest is collected; any other overlap stops it.
+another one's namespace, the folder of the inner one is kept and the rest is collected. The inner one is collected if it
+lies beside the outer one's `data/` and `_lakefs/`, as below a bucket's root; any other overlap stops it.
 """
 
 from __future__ import annotations
@@ -190,7 +191,8 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
     """Refuse a run when its repository's namespace overlaps with another one's and more than a folder would be kept.
 
     A run of one repository does not know what is live in another one. Folders of this namespace in which others lie are
-    kept (`nested_folders`). Overlaps that this repository has no part in do not endanger its objects.
+    kept (`nested_folders`). lakeFS puts nothing of an outer repository beside its `data/` and `_lakefs/`. Overlaps that
+    this repository has no part in do not endanger its objects.
 
     Args:
         repository: the one to collect; must be among the namespaces.
@@ -200,8 +202,8 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
         Warnings.
 
     Raises:
-        RefusedError: this repository's namespace equals or lies in others, or may overlap with them, or another one
-            lies in its metadata; all of them are named.
+        RefusedError: this repository's namespace equals others, lies among their data or metadata, or may overlap with
+            them, or another one lies in its metadata; all of them are named.
     """
     if repository not in namespaces:
         raise RefusedError(
@@ -211,14 +213,16 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
         )
     own: list[str] = []
     foreign: list[str] = []
+    beside: list[str] = []
     nested = nested_folders(repository, namespaces)
-    in_metadata = {name for folder, name in nested.items() if folder.startswith(METADATA)}
     for outer, inner, how in overlaps(namespaces):
         pair = f"that of {outer} ({namespaces[outer]}) {how} that of {inner} ({namespaces[inner]})"
         if repository not in (outer, inner):
             foreign.append(pair)
-        elif (outer, how) != (repository, "contains") or inner in in_metadata:
+        elif how != "contains" or _lies_among_files(outer, inner, namespaces, is_kept=outer == repository):
             own.append(pair)
+        elif inner == repository:
+            beside.append(pair)
     if own:
         raise RefusedError(
             f"the storage namespace of {repository} overlaps with others: {'; '.join(own)}. What one of them"
@@ -231,6 +235,11 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
         " it. Move its data to a repository with a namespace of its own"
         for folder, name in nested.items()
     ]
+    if beside:
+        warnings.append(
+            f"the storage namespace of {repository} lies in others, beside their data: {'; '.join(beside)}. Give each"
+            " a namespace of its own."
+        )
     if foreign:
         warnings.append(
             f"storage namespaces of other repositories overlap: {'; '.join(foreign)}. This run is not affected, but"
@@ -238,3 +247,17 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
             " one's data. Give each a namespace of its own."
         )
     return warnings
+
+
+def _lies_among_files(outer: str, inner: str, namespaces: Mapping[str, str], is_kept: bool) -> bool:
+    """Whether an inner repository lies where the outer one has its metadata, or its data.
+
+    Args:
+        outer: name of a repository.
+        inner: of another one, whose namespace lies in the outer one's.
+        namespaces: URI by repository.
+        is_kept: whether the folder of the inner one is kept, so that it may lie among the data.
+    """
+    taken = (METADATA,) if is_kept else (METADATA, DATA)
+    pair = {outer: namespaces[outer], inner: namespaces[inner]}
+    return any(folder.startswith(taken) for folder in nested_folders(outer, pair))

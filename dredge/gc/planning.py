@@ -19,7 +19,6 @@ from dredge.gc.run import Run, make_lease, open_state, read_plan
 from dredge.gc.state.store import StateStore
 from dredge.gc.witness.owner import check_plan
 from dredge.gc.witness.ownership import Site
-from dredge.graveler.xid import new_descending_xid
 from dredge.inventory.manifest import find_inventory
 from dredge.inventory.source import Inventory
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
@@ -36,6 +35,7 @@ from dredge.storage.conditions import demand_conditions
 from dredge.undo import choose_way
 from dredge.undo.came_back import slices_to_list
 from dredge.undo.pins import read_pins
+from dredge.xid import new_descending_xid
 
 log = logging.getLogger("dredge")
 

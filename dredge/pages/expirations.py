@@ -10,12 +10,12 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.graveler.xid import descending_time
 from dredge.icechunk.maintenance import EXPIRATIONS
 from dredge.pages.places import ICECHUNK, Place
 from dredge.runs.folder import read_json
 from dredge.runs.lifetimes import run_ids
 from dredge.storage import open_reader
+from dredge.xid import descending_time
 
 SHOWN = 30
 PICTURE_HEADERS = {

@@ -17,7 +17,6 @@ from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.gc.config import CLEAN
 from dredge.gc.plan import PLAN
 from dredge.gc.save_report.reading import read_report
-from dredge.graveler.xid import descending_time
 from dredge.icechunk.collection.run import Run as IcechunkRun
 from dredge.icechunk.collection.save_report.report import build_report
 from dredge.pages.places import KV, LAKEFS, Place
@@ -27,6 +26,7 @@ from dredge.runs.lease import LEASE
 from dredge.runs.lifetimes import run_ids
 from dredge.storage import ObjectReader, open_reader
 from dredge.storage.parallel import ordered_map
+from dredge.xid import descending_time
 
 REPORT = "report.json"
 ENDED = ("success", "dry_run")

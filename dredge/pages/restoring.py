@@ -12,7 +12,6 @@ from typing import Any
 
 from dredge.errors import DredgeError
 from dredge.gc.plan import PLAN
-from dredge.graveler.xid import descending_time
 from dredge.pages.history import plan_of, uri_of
 from dredge.pages.places import Place
 from dredge.pages.undoing import UNDOING, undoing_of
@@ -23,6 +22,7 @@ from dredge.undo.restore.choosing import Choice
 from dredge.undo.restore.config import RestoreConfig
 from dredge.undo.restore.output import OUTCOMES, RestoreOutput
 from dredge.undo.restore.step import FOLDER
+from dredge.xid import descending_time
 
 SHOWN = 20
 CHOOSING = ("prefix", "address", "reason", "all")

@@ -12,10 +12,10 @@ from datetime import timedelta
 from typing import Any
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.graveler.xid import descending_time
 from dredge.pages.places import Place
 from dredge.runs.words import duration_text
 from dredge.storage import ObjectReader, open_reader
+from dredge.xid import descending_time
 
 REPORT = "report.json"
 PAGE_FINDINGS = 200

@@ -14,9 +14,9 @@ from datetime import datetime
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.graveler.xid import descending_time
 from dredge.runs.versions import VERSIONS, State, VersionStore
 from dredge.storage import ObjectReader
+from dredge.xid import descending_time
 
 log = logging.getLogger("dredge")
 

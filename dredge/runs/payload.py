@@ -7,6 +7,7 @@ its format: nobody writes a `to_json` by hand. A field that is missing, or of an
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -68,25 +69,52 @@ def from_sealed[T: HasDigest](kind: type[T], value: object) -> T:
     return found
 
 
+def from_file[T](kind: type[T], value: object) -> T:
+    """Make a payload from a file that `to_json` made: fields with a default have to be there, too, at any depth.
+
+    A file in which one is missing was damaged, and the default may keep less than the file said.
+
+    Raises:
+        FormatError: a field is missing or of another type.
+        DredgeError: the check of the dataclass itself (`__post_init__`) refused it.
+    """
+    found = from_json(kind, value)
+    lacking = _lacking(found, value)
+    if lacking:
+        raise FormatError(f"this is no {kind.__name__}: it lacks {lacking}")
+    return found
+
+
+def _lacking(found: object, value: object) -> str:
+    """Name the first field of what was read that JSON does not have; "" when it has all."""
+    pairs: Iterable[tuple[str, object, object]] = ()
+    if isinstance(value, dict):
+        if dataclasses.is_dataclass(found):
+            names = [item.name for item in dataclasses.fields(found)]
+            absent = [name for name in names if name not in value]
+            if absent:
+                return absent[0]
+            pairs = ((f"{name}.", getattr(found, name), value[name]) for name in names)
+        elif isinstance(found, Mapping):
+            pairs = (("", *pair) for pair in zip(found.values(), value.values(), strict=False))
+    elif isinstance(value, list | tuple) and isinstance(found, list | tuple):
+        pairs = (("", *pair) for pair in zip(found, value, strict=True))
+    return next((f"{name}{below}" for name, *pair in pairs if (below := _lacking(*pair))), "")
+
+
 def from_versioned[T](kind: type[T], value: object, version: int) -> T:
-    """Make a payload from an object that names its format in the member `format`.
+    """Make a payload from a file that names its format in the member `format`.
 
     Args:
-        kind: the payload's dataclass; it has a field `format`. Fields with a default have to be there, too: a file in
-            which one is missing was damaged, and the default may keep less than the file said.
-        value: JSON.
+        kind: the payload's dataclass; it has a field `format`.
+        value: JSON, as for `from_file`.
         version: number of the format that this version reads and writes.
 
     Raises:
         FormatError: it is of another format, or damaged.
     """
-    members = value if isinstance(value, dict) else {}
-    found = members.get("format")
-    is_newer = isinstance(found, int) and found > version
-    advice = "use the newer version" if is_newer else "start a clean run"
+    found = value.get("format") if isinstance(value, dict) else None
     if found != version:
-        raise FormatError(f"it has format {found!r}, and this version of Dredge reads {version}: {advice}")
-    missing = {item.name for item in dataclasses.fields(kind)} - members.keys()  # type: ignore[arg-type]
-    if missing:
-        raise FormatError(f"this is no {kind.__name__}: it lacks {', '.join(sorted(missing))}")
-    return from_json(kind, value)
+        newer = ": use the newer version" if isinstance(found, int) and found > version else ""
+        raise FormatError(f"it has format {found!r}, and this version of Dredge reads {version}{newer}")
+    return from_file(kind, value)

@@ -146,7 +146,7 @@ def _clean(
 def _record(view: RowView, instance: Instance) -> tuple[Guard, bool]:
     """The repository's record as a guard, and whether it is of this life; unreadable records count as
     such."""
-    from dredge.graveler.refs.records import Repository
+    from dredge.lakefs.files.records import Repository
 
     key = REPOSITORY_PREFIX + instance.repository.encode()
     found = next((entry.value for entry in view.scan(REPOSITORIES, key) if entry.key == key), None)

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from dredge.errors import FormatError
-from dredge.graveler import messages
 from dredge.kv.rows import show_key
+from dredge.lakefs.files import messages
 from dredge.trash.classifier import Classifier, Status, one_row
 from dredge.trash.finding import TrashFinding
 from dredge.trash.names import (

@@ -18,9 +18,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from dredge.errors import FormatError, RefusedError
-from dredge.graveler import messages
 from dredge.kv.model import Entry
 from dredge.kv.rows import Row, RowReader, RowView, show_key
+from dredge.lakefs.files import messages
 from dredge.trash.names import (
     BRANCH_PREFIX,
     COMMIT_PREFIX,

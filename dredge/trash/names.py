@@ -20,7 +20,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dredge.graveler import xid
+from dredge import xid
 
 REPOSITORIES = b"graveler"
 DELETED = b"graveler_deleted"

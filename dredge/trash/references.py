@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from dredge import xid
 from dredge.errors import FormatError, RefusedError
-from dredge.graveler import messages, xid
-from dredge.graveler.refs.records import Branch
 from dredge.kv.rows import RowView, show_key
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.records import Branch
 from dredge.trash.names import BRANCH_PREFIX, REPOSITORIES, REPOSITORY_PREFIX, parse_instance, tail
 
 State = Literal["active", "in-deletion", "initial"]

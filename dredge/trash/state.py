@@ -34,7 +34,7 @@ from dredge.errors import (
 )
 from dredge.kv.rows import RowReader
 from dredge.runs.lease import Lease, LeaseGrant
-from dredge.runs.payload import from_json, from_sealed, to_json, to_sealed
+from dredge.runs.payload import from_file, from_sealed, to_json, to_sealed
 from dredge.storage import ObjectWriter, store_clock
 from dredge.trash.noted import Noted
 from dredge.trash.plan import TrashPlan
@@ -164,7 +164,7 @@ class TrashState:
     def noted(self) -> Noted:
         """What earlier looks saw named; nothing at the first one."""
         known = self._read(_NOTED)
-        return Noted() if known is None else from_json(Noted, known)
+        return Noted() if known is None else from_file(Noted, known)
 
     def save_noted(self, noted: Noted) -> None:
         """Remember what this look saw named.
@@ -177,7 +177,7 @@ class TrashState:
     def sightings(self) -> Sightings:
         """What earlier looks saw unused; nothing at the first one."""
         known = self._read(_SIGHTINGS)
-        return Sightings() if known is None else from_json(Sightings, known)
+        return Sightings() if known is None else from_file(Sightings, known)
 
     def save_sightings(self, sightings: Sightings) -> None:
         """Remember what this look saw unused.

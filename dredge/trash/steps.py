@@ -17,7 +17,6 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.graveler.xid import new_descending_xid
 from dredge.kv.rows import Row, RowCleaner, RowReader, show
 from dredge.runs.partial import as_partial, partial_after
 from dredge.trash.apply import Applier, NamedAgainError
@@ -34,6 +33,7 @@ from dredge.trash.results import CleanReport, ScanReport
 from dredge.trash.rules import Classification, classify
 from dredge.trash.sightings import Name, Sightings
 from dredge.trash.state import TrashState
+from dredge.xid import new_descending_xid
 
 log = logging.getLogger("dredge")
 

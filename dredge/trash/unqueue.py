@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from dredge.graveler.xid import new_descending_xid
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner
 from dredge.runs.partial import partial_after
 from dredge.trash.look import Look, read_look
 from dredge.trash.names import BRANCH_PREFIX, MARKERS
 from dredge.trash.state import TrashState
+from dredge.xid import new_descending_xid
 
 
 def unqueue(

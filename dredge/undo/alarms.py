@@ -22,7 +22,7 @@ import pyarrow as pa
 from dredge.errors import AlarmError, ConfigError, ConflictError, DredgeError, FormatError, UnavailableError
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.folder import check_digest, parquet_bytes, read_json, read_parquet
-from dredge.runs.payload import from_json, to_json
+from dredge.runs.payload import from_file, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
 
@@ -133,7 +133,7 @@ def read_alarms(state: ObjectReader) -> list[Alarm]:
         if not item.key.endswith(".json"):
             continue
         try:
-            found.append(from_json(Alarm, read_json(state, item.key)))
+            found.append(from_file(Alarm, read_json(state, item.key)))
         except UnavailableError:
             raise
         except (DredgeError, KeyError, TypeError, ValueError) as error:
@@ -218,7 +218,7 @@ def _acknowledge(state: ObjectWriter, alarm: Alarm, said: Acknowledged) -> None:
         tagged = read_tagged(state, key)
         if tagged is None:
             return
-        value = replace(from_json(Alarm, json.loads(tagged[1])), acknowledged=said)
+        value = replace(from_file(Alarm, json.loads(tagged[1])), acknowledged=said)
         if replace_tagged(state, key, json.dumps(to_json(value), sort_keys=True).encode(), tagged[0]):
             return
     raise ConflictError(f"{state.uri}/{key} was changed at the same moment. Acknowledge again.")

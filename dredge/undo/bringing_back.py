@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.graveler.xid import new_descending_xid
 from dredge.sets.files import write_hashes
 from dredge.sets.hashes import unite
 from dredge.sets.live import LocatedSet
@@ -24,6 +23,7 @@ from dredge.undo.came_back import slices_of
 from dredge.undo.pins import Pin, narrow_pin, pin_folder, write_pin
 from dredge.undo.restore.output import RESTORED, THERE
 from dredge.undo.restore.putting_back import PuttingBack, Restored
+from dredge.xid import new_descending_xid
 
 KEEP_DAYS = 30.0
 _AT_ONCE = 16

@@ -16,10 +16,10 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.graveler.xid import descending_time
 from dredge.runs.coverage import Coverage
 from dredge.runs.lifetimes import is_run_id
 from dredge.undo.pins import Pin
+from dredge.xid import descending_time
 
 INTERVALS_MAX = 1000
 _SECOND = timedelta(seconds=1)

@@ -1,6 +1,7 @@
 """Records of deletions: what each run was about to delete, kept until nothing of it can be brought back.
 
-    <state>/deletions/<run id>-<try>.u64    sorted hashes of every address that the run may delete
+    <state>/deletions/<run id>-<try>.u64    sorted hashes of every address that the run may delete (Icechunk: and
+                                            the first 64 bits of the chunks' ids)
     <state>/deletions/<run id>.json         the record
 
 Both are written before the first deletion, so they also cover a sweep that was killed. Later runs compare them with
@@ -15,17 +16,19 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.folder import check_digest, read_json
-from dredge.runs.payload import from_json, to_json
+from dredge.runs.payload import from_file, to_json
+from dredge.runs.run import PlannedRun, RunPlan
 from dredge.runs.summary import PartInfo
 from dredge.sets import hashes as plain
 from dredge.sets.hashes import Hashes
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map
-from dredge.undo.ways import OFF
+from dredge.undo.ways import OFF, UndoWay
 
 DELETIONS = "deletions"
 _AT_ONCE = 16
@@ -83,6 +86,42 @@ class Deletions:
     unread: dict[str, str]
 
 
+class DeletingPlan(RunPlan, Protocol):
+    """What the plan of a run that deletes says."""
+
+    @property
+    def run_uri(self) -> str:
+        """URI of the run's folder."""
+
+    @property
+    def undo(self) -> UndoWay:
+        """How its deletions can be taken back."""
+
+
+def note_deletion[P: DeletingPlan](run: PlannedRun[P], hashes: Hashes) -> None:
+    """Write the record of a sweep before its first deletion; one that may delete nothing has none.
+
+    Args:
+        run: that deletes.
+        hashes: of everything that it may delete, sorted and distinct.
+    """
+    if not len(hashes):
+        return
+    plan = run.plan
+    written = write_hashes(run.state, run.folder.label, hashes)
+    write_deletion(
+        run.state,
+        Deletion(
+            run_id=plan.run_id,
+            run_uri=plan.run_uri,
+            at=run.store_now(),
+            way=plan.undo.way,
+            hashes=written,
+            expire_days=plan.undo.expire_days,
+        ),
+    )
+
+
 def write_hashes(state: ObjectWriter, label: str, hashes: Hashes) -> PartInfo:
     """Write the hashes of a record.
 
@@ -119,7 +158,7 @@ def read_deletions(state: ObjectReader) -> Deletions:
 
     def read(key: str) -> Deletion | str:
         try:
-            return from_json(Deletion, read_json(state, key))
+            return from_file(Deletion, read_json(state, key))
         except UnavailableError:
             raise
         except (DredgeError, KeyError, TypeError, ValueError) as error:
@@ -167,7 +206,7 @@ def note_purged(state: ObjectWriter, run_id: str, at: datetime) -> None:
         tagged = read_tagged(state, _key(run_id))
         if tagged is None:
             return
-        found = replace(from_json(Deletion, json.loads(tagged[1])), purged_at=at)
+        found = replace(from_file(Deletion, json.loads(tagged[1])), purged_at=at)
         data = json.dumps(to_json(found), sort_keys=True).encode()
         if replace_tagged(state, _key(run_id), data, tagged[0]):
             return

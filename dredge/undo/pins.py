@@ -20,7 +20,7 @@ from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder, read_json
-from dredge.runs.payload import from_json, to_json
+from dredge.runs.payload import from_file, to_json
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writer
 
@@ -99,7 +99,7 @@ def read_pins(state: ObjectReader) -> list[Pin]:
     found = []
     for name in _records(state):
         try:
-            found.append(from_json(Pin, read_json(state, name)))
+            found.append(from_file(Pin, read_json(state, name)))
         except NotFoundError as error:
             # The end of a run removes what ended long ago, also between two looks.
             if name in _records(state):
@@ -110,6 +110,15 @@ def read_pins(state: ObjectReader) -> list[Pin]:
                 " Restore the objects again, then remove this file."
             ) from None
     return found
+
+
+def names_of_pins(state: ObjectReader) -> frozenset[str]:
+    """The names of all pins, by one listing: whether there are others than at an earlier look.
+
+    Args:
+        state: on the folder of lease and index.
+    """
+    return frozenset(_records(state))
 
 
 def _records(state: ObjectReader) -> list[str]:
@@ -189,7 +198,7 @@ def _change(state: ObjectWriter, pin_id: str, change: Callable[[Pin], Pin]) -> P
         tagged = read_tagged(state, key)
         if tagged is None:
             return None
-        pin = change(from_json(Pin, json.loads(tagged[1])))
+        pin = change(from_file(Pin, json.loads(tagged[1])))
         if replace_tagged(state, key, json.dumps(to_json(pin), sort_keys=True).encode(), tagged[0]):
             return pin
     raise ConflictError(f"{state.uri}/{key} was changed by somebody else at the same moment. Look again.")

@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.errors import DredgeError
-from dredge.graveler.xid import new_descending_xid
 from dredge.runs.clock import Clock, check_clocks, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig
@@ -22,6 +21,7 @@ from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.payload import to_json
 from dredge.runs.run import PlannedRun
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
+from dredge.xid import new_descending_xid
 
 log = logging.getLogger("dredge")
 

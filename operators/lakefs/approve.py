@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.approve import ApproveOperator
-from airflow_dredge.operators.lakefs.base import LakeFSOperator, open_run
+from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from dredge.gc import steps
 
 if TYPE_CHECKING:
@@ -31,4 +31,4 @@ class LakeFSApproveOperator(LakeFSOperator, ApproveOperator):
 
     def open(self) -> Run:
         """Open the run."""
-        return open_run(self.run_uri, self.aws_conn_id, self.hook)
+        return self.open_run(self.run_uri)

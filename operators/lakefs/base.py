@@ -26,7 +26,31 @@ if TYPE_CHECKING:
     from dredge.gc.steps import Run
 
 
-class LakeFSOperator(BaseOperator):
+class ReachesLakeFS:
+    """An operator that speaks to a lakeFS server and to its object store."""
+
+    lakefs_conn_id: str
+    aws_conn_id: str | None
+
+    @cached_property
+    def hook(self) -> LakeFSHook:
+        """The lakeFS hook."""
+        return LakeFSHook(self.lakefs_conn_id)
+
+    def open_run(self, run_uri: str) -> Run:
+        """Open a run, with the server and the stores that the connections describe.
+
+        :param run_uri: folder of the run; empty when there is no plan
+        :raises ConfigError: there is no such run
+        """
+        if not run_uri:
+            raise ConfigError(
+                "this run has no plan, because an earlier task failed; see its log. Nothing was done."
+            )
+        return steps.Run.open(run_uri, storage_options(self.aws_conn_id), self.hook.client)
+
+
+class LakeFSOperator(ReachesLakeFS, BaseOperator):
     """Work on a lakeFS repository and its object store.
 
     :param lakefs_conn_id: connection of the lakeFS server
@@ -43,11 +67,6 @@ class LakeFSOperator(BaseOperator):
         super().__init__(**kwargs)
         self.lakefs_conn_id = lakefs_conn_id
         self.aws_conn_id = aws_conn_id
-
-    @cached_property
-    def hook(self) -> LakeFSHook:
-        """The lakeFS hook."""
-        return LakeFSHook(self.lakefs_conn_id)
 
 
 class LakeFSRunOperator(TellsLineage, LakeFSOperator):
@@ -74,23 +93,8 @@ class LakeFSRunOperator(TellsLineage, LakeFSOperator):
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Do the step and return its figures."""
-        run = open_run(self.run_uri, self.aws_conn_id, self.hook)
+        run = self.open_run(self.run_uri)
         with tasks_environment(run, self.variables()):
             summary = self.work(run)
         self.lineage = of_step(run.plan.namespace, run.plan.repository, run.plan.run_id, summary)
         return report_metrics(self.step, summary, run.plan.repository)
-
-
-def open_run(run_uri: str, aws_conn_id: str | None, hook: LakeFSHook) -> Run:
-    """Open a run, with the server and the stores that the connections describe.
-
-    :param run_uri: folder of the run; empty when there is no plan
-    :param aws_conn_id: connection of the object store
-    :param hook: of the lakeFS server
-    :raises ConfigError: there is no such run
-    """
-    if not run_uri:
-        raise ConfigError(
-            "this run has no plan, because an earlier task failed; see its log. Nothing was done."
-        )
-    return steps.Run.open(run_uri, storage_options(aws_conn_id), hook.client)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.environment import tasks_environment
 from airflow_dredge.operators.failures import reported
-from airflow_dredge.operators.lakefs.base import open_run
 from airflow_dredge.operators.lakefs.kv_spark import LakeFSKVSparkOperator
 from airflow_dredge.operators.lineage import of_step
 from airflow_dredge.operators.metrics import report_metrics
@@ -37,7 +36,7 @@ class LakeFSBulkDeleteOperator(LakeFSKVSparkOperator):
     @reported
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Delete the candidates, or in a dry run say how many would go."""
-        run = open_run(self.run_uri, self.aws_conn_id, self.hook)
+        run = self.open_run(self.run_uri)
         if run.plan.dry_run:
             self.log.info("Dry run: nothing is deleted")
             with tasks_environment(run):

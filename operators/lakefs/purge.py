@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.kv import kv_env
-from airflow_dredge.operators.lakefs.base import LakeFSRunOperator, open_run
+from airflow_dredge.operators.lakefs.base import LakeFSRunOperator
 from dredge.gc import steps
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
@@ -45,7 +45,7 @@ class LakeFSPurgeOldOperator(LakeFSRunOperator):
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Purge, and return the figures; nothing where the run has no ``purge_days``."""
-        if open_run(self.run_uri, self.aws_conn_id, self.hook).plan.config.purge_days is None:
+        if self.open_run(self.run_uri).plan.config.purge_days is None:
             self.log.info("purge_days is empty: nothing is purged")
             return {}
         found: dict[str, Any] = super().execute(context)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_dredge.operators.approve import somebody_said_no
 from airflow_dredge.operators.environment import tasks_environment
 from airflow_dredge.operators.failures import first_failure, reported
-from airflow_dredge.operators.lakefs.base import LakeFSOperator, open_run
+from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from airflow_dredge.operators.lineage import Lineage
 from airflow_dredge.operators.lineage_teller import TellsLineage
 from airflow_dredge.operators.links import REPORT, ReportLink
@@ -48,7 +48,7 @@ class LakeFSSaveReportOperator(TellsLineage, LakeFSOperator):
                 f"the run came to no plan, so there is nothing to report and nothing was deleted."
                 f" {first_failure(self, context)}"
             )
-        run = open_run(self.run_uri, self.aws_conn_id, self.hook)
+        run = self.open_run(self.run_uri)
         with tasks_environment(run):
             summary = steps.save_report(run)
         # When only failed tasks were cleared, the last task has run before and will not run again, but the

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.environment import tasks_environment
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
-from airflow_dredge.operators.lakefs.base import open_run
+from airflow_dredge.operators.lakefs.base import ReachesLakeFS
 from airflow_dredge.operators.lineage import of_step
 from airflow_dredge.operators.lineage_teller import TellsLineage
 from airflow_dredge.operators.metrics import report_metrics
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from dredge.gc.steps import Run
 
 
-class LakeFSSparkOperator(TellsLineage, SparkJobOperator):
+class LakeFSSparkOperator(TellsLineage, ReachesLakeFS, SparkJobOperator):
     """Do one step of a planned lakeFS collection on Spark, and return its figures.
 
     :param run_uri: folder of the run, as the plan step returned it (templated)
@@ -48,15 +47,10 @@ class LakeFSSparkOperator(TellsLineage, SparkJobOperator):
         self.lakefs_conn_id = lakefs_conn_id
         self.spark_rows_min = spark_rows_min
 
-    @cached_property
-    def hook(self) -> LakeFSHook:
-        """The lakeFS hook."""
-        return LakeFSHook(self.lakefs_conn_id)
-
     @reported
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the job and return the figures of its step."""
-        run = open_run(self.run_uri, self.aws_conn_id, self.hook)
+        run = self.open_run(self.run_uri)
         summary = self._do_here(run) if self._is_small(run) else self.run_job(context, run)
         self.lineage = of_step(run.plan.namespace, run.plan.repository, run.plan.run_id, summary)
         return report_metrics(self.step, summary, run.plan.repository)

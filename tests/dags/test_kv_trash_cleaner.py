@@ -194,3 +194,11 @@ def test_a_clean_without_a_scan_does_nothing(database: str, tmp_path: Path) -> N
     )
     with pytest.raises(ConfigError, match="no plan"):
         operator.execute({})  # type: ignore[typeddict-item]
+
+
+def test_airflow_asks_for_the_check_and_nothing_is_read(airflow: Airflow, tmp_path: Path) -> None:
+    """There is neither a connection nor a store, and the first error is that of the name."""
+    done = airflow.run("kv_trash_cleaner", {"state_uri": f"file://{tmp_path}/state", "dry_runs": False})
+    assert (done.state, done.tasks["scan"]) == ("failed", "failed")
+    assert "nearest is dry_run;" in done.failures["scan"]
+    assert [*tmp_path.iterdir()] == []

@@ -19,7 +19,7 @@ from dredge.errors import ConfigError
 from dredge.icechunk.maintenance import RUNS as ICECHUNK_RUNS
 from dredge.pages.places import Place
 from dredge.storage import open_writer
-from dredge.testing import run_lakefs
+from lakefs_embedded.testing import run_lakefs
 from tests.support.airflow import FILTERS, ROOT, Airflow
 from tests.support.gc import busy_world
 from tests.support.pages import ADDRESSES

@@ -22,7 +22,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from dredge.errors import AlarmError
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.planning import release_lease
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
@@ -36,7 +35,6 @@ from tests.support.histories import History, alive, kept_by, later, of_unnamed, 
 from tests.support.killing import Killed, killed_at
 from tests.support.kv_views import Snapshots, WithoutSnapshots, open_as
 from tests.support.lakes import with_settings
-from tests.support.wrong_runs import say_acknowledged
 
 HISTORIES = depth(64, 6400, "DREDGE_HISTORIES")
 PARTS = 16
@@ -263,12 +261,7 @@ def test_an_optimized_run_under_other_rules_of_the_server_deletes_what_a_clean_r
     world, history = superseded_world()
     for mode, rules in (("clean", first), ("optimized", second), ("optimized", first), ("optimized", second)):
         history.do("rules", rules)
-        try:
-            assert collect(world, mode, policy=POLICIES[2]) == mode
-        except AlarmError:
-            # Without rules every range file counts, also those of commits that no run knew.
-            assert rules is None
-            say_acknowledged(world)
+        assert collect(world, mode, policy=POLICIES[2]) == mode
         go_on(world, history)
 
 

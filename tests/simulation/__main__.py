@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from tests.simulation.finding import ALL, Search, chosen, find_all
+from tests.simulation.finding import ALL, chosen, find_all
 from tests.simulation.focus import ANYTHING, Focus
 
 WORLDS = ("gc", "icechunk", "trash")
@@ -21,14 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--world {ALL} goes with --known-bugs")
     seconds = asked.minutes * 60
     if asked.known_bugs is not None:
-        search = Search(
-            asked.seed,
-            seconds if asked.cpu_seconds is None else asked.cpu_seconds,
-            asked.results,
-            asked.part,
-            asked.page,
-        )
-        return find_all(chosen(asked.known_bugs, asked.world), search)
+        return find_all(chosen(asked.known_bugs, asked.world), asked.cpu_seconds)
     from tests.simulation.hunting import hunt, play_one  # the product is imported only now
     from tests.simulation.worlds import WORLDS
 
@@ -45,13 +37,6 @@ def _numbers(text: str | None) -> list[int] | None:
     return [] if text == "none" else [int(number) for number in text.split(",")]
 
 
-def _part(text: str) -> tuple[int, int]:
-    this, slash, parts = text.partition("/")
-    if not slash or not 1 <= int(this) <= int(parts):
-        raise ValueError(text)
-    return int(this), int(parts)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="./run simulate", description=__doc__)
     parser.add_argument("--world", choices=(*WORLDS, ALL), default="gc", help="all goes with --known-bugs")
@@ -64,23 +49,11 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const="",
         metavar="TEXT",
-        help="break the product with each known bug (whose name has that text, or one of A|B, or is =NAME), and tell"
-        " after how many histories it was found, each within --minutes or --cpu-seconds",
+        help="break the product with each known bug (whose name has that text, or one of A|B), and tell which rule is"
+        " broken by the history that the list names; where it is none, others are played",
     )
     parser.add_argument(
-        "--cpu-seconds", type=float, help="for each known bug, of one core; 0 only tells what is known"
-    )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        metavar="FILE",
-        help="with --known-bugs: lines of JSON of what was found; what they have is passed over",
-    )
-    parser.add_argument(
-        "--part", type=_part, default=(1, 1), metavar="K/N", help="with --known-bugs: the K-th of N parts"
-    )
-    parser.add_argument(
-        "--page", type=Path, metavar="FILE", help="with --known-bugs: written of what is known"
+        "--cpu-seconds", type=float, default=0.0, help="for each known bug that must be hunted, of one core"
     )
     parser.add_argument(
         "--focus",

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dredge.errors import UnavailableError
-from tests.simulation.coverage import Coverage
 from tests.simulation.noise import mix, unit
 from tests.simulation.scheduler import Actor, Killed, Process, Scheduler
 from tests.simulation.weather import Door, Weather
@@ -74,14 +73,12 @@ class Doors:
         haste: by which clients' requests take less time than what servers do for long; 1 is none.
         accidents: what was planned.
         triggers: who waits for which call.
-        coverage: what was seen.
         asleep: processes that fell asleep.
         late: seconds by which the call is late that somebody is about to make.
     """
 
     scheduler: Scheduler
     weather: Weather = field(default_factory=Weather)
-    coverage: Coverage = field(default_factory=Coverage)
     pace: dict[str, float] = field(default_factory=dict)
     haste: float = 1.0
     accidents: list[Accident] = field(default_factory=list)
@@ -122,7 +119,6 @@ class Doors:
         scheduler.note(f"{process.name} {door} {name} {what}{f'  [{struck}]' if struck else ''}")
         if not struck:
             return deed()
-        self.coverage.weather(process.role, struck)
         return deed() if struck in SLOWER or not faults else faults[struck](deed)
 
     def _latency(self, process: Process, draw: int) -> float:
@@ -149,7 +145,6 @@ class Doors:
     def faint(self, process: Process, seconds: float) -> None:
         """Let a process sleep where it is."""
         self.sleeps += 1
-        self.coverage.weather(process.role, "sleep")
         process.pause(seconds)
         self.asleep.append(process)
 
@@ -162,7 +157,6 @@ class Doors:
 
     def give_up(self, process: Process) -> None:
         """Let a process be taken for lost while it goes on: nobody hears of it any more."""
-        self.coverage.weather(process.role, "sleep")
         process.give_up()
 
     def rouse(self, name: str) -> None:
@@ -198,7 +192,6 @@ class Doors:
                 self.faint(process, accident.sleep_seconds)
             else:
                 self.kills += 1
-                self.coverage.weather(process.role, "kill")
                 process.kill()
                 raise Killed(process.name)
 

@@ -24,7 +24,6 @@ from unittest import mock
 
 from dredge.errors import DefectError
 from dredge.runs import defects
-from tests.simulation.coverage import Coverage
 from tests.simulation.doors import Accident, Doors
 from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.machine import installed, real_seconds
@@ -98,9 +97,8 @@ class World(Protocol):
 
     Attributes:
         name: for the command line.
-        steps: the steps whose coverage is measured.
+        steps: that moves may meet.
         verbs: its moves.
-        never: pairs of a step with a kind of weather that cannot be.
         hours_max: virtual hours after which everything must have come to its end by itself.
         focus: what its histories have more often than others.
         scenes: that a focus may name, by name.
@@ -110,7 +108,6 @@ class World(Protocol):
     name: str
     steps: Sequence[str]
     verbs: Sequence[str]
-    never: Collection[tuple[str, str]]
     hours_max: float
     focus: Focus
     scenes: Mapping[str, object]
@@ -195,7 +192,6 @@ class Outcome:
     figures: Counter[str] = field(default_factory=Counter)
     struck: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
-    coverage: Coverage = field(default_factory=Coverage)
     real_seconds: float = 0.0
 
     @property
@@ -343,7 +339,6 @@ def _make_due(simulation: Simulation, scene: Scene, due: Move, caller: Actor | N
     elif due.verb == "wake":
         simulation.doors.rouse(due.args[0])
     else:
-        simulation.doors.coverage.move(due.verb)
         scene.make(due)
 
 
@@ -368,7 +363,7 @@ def _run(scheduler: Scheduler, seconds: float) -> None:
 
 def _count(outcome: Outcome, simulation: Simulation) -> None:
     doors = simulation.doors
-    outcome.struck, outcome.states, outcome.coverage = doors.weather.struck, simulation.states, doors.coverage
+    outcome.struck, outcome.states = doors.weather.struck, simulation.states
     outcome.figures.update(
         histories=1, moves=len(outcome.moves), calls=doors.calls, kills=doors.kills, sleeps=doors.sleeps
     )

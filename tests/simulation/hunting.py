@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.simulation.coverage import Coverage
-from tests.simulation.history import Outcome, World, play
+from tests.simulation.history import World, play
 from tests.simulation.machine import real_seconds
 from tests.simulation.shrink import shrink
-from tests.simulation.weather import KINDS
 
 TELL_SECONDS = 10.0
 
@@ -26,12 +24,12 @@ def play_one(world: World, seed: int, only: Sequence[int] | None, shrink_seconds
 def hunt(world: World, seed: int, seconds: float, histories: int | None, shrink_seconds: float) -> int:
     """Play histories of growing seeds; gives 1 when one breaks a rule, which ends the hunt."""
     began = told = real_seconds()
-    figures: Counter[str] = Counter()
-    total = Hunted()
+    figures, struck, states = Counter[str](), Counter[str](), Counter[str]()
     while real_seconds() - began < seconds and (histories is None or figures["histories"] < histories):
         outcome = play(world, seed)
         figures.update(outcome.figures)
-        total.add(outcome)
+        struck.update(outcome.struck)
+        states.update(outcome.states)
         if outcome.error is not None:
             print(outcome.tale())
             print(f"\nshrinking for up to {shrink_seconds:.0f} s …", flush=True)
@@ -42,39 +40,9 @@ def hunt(world: World, seed: int, seconds: float, histories: int | None, shrink_
             told = real_seconds()
             _tell(figures, told - began, seed)
     _tell(figures, real_seconds() - began, seed)
-    print(total.words(world))
+    for name, counts in (("weather", struck), ("states", states)):
+        print(f"{name}: " + ", ".join(f"{each} {count:,}" for each, count in counts.most_common()))
     return 0
-
-
-class Hunted:
-    """What all histories of a hunt have seen."""
-
-    def __init__(self) -> None:
-        self.struck: Counter[str] = Counter()
-        self.states: Counter[str] = Counter()
-        self.coverage = Coverage()
-
-    def add(self, outcome: Outcome) -> None:
-        """Count a history."""
-        self.struck.update(outcome.struck)
-        self.states.update(outcome.states)
-        self.coverage.add(outcome.coverage)
-
-    def words(self, world: World) -> str:
-        """Weather, states and coverage in lines of text."""
-        kinds = [*(kind.name for kind in KINDS), "kill", "sleep"]
-        gaps, pairs = self.coverage.gaps(world.steps, kinds, world.verbs, world.never)
-        seen, possible = self.coverage.figure(world.steps, kinds, world.verbs, world.never)
-        return "\n".join(
-            [
-                "weather: " + ", ".join(f"{name} {count:,}" for name, count in self.struck.most_common()),
-                "states: " + ", ".join(f"{name} {count:,}" for name, count in self.states.most_common()),
-                f"covered: {pairs - len(gaps):,} of {pairs:,} pairs of a step with a weather or a move"
-                f" ({1 - len(gaps) / pairs:.0%}); {seen:,} of {possible:,} of a step with a weather and a move"
-                f" ({seen / possible:.0%})",
-                "not seen yet: " + (", ".join(gaps) or "nothing"),
-            ]
-        )
 
 
 def _tell(figures: Counter[str], seconds: float, seed: int) -> None:

@@ -15,23 +15,23 @@ from typing import Any
 
 from starlette.datastructures import Headers, QueryParams
 
-from dredge.auth import Accounts, User
 from dredge.errors import NotFoundError, UnavailableError
-from dredge.graveler.catalog import Catalog
 from dredge.kv import Store
 from dredge.lakefs import LakeFSClient
 from dredge.lakefs.transport import DroppedError, Response, Transport
 from dredge.lakefs.writing import LakeFSWriter
-from dredge.server.authentication import Authenticator
-from dredge.server.errors import to_response
-from dredge.server.namespaces import Namespaces
-from dredge.server.operations import Operation
-from dredge.server.query import Query
-from dredge.server.requests import ApiRequest, Backend
-from dredge.server.routes import OPERATIONS
-from dredge.server.settings import ServerSettings
-from dredge.server.usage import Usage
 from dredge.storage import open_writer
+from lakefs_embedded.auth import Accounts, User
+from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.server.authentication import Authenticator
+from lakefs_embedded.server.errors import to_response
+from lakefs_embedded.server.namespaces import Namespaces
+from lakefs_embedded.server.operations import Operation
+from lakefs_embedded.server.query import Query
+from lakefs_embedded.server.requests import ApiRequest, Backend
+from lakefs_embedded.server.routes import OPERATIONS
+from lakefs_embedded.server.settings import ServerSettings
+from lakefs_embedded.server.usage import Usage
 from tests.simulation.clock import Clock
 from tests.simulation.doors import Doors
 from tests.simulation.kv import SCAN_OF_STAGING, DoorKV

@@ -29,9 +29,8 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from dredge import compiled
+from dredge import compiled, xid
 from dredge.gc.mark_uncommitted import kv_access
-from dredge.graveler import xid
 from dredge.lakefs import prepare
 from dredge.runs import folder
 from dredge.storage.drivers import memory
@@ -55,20 +54,24 @@ _OPTIONS = StorageOptions()
 real_seconds = time.perf_counter
 """The machine's own clock, for figures of the simulator itself."""
 _ROOMS = (
-    "gc",
-    "runs",
-    "lakefs",
-    "graveler",
-    "kernels",
-    "trash",
-    "icechunk",
-    "server.handlers",
-    "kv",
-    "storage",
-    "sets",
-    "undo",
-    "auth",
+    "dredge.gc",
+    "dredge.runs",
+    "dredge.lakefs",
+    "dredge.kernels",
+    "dredge.trash",
+    "dredge.icechunk",
+    "dredge.kv",
+    "dredge.storage",
+    "dredge.sets",
+    "dredge.undo",
+    "lakefs_embedded.catalog",
+    "lakefs_embedded.staging",
+    "lakefs_embedded.refs",
+    "lakefs_embedded.committed",
+    "lakefs_embedded.server.handlers",
+    "lakefs_embedded.auth",
 )
+_OURS = ("dredge.", "lakefs_embedded.")
 _urandom = os.urandom
 _REAL_UUID = types.SimpleNamespace(uuid4=lambda: uuid.UUID(bytes=_urandom(16), version=4))
 """For what is kept on disk for other processes: a cache that has to be filled first must draw nothing of a history."""
@@ -112,7 +115,7 @@ def import_product() -> None:
     """Import all that could be imported later, when it would find the history's clock and chance, or the machine's."""
     compiled.kernels()
     for room in _ROOMS:
-        package = importlib.import_module(f"dredge.{room}")
+        package = importlib.import_module(room)
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not found.name.startswith(_LEFT_OUT):
                 importlib.import_module(found.name)
@@ -197,7 +200,7 @@ def _threads(scheduler: Scheduler) -> Iterator[Patch]:
         "wait": (concurrent.futures.wait, wait_all),
     }
     for name, module in sorted(sys.modules.items()):
-        if not name.startswith("dredge.") or not isinstance(module, types.ModuleType):
+        if not name.startswith(_OURS) or not isinstance(module, types.ModuleType):
             continue
         for attribute, (real, simulated) in stand_ins.items():
             if module.__dict__.get(attribute) is real:
@@ -210,7 +213,7 @@ def _tables() -> Iterator[Patch]:
         "read_parquet": (folder.read_parquet, read_table),
     }
     for name, module in sorted(sys.modules.items()):
-        if name.startswith("dredge.") and isinstance(module, types.ModuleType):
+        if name.startswith(_OURS) and isinstance(module, types.ModuleType):
             for attribute, (real, simulated) in stand_ins.items():
                 if module.__dict__.get(attribute) is real:
                     yield module, attribute, simulated

@@ -286,12 +286,7 @@ class Orchestrator:
         # Only the newest try may say what became of the task.
         actor = scheduler.spawn(name, lambda: self._operator(run, task), process)
         process.name = actor.name
-        coverage = self.simulation.doors.coverage
-        coverage.begin(task)
-        try:
-            ended = wait_unless_lost(self.simulation, actor)
-        finally:
-            coverage.end(task)
+        ended = wait_unless_lost(self.simulation, actor)
         if not ended:
             run.lost = True
             return Killed("taken for lost")
@@ -336,20 +331,16 @@ class Orchestrator:
         self._to_its_end(run, process, opened)
 
     def _to_its_end(self, run: Orchestrated, process: Process, opened: steps.Run) -> None:
-        coverage = self.simulation.doors.coverage
         try:
             for step in TASKS[2:-2]:
                 process.role = step
                 run.begun.setdefault(step, []).append(self.simulation.scheduler.now)
-                coverage.begin(step)
                 if step == "approve":
                     steps.approve(opened)
                 else:
                     getattr(steps, step)(opened, self.workers)
                 self._took(run, step, None)
-                coverage.end(step)
         finally:
-            coverage.end(process.role)
             process.role = "save_report"
             try:
                 run.outcome = steps.save_report(opened).details["outcome"]

@@ -35,7 +35,7 @@ class Process:
         name: of its own in a history.
         scheduler: that it lives under.
         clock: of its machine; None is the true time.
-        role: what it is at, such as the step of a driver; for coverage, may change.
+        role: what it is at, such as the step of a driver; may change.
         begun: true seconds of the beginning of its work; None is now.
         may_fail: its errors are the product's business; those of others are the simulator's, and end the history.
     """

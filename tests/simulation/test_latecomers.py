@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dredge.graveler.xid import new_descending_xid, new_xid
+from dredge.xid import new_descending_xid, new_xid
 from tests.simulation.gc.latecomers import Latecomers
 
 OPENED = datetime(2026, 11, 1, tzinfo=UTC)

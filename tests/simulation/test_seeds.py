@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.gc import known_bugs as gc
+from tests.mutations.breaking import broken_tree_of
+from tests.simulation.finding import find
 from tests.simulation.history import Simulation, play
-from tests.simulation.icechunk import known_bugs as icechunk
-from tests.simulation.known_bugs import BUGS
+from tests.simulation.known_bugs import BUGS, breakages_of
 from tests.simulation.lakefs import route
 from tests.simulation.scheduler import Killed, Process, Scheduler
 from tests.simulation.shrink import reduce_list
 from tests.simulation.threads import Event, Lock
-from tests.simulation.trash import known_bugs as trash
 from tests.simulation.weather import KINDS
 from tests.simulation.worlds import WORLDS
 
@@ -55,50 +54,16 @@ def test_moves_of_a_seed_do_not_depend_on_what_happens() -> None:
 
 
 def test_a_product_that_deletes_young_objects_is_found_out() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "tests.simulation.broken",
-        "the cutoff is now",
-        "--",
-        "--one",
-        "--seed",
-        "1",
-    ]
-    done = subprocess.run(
-        [*command, "--shrink-seconds", "0"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1, done.stderr
-    assert "young" in done.stdout
+    (bug,) = (each for each in BUGS if each.name == "the cutoff is now")
+    assert find(bug, 0.0)[:2] == ("young", bug.seed)
 
 
-def test_every_known_bug_can_be_put_into_the_code_with_what_is_broken_beside_it() -> None:
+def test_every_known_bug_can_be_put_into_the_code() -> None:
     assert len({(bug.world, bug.name) for bug in BUGS}) == len(BUGS)
-    for world, reasons in (("gc", gc.WHY_NOT), ("trash", trash.WHY_NOT), ("icechunk", icechunk.WHY_NOT)):
-        assert reasons.keys() <= {bug.name for bug in BUGS if bug.world == world}, world
     for bug in BUGS:
-        texts: dict[str, str] = {}
-        for change in (*bug.changes, *bug.beside):
-            text = texts.setdefault(change.file, (ROOT / change.file).read_text())
-            assert text.count(change.old) == 1, f"{bug.name}: {change.file} has not {change.old!r} once"
-            texts[change.file] = text.replace(change.old, change.new)
-        for file, text in texts.items():
-            compile(text, file, "exec")
-
-
-def test_a_bug_that_no_history_shows_is_found_by_tests_that_are_there() -> None:
-    files = [path for path in (ROOT / "tests").rglob("test_*.py") if "simulation" not in path.parts]
-    texts = "\n".join(path.read_text() for path in files)
-    for bug in BUGS:
-        if bug.world == "gc" and bug.why_not:
-            assert bug.tests, f"{bug.name}: no test is named"
-            for test in bug.tests:
-                assert f"def {test}(" in texts, f"{bug.name}: there is no {test}"
+        breakages = breakages_of(bug)
+        for module in {each.module for each in breakages}:
+            compile(broken_tree_of(module, breakages), module, "exec")
 
 
 def test_a_move_is_made_when_a_call_is_about_to_be_done() -> None:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.graveler.addresses import canonical_address
-from dredge.graveler.committed.entries import Entry
-from dredge.graveler.committed.store import RangeReader
-from dredge.graveler.refs.records import Branch, Commit, Repository, Tag
-from dredge.graveler.retention.rules import Rules
-from dredge.graveler.staging.area import Staged
+from dredge.lakefs.files.addresses import canonical_address
+from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.records import Branch, Commit, Repository, Tag
+from dredge.lakefs.files.rules import Rules
+from lakefs_embedded.committed.store import RangeReader
+from lakefs_embedded.staging.area import Staged
 from tests.simulation.clock import instant
 from tests.simulation.scheduler import Scheduler
 

@@ -8,7 +8,6 @@ the number of its call, so that leaving another move out changes nothing here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -65,18 +64,6 @@ BY_NAME = {kind.name: kind for kind in KINDS}
 _BY_DOOR = {
     door: tuple(kind for kind in KINDS if kind.door in (door, "any")) for door in ("kv", "store", "lakefs")
 }
-
-
-def pairs_of(steps: Iterable[str], *doors: Door, only: Collection[str] = ()) -> frozenset[tuple[str, str]]:
-    """Pairs of steps with the kinds of weather at some doors.
-
-    Args:
-        steps: names.
-        doors: which.
-        only: these kinds, whatever their door, when no door is given.
-    """
-    kinds = [kind.name for kind in KINDS if kind.door in doors or kind.name in only]
-    return frozenset((step, kind) for step in steps for kind in kinds)
 
 
 _SALT = {kind.name: stable_hash("weather", kind.name) for kind in KINDS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -12,11 +12,11 @@ from typing import Any
 
 from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.gc.run import Run
-from dredge.graveler.catalog import Catalog
-from dredge.graveler.committed.store import RangeReader
 from dredge.lakefs.transport import Response
 from dredge.storage.location import parse_uri
 from dredge.storage.options import StorageOptions
+from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.committed.store import RangeReader
 from tests.simulation.buckets import Stored
 from tests.simulation.clock import DAY, Clock
 from tests.simulation.focus import ANYTHING, Focus
@@ -48,7 +48,6 @@ from tests.simulation.orchestrator import STEPS, Orchestrator
 from tests.simulation.scheduler import Process
 from tests.simulation.stores import SimReader
 from tests.simulation.truth import Truth
-from tests.simulation.weather import pairs_of
 from tests.simulation.workers import Workers
 from tests.simulation.writers import Writer
 
@@ -88,18 +87,6 @@ OURS = (
     *MISHAPS,
 )
 """Moves that are not writers'."""
-
-_WITH_RECORDS = ("mark_uncommitted", "bulk_delete")
-"""Steps that may read staging records."""
-NEVER = (
-    pairs_of(STEPS, only=("slow server", "staging cut short", "kv answer lost"))  # servers', or of writes
-    | pairs_of([step for step in STEPS if step not in _WITH_RECORDS], "kv")
-    | pairs_of(("slice_listing", "subtract"), "lakefs")
-    | pairs_of(
-        [step for step in STEPS if step != "bulk_delete"], only=("some keys fail", "some keys fail after all")
-    )
-)
-"""Pairs of a step with weather that cannot be: the step makes no such calls."""
 
 
 class PeacefulReader(SimReader):
@@ -341,7 +328,6 @@ class GcWorld:
     name: str = "gc"
     steps: Sequence[str] = field(default=STEPS)
     verbs: Sequence[str] = field(default=(*VERBS, *OURS))
-    never: Collection[tuple[str, str]] = NEVER
     hours_max: float = 24.0 * 14
     focus: Focus = ANYTHING
     scenes: Mapping[str, object] = field(default_factory=lambda: BY_NAME)

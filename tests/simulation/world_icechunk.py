@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,6 @@ from tests.simulation.icechunk.rollback import Rollback
 from tests.simulation.icechunk.scenes import SCENES
 from tests.simulation.icechunk.writers import URI, VERBS, Writers
 from tests.simulation.scheduler import Process
-from tests.simulation.weather import pairs_of
 from tests.simulation.workers import Workers
 
 OURS = ("collect", "expire", "again", "restore", "purge", "forget lost")
@@ -42,11 +41,6 @@ SETTINGS: Mapping[str, Sequence[Any]] = {
     "keep lost": (0.0, 30.0),
 }
 """Parts of the setting that a focus may name, and what is drawn."""
-NEVER = pairs_of(STEPS, "lakefs", "kv", only=("slow server", "staging cut short")) | pairs_of(
-    [step for step in STEPS if step not in ("bulk_delete", "expire")],
-    only=("some keys fail", "some keys fail after all"),
-)
-"""Nothing here asks lakeFS or a key-value store, and only two steps delete."""
 REST = "rest"
 
 
@@ -142,7 +136,6 @@ class IcechunkWorld:
     name: str = "icechunk"
     steps: Sequence[str] = field(default=STEPS)
     verbs: Sequence[str] = field(default=(*VERBS, *OURS, *BESIDE))
-    never: Collection[tuple[str, str]] = NEVER
     hours_max: float = 24.0 * 14
     focus: Focus = ANYTHING
     scenes: Mapping[str, object] = field(default_factory=lambda: SCENES)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 from dredge.errors import DredgeError, UnavailableError
-from dredge.graveler.catalog import Catalog, Settings
-from dredge.graveler.refs.life_cycle import LifeCycle
 from dredge.trash.margins import TrashLimits
+from lakefs_embedded.catalog import Catalog, Settings
+from lakefs_embedded.refs.life_cycle import LifeCycle
 from tests.simulation.clock import HOUR, Clock
 from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.history import Move, Simulation, Violation
@@ -26,7 +26,6 @@ from tests.simulation.trash.named import read_named
 from tests.simulation.trash.oracle import IN_DELETION, Oracle
 from tests.simulation.trash.rows import DoorRows, FreezingKV
 from tests.simulation.trash.scenes import SCENES
-from tests.simulation.weather import pairs_of
 
 DISASTERS = (
     "give the record back",
@@ -35,8 +34,6 @@ DISASTERS = (
     "put database back",
     "put table back",
 )
-NOT_A_CLEANERS = ("slow server", "staging cut short", "some keys fail", "some keys fail after all")
-"""Weather that no call of the cleaner meets: it deletes rows only."""
 SETTINGS: Mapping[str, Sequence[Any]] = {
     "life cycle": ("lakefs", "lakefs", "step-1", "step-2"),
     "snapshots": (True, False),
@@ -233,7 +230,6 @@ class TrashWorld:
     name: str = "trash"
     steps: Sequence[str] = field(default=TASKS)
     verbs: Sequence[str] = field(default=(*VERBS, *BY_PEOPLE, *DISASTERS, "frozen"))
-    never: Collection[tuple[str, str]] = pairs_of(TASKS, "lakefs", only=NOT_A_CLEANERS)
     hours_max: float = 24.0 * 14
     focus: Focus = ANYTHING
     scenes: Mapping[str, object] = field(default_factory=lambda: SCENES)

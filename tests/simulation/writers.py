@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dredge.errors import ConflictError, DredgeError, NotFoundError
-from dredge.graveler.catalog import Catalog
-from dredge.graveler.catalog import Rules as CatalogRules
-from dredge.graveler.catalog.imports import ImportPath
 from dredge.storage import open_reader, open_writer
 from dredge.storage.model import ObjectReader
+from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.catalog import Rules as CatalogRules
+from lakefs_embedded.catalog.imports import ImportPath
 from tests.simulation.clock import DAY, HOUR, instant
 from tests.simulation.scheduler import Scheduler
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dredge.server.operations import Operation
-from dredge.server.schema import BOOLEAN, INTEGER, TEXT, FieldType, ListOf, MapOfText, Schema
+from lakefs_embedded.server.operations import Operation
+from lakefs_embedded.server.schema import BOOLEAN, INTEGER, TEXT, FieldType, ListOf, MapOfText, Schema
 
 QUERY: Mapping[str, str] = {
     "path": "a/b",

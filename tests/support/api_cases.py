@@ -13,7 +13,7 @@ from lakefs_sdk.client import LakeFSClient
 from lakefs_sdk.configuration import Configuration
 from lakefs_sdk.exceptions import ApiException
 
-from dredge.graveler.messages import graveler_pb2
+from dredge.lakefs.files.messages import graveler_pb2
 from tests.support.lakefs_server import Lake
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
-from dredge.server import ThreadedServer
+from lakefs_embedded.server import ThreadedServer
 
 
 @contextmanager

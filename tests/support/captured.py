@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dredge.graveler.catalog import Catalog, Settings
 from dredge.kv import open_store
 from dredge.storage import MemoryStore, ObjectWriter, memory_store, open_writer
+from lakefs_embedded.catalog import Catalog, Settings
 from tests.support.lakes import Lake, ManualClock, no_sleep
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "lakefs" / "repo-small"

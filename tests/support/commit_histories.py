@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from hypothesis import strategies as st
 
-from dredge.graveler.refs.records import Branch, Commit
-from dredge.graveler.retention.rules import Rules
+from dredge.lakefs.files.records import Branch, Commit
+from dredge.lakefs.files.rules import Rules
 from tests.support.lakes import START
 
 

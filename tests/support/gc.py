@@ -29,11 +29,6 @@ from dredge.gc.steps import (
     to_its_end,
 )
 from dredge.gc.subtract import SubtractOutput
-from dredge.graveler.addresses import reworded
-from dredge.graveler.catalog import Catalog
-from dredge.graveler.catalog import Rules as CatalogRules
-from dredge.graveler.committed.entries import Entry
-from dredge.graveler.staging.area import Staged
 from dredge.lakefs import (
     Change,
     Commit,
@@ -47,12 +42,17 @@ from dredge.lakefs import (
     UncommittedPage,
     Usage,
 )
+from dredge.lakefs.files.addresses import reworded
+from dredge.lakefs.files.entries import Entry
 from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
-from dredge.server.usage import Usage as Counter
 from dredge.storage import DeleteOutcome, ObjectDeleter
 from dredge.storage.model import MaySend, always
+from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.catalog import Rules as CatalogRules
+from lakefs_embedded.server.usage import Usage as Counter
+from lakefs_embedded.staging.area import Staged
 from tests.support.lakes import Lake, make_lake, with_settings
 
 PAGE = 1000

@@ -87,7 +87,7 @@ class GcsServer(HTTPServer):
 
     @property
     def options(self) -> StorageOptions:
-        return StorageOptions(gcs=GcsOptions(endpoint_url=self.url))
+        return StorageOptions(gcs=GcsOptions(endpoint_url=self.url, retry_seconds=1))
 
     def bucket(self, **more: Any) -> str:
         """Make a bucket; gives its URI."""

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.retention.policy.model import RetentionPolicy
 from dredge.gc.run import Run
-from dredge.graveler import messages
-from dredge.graveler.addresses import address_readings
-from dredge.graveler.catalog import Catalog
-from dredge.graveler.committed.entries import Entry
-from dredge.graveler.committed.store import RangeReader
-from dredge.graveler.errors import GravelerError, RulesNotFoundError
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.addresses import address_readings
+from dredge.lakefs.files.entries import Entry
+from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.committed.store import RangeReader
+from lakefs_embedded.errors import GravelerError, RulesNotFoundError
 from tests.support.gc import World
 
 BRANCHES = ("main", "one", "two", "hidden")

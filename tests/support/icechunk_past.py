@@ -153,7 +153,12 @@ class Past:
             return None if at is None else at - ago
 
         lost = {node: LostTip(tip.ref, tip.since - ago) for node, tip in known.lost.items()}
-        (self.folder / "_dredge" / KNOWN).write_bytes(replace(known, lost=lost, at=earlier(known.at)).dumps())
+        unnamed = {node: since - ago for node, since in known.unnamed.items()}
+        path = self.folder / "_dredge" / KNOWN
+        time = path.stat().st_mtime - days * 86_400
+        times = {"at": earlier(known.at), "written_at": earlier(known.written_at)}
+        path.write_bytes(replace(known, lost=lost, unnamed=unnamed, **times).dumps())
+        os.utime(path, (time, time))
 
 
 def _copy(source: Path, target: Path) -> None:

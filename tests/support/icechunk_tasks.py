@@ -12,6 +12,7 @@ import pyarrow as pa
 from dredge.hashing import hash64
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.index import write_manifest_rows
+from dredge.icechunk.format.manifests import NamedChunks
 from dredge.icechunk.ids import encode_id, hashes_of
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import Stores, WorkerRun
@@ -81,7 +82,10 @@ class Task:
     def indexed(self, name: str, manifests: Mapping[str, Sequence[bytes]]) -> PartInfo:
         """Write a part of the index that says what some manifests name."""
         rows = [
-            (manifest, np.unique(hashes_of(np.frombuffer(b"".join(ids), np.uint8).reshape(-1, 12))))
+            (
+                manifest,
+                NamedChunks(np.unique(hashes_of(np.frombuffer(b"".join(ids), np.uint8).reshape(-1, 12)))),
+            )
             for manifest, ids in manifests.items()
         ]
         return write_manifest_rows(self.state, name, rows)

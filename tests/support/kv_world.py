@@ -11,14 +11,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dredge.graveler import messages, xid
-from dredge.graveler.committed import commit_id
-from dredge.graveler.messages import to_timestamp
-from dredge.graveler.refs.records import Branch, Commit, Repository, Tag
+from dredge import xid
 from dredge.kv import Entry
 from dredge.kv.memory import MemoryKV
 from dredge.kv.memory_rows import MemoryRows
 from dredge.kv.rows import Guard, Row, RowCleaner, RowView
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.messages import to_timestamp
+from dredge.lakefs.files.records import Branch, Commit, Repository, Tag
+from lakefs_embedded.committed import commit_id
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "kv"
 TRUTH: dict[str, Any] = json.loads((FOLDER / "truth.json").read_text())

@@ -8,6 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from airflow.sdk.exceptions import TaskAwaitingInput
+
 from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
 from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
 from airflow_dredge.operators.lakefs.release_lease import LakeFSReleaseLeaseOperator
@@ -65,6 +68,54 @@ class FirstTry:
 
     def get_first_reschedule_date(self, _context: Any) -> None:
         return None
+
+
+class ApprovalTask:
+    """The task of one run that asks a person, with what it tells Airflow.
+
+    Args:
+        operator: of either collector.
+        deletes: the task after it.
+        monkeypatch: of the test.
+    """
+
+    def __init__(self, operator: Any, deletes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.operator = operator
+        self.pushed = Pushed()
+        self.asked: list[dict[str, Any]] = []
+        self.skipped: list[str] = []
+        self.kept: dict[str, Any] = {}
+        after = [SimpleNamespace(is_teardown=False, task_id=deletes), SimpleNamespace(is_teardown=True)]
+        operator.skip = lambda ti, tasks: self.skipped.extend(task.task_id for task in tasks)
+        operator.get_direct_relatives = lambda upstream=False: [] if upstream else after
+        monkeypatch.setattr(
+            "airflow.providers.standard.operators.hitl.upsert_hitl_detail",
+            lambda **request: self.asked.append(request),
+        )
+
+    @property
+    def context(self) -> Any:
+        return {"ti": self.pushed, "task_instance": SimpleNamespace(id="ti"), "task": self.operator}
+
+    def start(self) -> Any:
+        return self.operator.execute(self.context)
+
+    def wait(self) -> TaskAwaitingInput:
+        with pytest.raises(TaskAwaitingInput) as parked:
+            self.start()
+        self.kept = parked.value.kwargs or {}
+        return parked.value
+
+    def answered(self, option: str, user: dict[str, str] | None) -> Any:
+        """Go on as Airflow does, with what was answered."""
+        event = {
+            "chosen_options": [option],
+            "params_input": {},
+            "responded_at": datetime.now(UTC),
+            "responded_by_user": user,
+            "timedout": user is None,
+        }
+        return self.operator.execute_complete(self.context, event=event, **self.kept)
 
 
 def namespace_in(tmp_path: Path) -> str:

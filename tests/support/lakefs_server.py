@@ -30,8 +30,8 @@ from lakefs_sdk.client import LakeFSClient
 from lakefs_sdk.configuration import Configuration
 
 from dredge.kv import Entry, Store, open_store
-from dredge.server import Credentials, FaultInjector, ServerSettings, ThreadedServer
 from dredge.storage import ObjectWriter, StorageOptions, open_writer
+from lakefs_embedded.server import Credentials, FaultInjector, ServerSettings, ThreadedServer
 from tests.support.objectstore import TestBucket
 
 KEY_PAIR = Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
@@ -201,7 +201,7 @@ def lakefs_server(
         kv: a store to use (and to leave open), such as a `WatchedStore`.
         kv_url: a store to open otherwise.
         clock: the server's; real time by default.
-        defects: names of `dredge.server.DEFECTS`.
+        defects: names of `lakefs_embedded.server.DEFECTS`.
         faults: fault injection rules.
         open_namespace: instead of the block store, such as one that gives `WatchedWriter`s.
         settings: more of `ServerSettings` (`catalog=Settings(…)`, `prepare_commits_answer="single"`, …). Unlike a real

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from dredge.graveler.catalog import Catalog, Commit, ObjectStats, Settings
 from dredge.kv import Store, open_store
 from dredge.storage import ObjectWriter, memory_store, open_writer
+from lakefs_embedded.catalog import Catalog, Commit, ObjectStats, Settings
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 REPOSITORY = "lake"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from dredge.graveler.refs.life_cycle import LifeCycle, open_repositories
-from dredge.graveler.refs.records import (
+from dredge.kv import Entry, KeyNotFoundError, PredicateFailedError, Store, open_store
+from dredge.lakefs.files.records import (
     DELETED_PARTITION,
     REPOSITORIES_PARTITION,
     Branch,
@@ -19,8 +19,8 @@ from dredge.graveler.refs.records import (
     repository_key,
     tag_key,
 )
-from dredge.graveler.refs.repositories import METADATA_KEY, Repositories
-from dredge.kv import Entry, KeyNotFoundError, PredicateFailedError, Store, open_store
+from lakefs_embedded.refs.life_cycle import LifeCycle, open_repositories
+from lakefs_embedded.refs.repositories import METADATA_KEY, Repositories
 from tests.support.faulty import CrashError, Operation
 from tests.support.lakes import ManualClock
 from tests.support.turns import Actor, Stage

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dredge.graveler.catalog import uncommitted as catalog_uncommitted
-from dredge.graveler.catalog.uncommitted import Mark
+from lakefs_embedded.catalog import uncommitted as catalog_uncommitted
+from lakefs_embedded.catalog.uncommitted import Mark
 from tests.support.gc import World, make_world, seen_with
 
 

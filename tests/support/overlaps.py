@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dredge.graveler.catalog import Catalog
+from lakefs_embedded.catalog import Catalog
 
 NEVER = float("inf")
 BEFORE_ALL = -1.0

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from dredge.errors import ConflictError, NotFoundError, UnavailableError
-from dredge.graveler.catalog import Catalog, Settings
-from dredge.graveler.errors import NoChangesError, RepositoryInDeletionError
-from dredge.graveler.refs.life_cycle import LifeCycle
 from dredge.kv import Store, open_store
 from dredge.storage import open_writer
+from lakefs_embedded.catalog import Catalog, Settings
+from lakefs_embedded.errors import NoChangesError, RepositoryInDeletionError
+from lakefs_embedded.refs.life_cycle import LifeCycle
 from tests.support.overlaps import NEVER, History, listing, log_ids, stage
 
 REPOSITORY = "lake"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import cramjam
 
-from dredge.graveler.sstable import TableWriter
-from dredge.graveler.sstable.blocks import load_block
-from dredge.graveler.sstable.envelope import read_envelope
-from dredge.graveler.sstable.layout import Handle, put_trailer
-from dredge.graveler.sstable.reader import data_blocks
+from dredge.lakefs.files.sstable import TableWriter
+from dredge.lakefs.files.sstable.blocks import load_block
+from dredge.lakefs.files.sstable.envelope import read_envelope
+from dredge.lakefs.files.sstable.layout import Handle, put_trailer
+from dredge.lakefs.files.sstable.reader import data_blocks
 
 
 def blocks_of(data: bytes) -> list[bytes]:
@@ -40,7 +40,7 @@ class RawWriter(TableWriter):
         self._add_handle(last_key, handle)
 
     def _add_handle(self, last_key: bytes, handle: Handle) -> None:
-        from dredge.graveler.sstable.layout import RECORD_TRAILER, put_handle
+        from dredge.lakefs.files.sstable.layout import RECORD_TRAILER, put_handle
 
         key = last_key + RECORD_TRAILER
         if self._index.is_full_for(len(key), 20):

@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 
 from dredge.gc.slice_listing import slice_time
-from dredge.graveler.addresses import address_readings
-from dredge.graveler.committed.entries import Entry
-from dredge.graveler.committed.store import RangeReader
+from dredge.lakefs.files.addresses import address_readings
+from dredge.lakefs.files.entries import Entry
 from dredge.runs.folder import read_parquet
+from lakefs_embedded.committed.store import RangeReader
 from tests.support.gc import World
 
 TOKEN_EXPIRY = timedelta(hours=24)

@@ -14,13 +14,12 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from unittest import mock
 
-from airflow_dredge.operators import application
-from airflow_dredge.operators.application import SparkApplication
+from airflow_dredge.operators.application import Patience, SparkApplication
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RUN_URI = "file:///nowhere/run"
-START_SECONDS_MAX = 30.0
-"""The program starts in less than one, unless the machine has much else to do."""
+PATIENCE = Patience(start_seconds=30)
+"""The program starts in less than one second, unless the machine has much else to do."""
 
 PROGRAM = """
 import os, time
@@ -42,12 +41,6 @@ def beat(run_uri, options, runner):
     finally:
         (here / "ended").touch()
 
-def talk(run_uri, options, runner):
-    print("about a minute", flush=True)
-    until = time.monotonic() + 20
-    while not (here / "heard").exists() and time.monotonic() < until:
-        time.sleep(0.01)
-
 def see(run_uri, options, runner):
     seen = f"{os.getpid()} {os.environ.get('SECRET')} {options.secret_access_key}"
     (here / "seen").write_text(seen)
@@ -63,7 +56,7 @@ def serve(jobs, address, remote):
     with Listener(address, "AF_UNIX", backlog=8) as listener:
         Application(jobs, Future(), float(os.environ.get("IDLE", "60"))).serve(listener)
 
-steps = {"beat": Job(beat), "see": Job(see), "refuse": Job(refuse), "crash": Job(crash), "talk": Job(talk)}
+steps = {"beat": Job(beat), "see": Job(see), "refuse": Job(refuse), "crash": Job(crash)}
 job_main(steps | {"last": Job(see).ending()}, serve=serve)
 """
 
@@ -84,11 +77,13 @@ class Program:
     def client(self, **own_secrets: str) -> SparkApplication:
         """The same over Spark Connect: the program is a task's own child."""
         command = [sys.executable, str(self.script), "--remote", "sc://nowhere"]
-        return SparkApplication(RUN_URI, command, {"PYTHONPATH": str(ROOT)}, own_secrets)
+        return SparkApplication(RUN_URI, command, {"PYTHONPATH": str(ROOT)}, own_secrets, PATIENCE)
 
-    def application(self, run_uri: str = RUN_URI, **env: str) -> SparkApplication:
+    def application(
+        self, run_uri: str = RUN_URI, patience: Patience = PATIENCE, **env: str
+    ) -> SparkApplication:
         """A task's view of the application of a run; `env` is how the program is started."""
-        return SparkApplication(run_uri, self.command, {"PYTHONPATH": str(ROOT), **env})
+        return SparkApplication(run_uri, self.command, {"PYTHONPATH": str(ROOT), **env}, patience=patience)
 
     @property
     def command(self) -> list[str]:
@@ -132,9 +127,11 @@ def wait_until(done: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.02)
 
 
-def beating(program: Program) -> tuple[SparkApplication, threading.Thread, list[int | None]]:
+def beating(
+    program: Program, patience: Patience = PATIENCE
+) -> tuple[SparkApplication, threading.Thread, list[int | None]]:
     """A task whose step goes on and on; the thread that waits for it, and its code once it ended."""
-    task, codes = program.application(), list[int | None]()
+    task, codes = program.application(patience=patience), list[int | None]()
     thread = threading.Thread(target=lambda: codes.append(task.do("beat", {})[0]))
     thread.start()
     wait_until(lambda: program.beats() > 0)
@@ -164,7 +161,6 @@ def programs(folder: Path) -> Iterator[Program]:
     with (
         tempfile.TemporaryDirectory(prefix="dredge-") as short,
         mock.patch.object(tempfile, "tempdir", short),
-        mock.patch.object(application, "_START_SECONDS_MAX", START_SECONDS_MAX),
     ):
         program = Program(folder)
         try:

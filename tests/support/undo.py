@@ -8,23 +8,31 @@ restore(world, run, all=True)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import ModuleType
 from typing import Any
+
+import pyarrow as pa
 
 from dredge.gc.purge.config import PurgeConfig
 from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.restore.step import restore as restore_deleted
 from dredge.gc.run import Run
 from dredge.gc.steps import purge as purge_leftovers
+from dredge.hashing import hash64
 from dredge.runs.summary import StepSummary
-from dredge.storage import MemoryStore, memory_store
+from dredge.sets.files import write_hashes
+from dredge.sets.hashes import unite
+from dredge.sets.live import LocatedSet
+from dredge.sets.sharded import ShardedSet
+from dredge.storage import MemoryStore, ObjectWriter, memory_store
 from dredge.storage.memory import MemoryVersionDeleter
 from dredge.storage.memory_versions import OlderVersions
+from dredge.undo.pins import Pin, pin_folder, write_pin
 from tests.support.gc import World, busy_world, make_world
 
 WAYS = ("versions", "quarantine")
@@ -65,6 +73,23 @@ def data_bytes(world: World) -> dict[str, bytes]:
         for key, (data, _) in objects.items()
         if key.removeprefix(root).startswith("data/")
     }
+
+
+def pin_down(state: ObjectWriter, addresses: Collection[str], now: datetime) -> None:
+    """Pin addresses for an hour, as a restore does before it brings anything back."""
+    folder = pin_folder(state.uri, "late")
+    part = write_hashes(folder, "hashes-0.u64", unite([hash64(pa.array(sorted(addresses)))]))
+    pin = Pin(
+        pin_id="late",
+        run_id="an earlier one",
+        reason="brought back",
+        created_at=now,
+        until=now + timedelta(hours=1),
+        objects=len(addresses),
+        size_bytes=6,
+        sets=(LocatedSet(folder.uri, ShardedSet(0, {0: part})),),
+    )
+    write_pin(state, pin)
 
 
 def restore(world: World, run: Run | None, /, holder: str | None = "a person", **params: Any) -> StepSummary:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dredge.graveler.xid import new_descending_xid
+from dredge.xid import new_descending_xid
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 from tests.support.live_airflow import LiveAirflow, live_airflow
 from tests.support.postgres import PostgresServer

@@ -10,7 +10,6 @@ import pytest
 from demo import trash as demo
 from dredge.kv.rows import Row
 from dredge.trash.finding import KINDS
-from dredge.trash.rules import Classifier
 
 pytestmark = pytest.mark.system
 
@@ -47,17 +46,3 @@ def test_demo_fails_when_a_row_that_nobody_called_trash_is_gone(
     said = capsys.readouterr().out
     assert "is gone or changed" in said
     assert "reads otherwise" in said
-
-
-def test_demo_fails_when_a_lost_repository_is_taken_for_trash(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    original = Classifier._status
-
-    def careless(classifier: Classifier, partition: bytes, instance: Any) -> Any:
-        status = original(classifier, partition, instance)
-        return "leftovers" if status == "lost" else status
-
-    monkeypatch.setattr(Classifier, "_status", careless)
-    assert not demo.trash_demo(tmp_path / "demo")
-    assert "WRONG lost-repository" in capsys.readouterr().out

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dredge.graveler.catalog import Catalog
-from dredge.graveler.errors import MissingError, RepositoryInDeletionError
 from dredge.kv import open_store
+from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.errors import MissingError, RepositoryInDeletionError
 from tests.support import protocol_processes as processes
 from tests.support.depth import depth
 from tests.support.postgres import PostgresServer

@@ -71,14 +71,6 @@ def test_a_run_on_a_real_repository_deletes_exactly_the_truths_garbage(
     assert len(pages) == 30, "all 15 pages, for the mark and again for the re-check"
 
 
-def test_a_dry_run_on_a_real_repository_deletes_nothing(lake: tuple[StorageOptions, object]) -> None:
-    options, client = lake
-    before = keys_of(client)
-    with replayed_lakefs() as (endpoint, _):
-        run(endpoint, options, dry_run=True)
-    assert keys_of(client) == before
-
-
 def test_a_page_that_answers_with_an_error_stops_the_run_with_nothing_deleted(
     lake: tuple[StorageOptions, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

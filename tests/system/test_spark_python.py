@@ -91,7 +91,10 @@ def test_a_driver_that_is_the_whole_cluster_is_reached_from_here_only(tmp_path: 
     assert found["spark.python.daemon.module"] == "pyspark.daemon"
 
 
-@pytest.mark.parametrize("daemon", ["pyspark.daemon", "airflow_dredge.spark_jobs.daemon"])
+@pytest.mark.parametrize(
+    "daemon",
+    [pytest.param("pyspark.daemon", marks=pytest.mark.long), "airflow_dredge.spark_jobs.daemon"],
+)
 def test_executors_without_dredge_are_named_and_not_tried_again(tmp_path: Path, daemon: str) -> None:
     packages = tmp_path / "packages"  # what executors need besides
     packages.mkdir()
@@ -103,7 +106,7 @@ def test_executors_without_dredge_are_named_and_not_tried_again(tmp_path: Path, 
         for found in place.parent.glob(f"{place.name}*"):
             (packages / found.name).symlink_to(found)
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nexport PYTHONPATH={packages}\nexec {sys.executable} -S "$@"\n')
+    python.write_text(f'#!/bin/sh\nexport PYTHONPATH={packages}\nexec "{sys.executable}" -S "$@"\n')
     python.chmod(0o755)
     script = tmp_path / "work.py"
     script.write_text(WORK)

@@ -63,28 +63,6 @@ def test_error_in_a_task_ends_with_its_familys_code(tmp_path: Path) -> None:
     assert "\tat " not in said
 
 
-def test_job_explains_itself_without_spark() -> None:
-    done = subprocess.run(
-        [sys.executable, str(job_file()), "--help"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0
-    steps = "bulk_delete,icechunk_collect,icechunk_mark,list_committed,slice_listing,subtract"
-    assert f"--step {{{steps}}}" in done.stdout
-    assert "--run URI" in done.stdout
-    assert "--remote" in done.stdout
-
-
-def test_path_is_not_taken_for_a_uri() -> None:
-    done = subprocess.run(
-        [sys.executable, str(job_file()), "--step", "subtract", "--run", "/tmp/run"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr.strip().splitlines()[-1].startswith("dredge: config: --run wants the URI")
-
-
 def machines_archive() -> Path:
     """The archive of this machine; another process may be building it."""
     deadline = time.monotonic() + 240

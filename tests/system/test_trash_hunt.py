@@ -23,8 +23,8 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import UnavailableError
-from dredge.graveler.errors import GravelerError, NotUniqueError
 from dredge.trash.apply import NamedAgainError
+from lakefs_embedded.errors import GravelerError, NotUniqueError
 from tests.support.depth import depth
 from tests.support.kv_hunt import Crash, Ground, hunting_ground
 from tests.support.postgres import PostgresServer

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from dredge.graveler import messages
-from dredge.graveler.errors import GravelerError
 from dredge.kv.rows import Guard
+from dredge.lakefs.files import messages
 from dredge.trash import apply, earlier, guards, key_rules, look, references, steps
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.rules import Classifier
+from lakefs_embedded.errors import GravelerError
 from tests.support.kv_hunt import Crash, Gate, Ground, hunting_ground
 from tests.support.kv_world import countdown_id
 from tests.support.postgres import PostgresServer

@@ -128,12 +128,13 @@ def last_line(site: Path, program: str, environment: Mapping[str, str], *argumen
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_the_wheel_brings_two_top_level_names_and_no_other(wheel: Path) -> None:
+def test_the_wheel_brings_three_top_level_names_and_no_other(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as content:
         names = content.namelist()
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {
         "airflow_dredge",
         "dredge",
+        "lakefs_embedded",
     }
     assert {"lakefs_gc.py", "__init__.py"} <= {
         name.rpartition("/")[2] for name in names if name.startswith("airflow_dredge/dags/")

@@ -18,6 +18,7 @@ FOLDERS = (
     "demo",
     "docs",
     "dredge",
+    "lakefs_embedded",
     "operators",
     "plugins",
     "spark_jobs",
@@ -171,10 +172,3 @@ def test_every_link_of_a_page_leads_somewhere(name: str) -> None:
         target = ((ROOT / name).parent / place).resolve() if place else ROOT / name
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
-
-
-def test_license_is_the_one_that_the_package_names() -> None:
-    text = (ROOT / "LICENSE").read_text()
-    assert "Apache License" in text
-    assert "Version 2.0, January 2004" in text
-    assert "END OF TERMS AND CONDITIONS" in text

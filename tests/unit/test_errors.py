@@ -17,12 +17,6 @@ def test_every_family_has_its_own_kind_and_exit_code() -> None:
     assert len({family.exit_code for family in direct}) == len(direct) == 8
 
 
-def test_a_held_lease_is_a_refusal_and_bad_input_is_a_value_error() -> None:
-    assert issubclass(errors.LeaseHeldError, errors.RefusedError)
-    assert issubclass(errors.ConfigError, ValueError)
-    assert issubclass(errors.NotFoundError, LookupError)
-
-
 def test_every_error_says_what_to_do_in_words_of_its_own() -> None:
     kinds = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.DredgeError)]
     assert len({kind.what_to_do for kind in kinds}) == len(kinds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -9,6 +10,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.support.patches import patches
 
 ROOT = Path(__file__).resolve().parents[2]
 AIRFLOW = """#!/bin/sh
@@ -90,3 +93,23 @@ def test_every_verb_is_explained_and_every_verb_that_the_readme_names_exists(clo
     assert verbs == explained
     readme = (ROOT / "README.md").read_text()
     assert set(re.findall(r"\./run ([a-z]+)", readme)) <= verbs | {"help"}
+
+
+@pytest.mark.parametrize(
+    ("line", "is_counted"),
+    [
+        ("monkeypatch.setattr(gc, 'PAGE', 1)", True),
+        ("patched.delattr('dredge.gc.PAGE')", True),
+        ("mock.patch.object(gc, 'PAGE', 1)", True),
+        ("setattr(gc.step, name, 1)", True),
+        ("gc.step.PAGE = 1", True),
+        ("kept, gc.PAGE = gc.PAGE, 1", True),
+        ("mock.patch.dict(os.environ)", False),
+        ("monkeypatch.setenv('NAME', '1')", False),
+        ("world.page = gc.PAGE", False),
+        ("gc.cache[0] = 1", False),
+    ],
+)
+def test_places_of_tests_that_replace_parts_of_modules_are_counted(line: str, is_counted: bool) -> None:
+    tree = ast.parse(f"from dredge import gc\n{line}\n")
+    assert list(patches(tree)) == [2] * is_counted

@@ -6,10 +6,10 @@ from dredge.errors import RefusedError
 from dredge.gc.list_committed import Graph
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.namespaces import canonical_namespace
-from dredge.graveler.refs import records
-from dredge.graveler.refs.records import REPOSITORIES_PARTITION, Repository, repository_key
 from dredge.kv.rows import RowView
 from dredge.lakefs import Commit
+from dredge.lakefs.files import records
+from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
 
 _COMMITS = b"commits/"
 

@@ -1,6 +1,6 @@
-"""What the driver looks at while workers delete: branches and tags, retention rules, namespaces of repositories, a
-person's rejection, and how long the round lasts. New commits are followed (`new_commits`); everything else that changed
-ends the round."""
+"""What the driver looks at while workers delete: branches and tags, retention rules, namespaces of repositories, pins,
+a person's rejection, and how long the round lasts. New commits are followed (`new_commits`); everything else that
+changed ends the round."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dredge.gc.namespaces import refuse_sharing
 from dredge.gc.run import Run
 from dredge.runs.clock import running_seconds
 from dredge.runs.watch import Watch, watching
+from dredge.undo.pins import names_of_pins
 
 ROUND_OVER = "the round lasted as long as one may"
 """Why a round ends that nothing else has ended; the next one follows, however many there were."""
@@ -33,15 +34,17 @@ def watching_refs(
     subtracted: Subtracted,
     keys: WatchKeys,
     kept: frozenset[str] = frozenset(),
+    pins: frozenset[str] = frozenset(),
     veto: Callable[[], str] = lambda: "",
 ) -> AbstractContextManager[Watch]:
-    """Look at refs, rules and namespaces while workers delete: at once, and then every few seconds.
+    """Look at refs, rules, namespaces and pins while workers delete: at once, and then every few seconds.
 
     Args:
         run: this run.
         subtracted: what the mark and the re-checks subtracted.
         keys: of this round; no two drivers may share them.
         kept: folders in which workers delete nothing, because other repositories lie there.
+        pins: names of those that workers respect.
         veto: looked at as well: says who forbids to go on, "" for nobody.
     """
     safety = run.plan.config.safety
@@ -49,7 +52,7 @@ def watching_refs(
 
     def look() -> str | None:
         found = veto() or look_at_refs(run, new) or look_at_rules(run, subtracted)
-        found = found or look_at_namespaces(run, kept)
+        found = found or look_at_namespaces(run, kept) or look_at_pins(run, pins)
         is_over = running_seconds() - began >= safety.round_seconds_max
         return found or (ROUND_OVER if is_over else None)
 
@@ -83,6 +86,17 @@ def look_at_namespaces(run: Run, kept: frozenset[str]) -> str | None:
     except RefusedError as error:
         return str(error)
     return f"another repository was made in {min(new)}" if new else None
+
+
+def look_at_pins(run: Run, known: frozenset[str]) -> str | None:
+    """Tell why the sweep must stop, or None: somebody brings objects back, and the next round respects the pin.
+
+    Args:
+        run: this run.
+        known: names of the pins that workers respect.
+    """
+    new = names_of_pins(run.state) - known
+    return f"objects were brought back ({min(new)})" if new else None
 
 
 def look_at_rules(run: Run, subtracted: Subtracted) -> str | None:

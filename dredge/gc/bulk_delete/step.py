@@ -46,7 +46,7 @@ from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.watch import Watch
 from dredge.undo.alarms import refuse_alarmed
-from dredge.undo.pins import active_pins, sets_of
+from dredge.undo.pins import active_pins, names_of_pins, sets_of
 
 _STEP = BulkDeleteOutput.STEP
 
@@ -170,7 +170,7 @@ def _delete(
     # A name that no other driver has, also when a number comes again because its object was lost: another
     # one's look says nothing about what this one's workers know.
     name = f"{attempt:03d}-{turn:03d}-{uuid.uuid4().hex[:8]}"
-    kept = check_sharing(run)
+    kept, pins = check_sharing(run), names_of_pins(run.state)
     keys = WatchKeys(looks=f"{_STEP}/_watch/{name}.json", published=f"{_STEP}/_published/{name}")
     config = SweepConfig(
         gate=_gate(run, keys),
@@ -192,7 +192,7 @@ def _delete(
     veto = approval_of(run, record, ApproveOutput)
     record.attempt.check()
     run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # whoever was asked has answered
-    with watching_refs(run, subtracted, keys, kept, veto) as watch:
+    with watching_refs(run, subtracted, keys, kept, pins, veto) as watch:
         results = run.spread(runner, _STEP, sweep_parts, config, tasks, "objects", rows)
     return watch if any(result.stopped for result in results) else None
 

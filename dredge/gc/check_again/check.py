@@ -266,7 +266,7 @@ def _words(item: _Judged) -> str:
     example = item.hits.rows["address"][benign.index(True)].as_py()
     text = (
         f"{count:,} objects that run {item.hits.deletion.run_id} deleted are live again, because an expired commit that"
-        f" named them is in use, such as {example!r}; {back:,} were brought back"
+        f" named them is in use, or because the rules are gone, such as {example!r}; {back:,} were brought back"
     )
     if back == count:
         return text

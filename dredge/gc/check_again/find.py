@@ -7,8 +7,9 @@ new deletions of the size of an entry of a branch head      → branches are ask
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +22,10 @@ from dredge.gc.index.lookup import Lookup, with_hashes
 from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.plan import PLAN
 from dredge.gc.run import Run
 from dredge.gc.undo import open_swept
+from dredge.gc.witness.unnamed import list_tables
 from dredge.hashing import hash64
 from dredge.runs.perform import StepRecord
 from dredge.runs.tasks import TaskRunner
@@ -56,11 +59,14 @@ class Hits:
         deletion: the run that deleted them.
         rows: as `swept_rows` gives them; only address and hash where the ledger cannot be read.
         swept: the run's ledger; None when it cannot be read.
+        unclaimed: of each row, whether only files name it of which no metarange that counts knows, and which were there
+            when the run deleted: without rules every range file counts as live (`_unclaimed`).
     """
 
     deletion: Deletion
     rows: pa.Table
     swept: SweptRun | None = None
+    unclaimed: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
 
 @dataclass(slots=True)
@@ -202,7 +208,7 @@ def _missing(run: Run, record: StepRecord, item: _Todo, lookup: Lookup, found: F
     found.same_hash += gone.num_rows - (pc.sum(named).as_py() or 0)
     hits = gone.filter(named).combine_chunks()
     if hits.num_rows:
-        yield Hits(item.deletion, hits, swept)
+        yield Hits(item.deletion, hits, swept, _unclaimed(run, record, item, hits, swept, lookup))
 
 
 def _rows(run: Run, item: _Todo, found: Found) -> tuple[SweptRun | None, pa.Table]:
@@ -252,8 +258,45 @@ def _is_named(run: Run, record: StepRecord, item: _Todo, rows: pa.Table, lookup:
     return list((by_name | served).tolist())
 
 
-def _names(run: Run, record: StepRecord, wanted: Hashes, lookup: Lookup) -> Iterator[pa.StringArray]:
-    """The addresses with some hashes that staging and active ranges name, exactly as they name them."""
+def _unclaimed(
+    run: Run, record: StepRecord, item: _Todo, rows: pa.Table, swept: SweptRun | None, lookup: Lookup
+) -> npt.NDArray[np.bool_]:
+    """Whether nothing names an address but old range files, such as of a commit of a branch that no run saw.
+
+    Without rules such files count as live, whatever names them. A run under rules was right to delete what they name:
+    neither a commit nor a metarange that counts as one leads to them, not even now. In doubt it is not so.
+    """
+    committed = record.input(ListCommittedOutput)
+    cutoff = None if swept is None or lookup.unread else _cutoff_under_rules(swept)
+    if not committed.all_commits or cutoff is None:
+        return np.zeros(rows.num_rows, bool)
+    claimed = {*run.folder.read_part(committed.named_ranges, ["range_id"])["range_id"].to_pylist()}
+    old = {name for name, info in list_tables(run.reader).items() if info.last_modified < cutoff} - claimed
+    hashes = rows["hash"].to_numpy()
+    named = pc.unique(pa.concat_arrays(list(_names(run, record, unite([hashes]), lookup, old))))
+    by_name = pc.is_in(rows["address"], named).to_numpy(zero_copy_only=False)
+    if lookup.unread:
+        return np.zeros(rows.num_rows, bool)
+    found: npt.NDArray[np.bool_] = ~(by_name | contains(item.served, hashes))
+    return found
+
+
+def _cutoff_under_rules(swept: SweptRun) -> datetime | None:
+    """The cutoff of a run under rules; None of one without, which took no object that a range file named."""
+    try:
+        summary = swept.folder.read_summary(ListCommittedOutput.STEP)
+        if summary is None or ListCommittedOutput.of(summary).all_commits:
+            return None
+        return datetime.fromisoformat(swept.folder.read_json(PLAN)["cutoff"])
+    except (FormatError, NotFoundError, KeyError, ValueError):
+        return None
+
+
+def _names(
+    run: Run, record: StepRecord, wanted: Hashes, lookup: Lookup, without: Collection[str] = ()
+) -> Iterator[pa.StringArray]:
+    """The addresses with some hashes that staging and active ranges name, exactly as they name them; some ranges may be
+    left out."""
     yield pa.nulls(0, pa.string())
     for rows in run.folder.read_parts(record.input(MarkUncommittedOutput).addresses, ["address"]):
         yield with_hashes(rows["address"], wanted)
@@ -261,4 +304,6 @@ def _names(run: Run, record: StepRecord, wanted: Hashes, lookup: Lookup) -> Iter
     ranges: Ranges = {}
     for part in (committed.ranges, committed.path_ranges):
         ranges.update(facts_of(run.folder.read_part(part)))
+    for name in without:
+        ranges.pop(name, None)
     yield lookup.addresses_in(lookup.ranges_with(ranges, wanted), wanted)

@@ -3,7 +3,8 @@
 A branch or a tag on an expired commit, a revert and a rule that was made longer bring back entries of expired commits:
 lakeFS allows all of them at any time, and the deletion was right when it was made. The deleting run wrote down whether
 an expired commit named an object (its reason is `expired`). It reads the ranges of the newest expired commits only, so
-for any other reason all commits that it knew as expired are read now.
+for any other reason all commits that it knew as expired are read now. Range files that no commit leads to explain it as
+well, where rules were taken away: then every one counts as live.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def explained(run: Run, hits: Hits) -> npt.NDArray[np.bool_]:
     others = unite([rows["hash"].to_numpy()[~found]])
     addresses = _named_by_expired(run, hits.swept.folder, others)
     named: npt.NDArray[np.bool_] = pc.is_in(rows["address"], addresses).to_numpy(zero_copy_only=False)
-    found |= named
+    found |= named | hits.unclaimed
     return found
 
 

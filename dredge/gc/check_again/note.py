@@ -11,7 +11,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.sets.files import read_hashes
 from dredge.sets.hashes import unite
-from dredge.undo.deletions import Deletion, write_deletion, write_hashes
+from dredge.undo import deletions
 
 
 def note_deletion(run: Run, record: StepRecord) -> None:
@@ -24,17 +24,4 @@ def note_deletion(run: Run, record: StepRecord) -> None:
     candidates, guards = record.input(SubtractOutput), record.input(CheckLimitsOutput)
     parts: Sequence[PartInfo] = [*candidates.hashes, guards.hold_files.cleared]
     hashes = unite([read_hashes(run.folder, part) for part in parts])
-    if not len(hashes):
-        return
-    written = write_hashes(run.state, run.folder.label, hashes)
-    write_deletion(
-        run.state,
-        Deletion(
-            run_id=run.plan.run_id,
-            run_uri=run.plan.run_uri,
-            at=run.store_now(),
-            way=run.plan.undo.way,
-            hashes=written,
-            expire_days=run.plan.undo.expire_days,
-        ),
-    )
+    deletions.note_deletion(run, hashes)

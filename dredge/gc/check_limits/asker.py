@@ -18,9 +18,9 @@ import pyarrow as pa
 from dredge.errors import DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.check_limits import codes, questions
 from dredge.gc.check_limits.questions import PAGE_COST, BranchQuestions, Question
-from dredge.graveler.addresses import AddressType, address_readings
 from dredge.hashing import hash64
 from dredge.lakefs import LakeFS, ObjectStats
+from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.sets.hashes import NONE, Hashes, contains, unite
 
 _PAGE_MARGIN = 100

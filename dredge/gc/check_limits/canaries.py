@@ -27,12 +27,12 @@ from dredge.errors import FormatError, NotFoundError
 from dredge.gc.check_limits.guesses import between
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
-from dredge.graveler.addresses import answer_readings
-from dredge.graveler.committed.metaranges import read_metarange
-from dredge.graveler.committed.ranges import RangeInfo
-from dredge.graveler.sstable import RANGES, SeekableTable
 from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats, Ref
+from dredge.lakefs.files.addresses import answer_readings
+from dredge.lakefs.files.metaranges import read_metarange
+from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.sstable import RANGES, SeekableTable
 from dredge.runs.summary import PartInfo
 from dredge.sets.files import read_hashes
 from dredge.sets.hashes import contains

@@ -9,7 +9,7 @@ from dredge.gc.check_limits.check import Check
 from dredge.gc.history import previous
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
-from dredge.graveler.addresses import AddressType, address_readings
+from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.runs.limits import Finding
 
 _RULE = "staging_not_gone"

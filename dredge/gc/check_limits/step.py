@@ -56,8 +56,9 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 
 def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.attempt.check()  # what an overtaken try leaves would be newer than what the later one left
-    if claim_namespace(run):
-        leave_record(run, record.input(ListCommittedOutput))
+    committed = record.input(ListCommittedOutput)
+    if claim_namespace(run) and not committed.is_what_if:
+        leave_record(run, committed)
         leave_id(run, record)
     alarm = check_again(run, runner, record)
     check = _prove(run, runner, record)

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from dredge.gc.index.ranges import RangeFacts, Ranges
 from dredge.gc.namespaces import METADATA
-from dredge.graveler.addresses import AddressType, address_readings
-from dredge.graveler.sstable.columns import Expected, decode_ranges, read_addresses
 from dredge.hashing import hash64
+from dredge.lakefs.files.addresses import AddressType, address_readings
+from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_addresses
 from dredge.sets.hashes import Hashes
 from dredge.storage import ObjectReader
 

@@ -70,6 +70,23 @@ class NamedBy:
 
 
 @dataclass(frozen=True, slots=True)
+class UnnamedBy:
+    """A metarange that names the object and that no active commit names; runs count it as an active commit.
+
+    Attributes:
+        metarange_id: its id.
+        written_at: by the store's clock.
+        until: when runs do not count it any more; None where that is up to the next complete mark.
+        paths: under which; () where its ranges were not decoded.
+    """
+
+    metarange_id: str
+    written_at: datetime
+    until: datetime | None
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Judged:
     """What a run thought of the object.
 
@@ -129,6 +146,7 @@ class Answer:
         young_until: until when it is too young to be judged; None when it is old enough.
         staged: by which branches.
         commits: that name it, those that keep it first, the newest first.
+        unnamed: metaranges that no active commit names, and that keep it.
         pins: that hold it and have not ended.
         judged: by the newest run that did.
         not_looked_at: what could still keep it, as sentences.
@@ -141,6 +159,7 @@ class Answer:
     young_until: datetime | None = None
     staged: list[StagedBy] = field(default_factory=list)
     commits: list[NamedBy] = field(default_factory=list)
+    unnamed: list[UnnamedBy] = field(default_factory=list)
     pins: list[PinnedBy] = field(default_factory=list)
     judged: Judged | None = None
     not_looked_at: list[str] = field(default_factory=list)
@@ -148,8 +167,8 @@ class Answer:
 
     @property
     def is_named(self) -> bool:
-        """Whether staging or an active commit names it."""
-        return bool(self.staged) or any(commit.active for commit in self.commits)
+        """Whether staging, an active commit or a metarange that counts as one names it."""
+        return bool(self.staged or self.unnamed) or any(commit.active for commit in self.commits)
 
     @property
     def verdict(self) -> str:

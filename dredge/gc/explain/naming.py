@@ -15,8 +15,8 @@ from dredge.gc.index.metaranges import Metaranges, read_files
 from dredge.gc.index.ranges import RangeFacts, Ranges
 from dredge.gc.index.store import CommittedIndex, read_part
 from dredge.gc.namespaces import METADATA
-from dredge.graveler.addresses import AddressType, address_readings
-from dredge.graveler.sstable.columns import read_addresses
+from dredge.lakefs.files.addresses import AddressType, address_readings
+from dredge.lakefs.files.sstable.columns import read_addresses
 from dredge.storage import ObjectReader, ObjectWriter
 
 _DECODED_MAX = 32

@@ -13,11 +13,11 @@ from dredge.gc.analysis.kv_records import repository_record
 from dredge.gc.explain.answer import StagedBy
 from dredge.gc.explain.target import Target
 from dredge.gc.mark_uncommitted import KVAccess
-from dredge.graveler import messages
-from dredge.graveler.addresses import AddressType, address_readings
-from dredge.graveler.refs.records import Branch
 from dredge.kv.rows import RowView, show_key
 from dredge.lakefs import LakeFS, Ref
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.addresses import AddressType, address_readings
+from dredge.lakefs.files.records import Branch
 
 _BRANCHES = b"branches/"
 

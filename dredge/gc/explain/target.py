@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.gc.check_limits import keys_in_store
 from dredge.gc.namespaces import DATA, canonical_namespace
-from dredge.graveler.addresses import AddressType, answer_readings, canonical_address
 from dredge.lakefs import LakeFS
+from dredge.lakefs.files.addresses import AddressType, answer_readings, canonical_address
 from dredge.storage import StorageOptions, open_reader
 
 LAKEFS = "lakefs://"

@@ -2,6 +2,7 @@
 
     refs and their history, from the server      → which commits are active, and until when
     metaranges and the index                     → which of them name the object, under which path
+    metaranges that no commit names              → which of them count as active commits
     staging records, or the branches' changes    → which branch has it staged
     the store, and what runs left                → its age, what held it, when it was deleted
 
@@ -29,6 +30,7 @@ from dredge.gc.explain.judged import last_judged
 from dredge.gc.explain.naming import Naming
 from dredge.gc.explain.staging import staged_by_server, staged_in_kv
 from dredge.gc.explain.target import Target
+from dredge.gc.explain.unnamed import named_by_unnamed
 from dredge.gc.index.metaranges import Metaranges
 from dredge.gc.list_committed import Graph, load_graph
 from dredge.gc.mark_uncommitted import KVAccess
@@ -238,6 +240,8 @@ def _find_commits(
         there = tuple(dict.fromkeys(path for found in ranges for path in paths.get(found, ())))
         answer.commits.append(_named_by(history, commits, item, there, now))
     answer.commits.sort(key=lambda commit: not commit.active)
+    active = {commits.metaranges[item] for item in commits.active}
+    answer.unnamed = list(named_by_unnamed(naming, base, commits.metaranges.values(), active, now))
     answer.not_looked_at += naming.unread
     keeping = commits.active | history.policies.keys()
     if naming.may_name({commits.metaranges[item] for item in keeping} - {""}):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dredge.gc.explain.answer import VERDICTS, Answer, Judged, NamedBy, StagedBy
+from dredge.gc.explain.answer import VERDICTS, Answer, Judged, NamedBy, StagedBy, UnnamedBy
 from dredge.runs.words import size_text
 
 _COMMITS_MAX = 10
@@ -22,6 +22,7 @@ def answer_lines(answer: Answer) -> Iterator[str]:
     yield from (f"commit    {_commit(commit)}" for commit in active[:_COMMITS_MAX])
     if len(active) > _COMMITS_MAX:
         yield f"          and {len(active) - _COMMITS_MAX:,} older commits"
+    yield from (f"metarange {_unnamed(item)}" for item in answer.unnamed)
     for pin in answer.pins:
         until = f"{pin.until:%Y-%m-%d %H:%M} UTC"
         yield f"pinned    brought back after run {pin.run_id} deleted it, until {until}: {pin.reason}"
@@ -49,6 +50,14 @@ def _commit(commit: NamedBy) -> str:
     if commit.paths:
         text += f" as {', '.join(commit.paths)}"
     return "; ".join([text, *_keepers(commit)])
+
+
+def _unnamed(item: UnnamedBy) -> str:
+    text = f"{item.metarange_id[:12]} (written {item.written_at:%Y-%m-%d})"
+    if item.paths:
+        text += f" as {', '.join(item.paths)}"
+    until = "the next complete run" if item.until is None else f"{item.until:%Y-%m-%d %H:%M} UTC"
+    return f"{text}; no active commit names it: runs count it as one until {until}"
 
 
 def _keepers(commit: NamedBy) -> Iterator[str]:

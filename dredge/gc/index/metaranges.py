@@ -13,8 +13,8 @@ from dredge.errors import NotFoundError, RefusedError
 from dredge.gc.index.ranges import RangeFacts, Ranges, facts_of, table_of, unite_ranges
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
-from dredge.graveler.committed.ranges import RangeInfo
-from dredge.graveler.sstable import METARANGES, read_table
+from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.sstable import METARANGES, read_table
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo

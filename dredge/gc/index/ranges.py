@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from dredge.errors import FormatError
 from dredge.gc.namespaces import METADATA
-from dredge.graveler.committed.ranges import is_table_id
-from dredge.graveler.sstable import RANGES
-from dredge.graveler.sstable.envelope import read_envelope
-from dredge.graveler.sstable.layout import FOOTER_SIZE, MAGIC
+from dredge.lakefs.files.ranges import is_table_id
+from dredge.lakefs.files.sstable import RANGES
+from dredge.lakefs.files.sstable.envelope import read_envelope
+from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import in_chunks

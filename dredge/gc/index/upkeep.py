@@ -17,7 +17,7 @@ from dredge.gc.index.decoding import RangeHashes, decode
 from dredge.gc.index.ranges import RangeFacts, Ranges
 from dredge.gc.index.store import CommittedIndex, NewPart, read_part, write_part
 from dredge.gc.namespaces import METADATA
-from dredge.graveler.sstable.envelope import read_envelope
+from dredge.lakefs.files.sstable.envelope import read_envelope
 from dredge.storage import ObjectReader, ObjectWriter
 
 log = logging.getLogger("dredge")

@@ -20,8 +20,8 @@ from dredge.gc.list_committed.graph import SLACK, Graph, known_commit
 from dredge.gc.list_committed.sources import SERVER, Found
 from dredge.gc.retention.policy.model import main_parent
 from dredge.gc.run import Run
-from dredge.graveler.retention import rules as retention
 from dredge.lakefs import Commit, Rules
+from dredge.lakefs.files import rules as retention
 from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")

@@ -1,7 +1,7 @@
 """The history of refs, and what it says of the active commits.
 
-History is read through the API, each commit once. The walk of `graveler.retention` over it marks a commit before it
-asks whether the commit was walked through, so it finds what a real server's walk can lose. More active commits than
+History is read through the API, each commit once. The walk of `retention.active` over it marks a commit before it asks
+whether the commit was walked through, so it finds what a real server's walk can lose. More active commits than
 needed only keep data longer.
 """
 
@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
-from dredge.graveler.refs import records
-from dredge.graveler.retention import rules as retention
-from dredge.graveler.retention.active import active_commits
+from dredge.gc.retention.active import active_commits
 from dredge.lakefs import Commit, LakeFS, Ref, Rules
+from dredge.lakefs.files import records
+from dredge.lakefs.files import rules as retention
 
 type Graph = dict[str, Commit]
 """Commits by id, closed: with a commit all its ancestors."""

@@ -87,6 +87,11 @@ class ListCommittedOutput(StepOutput):
         return self._table(CARRIED)
 
     @property
+    def is_what_if(self) -> bool:
+        """Whether settings keep less than the repository's own, so that the mark leaves nothing for later ones."""
+        return bool(self.detail("witness").get("what_if"))
+
+    @property
     def opened_tables(self) -> PartInfo:
         """Rows of files below `_lakefs/` that were opened to see what they are: `name`, `kind`."""
         return self._table(OPENED)

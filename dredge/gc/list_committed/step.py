@@ -116,9 +116,10 @@ def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base |
     for warning in active.warnings:
         record.warn(warning)
     heads = _take_in_heads_of_the_scan(run, record, active)
+    passed = pass_witnesses(run, record, active)
     earlier = None if base is None else base.metaranges()
     named = read_metaranges(run, runner, f"{STEP}/active", active.metaranges.values(), earlier)
-    witnessed = pass_witnesses(run, record, active, named)
+    witnessed = passed.count_unnamed(run, record, named)
     named = read_metaranges(run, runner, f"{STEP}/unnamed", witnessed.metaranges, named)
     in_heads = {active.metaranges[commit] for _, commit in heads}
     ranges = named.select({*active.metaranges.values(), *witnessed.metaranges}, in_heads)

@@ -18,11 +18,11 @@ from datetime import datetime, timedelta
 
 from dredge.errors import FormatError
 from dredge.gc.plan import PLAN, RUNS, STATE
-from dredge.graveler.xid import descending_time
+from dredge.lakefs.files.prepared import COMMITS, UNCOMMITTED
 from dredge.runs.lease import LEASE, used_until
 from dredge.storage import ObjectReader
+from dredge.xid import descending_time
 
-_PREPARED = ("_lakefs/retention/gc/uncommitted/", "_lakefs/retention/gc/commits/")
 _LOOK_BACK = 20
 _CLOCKS = timedelta(minutes=5)
 """By so much the clocks of servers, which name the runs, and the store's may differ unnoticed (`Safety`)."""
@@ -55,8 +55,8 @@ def _of_others(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:
         if f"{folder}{PLAN}" not in {info.key for info in objects}:
             # A run writes its files when it ends, and is named by when it began.
             yield run_id, max([began, *(info.last_modified for info in objects)])
-    for place in _PREPARED:
-        yield from ((run_id, began) for _, run_id, began in _newest(reader, place))
+    for place in (UNCOMMITTED, COMMITS):
+        yield from ((run_id, began) for _, run_id, began in _newest(reader, f"{place}/"))
 
 
 def _newest(reader: ObjectReader, place: str) -> list[tuple[str, str, datetime]]:

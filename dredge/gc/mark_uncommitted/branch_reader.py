@@ -11,9 +11,9 @@ import pyarrow as pa
 from dredge.errors import NotFoundError, UnavailableError
 from dredge.gc.mark_uncommitted.extents import REPLACED
 from dredge.gc.run import Run
-from dredge.graveler.addresses import AddressType, address_readings
 from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats
+from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.sets.hashes import Hashes, contains
 
 _PAGE = 1000

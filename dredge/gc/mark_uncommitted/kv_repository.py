@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.namespaces import canonical_namespace
-from dredge.graveler import messages
-from dredge.graveler.addresses import address_readings
-from dredge.graveler.refs.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from dredge.kv.rows import RowView, show_key
 from dredge.lakefs import Commit, CommitText, Ref
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.addresses import address_readings
+from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

@@ -19,14 +19,13 @@ from dredge.gc.mark_uncommitted.output import StagedFiles
 from dredge.gc.namespaces import canonical_namespace, key_of
 from dredge.gc.run import Run
 from dredge.lakefs import UncommittedPage
+from dredge.lakefs.files.prepared import uncommitted_key
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import read_parquet
 from dredge.sets.hashes import NONE, Hashes, unite
 
 log = logging.getLogger("dredge")
 
-SCANS = "_lakefs/retention/gc/uncommitted"
-"""Where the server writes, relative to the namespace."""
 _PAGE_TRIES = 3
 
 
@@ -102,7 +101,7 @@ def _note_page(run: Run, scan: ServerScan, token: str | None, page: UncommittedP
 
 def _file_keys(run: Run, scan: ServerScan) -> list[str]:
     """Keys of all files in the folders that answers named, and in the one that a scan writes to by default."""
-    folders = scan.locations | {f"{SCANS}/{scan.server_run}/uncommitted/"}
+    folders = scan.locations | {uncommitted_key(scan.server_run)}
     keys = [
         key
         for folder in sorted(folders)

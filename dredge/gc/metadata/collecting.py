@@ -45,8 +45,8 @@ from dredge.gc.plan import METADATA_RUNS
 from dredge.gc.undo import side_run
 from dredge.gc.witness.owner import check_before_deleting
 from dredge.gc.witness.ownership import Site
-from dredge.graveler.committed.ranges import is_table_id
 from dredge.lakefs import LakeFS, LakeFSClient
+from dredge.lakefs.files.ranges import is_table_id
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate

@@ -15,10 +15,10 @@ from datetime import datetime
 from dredge.errors import FormatError, NotFoundError
 from dredge.gc.analysis.amount import Amount
 from dredge.gc.namespaces import METADATA
-from dredge.graveler.committed.metaranges import read_metarange
-from dredge.graveler.committed.ranges import is_table_id
-from dredge.graveler.sstable import METARANGES
-from dredge.graveler.sstable.envelope import read_envelope
+from dredge.lakefs.files.metaranges import read_metarange
+from dredge.lakefs.files.ranges import is_table_id
+from dredge.lakefs.files.sstable import METARANGES
+from dredge.lakefs.files.sstable.envelope import read_envelope
 from dredge.storage import ObjectInfo, ObjectReader
 
 KEPT, UNREACHABLE, YOUNG, DUMPS = "kept", "unreachable", "young", "dumps"

@@ -8,9 +8,9 @@ from datetime import datetime
 from dredge.gc.analysis.kv_records import all_commits
 from dredge.gc.list_committed import Graph, active_by_rules, load_graph
 from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords
-from dredge.graveler import messages
 from dredge.kv.rows import show_key
 from dredge.lakefs import LakeFS
+from dredge.lakefs.files import messages
 
 _IMPORTS, _TASKS, _PREPARE = b"imports/", b"tasks/", b"GCPC"
 

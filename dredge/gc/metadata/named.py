@@ -14,8 +14,8 @@ from dredge.errors import FormatError, NotFoundError
 from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords, Standing, look
 from dredge.gc.metadata.history import Place, read_work
 from dredge.gc.namespaces import METADATA
-from dredge.graveler.committed.metaranges import read_metarange
 from dredge.lakefs import LakeFS
+from dredge.lakefs.files.metaranges import read_metarange
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import ordered_map
 

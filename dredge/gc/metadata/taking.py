@@ -16,8 +16,7 @@ from functools import partial
 from dredge.errors import ConflictError, DredgeError, RefusedError
 from dredge.gc.namespaces import METADATA
 from dredge.gc.plan import METADATA_RUNS
-from dredge.graveler.committed.ranges import is_table_id
-from dredge.graveler.xid import descending_time
+from dredge.lakefs.files.ranges import is_table_id
 from dredge.runs.lifetimes import run_ids
 from dredge.storage import (
     NOT_SENT,
@@ -32,6 +31,7 @@ from dredge.storage import (
 from dredge.storage.model import MaySend
 from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import quarantine_uri
+from dredge.xid import descending_time
 
 DELETED, KEPT, FAILED, UNSENT = "deleted", "kept", "failed", "not_sent"
 PURGED = "purged"

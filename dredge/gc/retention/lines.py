@@ -7,7 +7,7 @@ default). Along the lines, a head stays as long as it is one; any other commit s
     the greatest of, for each child c and each line through c:  creation date of c + days of the line
     (a leaf is the child of its own age)
 
-A commit is active now when that lies in the future: the same answer as `graveler.retention.active` gives, with its end.
+A commit is active now when that lies in the future: the same answer as `active` gives, with its end.
 Branches behind a commit are disjoint in its children, so they are counted by adding, in one pass over the history.
 
 Source: lakeFS pkg/graveler/retention/active_commits.go (behaviour only).

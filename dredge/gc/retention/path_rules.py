@@ -26,9 +26,9 @@ from dredge.gc.namespaces import METADATA
 from dredge.gc.retention.kept_sets import PATHS, Extra, num_tasks_for
 from dredge.gc.retention.policy.globs import compile_glob
 from dredge.gc.run import Run
-from dredge.graveler.addresses import AddressType, address_readings
-from dredge.graveler.sstable.columns import Expected, read_addresses
 from dredge.hashing import hash64
+from dredge.lakefs.files.addresses import AddressType, address_readings
+from dredge.lakefs.files.sstable.columns import Expected, read_addresses
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin

@@ -23,12 +23,12 @@ from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.plan import PLAN, parse_plan
 from dredge.gc.run import Run
 from dredge.gc.save_report.own_files import SIDE_RUNS
-from dredge.graveler.xid import descending_time
 from dredge.runs.folder import read_json
 from dredge.runs.lifetimes import ListedFiles, run_ids
 from dredge.storage import ObjectReader, open_reader
 from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import QUARANTINE_FOLDER
+from dredge.xid import descending_time
 
 _FOLDERS_MAX = 200
 """Old folders of a place that one run looks into; what is left, the next runs remove."""

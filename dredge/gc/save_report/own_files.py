@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dredge.errors import RefusedError
 from dredge.gc.plan import METADATA_RUNS, RUNS, STATE
 from dredge.gc.witness.record import FOLDER as WITNESS
-from dredge.graveler.xid import is_xid
 from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
 from dredge.storage.keys import is_plain
 from dredge.undo.checked import CHECKED
@@ -28,6 +27,7 @@ from dredge.undo.deletions import DELETIONS
 from dredge.undo.pins import PINS
 from dredge.undo.purge.step import FOLDER as PURGES
 from dredge.undo.ways import QUARANTINE_FOLDER
+from dredge.xid import is_xid
 
 ROOT = "_lakefs/retention/gc"
 """Where the deleter is opened, relative to the namespace."""

@@ -30,6 +30,7 @@ from dredge.gc.state.model import RunState
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import StateStore
 from dredge.gc.subtract import SubtractOutput
+from dredge.lakefs.files.prepared import UNCOMMITTED
 from dredge.runs import ledger
 from dredge.runs.chain import check_chain, links_of
 from dredge.runs.folder import RunFolder
@@ -39,9 +40,6 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.versions import Current
 from dredge.storage import open_writer
-
-SAVED = "_lakefs/retention/gc/uncommitted"
-"""Where the design of uncommitted collection keeps what a run found, by the server's id of the scan."""
 
 
 def advance_state(run: Run, known: Mapping[str, StepSummary] | None = None) -> StepSummary:
@@ -158,9 +156,9 @@ def _save_for_people(run: Run, record: StepRecord, state: RunState) -> None:
         "covered_slices": to_json(state.covered),
         "report": f"{state.run_uri}/report.json",
     }
-    # Without a scan by the server there is no id of one.
+    # The design keeps what a run found beside the server's scan; without a scan there is no id of one.
     server_run = (record.input(MarkUncommittedOutput).server_runs or [run.plan.run_id])[-1]
-    uri = f"{run.plan.namespace.rstrip('/')}/{SAVED}/{server_run}"
+    uri = f"{run.plan.namespace.rstrip('/')}/{UNCOMMITTED}/{server_run}"
     RunFolder(open_writer(uri, run.options), state.run_id).writer.put(
         "report.json", json.dumps(saved, indent=1, sort_keys=True).encode()
     )

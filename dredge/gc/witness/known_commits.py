@@ -16,9 +16,9 @@ from dredge.gc.run import Run
 from dredge.gc.witness.block import refuse
 from dredge.gc.witness.past import Past
 from dredge.gc.witness.record import COMMITS, MarkRecord
-from dredge.gc.witness.unnamed import Files, read_kinds
-from dredge.graveler.sstable import METARANGES
+from dredge.gc.witness.unnamed import list_tables, read_kinds
 from dredge.lakefs import LakeFS, Repository
+from dredge.lakefs.files.sstable import METARANGES
 from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
@@ -29,14 +29,13 @@ _AT_ONCE = 16
 _EXAMPLES_MAX = 5
 
 
-def check_life(run: Run, past: Past, repository: Repository, files: Files) -> Past:
+def check_life(run: Run, past: Past, repository: Repository) -> Past:
     """Compare the repository's creation date with that in the record of the last complete mark.
 
     Args:
         run: the run.
         past: what earlier marks left.
         repository: as the server returns it now.
-        files: range and metarange files of the namespace.
 
     Returns:
         The past; without a record if the repository was created again on a namespace without older metaranges.
@@ -47,7 +46,7 @@ def check_life(run: Run, past: Past, repository: Repository, files: Files) -> Pa
     record = past.record
     if record is None or not is_other_life(record, repository):
         return past
-    older = _older_metarange(run, past, repository, files) if past.compares else None
+    older = _older_metarange(run, past, repository) if past.compares else None
     if older is not None:
         refuse(
             run,
@@ -140,10 +139,11 @@ def _exists(client: LakeFS, repository: str, commit_id: str) -> bool:
     return True
 
 
-def _older_metarange(run: Run, past: Past, repository: Repository, files: Files) -> str | None:
+def _older_metarange(run: Run, past: Past, repository: Repository) -> str | None:
     """A metarange that was written before the repository was created; None if there is none."""
     created = repository.created_at
     assert created is not None
+    files = list_tables(run.reader)
     older = [name for name, info in sorted(files.items()) if info.last_modified < created]
     for name in older:
         if name in past.metaranges:

@@ -26,8 +26,8 @@ from dredge.gc.witness.consents import Consent, check_reason, record_consent
 from dredge.gc.witness.known_commits import find_unknown
 from dredge.gc.witness.past import FORGET_LOST, RESTORE_LOST, Past
 from dredge.gc.witness.unnamed import Files, Known, list_tables, sort_out
-from dredge.graveler.committed.metaranges import read_metarange
 from dredge.lakefs import Commit, CommitText, LakeFS, Repository
+from dredge.lakefs.files.metaranges import read_metarange
 from dredge.lakefs.writing import LakeFSMaker
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, store_clock
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,14 +17,17 @@ from dredge.gc.run import Run
 from dredge.gc.witness import owner
 from dredge.gc.witness.known_commits import check_known, check_life
 from dredge.gc.witness.past import Past
-from dredge.gc.witness.record import COMMITS, TABLES, write_record
-from dredge.gc.witness.unnamed import Files, Known, Unnamed, demand_metaranges, find_unnamed, list_tables
+from dredge.gc.witness.record import COMMITS, TABLES, is_what_if, write_record
+from dredge.gc.witness.unnamed import Files, Known, Unnamed, find_unnamed, list_with_metaranges
 from dredge.runs.perform import StepRecord
 
 if TYPE_CHECKING:
     from dredge.gc.index.metaranges import Metaranges
     from dredge.gc.list_committed import ActiveCommits
     from dredge.runs.summary import PartInfo
+
+
+log = logging.getLogger("dredge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +43,41 @@ class Witnessed:
     parts: list[PartInfo]
 
 
-def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits, named: Metaranges) -> Witnessed:
-    """Compare a mark with what earlier marks left, and find the metaranges that count as active commits.
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A mark that was compared with what earlier marks left.
+
+    Attributes:
+        past: what they left.
+        shown: metaranges of all commits that the server shows, by commit.
+        files: range and metarange files, listed after the commits were read.
+    """
+
+    past: Past
+    shown: Mapping[str, str]
+    files: Files
+
+    def count_unnamed(self, run: Run, record: StepRecord, named: Metaranges) -> Witnessed:
+        """Find the metaranges that count as active commits although no active commit names them.
+
+        Args:
+            run: the run.
+            record: of the step.
+            named: the metaranges of the active commits.
+        """
+        since = _since(run, self.past)
+        unnamed = find_unnamed(run, self.files, _known(self.past, self.shown, named.ranges), since)
+        record.counts["unnamed_metaranges"] = len(unnamed.lost)
+        return Witnessed(unnamed.metaranges, _write_parts(run, self.past, self.shown, self.files, unnamed))
+
+
+def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits) -> Passed:
+    """Compare a mark with what earlier marks left.
 
     Args:
         run: the run.
         record: of the step.
         active: the active commits, all read.
-        named: their metaranges.
 
     Raises:
         WitnessError: a witness refuses the mark.
@@ -57,21 +88,25 @@ def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits, named: M
     # The owner's marks say nothing about another server's commits.
     past = Past.read(run.state, run.plan.namespace) if owns else Past()
     repository = run.client.repository(run.plan.repository)
-    files = list_tables(run.reader)
-    past = check_life(run, past, repository, files)
+    past = check_life(run, past, repository)
     shown = _shown_commits(active)
     check_known(run, past, shown)
     if owns:
         owner.check_id(run)
-    demand_metaranges(run, files, active.metaranges.values())
-    unnamed = find_unnamed(run, files, _known(past, shown, named.ranges), _since(run, past))
-    record.counts["unnamed_metaranges"] = len(unnamed.lost)
+    files = list_with_metaranges(run, active.metaranges.values(), record.warn)
+    what_if = is_what_if(run.plan.config, past.record)
+    if what_if:
+        record.warn(
+            "this dry run keeps less than the repository's own settings (tags, retention policy), so its mark leaves no"
+            " commits and no id for later runs"
+        )
     created = repository.created_at
     record.details["witness"] = {
+        "what_if": what_if,
         "record_etag": past.etag,
         "repository_created_at": None if created is None else created.isoformat(),
     }
-    return Witnessed(unnamed.metaranges, _write_parts(run, past, shown, files, unnamed))
+    return Passed(past, shown, files)
 
 
 def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str]) -> set[str]:
@@ -86,8 +121,7 @@ def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str]) -
         RefusedError: the metarange of an active commit is not in the bucket.
     """
     past = Past.read(run.state, run.plan.namespace)
-    files = list_tables(run.reader)
-    demand_metaranges(run, files, active.metaranges.values())
+    files = list_with_metaranges(run, active.metaranges.values(), log.warning)
     return find_unnamed(
         run, files, _known(past, _shown_commits(active), ranges), _since(run, past)
     ).metaranges

@@ -18,8 +18,8 @@ from dredge.gc.witness.consents import WITHOUT_ID, read_consents
 from dredge.gc.witness.mark_id import Compared, compare_ids, read_ids, write_id
 from dredge.gc.witness.ownership import Owner, Site, claim, note_visitor, read_owner, read_visitors
 from dredge.gc.witness.unnamed import list_tables, read_kinds
-from dredge.graveler.sstable import METARANGES
 from dredge.lakefs import Environment
+from dredge.lakefs.files.sstable import METARANGES
 from dredge.runs.perform import StepRecord
 
 KIND = "mark_id"

@@ -21,11 +21,12 @@ from dredge.errors import ConflictError, DredgeError, FormatError, RefusedError
 from dredge.gc.namespaces import canonical_namespace
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_json, to_json
+from dredge.runs.payload import from_versioned, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader
 
 if TYPE_CHECKING:
+    from dredge.gc.config import GCConfig
     from dredge.gc.list_committed import ListCommittedOutput
     from dredge.gc.run import Run
 
@@ -54,6 +55,28 @@ TABLES = pa.schema(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What settings of a run keep active beyond lakeFS's rules.
+
+    Attributes:
+        tags: whether commits with a tag are.
+        policy: digest of the retention policy; None without one.
+    """
+
+    tags: bool
+    policy: str | None
+
+    @classmethod
+    def of(cls, config: GCConfig) -> Kept:
+        """Of the settings of a run."""
+        return cls(config.keep_tags, None if config.policy is None else config.policy.digest)
+
+    def is_less_than(self, other: Kept) -> bool:
+        """Whether commits may be active by the other one only."""
+        return (other.tags and not self.tags) or other.policy not in (None, self.policy)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkRecord:
     """What a complete mark left.
@@ -68,6 +91,7 @@ class MarkRecord:
         left_at: the store's time when the record was written.
         commits: rows of commits.
         tables: rows of opened files.
+        kept: by the repository's own settings: those of the last run that was to delete, or else of the first mark.
         format: number of the format.
     """
 
@@ -80,6 +104,7 @@ class MarkRecord:
     left_at: datetime
     commits: PartInfo
     tables: PartInfo
+    kept: Kept
     format: int = FORMAT
 
 
@@ -89,7 +114,7 @@ class Stored:
 
     Attributes:
         etag: of the pointer; None if there is none.
-        record: None if there is none, or only one of an older format.
+        record: None if there is none.
     """
 
     etag: str | None = None
@@ -118,8 +143,8 @@ def read_record(state: ObjectReader) -> Stored:
                 f"{state.uri}/{POINTER} has format {found}, and this version of Dredge reads {FORMAT}: a newer version"
                 " worked here. Nothing was deleted. Run the newer version."
             )
-        return Stored(etag, from_json(MarkRecord, value) if found == FORMAT else None)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return Stored(etag, from_versioned(MarkRecord, value, FORMAT))
+    except (FormatError, KeyError, TypeError, ValueError) as error:
         raise _damaged(state, POINTER, error) from None
 
 
@@ -169,6 +194,7 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
         left_at=run.store_now(),
         commits=folder.write_table(FOLDER, 0, commits, f"{run.folder.label}-commits"),
         tables=folder.write_table(FOLDER, 0, tables, f"{run.folder.label}-tables"),
+        kept=_own_settings(run),
     )
     data = json.dumps(to_json(record), sort_keys=True).encode()
     if run.folder.attempt is not None:
@@ -181,6 +207,22 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
             f"run {run.plan.run_id}: another run has left the record of its mark in {run.state.uri}/{POINTER} since"
             " this run listed commits. Nothing was deleted. Start a new run."
         )
+
+
+def is_what_if(config: GCConfig, record: MarkRecord | None) -> bool:
+    """Whether a run only asks what would be garbage under settings that keep less than the repository's own: its mark
+    does not know all that is active.
+
+    Args:
+        config: of the run.
+        record: of the last complete mark.
+    """
+    return config.dry_run and record is not None and Kept.of(config).is_less_than(record.kept)
+
+
+def _own_settings(run: Run) -> Kept:
+    before = read_record(run.state).record if run.plan.dry_run else None
+    return Kept.of(run.plan.config) if before is None else before.kept
 
 
 def _replace_own(run: Run, record: MarkRecord, data: bytes) -> bool:

@@ -14,17 +14,18 @@ the committed index name most of them. Any other file is opened once, at its end
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.index.store import CommittedIndex
+from dredge.gc.metadata.seeking import Sought, seek_metaranges
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
-from dredge.graveler.committed.ranges import is_table_id
-from dredge.graveler.sstable import METARANGES
-from dredge.graveler.sstable.envelope import read_envelope
+from dredge.lakefs.files.ranges import is_table_id
+from dredge.lakefs.files.sstable import METARANGES
+from dredge.lakefs.files.sstable.envelope import read_envelope
 from dredge.storage import ObjectInfo, ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map
 
@@ -48,25 +49,45 @@ def list_tables(reader: ObjectReader) -> Files:
     return {name: info for name, info in found if is_table_id(name)}
 
 
-def demand_metaranges(run: Run, files: Files, metaranges: Iterable[str]) -> None:
-    """Refuse a mark in which an active commit's metarange is not in the bucket.
+def list_with_metaranges(run: Run, metaranges: Iterable[str], warn: Callable[[str], None]) -> Files:
+    """List range and metarange files. A metarange of an active commit that is missing is put back where a collection of
+    metadata let it go and has a copy; else the mark is refused.
 
     Args:
-        run: the run.
-        files: listed after the commits were read.
-        metaranges: of active commits; "" is the content without entries.
+        run: the run, which the other witnesses have passed.
+        metaranges: of active commits, all read; "" is the content without entries.
+        warn: is told of what was put back.
 
     Raises:
         RefusedError: one is missing.
     """
-    missing = sorted({item for item in metaranges if item} - files.keys())
-    if missing:
+    files = list_tables(run.reader)
+    wanted = {item for item in metaranges if item}
+    if not wanted - files.keys():
+        return files
+    sought = seek_metaranges(
+        run.plan.namespace, wanted - files.keys(), files, run.plan.created_at, run.options
+    )
+    if sought.back:
+        warn(
+            f"{len(sought.back):,} files of {METADATA} that active commits name, and that collections of metadata had"
+            f" deleted, were put back, such as {sought.back[0]}"
+        )
+        files = list_tables(run.reader)
+    if missing := sorted(wanted - files.keys()):
         raise RefusedError(
             f"run {run.plan.run_id}: {len(missing):,} metaranges of active commits are not in the bucket, such as"
-            f" {METADATA}{missing[0]}. Their objects cannot be told from garbage. Nothing was deleted. Restore them"
-            " (a backup, an older version of the bucket; what `metadata = delete` let go, `dredge gc metadata --note`"
-            " puts back), then start a new run."
+            f" {METADATA}{missing[0]}{_let_go_by(missing, sought)}. Their objects cannot be told from garbage. Nothing"
+            " was deleted. Restore them (a backup, an older version of the bucket), then start a new run."
         )
+    return files
+
+
+def _let_go_by(missing: Sequence[str], sought: Sought) -> str:
+    name = next((name for name in missing if name in sought.deleted_by), None)
+    if name is None:
+        return " (no collection of metadata deleted them)"
+    return f" (collection of metadata {sought.deleted_by[name]} deleted {name}, and no copy of it is left)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.approve.settings import ALWAYS
@@ -18,8 +18,9 @@ from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.planning import plan_collection
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.witness.forgetting import ask_witnesses
+from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.library import LibraryCollection, collect_with_library, open_library
-from dredge.icechunk.repository import read_history
+from dredge.icechunk.repository import MANIFESTS, read_history
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.limits import worst
@@ -83,6 +84,7 @@ def collect_by_library(
     try:
         _refuse_pins(run)
         _ask_witnesses(run)
+        _refuse_virtual(run)
         read_history(run.reader).check_links()
         call = collect or _library(config.uri, options)
         summary = run.step(LibraryOutput, lambda record: _collect(run, call, record))
@@ -109,15 +111,27 @@ def _refuse_pins(run: Run) -> None:
 
 def _ask_witnesses(run: Run) -> None:
     """Refuse where the past says that something is to stay: the library knows nothing of it."""
-    judgement = ask_witnesses(run.plan.uri, run.options)
+    keep = timedelta(days=run.plan.config.keep_lost_days)
+    judgement = ask_witnesses(run.plan.uri, run.options, keep)
     judgement.refuse(run.plan.uri)
-    kept = [*judgement.lost, *(ref.label for ref in judgement.old_refs)]
+    kept = [*judgement.lost, *judgement.unnamed, *(ref.label for ref in judgement.old_refs)]
     if kept and not run.plan.config.dry_run:
         raise RefusedError(
-            f"{run.plan.uri}: {len(kept)} lost tips or refs of before the upgrade, such as {kept[0]}, are to stay,"
-            " and the library knows nothing of that. Nothing was deleted. Let Dredge collect."
+            f"{run.plan.uri}: {len(kept)} lost tips, snapshots that no run saw, or refs of before the upgrade, such as"
+            f" {kept[0]}, are to stay, and the library knows nothing of that. Nothing was deleted. Let Dredge collect."
         )
     refuse_alarmed(run)
+
+
+def _refuse_virtual(run: Run) -> None:
+    """Refuse where a manifest names objects by location: the library does not count them as live in its own folder."""
+    keys = (key for batch in run.reader.list(MANIFESTS) for key in batch["key"].to_pylist())
+    for key in () if run.plan.config.dry_run else keys:
+        if ids := parse_manifest(run.reader.get(key), key).virtual_ids(key):
+            raise RefusedError(
+                f"{run.plan.uri}: virtual references of {key} may lead to chunks of this repository, such as {ids[0]},"
+                " and the library deletes them. Nothing was deleted. Let Dredge collect."
+            )
 
 
 def _library(uri: str, options: StorageOptions | None) -> Collect:

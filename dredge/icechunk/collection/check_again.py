@@ -8,7 +8,8 @@ looked for in the records of deletions (`dredge.undo.deletions`), before it is c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import AlarmError, DredgeError, FormatError, NotFoundError
 from dredge.hashing import hash64
+from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.kinds import FOLDERS
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.mark import snapshot_files
@@ -23,16 +25,17 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.swept import open_swept
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
-from dredge.icechunk.ids import encode_ids
+from dredge.icechunk.ids import encode_ids, hashes_of_names
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_refs, read_repo_info
 from dredge.runs.perform import StepRecord
+from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Hashes, unite
 from dredge.storage import ObjectReader, exists
-from dredge.undo import alarms
+from dredge.undo import alarms, deletions
 from dredge.undo.alarms import Alarm, alarm_error, open_alarms
 from dredge.undo.bringing_back import Source, bring_back, outcomes_of
 from dredge.undo.deleted import SweptRun, swept_rows
-from dredge.undo.deletions import Deletion, read_deletions, read_hashes, write_deletion, write_hashes
+from dredge.undo.deletions import Deletion, read_deletions, read_hashes
 
 log = logging.getLogger("dredge")
 
@@ -47,24 +50,14 @@ def note_deletion(run: Run, record: StepRecord) -> None:
         record: of the sweep.
     """
     candidates = record.input(ListCandidatesOutput)
-    parts = [part for kind in FOLDERS for part in candidates.candidates(kind)]
-    hashes: Hashes = unite(
-        [run.folder.read_part(part, ["hash"])["hash"].to_numpy().astype(np.uint64) for part in parts]
-    )
-    if not len(hashes):
-        return
-    written = write_hashes(run.state, run.folder.label, hashes)
-    write_deletion(
-        run.state,
-        Deletion(
-            run_id=run.plan.run_id,
-            run_uri=run.plan.run_uri,
-            at=run.store_now(),
-            way=run.plan.undo.way,
-            hashes=written,
-            expire_days=run.plan.undo.expire_days,
-        ),
-    )
+    pieces: list[Hashes] = []
+    for kind in FOLDERS:
+        for part in candidates.candidates(kind):
+            rows = run.folder.read_part(part, ["address", "hash"])
+            pieces.append(rows["hash"].to_numpy().astype(np.uint64))
+            if kind == "chunks":  # sets of live chunks have ids, not keys (`refuse_deleted_chunks`)
+                pieces.append(hashes_of_names(pc.utf8_slice_codeunits(rows["address"], len(CHUNKS)))[0])
+    deletions.note_deletion(run, unite(pieces))
 
 
 def absent_files(reader: ObjectReader) -> set[str]:
@@ -163,13 +156,42 @@ def _absent_chunks(reader: ObjectReader, keys: Collection[str]) -> set[str]:
         if not key.startswith(MANIFESTS):
             continue
         try:
-            arrays = parse_manifest(reader.get(key), key).arrays
+            found = parse_manifest(reader.get(key), key)
         except (FormatError, NotFoundError):
             continue
-        for array in arrays:
-            names = encode_ids(array.ids[array.kind == NATIVE]).to_pylist()
-            absent |= {CHUNKS + name for name in names if not exists(reader, CHUNKS + name)}
+        names = set[str]()
+        with suppress(FormatError):
+            names.update(found.virtual_ids(key))
+        names.update(*(encode_ids(array.ids[array.kind == NATIVE]).to_pylist() for array in found.arrays))
+        absent |= {CHUNKS + name for name in names if not exists(reader, CHUNKS + name)}
     return absent
+
+
+def refuse_deleted_chunks(run: Run, live: Sequence[PartInfo]) -> None:
+    """Compare live chunks with what earlier runs deleted, where no listing shows which of them the store lacks.
+
+    Args:
+        run: whose mark it is; it holds the lease.
+        live: sets of ids, in its folder: of new manifests, or of locations of virtual chunks.
+
+    Raises:
+        AlarmError: a run had deleted one of them, and the store lacks it; it was brought back where that was possible.
+    """
+    named = sets.unite_all(sets.read_ids(run.folder, part) for part in live)
+    if not len(named):
+        return
+
+    def choose(_: Deletion, rows: pa.Table) -> pa.Table:
+        chunks = rows.filter(pc.starts_with(rows["address"], CHUNKS)).combine_chunks()
+        found, is_id = hashes_of_names(
+            pc.utf8_slice_codeunits(chunks["address"].combine_chunks(), len(CHUNKS))
+        )
+        return chunks.filter(pa.array(sets.contains(named, found) & is_id))
+
+    keys = {key for _, _, rows in _deleted_rows(run, named, choose) for key in rows["address"].to_pylist()}
+    absent = {key for key in keys if not exists(run.reader, key)}
+    if absent:
+        refuse_deleted(run, run.folder.label, absent)
 
 
 def refuse_alarmed(run: Run) -> None:
@@ -201,25 +223,39 @@ def _rows(source: Source, outcomes: pa.Array, messages: pa.Array) -> pa.Table:
 
 def _deleted(run: Run, absent: Collection[str]) -> Iterator[Source]:
     """Give the rows of runs that deleted some keys; each key by the newest run that did."""
-    left = set(absent)
-    records, seen = read_deletions(run.state), _acknowledged(run.state)
-    for problem in records.unread.values():
-        log.warning("%s", problem)
-    for deletion, hashes in zip(records.found, read_hashes(run.state, records.found), strict=True):
-        keys = pa.array(sorted(left), pa.string())
-        if isinstance(hashes, str):
-            log.warning("%s", hashes)
-        elif not np.isin(hash64(keys), hashes).any():
-            continue
-        try:
-            swept = open_swept(deletion.run_uri, run.plan.uri, run.options)
-            rows = _rows_of(swept, pa.array(sorted(left - seen.get(deletion.run_id, set())), pa.string()))
-        except DredgeError as error:
-            log.warning("what run %s deleted cannot be read: %s", deletion.run_id, error)
-            continue
+    left, seen = set(absent), _acknowledged(run.state)
+
+    def choose(deletion: Deletion, rows: pa.Table) -> pa.Table:
+        wanted = pa.array(sorted(left - seen.get(deletion.run_id, set())), pa.string())
+        return rows.filter(pc.is_in(rows["address"], wanted))
+
+    wanted = unite([hash64(pa.array(sorted(absent), pa.string()))])
+    for deletion, swept, rows in _deleted_rows(run, wanted, choose):
         if rows.num_rows:
             left -= set(rows["address"].to_pylist())
             yield Source(run_id=deletion.run_id, run_uri=deletion.run_uri, way=swept.way, rows=rows)
+
+
+def _deleted_rows(
+    run: Run, wanted: Hashes, choose: Callable[[Deletion, pa.Table], pa.Table]
+) -> Iterator[tuple[Deletion, SweptRun, pa.Table]]:
+    """Give the chosen rows of the runs whose records of deletions have any of some hashes, or cannot be compared."""
+    records = read_deletions(run.state)
+    for problem in records.unread.values():
+        log.warning("%s", problem)
+    for deletion, hashes in zip(records.found, read_hashes(run.state, records.found), strict=True):
+        if isinstance(hashes, str):
+            log.warning("%s", hashes)
+        elif not sets.contains(wanted, hashes).any():
+            continue
+        try:
+            swept = open_swept(deletion.run_uri, run.plan.uri, run.options)
+            parts = (swept_rows(swept.folder, part, swept.below) for part in swept.candidates)
+            rows = pa.concat_tables([choose(deletion, part) for part in parts]).combine_chunks()
+        except DredgeError as error:
+            log.warning("what run %s deleted cannot be read: %s", deletion.run_id, error)
+            continue
+        yield deletion, swept, rows
 
 
 def _acknowledged(state: ObjectReader) -> dict[str, set[str]]:
@@ -232,9 +268,3 @@ def _acknowledged(state: ObjectReader) -> dict[str, set[str]]:
         for key, run_id in zip(rows["address"].to_pylist(), rows["deleted_by"].to_pylist(), strict=True):
             found.setdefault(run_id, set()).add(key)
     return found
-
-
-def _rows_of(swept: SweptRun, keys: pa.Array) -> pa.Table:
-    found = [swept_rows(swept.folder, part, swept.below) for part in swept.candidates]
-    table = pa.concat_tables(found)
-    return table.filter(pc.is_in(table["address"], keys)).combine_chunks()

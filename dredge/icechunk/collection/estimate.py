@@ -47,7 +47,7 @@ def live_ids(reader: ObjectReader, history: History) -> Mapping[str, sets.Ids]:
     """Give the live ids of a history by kind; spec 2 counts every snapshot that it lists."""
     live = set(history.snapshots) if history.spec_version == 2 else history.reachable()
     refs = refs_by_manifest(snapshot_rows(reader, sorted(live)))
-    chunks = sets.unite_all(found for _, found in manifest_rows(reader, refs))
+    chunks = sets.unite_all(found.all for _, found in manifest_rows(reader, refs))
     pruned = {log for entry in history.snapshots.values() for log in entry.pruned}
     return {
         "snapshots": sets.of_names(live),

@@ -1,7 +1,7 @@
 """The manifest index: what snapshots and manifests name, read once for the life of a repository.
 
     index/parts/<run>-snapshots-<n>.parquet     snapshot, its manifests, the references in each
-    index/parts/<run>-manifests-<n>.ids         manifests, the first 64 bits of their native chunks' ids
+    index/parts/<run>-manifests-<n>.ids         manifests, the first 64 bits of the ids of the chunks that they name
     index/heads/<run>-<step>-<sha256>.json      the parts of one step, with their digests; one of a compaction also
                                                 names the heads that it stands for (`upkeep`)
 
@@ -14,8 +14,8 @@ repository again.
 A part of manifests is what goes into sets without another step:
 
     u64 length n of what follows, padded to 8 bytes
-    n bytes of JSON: [[manifest, number of ids], …], padded with spaces
-    u64 ids, little endian, sorted and distinct within each manifest
+    n bytes of JSON: [[manifest, number of native ids, of virtual ones], …], padded with spaces
+    u64 ids, little endian, of each manifest the native and then the virtual ones, sorted and distinct
 
 It is used only when its digest is that of its head.
 """
@@ -34,7 +34,7 @@ import numpy as np
 import pyarrow as pa
 
 from dredge.errors import DredgeError, FormatError
-from dredge.icechunk.collection.sets import Ids
+from dredge.icechunk.format.manifests import NamedChunks
 from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
@@ -44,7 +44,7 @@ log = logging.getLogger("dredge")
 
 PARTS = "index/parts"
 HEADS = "index/heads"
-FORMAT = 2
+FORMAT = 3
 """Rises when files are read more strictly: what an earlier reader believed is read again."""
 READ_AGAIN = (
     "remove the folder _dredge/index of the repository while no run is at work and start a clean run that is no"
@@ -234,29 +234,34 @@ def read_snapshot_rows(state: ObjectReader, part: PartInfo) -> list[SnapshotRow]
     ]
 
 
-def write_manifest_rows(state: ObjectWriter, name: str, rows: Iterable[tuple[str, Ids]]) -> PartInfo:
-    """Write which native chunks manifests name as a part."""
+def write_manifest_rows(state: ObjectWriter, name: str, rows: Iterable[tuple[str, NamedChunks]]) -> PartInfo:
+    """Write which chunks manifests name as a part."""
     pairs = list(rows)
-    names = json.dumps([[manifest, len(chunks)] for manifest, chunks in pairs]).encode()
+    names = json.dumps([[manifest, *map(len, chunks)] for manifest, chunks in pairs]).encode()
     names += b" " * (-len(names) % _ID_BYTES)
-    pieces = [chunks.astype("<u8", copy=False).data for _, chunks in pairs]
+    pieces = [ids.astype("<u8", copy=False).data for _, chunks in pairs for ids in chunks]
     data = b"".join([len(names).to_bytes(_ID_BYTES, "little"), names, *pieces])
     return _put(state, f"{PARTS}/{name}.ids", data, len(pairs))
 
 
-def read_manifest_rows(state: ObjectReader, part: PartInfo) -> list[tuple[str, Ids]]:
+def read_manifest_rows(state: ObjectReader, part: PartInfo) -> list[tuple[str, NamedChunks]]:
     """Read a part of manifests; raises FormatError when it is not as it was written."""
     data = _get(state, part)
     start = _ID_BYTES + int.from_bytes(data[:_ID_BYTES], "little")
     try:
-        names = [(str(name), int(count)) for name, count in json.loads(data[_ID_BYTES:start])]
+        names = [
+            (str(name), int(native), int(more)) for name, native, more in json.loads(data[_ID_BYTES:start])
+        ]
         values = np.frombuffer(data, "<u8", offset=start).astype(np.uint64, copy=False)
     except (ValueError, TypeError):
         raise FormatError(f"{part.name} is not a part of a manifest index") from None
-    ends = list(itertools.accumulate(count for _, count in names))
+    ends = list(itertools.accumulate(native + more for _, native, more in names))
     if len(names) != part.rows or (ends[-1] if ends else 0) != len(values):
         raise FormatError(f"{part.name} does not have the rows that were written")
-    return [(name, values[end - count : end]) for (name, count), end in zip(names, ends, strict=True)]
+    return [
+        (name, NamedChunks(values[end - native - more : end - more], values[end - more : end]))
+        for (name, native, more), end in zip(names, ends, strict=True)
+    ]
 
 
 def _write(state: ObjectWriter, name: str, table: pa.Table) -> PartInfo:

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.collection.index import READ_AGAIN, SnapshotRow
-from dredge.icechunk.collection.sets import Ids
-from dredge.icechunk.format.manifests import native_chunk_hashes
+from dredge.icechunk.format.manifests import NamedChunks, named_chunks
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_parsed
 from dredge.storage import ObjectReader
@@ -63,8 +62,8 @@ def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
 
 def manifest_rows(
     reader: ObjectReader, refs: Mapping[str, int], threads: int = 16, digests: dict[str, str] | None = None
-) -> Iterator[tuple[str, Ids]]:
-    """Read which native chunks manifests name.
+) -> Iterator[tuple[str, NamedChunks]]:
+    """Read which chunks manifests name.
 
     Many are fetched at once, and as many decoded at once as this process may use processors: both happen outside the
     interpreter's lock. Never more, because a decoded manifest can be large.
@@ -76,20 +75,20 @@ def manifest_rows(
         digests: gets the MD5 of each file's bytes, by id, where somebody wants to know.
 
     Yields:
-        Id of a manifest and the ids of its chunks, in the order of the manifests' ids.
+        Id of a manifest and its chunks, in the order of the manifests' ids.
 
     Raises:
         FormatError: one is missing or damaged.
     """
     decoding = threading.BoundedSemaphore(os.cpu_count() or 1)
 
-    def read(manifest: str) -> tuple[str, Ids]:
+    def read(manifest: str) -> tuple[str, NamedChunks]:
         key = MANIFESTS + manifest
         data = reader.get(key)
         if digests is not None:
             digests[manifest] = hashlib.md5(data, usedforsecurity=False).hexdigest()
         with decoding:
-            return manifest, native_chunk_hashes(data, key, refs=refs[manifest])
+            return manifest, named_chunks(data, key, refs=refs[manifest])
 
     with _missing_is_damage(reader):
         yield from ordered_map(read, sorted(refs), threads)

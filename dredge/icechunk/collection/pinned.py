@@ -110,13 +110,18 @@ def _named_by(get: Callable[[str], bytes], key: str) -> tuple[str | None, list[s
 def _chunks_of(get: Callable[[str], bytes], key: str) -> Hashes:
     """Hashes of the keys of a manifest's chunks."""
     try:
-        arrays = parse_manifest(get(key), key).arrays
+        found = parse_manifest(get(key), key)
     except (NotFoundError, FormatError):
         return NONE
+    try:
+        virtual = pa.array(found.virtual_ids(key), pa.string())
+    except FormatError:  # what it names itself stays all the same
+        virtual = pa.array([], pa.string())
     ids = np.concatenate(
-        [np.empty((0, ID_BYTES), np.uint8), *(item.ids[item.kind == NATIVE] for item in arrays)]
+        [np.empty((0, ID_BYTES), np.uint8), *(item.ids[item.kind == NATIVE] for item in found.arrays)]
     )
-    return unite([hash64(pc.binary_join_element_wise(_CHUNKS, encode_ids(ids), ""))])
+    names = (encode_ids(ids), virtual)
+    return unite([hash64(pc.binary_join_element_wise(_CHUNKS, some, "")) for some in names])
 
 
 def _get_unless_archived(reader: ObjectReader, key: str) -> bytes:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from dredge.errors import DredgeError, RefusedError
-from dredge.graveler.xid import new_descending_xid
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.plan import PLAN, CollectionPlan, read_plan
 from dredge.icechunk.collection.state.store import StateStore
@@ -25,6 +24,7 @@ from dredge.runs.versions import CLEAN, choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 from dredge.storage.conditions import demand_conditions
 from dredge.undo.ways import choose_way
+from dredge.xid import new_descending_xid
 
 log = logging.getLogger("dredge")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from dredge.graveler.xid import new_xid
 from dredge.icechunk.collection.purging import find_live, mark_for_purge
 from dredge.icechunk.collection.swept import open_swept
 from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
@@ -23,6 +22,7 @@ from dredge.undo.alarms import Acknowledged, Alarm, acknowledge, open_alarms
 from dredge.undo.deleted import Collected
 from dredge.undo.purge import step as purging
 from dredge.undo.restore import step as restoring
+from dredge.xid import new_xid
 
 ACKNOWLEDGE = "acknowledge"
 

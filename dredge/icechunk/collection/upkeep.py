@@ -23,8 +23,8 @@ from dredge.icechunk.collection.index import (
     write_snapshot_rows,
 )
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.collection.state.base import open_base
+from dredge.icechunk.format.manifests import NamedChunks
 from dredge.runs.versions import Version
 
 log = logging.getLogger("dredge")
@@ -99,8 +99,8 @@ def _that_go(index: ManifestIndex, wanted: dict[str, list[str]], parts_max: int)
 
 def _batches(
     run: Run, index: ManifestIndex, wanted: dict[str, list[str]], names: Sequence[str]
-) -> Iterator[list[tuple[str, Ids]]]:
-    batch: list[tuple[str, Ids]] = []
+) -> Iterator[list[tuple[str, NamedChunks]]]:
+    batch: list[tuple[str, NamedChunks]] = []
     for name in names:
         needed = set(wanted[name])
         if not needed:
@@ -111,7 +111,7 @@ def _batches(
             ]
         except FormatError as error:
             log.warning("%s is not compacted: %s", name, error)
-        if sum(len(ids) for _, ids in batch) >= PART_IDS:
+        if sum(len(ids) for _, chunks in batch for ids in chunks) >= PART_IDS:
             yield batch
             batch = []
     if batch:

@@ -7,7 +7,6 @@ from datetime import datetime
 from functools import cache
 
 from dredge.errors import ConfigError, DredgeError
-from dredge.graveler.xid import new_xid
 from dredge.icechunk.collection.witness.record import note_released
 from dredge.icechunk.expiration.by_library import expire_by_library
 from dredge.icechunk.expiration.in_place import Applied, expire_in_place
@@ -17,6 +16,7 @@ from dredge.icechunk.repository import spec_version
 from dredge.runs.clock import utc_now
 from dredge.runs.lease import LeaseGrant
 from dredge.storage import StorageOptions, open_reader, open_writer
+from dredge.xid import new_xid
 
 log = logging.getLogger("dredge")
 

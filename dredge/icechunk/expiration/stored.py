@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from dredge.graveler.xid import new_descending_xid
 from dredge.icechunk.expiration.page import plan_page
 from dredge.icechunk.expiration.picture import draw_picture
 from dredge.icechunk.expiration.plan import ExpirationPlan
 from dredge.icechunk.expiration.tree import draw_plan
 from dredge.icechunk.maintenance import EXPIRATIONS, open_state
 from dredge.storage import StorageOptions
+from dredge.xid import new_descending_xid
 
 PAGE = "plan.html"
 

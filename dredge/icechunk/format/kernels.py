@@ -97,8 +97,10 @@ def walk_refs(u8, u16, u32, start, count, dimensions, kind, ids, offsets, length
     return -1
 
 
-def native_hashes(u8, u16, u32, start, count, out, filled, cover):  # type: ignore[no-untyped-def]
-    """Append the first 64 bits of each native chunk's id; `filled[0]` counts them.
+def native_hashes(u8, u16, u32, start, count, out, texts, frames, filled, cover):  # type: ignore[no-untyped-def]
+    """Append the first 64 bits of each native chunk's id, and where each virtual chunk's location lies.
+
+    `texts` and `frames` get place and bytes of locations, as they are and compressed; `filled` counts the three.
 
     Every field and vector of a reference is marked in `cover`.
     """
@@ -106,7 +108,7 @@ def native_hashes(u8, u16, u32, start, count, out, filled, cover):  # type: igno
     known = -1
     table_bytes = index_at = inline_at = offset_at = length_at = id_at = 0
     location_at = etag_at = modified_at = packed_at = extra_at = 0
-    used = int(filled[0])
+    used, plain, packed = int(filled[0]), int(filled[1]), int(filled[2])
     for row in range(count):
         place = start + 4 * row
         table = place + int(u32[place >> 2])
@@ -213,7 +215,19 @@ def native_hashes(u8, u16, u32, start, count, out, filled, cover):  # type: igno
                         return table
                     for touched in range(vector >> 2, ((end - 1) >> 2) + 1):
                         cover[touched] = 1
-    filled[0] = used
+            if location_at:
+                field = word + (location_at >> 2)
+                vector = (field << 2) + int(u32[field])
+                texts[plain, 0] = vector + 4
+                texts[plain, 1] = u32[vector >> 2]
+                plain += 1
+            if packed_at:
+                field = word + (packed_at >> 2)
+                vector = (field << 2) + int(u32[field])
+                frames[packed, 0] = vector + 4
+                frames[packed, 1] = u32[vector >> 2]
+                packed += 1
+    filled[0], filled[1], filled[2] = used, plain, packed
     return -1
 
 

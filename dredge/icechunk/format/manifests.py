@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dredge.errors import FormatError
 from dredge.icechunk.format.envelope import READ_LIMITS, FileType, Opened, ReadLimits, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
 from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, compiled
+from dredge.icechunk.format.locations import chunk_ids_in, unpack_locations
 from dredge.icechunk.format.snapshots import check_name
 from dredge.icechunk.format.verifier import Views, account, check_covered, views_of
-from dredge.icechunk.ids import ID_BYTES, NODE_ID_BYTES, distinct, encode_id
+from dredge.icechunk.ids import ID_BYTES, NODE_ID_BYTES, distinct, encode_id, hashes_of_names
 
 DIMENSIONS_MAX = 256
+_NONE = np.empty(0, np.uint64)
+_DICTIONARY, _ALGORITHM = 2, 3
+"""Slots of the manifest."""
+_LOCATION, _PACKED = 5, 8
+"""Slots of a chunk reference."""
+
+type _Hashes = npt.NDArray[np.uint64]
+
+
+class NamedChunks(NamedTuple):
+    """The chunks that a manifest names: the first 64 bits of their ids, sorted, each once.
+
+    Args:
+        native: of native chunks; the store must have them.
+        virtual: ids that locations of virtual chunks spell (module `locations`): of chunks of this repository, or not.
+    """
+
+    native: _Hashes
+    virtual: _Hashes = _NONE
+
+    @property
+    def all(self) -> _Hashes:
+        """Both; all of them stay."""
+        return distinct(np.concatenate(self), in_runs=True) if len(self.virtual) else self.native
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +94,26 @@ class Manifest:
     def __len__(self) -> int:
         return sum(len(array) for array in self.arrays)
 
+    def virtual_ids(self, name: str) -> list[str]:
+        """Give the ids that locations of virtual chunks spell, sorted.
+
+        Args:
+            name: what error messages call the manifest.
+
+        Raises:
+            FormatError: a location cannot be read.
+        """
+        if not self.arrays:
+            return []
+        buffer = self.arrays[0].buffer
+        places = [place for array in self.arrays for place in array.places[array.kind == VIRTUAL].tolist()]
+        tables = [buffer.table_at(place) for place in places]
+        texts, frames = (
+            [(found.start, found.count) for table in tables if (found := table.vector(slot, 1)) is not None]
+            for slot in (_LOCATION, _PACKED)
+        )
+        return sorted(_ids_in(buffer, texts, frames, name))
+
 
 def parse_manifest(
     data: bytes, name: str, *, limits: ReadLimits = READ_LIMITS, walk: Callable[..., int] | None = None
@@ -88,15 +136,15 @@ def parse_manifest(
     return Manifest(manifest_id, opened.spec_version, arrays)
 
 
-def native_chunk_hashes(
+def named_chunks(
     data: bytes,
     name: str,
     *,
     refs: int | None = None,
     limits: ReadLimits = READ_LIMITS,
     loop: Callable[..., int] | None = None,
-) -> npt.NDArray[np.uint64]:
-    """Give the first 64 bits of the id of every native chunk that a manifest refers to, sorted, each once.
+) -> NamedChunks:
+    """Give the chunks that a manifest names.
 
     Args:
         data: the whole file.
@@ -115,15 +163,33 @@ def native_chunk_hashes(
     if refs is not None and total != refs:
         raise FormatError(f"{name}: damaged: has {total} chunk references; snapshots say {refs}")
     out = np.empty(total, dtype=np.uint64)
-    filled = np.zeros(1, dtype=np.int64)
+    texts, frames = np.empty((total, 2), np.uint32), np.empty((total, 2), np.uint32)
+    filled = np.zeros(3, dtype=np.int64)
     run = loop or compiled("native_hashes")
     cover = account(opened, whole=False).cover
     for vector in vectors:
-        damaged = run(*views, vector.start, vector.count, out, filled, cover)
+        damaged = run(*views, vector.start, vector.count, out, texts, frames, filled, cover)
         if damaged >= 0:
             raise buffer.fail("damaged chunk reference", damaged)
     check_covered(opened, cover)
-    return distinct(out[: filled[0]])
+    native, plain, packed = filled.tolist()
+    virtual = _ids_in(buffer, texts[:plain].tolist(), frames[:packed].tolist(), name)
+    hashes, _ = hashes_of_names(pa.array(sorted(virtual), pa.string()))
+    return NamedChunks(distinct(out[:native]), distinct(hashes))
+
+
+def _ids_in(
+    buffer: Buffer, texts: Sequence[Sequence[int]], frames: Sequence[Sequence[int]], name: str
+) -> set[str]:
+    """Give the ids in locations, of which the places and bytes are known."""
+    if not texts and not frames:
+        return set()
+    root, view = buffer.root(), memoryview(buffer.data)
+    plain = (view[start : start + count] for start, count in texts)
+    packed = (view[start : start + count] for start, count in frames)
+    dictionary, algorithm = root.bytes_of(_DICTIONARY), root.u8(_ALGORITHM)
+    unpacked = unpack_locations(packed, dictionary, algorithm, name) if frames else ()
+    return chunk_ids_in(chain(plain, unpacked), name)
 
 
 def _open(data: bytes, name: str, limits: ReadLimits) -> tuple[Opened, Buffer, str]:
@@ -182,4 +248,13 @@ def _array(buffer: Buffer, views: Views, table: Table, refs: Vector, walk: Calla
     return found
 
 
-__all__ = ["INLINE", "NATIVE", "VIRTUAL", "ArrayRefs", "Manifest", "native_chunk_hashes", "parse_manifest"]
+__all__ = [
+    "INLINE",
+    "NATIVE",
+    "VIRTUAL",
+    "ArrayRefs",
+    "Manifest",
+    "NamedChunks",
+    "named_chunks",
+    "parse_manifest",
+]

@@ -25,6 +25,7 @@ class GcsOptions:
         user_project: the project that pays for requests to a bucket whose requesters pay.
         endpoint_url: another endpoint than Google's, such as an emulator or a private one; without credentials of ours,
             requests to it are not signed.
+        retry_seconds: how long a request is tried again when the service is busy or out of reach.
     """
 
     credentials_file: str | None = None
@@ -32,6 +33,7 @@ class GcsOptions:
     project: str | None = None
     user_project: str | None = None
     endpoint_url: str | None = None
+    retry_seconds: float = 120.0
 
     def __post_init__(self) -> None:
         if self.endpoint_url is not None:

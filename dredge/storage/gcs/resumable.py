@@ -1,31 +1,28 @@
 """Writing a stream of unknown length in bounded memory: a resumable upload, seen only when it is complete.
 
-Source: Cloud Storage documentation, "Perform resumable uploads": chunks are multiples of 256 KiB, 308 says how far the
-service came, the last chunk names the total, and DELETE gives the upload up. The address of an upload lets anybody who
-knows it write to it, so no message names it.
+Pieces, their checksum and how far the service came are the business of `google.resumable_media`. The address of an
+upload lets anybody who knows it write to it, so no message names it.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
+from urllib.parse import urlencode
 
-from dredge.errors import DredgeError, FormatError, UnavailableError
-from dredge.storage.gcs.errors import PASSING, by_status
+from dredge.errors import DredgeError, FormatError, NotFoundError, UnavailableError
+from dredge.storage.gcs.clients import library
 from dredge.storage.gcs.options import GcsOptions
 from dredge.storage.gcs.resources import FIELDS, Resource, read_resource
-from dredge.storage.gcs.wire import ATTEMPTS, Answer, ask, pause, send, upload_url
+from dredge.storage.gcs.wire import open_once, retried, send, upload_url
 
 PIECE_BYTES = 8 << 20
 """Held in memory; a multiple of 256 KiB."""
-_GOING_ON = 308
-_FORGOTTEN = frozenset({404, 410})
 
 
 class Upload:
-    """One upload; holds at most two pieces in memory.
+    """One upload.
 
     Args:
         options: how to reach the service.
@@ -38,88 +35,73 @@ class Upload:
     def __init__(
         self, options: GcsOptions, bucket: str, name: str, doing: str, condition: dict[str, str]
     ) -> None:
+        library()
+        from google.cloud.storage.fileio import SlidingBuffer
+        from google.resumable_media.requests import ResumableUpload
+
         self._options = options
         self._doing = doing
-        answer = ask(
-            options,
-            "POST",
-            upload_url(options, bucket),
-            doing,
-            params={"uploadType": "resumable", "name": name, "fields": FIELDS, **condition},
-            data=json.dumps({"name": name, "contentType": "application/octet-stream"}),
-            headers={"Content-Type": "application/json; charset=UTF-8"},
-        )
-        address = answer.headers.get("Location")
-        if not address:
-            raise UnavailableError(f"{doing}: the service began no upload")
-        self._address: str = address
-
-    def send(self, first: bytes, second: bytes, rest: Iterator[bytes]) -> Resource:
-        """Write the object; after an error, also one that `rest` raises, nothing of it is left."""
-        try:
-            self._send_piece(first, 0, None)
-            start, last = len(first), second
-            for piece in rest:
-                self._send_piece(last, start, None)
-                start, last = start + len(last), piece
-            answer = self._send_piece(last, start, start + len(last))
-        except BaseException:
-            with suppress(DredgeError):
-                send(self._options, "DELETE", self._address, self._doing)
-            raise
-        return read_resource(answer.body, self._doing)
-
-    def _send_piece(self, piece: bytes, start: int, total: int | None) -> Answer:
-        """Send one piece, and what the service did not take of it again; gives the last answer."""
-        end, begun = start + len(piece), start
-        for attempt in range(ATTEMPTS):
-            answer = self._try(piece[begun - start :], begun, end, total)
-            if answer is None or answer.status in PASSING:
-                pause(attempt)
-                answer = self._try(b"", end, end, None)  # asks how far it came
-                if answer is None or answer.status in PASSING:
-                    continue
-            if answer.status in {200, 201}:
-                if total is None:
-                    raise FormatError(f"{self._doing}: the service ended the upload before its end")
-                return answer
-            if answer.status in _FORGOTTEN:
-                raise UnavailableError(
-                    f"{self._doing}: the service has forgotten the upload; it must begin again"
-                )
-            if answer.status != _GOING_ON:
-                raise by_status(answer.status, answer.body, self._doing)
-            begun = self._taken(answer, start, end)
-            if begun == end and total is None:
-                return answer
-        raise UnavailableError(f"{self._doing}: the service does not take the rest of the upload")
-
-    def _try(self, data: bytes, start: int, end: int, total: int | None) -> Answer | None:
-        span = f"{start}-{end - 1}" if data else "*"
-        headers = {"Content-Range": f"bytes {span}/{'*' if total is None else total}"}
-        try:
-            return send(self._options, "PUT", self._address, self._doing, data=data, headers=headers)
-        except UnavailableError:
-            return None
-
-    def _taken(self, answer: Answer, start: int, end: int) -> int:
-        """How far the service came."""
-        found: Any = answer.headers.get("Range")
-        taken = int(found.rpartition("-")[2]) + 1 if found else 0
-        if not start <= taken <= end:
-            raise FormatError(
-                f"{self._doing}: the service says it has {taken} bytes, which were not sent now"
+        self._buffer: Any = SlidingBuffer()
+        asked = {"uploadType": "resumable", "name": name, "fields": FIELDS, **condition}
+        address = f"{upload_url(options, bucket)}?{urlencode(asked)}"
+        self._upload: Any = ResumableUpload(address, PIECE_BYTES, "crc32c")  # type: ignore[no-untyped-call]
+        about = {"name": name}
+        self._retried(
+            lambda: self._upload.initiate(
+                self, self._buffer, about, "application/octet-stream", stream_final=False
             )
-        return taken
+        )
 
+    def send(self, chunks: Iterable[bytes]) -> Resource:
+        """Write the object; after an error, also one that `chunks` raises, nothing of it is left."""
+        try:
+            for chunk in chunks:
+                self._buffer.write(chunk)
+                while len(self._buffer) > PIECE_BYTES:
+                    self._retried(self._send_piece)
+            answer = self._retried(self._send_piece)
+            while not self._upload.finished:
+                answer = self._retried(self._send_piece)
+        except BaseException as error:
+            with suppress(DredgeError):
+                send(self._options, "DELETE", self._upload.resumable_url, self._doing)
+            if isinstance(error, NotFoundError):
+                forgotten = "the service has forgotten the upload; it must begin again"
+                raise UnavailableError(f"{self._doing}: {forgotten}") from None
+            raise
+        return read_resource(answer.content, self._doing)
 
-def pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Cut a stream into pieces of PIECE_BYTES; the last one may be shorter."""
-    buffer = bytearray()
-    for chunk in chunks:
-        buffer += chunk
-        while len(buffer) >= PIECE_BYTES:
-            yield bytes(buffer[:PIECE_BYTES])
-            del buffer[:PIECE_BYTES]
-    if buffer:
-        yield bytes(buffer)
+    def _send_piece(self) -> Any:
+        """Send a piece from where the service is; gives its answer."""
+        start = self._upload.bytes_uploaded
+        if self._upload.invalid:
+            self._upload.recover(self)
+        self._buffer.seek(self._upload.bytes_uploaded)
+        answer = self._upload.transmit_next_chunk(self)
+        self._buffer.seek(self._upload.bytes_uploaded)
+        self._buffer.flush()
+        if self._upload.bytes_uploaded == start and not self._upload.finished:
+            raise UnavailableError(f"{self._doing}: the service does not take the rest of the upload")
+        return answer
+
+    def request(self, method: str, url: str, data: Any = None, headers: Any = None, **_: Any) -> Any:
+        """Make one request of the library's."""
+        more = {"data": data, "headers": headers}
+        return open_once(self._options, method, url, self._doing, (200, 201, 308), **more)
+
+    def _retried(self, attempt: Callable[[], Any]) -> Any:
+        from google.resumable_media import DataCorruption, InvalidResponse
+
+        def translated() -> Any:
+            try:
+                return attempt()
+            except InvalidResponse:
+                raise UnavailableError(f"{self._doing}: the service does not say how far it came") from None
+            except DataCorruption:
+                raise FormatError(f"{self._doing}: the object is not what was sent") from None
+            except DredgeError:
+                raise
+            except ValueError as error:  # the service says that it has other bytes than were sent
+                raise FormatError(f"{self._doing}: the service lost count of the upload ({error})") from None
+
+        return retried(self._options, translated)

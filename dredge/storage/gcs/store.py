@@ -7,13 +7,14 @@ import json
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
+from itertools import chain
 from typing import Any, Self
 
 import pyarrow as pa
 
 from dredge.errors import ConflictError, NotFoundError
 from dredge.storage.gcs.copying import rewrite
-from dredge.storage.gcs.errors import by_status, translated
+from dredge.storage.gcs.errors import translated
 from dredge.storage.gcs.listing import list_objects, list_one_level
 from dredge.storage.gcs.names import Place
 from dredge.storage.gcs.resources import (
@@ -24,7 +25,7 @@ from dredge.storage.gcs.resources import (
     read_resource,
     tag,
 )
-from dredge.storage.gcs.resumable import Upload, pieces
+from dredge.storage.gcs.resumable import PIECE_BYTES, Upload
 from dredge.storage.gcs.signing import signed_url
 from dredge.storage.gcs.uploads import GcsUploads
 from dredge.storage.gcs.wire import ask, object_url, open_stream, upload_url
@@ -128,17 +129,8 @@ class GcsStream:
             self._response = self._open(options, url, generation, f"bytes={start}-{end - 1}")
 
     def _open(self, options: Any, url: str, generation: str, span: str) -> Any:
-        response = open_stream(
-            options,
-            url,
-            self._doing,
-            params={"alt": "media", "generation": generation},
-            headers=_AS_STORED | {"Range": span},
-        )
-        if response.status_code not in {200, 206}:
-            with response:
-                raise by_status(response.status_code, response.content, self._doing)
-        return response
+        asked, headers = {"alt": "media", "generation": generation}, _AS_STORED | {"Range": span}
+        return open_stream(options, url, self._doing, params=asked, headers=headers)
 
     def __iter__(self) -> Iterator[bytes]:
         if self._response is None:
@@ -189,14 +181,14 @@ class GcsWriter(GcsReader):
         """Write an object from pieces in bounded memory."""
         condition = {"ifGenerationMatch": "0"} if if_absent else {}
         name = self._place.target(key)
-        parts = pieces(chunks)
-        first = next(parts, b"")
-        second = next(parts, None)
         doing = f"writing {key!r} in {self.uri}"
-        if second is None:
-            return info(key, self._send(name, first, doing, condition))
-        upload = Upload(self._gcs, self._place.bucket, name, doing, condition)
-        return info(key, upload.send(first, second, parts))
+        rest, first = iter(chunks), bytearray()
+        for chunk in rest:
+            first += chunk
+            if len(first) > PIECE_BYTES:
+                upload = Upload(self._gcs, self._place.bucket, name, doing, condition)
+                return info(key, upload.send(chain([bytes(first)], rest)))
+        return info(key, self._send(name, bytes(first), doing, condition))
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         """Copy an object inside the bucket, on the server; raises NotFoundError."""

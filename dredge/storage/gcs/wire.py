@@ -6,23 +6,18 @@ generation (the second one then hears that the condition no longer holds).
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from dredge.errors import UnavailableError
 from dredge.storage.gcs.clients import session
-from dredge.storage.gcs.errors import PASSING, by_status, translated
+from dredge.storage.gcs.errors import by_status, translated
 from dredge.storage.gcs.options import GcsOptions
 from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
 
-ATTEMPTS = 6
 _TIMEOUT = (CONNECT_SECONDS, READ_SECONDS)
-_WANTED_SECONDS_MAX = 60.0
-_sleep = time.sleep
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +80,35 @@ def payer(options: GcsOptions, url: str) -> dict[str, str]:
     return {"userProject": options.user_project} if options.user_project and is_json else {}
 
 
+def open_once(
+    options: GcsOptions, method: str, url: str, doing: str, expected: tuple[int, ...], **more: Any
+) -> Any:
+    """Make one request; gives the library's response, to be closed.
+
+    Args:
+        options: how to reach the service.
+        method: of HTTP.
+        url: whole.
+        doing: for messages.
+        expected: statuses that are no errors.
+        more: as requests takes it.
+
+    Raises:
+        DredgeError: the answer is an error, in our families.
+    """
+    http = session(options)
+    params = payer(options, url) | (more.pop("params", None) or {})
+    with translated(doing):
+        response = http.request(method, url, timeout=_TIMEOUT, params=params, **more)
+        if response.status_code in expected:
+            return response
+        with response:
+            raise by_status(response.status_code, response.content, doing)
+
+
 def open_stream(options: GcsOptions, url: str, doing: str, **more: Any) -> Any:
-    """Begin to read an answer; tried again while that may help. Gives the library's response, to be closed."""
-    for attempt in range(ATTEMPTS):
-        last, wanted = attempt + 1 == ATTEMPTS, ""
-        try:
-            http = session(options)
-            params = payer(options, url) | (more.get("params") or {})
-            with translated(doing):
-                response = http.request(
-                    "GET", url, timeout=_TIMEOUT, stream=True, **(more | {"params": params})
-                )
-        except UnavailableError:
-            if last:
-                raise
-        else:
-            if last or response.status_code not in PASSING:
-                return response
-            response.close()
-            wanted = response.headers.get("Retry-After", "")
-        pause(attempt, wanted)
-    raise AssertionError("unreachable")
+    """Begin to read an object; tried again while that may help. Gives the library's response, to be closed."""
+    return retried(options, lambda: open_once(options, "GET", url, doing, (200, 206), stream=True, **more))
 
 
 def ask(
@@ -124,29 +127,24 @@ def ask(
     Raises:
         DredgeError: the answer is an error, in our families.
     """
-    for attempt in range(ATTEMPTS):
-        last, wanted = attempt + 1 == ATTEMPTS, ""
-        try:
-            answer = send(options, method, url, doing, **more)
-        except UnavailableError:
-            if last:
-                raise
-        else:
-            if answer.status in expected:
-                return answer
-            if last or answer.status not in PASSING:
-                raise by_status(answer.status, answer.body, doing)
-            wanted = answer.headers.get("Retry-After", "")
-        pause(attempt, wanted)
-    raise AssertionError("unreachable")
+
+    def attempt() -> Answer:
+        answer = send(options, method, url, doing, **more)
+        if answer.status in expected:
+            return answer
+        raise by_status(answer.status, answer.body, doing)
+
+    return retried(options, attempt)
 
 
-def pause(attempt: int, wanted: str = "") -> None:
-    """Wait before the next attempt: longer each time, and not in step with others.
+def retried[T](options: GcsOptions, attempt: Callable[[], T]) -> T:
+    """Try until it is not the service's or the network's fault, for `retry_seconds` at most."""
+    session(options)
+    from google.api_core.exceptions import RetryError
+    from google.api_core.retry import Retry, if_exception_type
 
-    Args:
-        attempt: how many there were before the last one.
-        wanted: seconds that the service asked for, as it wrote them; "" for none.
-    """
-    least = min(float(wanted), _WANTED_SECONDS_MAX) if wanted.isdecimal() else 0.0
-    _sleep(max(least, min(20.0, 0.2 * 2**attempt) * (0.5 + random.random())))
+    again = Retry(if_exception_type(UnavailableError), initial=0.2, maximum=20, timeout=options.retry_seconds)
+    try:
+        return again(attempt)()
+    except RetryError as error:
+        raise error.cause or error from None

@@ -1,19 +1,10 @@
-"""Reader, writer and deleter of objects that are plain files below a folder.
-
-Writes are a hidden temporary file and then a rename or a link, so nobody sees half an object. They are not
-forced to the disk: after a power cut the newest ones may be missing or short, so who reads must check.
-
-An etag here is inode, time and size. It changes with every write through this driver and is cheap to list,
-but equal content has different tags.
-"""
+"""Reader, writer and deleter of objects that are plain files below a folder; see `folder` for what it promises."""
 
 from __future__ import annotations
 
 import errno
 import os
-import shutil
-import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO, Self
 
 import pyarrow as pa
@@ -21,7 +12,6 @@ import pyarrow as pa
 from dredge.errors import ConfigError, NotFoundError
 from dredge.storage.local.folder import Folder, info_of, is_addressable, os_error
 from dredge.storage.local.listing import list_folder, list_folder_level
-from dredge.storage.local.publish import Unpublished
 from dredge.storage.local.uploads import LocalUploads
 from dredge.storage.location import Location
 from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
@@ -52,7 +42,7 @@ class LocalReader:
         """Look one object up; raises NotFoundError."""
         self._check(key)
         try:
-            return info_of(key, self._folder.stat(key))
+            return info_of(key, self._folder.find(key)[1])
         except OSError as error:
             raise os_error(error, f"stat of {key!r} in {self.uri}") from error
 
@@ -100,7 +90,7 @@ class LocalReader:
     def _open(self, key: str) -> BinaryIO:
         self._check(key)
         try:
-            return open(self._folder.open_file(key), "rb")
+            return open(self._folder.find(key)[0], "rb")
         except OSError as error:
             raise os_error(error, f"reading {key!r} in {self.uri}") from error
 
@@ -110,16 +100,12 @@ class LocalStream:
 
     def __init__(self, file: BinaryIO, info: ObjectInfo, length: int | None) -> None:
         self._file = file
-        self._left = length
+        self._left = info.size if length is None else length
         self.info = info
 
     def __iter__(self) -> Iterator[bytes]:
-        while self._left is None or self._left > 0:
-            piece = self._file.read(CHUNK_BYTES if self._left is None else min(CHUNK_BYTES, self._left))
-            if not piece:
-                return
-            if self._left is not None:
-                self._left -= len(piece)
+        while piece := self._file.read(min(CHUNK_BYTES, max(0, self._left))):
+            self._left -= len(piece)
             yield piece
 
     def __enter__(self) -> Self:
@@ -138,39 +124,37 @@ class LocalWriter(LocalReader):
 
     def put(self, key: str, data: bytes) -> str | None:
         """Write an object whole, replacing what was there."""
-        return self._write(key, lambda file: _write_all(file, [data])).etag
+        return self._write(key, [data]).etag
 
     def put_if_absent(self, key: str, data: bytes) -> str | None:
         """Write an object that must not exist; raises ConflictError when it does."""
-        return self._write(key, lambda file: _write_all(file, [data]), if_absent=True).etag
+        return self._write(key, [data], if_absent=True).etag
 
     def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
         """Replace an object that must still have `etag`; raises ConflictError otherwise."""
-        return self._write(key, lambda file: _write_all(file, [data]), if_match=etag).etag
+        return self._write(key, [data], if_match=etag).etag
 
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
         """Write an object from pieces in bounded memory."""
-        return self._write(key, lambda file: _write_all(file, chunks), if_absent=if_absent)
+        return self._write(key, chunks, if_absent=if_absent)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         """Copy an object inside the folder; raises NotFoundError."""
-        with self._open(source) as opened:
-            return self._write(target, lambda file: shutil.copyfileobj(opened, file, CHUNK_BYTES))
+        with self.open_read(source) as opened:
+            return self._write(target, opened)
 
     def uploads(self) -> LocalUploads:
         """Multipart uploads to this folder."""
         return LocalUploads(self._folder, self.uri)
 
     def _write(
-        self, key: str, fill: Callable[[BinaryIO], None], if_absent: bool = False, if_match: str | None = None
+        self, key: str, chunks: Iterable[bytes], if_absent: bool = False, if_match: str | None = None
     ) -> ObjectInfo:
         if not is_addressable(key):
             raise ConfigError(f"{key!r} cannot be the name of a file below {self.uri}; nothing was written")
         *parents, name = key.split("/")
         try:
-            with Unpublished(self._folder, parents) as file:
-                fill(file.handle)
-                return info_of(key, file.publish(name, if_absent, if_match))
+            return info_of(key, self._folder.write(parents, name, chunks, if_absent, if_match))
         except OSError as error:
             if error.errno in _NO_SUCH_FILE_POSSIBLE:
                 raise ConfigError(
@@ -178,11 +162,6 @@ class LocalWriter(LocalReader):
                     "what is in it; nothing was written"
                 ) from error
             raise os_error(error, f"writing {key!r} in {self.uri}") from error
-
-
-def _write_all(file: BinaryIO, chunks: Iterable[bytes]) -> None:
-    for chunk in chunks:
-        file.write(chunk)
 
 
 class LocalDeleter:
@@ -202,46 +181,23 @@ class LocalDeleter:
 
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
         """Delete each key; see `ObjectDeleter.delete`."""
-        outcomes: dict[str, DeleteOutcome] = {}
-        by_folder: dict[str, list[str]] = {}
-        for key in dict.fromkeys(keys):
-            if is_addressable(key):
-                by_folder.setdefault(key.rpartition("/")[0], []).append(key)
-            else:
-                outcomes[key] = DeleteOutcome(key, "not_addressable")
-        for parent in sorted(by_folder):
-            parts = parent.split("/") if parent else []
-            if may_send():
-                outcomes.update(self._delete_in(parts, by_folder[parent]))
-            else:
-                outcomes |= {key: DeleteOutcome(key, "failed", NOT_SENT) for key in by_folder[parent]}
+        outcomes = {key: self._delete(key, may_send) for key in dict.fromkeys(keys)}
+        emptied = {key.rpartition("/")[0] for key, told in outcomes.items() if told.outcome == "deleted"}
+        for parent in emptied - {""}:
+            self._folder.prune(parent.split("/"))
         return [outcomes[key] for key in keys]
 
-    def _delete_in(self, parts: list[str], keys: list[str]) -> dict[str, DeleteOutcome]:
+    def _delete(self, key: str, may_send: MaySend) -> DeleteOutcome:
+        if not is_addressable(key):
+            return DeleteOutcome(key, "not_addressable")
+        if not may_send():
+            return DeleteOutcome(key, "failed", NOT_SENT)
         try:
-            with self._folder.directory(parts) as fd:
-                outcomes = {key: _unlink(fd, key) for key in keys}
+            os.unlink(self._folder.find(key)[0])
         except OSError as error:
-            return {key: _outcome(key, error) for key in keys}
-        if any(outcome.outcome == "deleted" for outcome in outcomes.values()):
-            self._folder.prune(parts)
-        return outcomes
-
-
-def _unlink(fd: int, key: str) -> DeleteOutcome:
-    name = key.rpartition("/")[2]
-    try:
-        # A folder or a link of this name is not the object.
-        if not stat.S_ISREG(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
-            return DeleteOutcome(key, "missing")
-        os.unlink(name, dir_fd=fd)
-    except OSError as error:
-        return _outcome(key, error)
-    return DeleteOutcome(key, "deleted")
-
-
-def _outcome(key: str, error: OSError) -> DeleteOutcome:
-    translated = os_error(error, "delete")
-    if isinstance(translated, NotFoundError):
-        return DeleteOutcome(key, "missing")
-    return DeleteOutcome(key, "failed", errno.errorcode.get(error.errno or 0, "OSError"), error.strerror)
+            if isinstance(os_error(error, "delete"), NotFoundError):
+                return DeleteOutcome(key, "missing")
+            return DeleteOutcome(
+                key, "failed", errno.errorcode.get(error.errno or 0, "OSError"), error.strerror
+            )
+        return DeleteOutcome(key, "deleted")

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, FormatError
-from dredge.graveler.xid import descending_time
 from dredge.runs import ledger
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
@@ -50,6 +49,7 @@ from dredge.undo.purge.output import (
 from dredge.undo.side_run import side_run
 from dredge.undo.ways import QUARANTINE, VERSIONS
 from dredge.undo.work import Done, Tally, note_outcomes, shares_of, work_through
+from dredge.xid import descending_time
 
 log = logging.getLogger("dredge")
 

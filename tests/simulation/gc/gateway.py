@@ -16,9 +16,9 @@ from xml.etree import ElementTree
 from starlette.responses import Response
 
 from dredge.errors import DredgeError
-from dredge.gateway.app import Gateway, _Progress
-from dredge.gateway.errors import S3Error
-from dredge.gateway.sigv4 import TIME_FORMAT, Claim, RawRequest, sign, string_to_sign
+from lakefs_embedded.gateway.app import Gateway, _Progress
+from lakefs_embedded.gateway.errors import S3Error
+from lakefs_embedded.gateway.sigv4 import TIME_FORMAT, Claim, RawRequest, sign, string_to_sign
 from tests.simulation.clock import instant
 from tests.simulation.lakefs import OWNER, Server
 from tests.simulation.scheduler import Scheduler

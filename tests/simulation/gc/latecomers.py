@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dredge.errors import FormatError
-from dredge.graveler.xid import descending_time
+from dredge.xid import descending_time
 
 OTHERS = frozenset({"client", "server"})
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dredge.errors import DredgeError, UnavailableError
-from dredge.graveler.catalog import Catalog
-from dredge.graveler.errors import RepositoryNotFoundError
-from dredge.graveler.xid import new_descending_xid
 from dredge.storage import open_writer
+from dredge.xid import new_descending_xid
+from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.errors import RepositoryNotFoundError
 from tests.simulation.buckets import Bucket, Stored
 from tests.simulation.trash.rows import DoorRows
 

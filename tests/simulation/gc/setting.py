@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from dredge.graveler.catalog import Settings
+from lakefs_embedded.catalog import Settings
 from tests.simulation.buckets import Bucket
 from tests.simulation.clock import DAY, HOUR, Clock, instant
 from tests.simulation.gc.drawing import PAST_DAYS

@@ -2,148 +2,201 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 
-from tests.mutations.breakages.breakage import ICE, Breakage
-from tests.mutations.breakages.icechunk import ICECHUNK
+from tests.mutations.breakages.breakage import Breakage
+from tests.mutations.edits import Always, Drop, Keep, Operator, Put, Swap
+from tests.simulation.bug import KnownBug
 from tests.simulation.focus import Focus
 
-_EXPIRE = "dredge/icechunk/expiration"
-OF_HISTORIES = (
-    Breakage(
-        "an edit does not look at the tag",
-        f"{_EXPIRE}/in_place.py",
-        "writer.put_if_match(key, with_parent(data, key, edit.new_parent), etag)",
-        "writer.put(key, with_parent(data, key, edit.new_parent))",
-        (),
-    ),
-    Breakage(
-        "a ref that moved is deleted all the same",
-        f"{_EXPIRE}/in_place.py",
-        "    if tip != ref.tip:",
-        "    if False:",
-        (),
-    ),
-    Breakage(
-        "what is not expired is taken for expired",
-        f"{_EXPIRE}/rules.py",
-        "return self.snapshots[snapshot].flushed_at < self.threshold",
-        "return self.snapshots[snapshot].flushed_at < self.threshold + 86_400_000_000",
-        (),
-    ),
-    Breakage(
-        "a released snapshot is held for half of the grace",
-        f"{ICE}/mark/roots.py",
-        "if node not in seen_before or now - time < grace}",
-        "if node not in seen_before or now - time < grace / 2}",
-        (),
-    ),
-    Breakage(
-        "the age of a file is its age a day later",
-        f"{ICE}/age.py",
-        "    limit = pa.scalar(cutoff, pa",
-        "    limit = pa.scalar(cutoff + timedelta(days=1), pa",
-        (),
-    ),
-    Breakage(
-        "tags keep nothing",
-        "dredge/icechunk/repository.py",
-        'tags={name: tip for (kind, name), tip in tips.items() if kind == "tag"},',
-        "tags={},",
-        (),
-    ),
-)
-_ITSELF = "the program holds its own work against itself, and no history changes that work; unit tests do"
-WHY_NOT: Mapping[str, str] = {
-    "a live snapshot that no task read is passed over": _ITSELF,
-    "a live manifest that no task read is passed over": _ITSELF,
-    "candidates of Icechunk that were not written pass": _ITSELF,
-    "canaries of Icechunk may be candidates": _ITSELF,
-    "a run of another Icechunk repository is resumed": "there is only one repository here",
-    "a run of another Icechunk repository is taken back": "there is only one repository here",
-    "candidates may lie anywhere": "no listing leaves its folder; unit tests make one that does",
-    "a sweep of Icechunk does not ask for the guards' verdict": "a step whose verdict is bad is not complete, and the"
-    " sweep reads complete steps only; a unit test hands it another",
-    "the deleter of own files of Icechunk takes any name": _ITSELF,
-    "an interval that ends in the future makes a run expire more": "the operator of Airflow cuts the interval off, and"
-    " no operator runs here; a unit test does",
-}
-"""Why no history can show a bug."""
-_BY_NAME = {each.name: each for each in ICECHUNK}
-BESIDE: Mapping[str, tuple[Breakage, ...]] = {
-    "what was brought back is a candidate of the next collection of Icechunk": (
-        _BY_NAME["the sweep of Icechunk does not look for pins again"],
-    ),
-    "a candidate that is no id is deleted": (
-        Breakage(
-            "names that are no ids are candidates",
-            f"{ICE}/list_candidates/listing.py",
-            "unnamed = is_id & ~is_live",
-            "unnamed = ~is_live",
-            (),
-        ),
-    ),
-}
-"""Another guard that catches the same fault."""
+bug = partial(KnownBug, "icechunk")
 _SPEC_1, _SPEC_2 = {"spec": (1,)}, {"spec": (2,)}
 _AUTO = {"mode": ("auto",)}
 _BLIND = {"canaries": (0,)}
 """Without canaries: they are another guard, which catches some of these faults."""
-FOCUS: Mapping[str, Focus] = {
-    "a chunk that is not there stops nothing": Focus(("flipped",)),
-    "what a file names that the store holds goes": Focus(("held_by_the_store",)),
-    "a ref on a doomed snapshot is not noticed": Focus(("in_use_again",), _SPEC_1),
-    "refs count that an upgrade is removing": Focus(("upgraded",), {**_SPEC_1, "grace": (0.0,)}),
-    "a released snapshot that is listed again is not noticed": Focus(("in_use_again",), _SPEC_2),
-    "what came to life in Icechunk since the mark is deleted": Focus(("long_session",)),
-    "the age of a mark is unchecked": Focus(("asleep",)),
-    "a candidate that is no id is deleted": Focus(("foreign",)),
-    "a copy that the log needs by now is deleted": Focus(
-        ("slow_change",), {**_SPEC_2, "overwritten": (30.0,)}
+
+OWN = (
+    Breakage(
+        "names that are no ids are candidates",
+        "dredge.icechunk.collection.list_candidates.listing",
+        "_Found.add",
+        Keep("BinOp", 1, "right"),
     ),
-    "refs are not watched while workers delete": Focus(("in_use_again",)),
-    "kinds go on after a failure": Focus(("failing_deletes",)),
-    "a dry run of Icechunk may count for other results than it guarded": Focus(("replaced_results",)),
-    "a sweep of Icechunk does not look at the chain again": Focus(("replaced_results",)),
-    "the guards of Icechunk do not ask for the lease": Focus(("asleep",)),
-    "an older report of Icechunk replaces a later one": Focus(("late_report",)),
-    "an older page of Icechunk replaces a later one": Focus(("late_report",)),
-    "a run of Icechunk is resumed unconditionally": Focus(("resumed",)),
-    "an optimized run of Icechunk deletes what live manifests name": Focus(
-        ("shared_chunks",), {**_AUTO, **_BLIND}
+    Breakage(
+        "an edit does not look at the tag",
+        "dredge.icechunk.expiration.in_place",
+        "apply_edit",
+        Swap("Assign", "etag"),
     ),
-    "new manifests are not counted": Focus(("shared_chunks",), {**_AUTO, **_BLIND}),
-    "a snapshot file that was replaced is believed to be the old one": Focus(
-        ("undone_expiration",), {**_SPEC_1, "grace": (24.0,)}
+    Breakage(
+        "a ref that moved is deleted all the same",
+        "dredge.icechunk.expiration.in_place",
+        "_drop_ref",
+        Put("If", 2, False),
     ),
-    "chunks of new manifests that are not there stop nothing": Focus(("flipped",), _AUTO),
-    "a manifest need not say what was counted for it": Focus(
-        ("learned_wrongly",), {**_AUTO, **_BLIND, "etags": ("md5",)}
+    Breakage(
+        "what is not expired is taken for expired",
+        "dredge.icechunk.expiration.rules",
+        "_Walker.is_expired",
+        Always(True),
     ),
-    "a snapshot that names other manifests than before is believed": Focus(("wrong_snapshot",), _SPEC_1),
-    "of two reads of a snapshot the newer one is believed": Focus(("wrong_snapshot",), _SPEC_1),
-    "what a stopped sweep of Icechunk left is forgotten": Focus(("stopped_sweep",), {"rest": ("auto",)}),
-    "a run builds on counts whose chunks an earlier one kept on purpose": Focus(
-        ("kept_chunks",), {"rest": ("auto",)}
+    Breakage(
+        "a released snapshot is held for half of the grace",
+        "dredge.icechunk.collection.mark.roots",
+        "choose_roots",
+        Drop("BoolOp", 1, "values.1"),
     ),
-    "what was brought back is a candidate of the next collection of Icechunk": Focus(("taken_back",)),
-    "the sweep of Icechunk does not look for pins again": Focus(("taken_back_midway",)),
-    "objects of Icechunk go before they were copied": Focus(("taken_back",), {"undo": ("quarantine",)}),
-    "layers of counts go that a run of the last week builds on": Focus(("weeks",)),
-    "parts of the index go that a run of the last week may read": Focus(("weeks",)),
-    "parts of the index go that a head may name which cannot be read": Focus(("weeks",)),
-    "notes of stopped sweeps go that a run may need": Focus(("weeks",)),
-    "folders of runs of Icechunk go with copies, or that are of another repository": Focus(("weeks",)),
-    "what an inventory says is believed without asking the store": Focus(("from_inventory",)),
-    "live chunks that an inventory lacks are not asked for": Focus(("unlisted",), _BLIND),
-    "what live manifests name is a candidate when an inventory is read": Focus(("from_inventory",), _BLIND),
-    "manifests of a part of the index that went bad are not asked about": Focus(("unlisted",), _BLIND),
-    "an edit does not look at the tag": Focus(("edited_away",), {**_SPEC_1, "grace": (0.0,)}),
-    "a ref that moved is deleted all the same": Focus(("moved_ref",), _SPEC_1),
-    "what is not expired is taken for expired": Focus(("at_the_threshold",), _SPEC_1),
-    "a released snapshot is held for half of the grace": Focus(
-        ("just_released",), {**_SPEC_1, "grace": (24.0,)}
+    Breakage(
+        "the age of a file is its age a day later",
+        "dredge.icechunk.collection.age",
+        "is_old_column",
+        Operator("Compare", 2, "GtE"),
     ),
-}
-"""What histories that hunt a bug have more often."""
-BUGS = (*ICECHUNK, *OF_HISTORIES)
+)
+"""Breakages that are in no list of tests/mutations."""
+BUGS = (
+    bug("young objects may go", 3, "age"),
+    bug("what the repo info lists is not kept", 11, "peace"),
+    bug("released snapshots have no time of grace", 27, "grace"),
+    bug("a chunk that is not there stops nothing", 0, "live", Focus(("flipped",))),
+    bug("what a file names that the store holds goes", 0, "order", Focus(("held_by_the_store",))),
+    bug("a ref on a doomed snapshot is not noticed", 6, "live", Focus(("in_use_again",), _SPEC_1)),
+    bug(
+        "refs count that an upgrade is removing",
+        1,
+        "live",
+        Focus(("upgraded",), {**_SPEC_1, "grace": (0.0,)}),
+    ),
+    bug(
+        "a released snapshot that is listed again is not noticed",
+        15,
+        "live",
+        Focus(("in_use_again",), _SPEC_2),
+    ),
+    bug("what came to life in Icechunk since the mark is deleted", 2, "live", Focus(("long_session",))),
+    bug("the age of a mark is unchecked", 2, "old mark", Focus(("asleep",))),
+    bug(
+        "a candidate that is no id is deleted",
+        0,
+        "foreign",
+        Focus(("foreign",)),
+        breaks=("a candidate that is no id is deleted", "names that are no ids are candidates"),
+    ),
+    bug(
+        "a copy that the log needs by now is deleted",
+        0,
+        "live",
+        Focus(("slow_change",), {**_SPEC_2, "overwritten": (30.0,)}),
+    ),
+    bug("refs are not watched while workers delete", 2, "live", Focus(("in_use_again",))),
+    bug("kinds go on after a failure", 3, "order", Focus(("failing_deletes",))),
+    bug(
+        "a dry run of Icechunk may count for other results than it guarded",
+        17,
+        "chain",
+        Focus(("replaced_results",)),
+    ),
+    bug("a sweep of Icechunk does not look at the chain again", 47, "chain", Focus(("replaced_results",))),
+    bug("limits of Icechunk are not asked", 22, "limit"),
+    bug("the guards of Icechunk do not ask for the lease", 0, "figures", Focus(("asleep",))),
+    bug("an older report of Icechunk replaces a later one", 1, "report", Focus(("late_report",))),
+    bug("a run of Icechunk is resumed unconditionally", 3, "lease", Focus(("resumed",))),
+    bug(
+        "an optimized run of Icechunk deletes what live manifests name",
+        0,
+        "live",
+        Focus(("shared_chunks",), {**_AUTO, **_BLIND}),
+    ),
+    bug("new manifests are not counted", 14, "peace", Focus(("shared_chunks",), {**_AUTO, **_BLIND})),
+    bug(
+        "a snapshot file that was replaced is believed to be the old one",
+        10,
+        "live",
+        Focus(("undone_expiration",), {**_SPEC_1, "grace": (24.0,)}),
+    ),
+    bug("chunks of new manifests that are not there stop nothing", 11, "live", Focus(("flipped",), _AUTO)),
+    bug(
+        "a manifest need not say what was counted for it",
+        1,
+        "live",
+        Focus(("learned_wrongly",), {**_AUTO, **_BLIND, "etags": ("md5",)}),
+    ),
+    bug(
+        "a snapshot that names other manifests than before is believed",
+        1,
+        "live",
+        Focus(("wrong_snapshot",), _SPEC_1),
+    ),
+    bug(
+        "of two reads of a snapshot the newer one is believed", 1, "live", Focus(("wrong_snapshot",), _SPEC_1)
+    ),
+    bug(
+        "what a stopped sweep of Icechunk left is forgotten",
+        10,
+        "garbage",
+        Focus(("stopped_sweep",), {"rest": ("auto",)}),
+    ),
+    bug(
+        "a run builds on counts whose chunks an earlier one kept on purpose",
+        0,
+        "garbage",
+        Focus(("kept_chunks",), {"rest": ("auto",)}),
+    ),
+    bug(
+        "what was brought back is a candidate of the next collection of Icechunk",
+        11,
+        "restored",
+        Focus(("taken_back",)),
+        breaks=(
+            "what was brought back is a candidate of the next collection of Icechunk",
+            "the sweep of Icechunk does not look for pins again",
+        ),
+    ),
+    bug("the sweep of Icechunk does not look for pins again", 0, "restored", Focus(("taken_back_midway",))),
+    bug(
+        "objects of Icechunk go before they were copied",
+        0,
+        "undo",
+        Focus(("taken_back",), {"undo": ("quarantine",)}),
+    ),
+    bug("layers of counts go that a run of the last week builds on", 0, "own files", Focus(("weeks",))),
+    bug("parts of the index go that a run of the last week may read", 0, "own files", Focus(("weeks",))),
+    bug("parts of the index go that a head may name which cannot be read", 3, "own files", Focus(("weeks",))),
+    bug("notes of stopped sweeps go that a run may need", 2, "own files", Focus(("weeks",))),
+    bug(
+        "folders of runs of Icechunk go with copies, or that are of another repository",
+        5,
+        "own files",
+        Focus(("weeks",)),
+    ),
+    bug("what an inventory says is believed without asking the store", 2, "age", Focus(("from_inventory",))),
+    bug("live chunks that an inventory lacks are not asked for", 15, "live", Focus(("unlisted",), _BLIND)),
+    bug(
+        "what live manifests name is a candidate when an inventory is read",
+        0,
+        "live",
+        Focus(("from_inventory",), _BLIND),
+    ),
+    bug(
+        "manifests of a part of the index that went bad are not asked about",
+        15,
+        "live",
+        Focus(("unlisted",), _BLIND),
+    ),
+    bug(
+        "an edit does not look at the tag",
+        6,
+        "expired",
+        Focus(("edited_away",), {**_SPEC_1, "grace": (0.0,)}),
+    ),
+    bug("a ref that moved is deleted all the same", 0, "expired", Focus(("moved_ref",), _SPEC_1)),
+    bug("what is not expired is taken for expired", 0, "expired", Focus(("at_the_threshold",), _SPEC_1)),
+    bug(
+        "a released snapshot is held for half of the grace",
+        4,
+        "grace",
+        Focus(("just_released",), {**_SPEC_1, "grace": (24.0,)}),
+    ),
+    bug("the age of a file is its age a day later", 22, "age"),
+    bug("tags keep nothing", 3, "peace"),
+)

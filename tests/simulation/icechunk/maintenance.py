@@ -190,12 +190,7 @@ class Maintenance:
         actor = scheduler.spawn(name, body, process)
         process.name = actor.name
         self.oracle.begun(process)
-        if task in STEPS:
-            self.simulation.doors.coverage.begin(task)
-        try:
-            ended = wait_unless_lost(self.simulation, actor)
-        finally:
-            self.simulation.doors.coverage.end(process.role)
+        ended = wait_unless_lost(self.simulation, actor)
         return (actor.error, actor.result) if ended else (Killed("taken for lost"), None)
 
     def _operator(self, run: Run, task: str) -> Any:
@@ -221,11 +216,9 @@ class Maintenance:
         return self._steps(opened)
 
     def _steps(self, run: steps.Run) -> None:
-        process, coverage = self._process(), self.simulation.doors.coverage
+        process = self._process()
         for step in STEPS[:5]:
-            coverage.end(process.role)
             process.role, process.begun = step, self.simulation.scheduler.now
-            coverage.begin(step)
             work: Callable[..., Any] = getattr(steps, step)
             if step in ("check_limits", "verify"):
                 work(run)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from tests.simulation.proposals.explorer import Explored, Found, Scene, explore
+from tests.simulation.proposals.explorer import Explored, Scene, explore
 
-LOSS, LEAK, STUCK = "loss", "leak", "stuck"
 NOTHING: frozenset[str] = frozenset()
+LOSS, LEAK, STUCK = frozenset({"loss"}), frozenset({"leak"}), frozenset({"stuck"})
 
 
 @dataclass(frozen=True)
@@ -20,40 +20,22 @@ class Claim:
         name: for tests and for the terminal.
         item: what the document calls it ("Blocker 1", "Race 2"), or "beyond" for what it does not name.
         says: the claim, in our words.
-        scene: makes the scene that shows it; None: it is not about an order of steps.
+        scene: makes the scene that shows it.
         expects: the kinds of trouble that the scene has, exactly.
-        means: what the result says, or why there is nothing to run.
+        means: what the result says.
     """
 
     name: str
     item: str
     says: str
-    scene: Callable[[], Scene] | None
+    scene: Callable[[], Scene]
     expects: frozenset[str]
     means: str
 
     @property
     def worst(self) -> str:
         """The kind of trouble to show: a loss before a leak before an operation that is stuck."""
-        return next((kind for kind in (LOSS, LEAK, STUCK) if kind in self.expects), "")
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a claim's scene gave."""
-
-    claim: Claim
-    explored: Explored
-
-    @property
-    def found(self) -> Found | None:
-        """The schedule to show."""
-        return self.explored.found.get(self.claim.worst)
-
-    @property
-    def as_expected(self) -> bool:
-        """The scene has the trouble that the claim says, and no other."""
-        return frozenset(self.explored.found) == self.claim.expects
+        return next((kind for kind in ("loss", "leak", "stuck") if kind in self.expects), "")
 
 
 @dataclass(frozen=True)
@@ -67,7 +49,6 @@ class Chapter:
 
 
 @cache
-def result_of(claim: Claim) -> Result:
+def result_of(claim: Claim) -> Explored:
     """Explore a claim's scene, once a process."""
-    assert claim.scene is not None, claim.name
-    return Result(claim, explore(claim.scene()))
+    return explore(claim.scene())

@@ -1,4 +1,4 @@
-"""The offline protocol beside everything that may happen meanwhile, whole and with a rule left out; and online."""
+"""The offline protocol beside everything that may happen meanwhile, whole and with a rule left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.simulation.proposals.world import Actor, Flow, World, after, wait_unt
 
 HOURS = 2
 NEXT_RUN = START + 20
-RULES = tuple(field.name for field in fields(Rules) if field.default is True)
+RULES = tuple(field.name for field in fields(Rules))
 
 
 def _scene(
@@ -69,10 +69,6 @@ def upload_and_commit(rules: Rules) -> Scene:
     )
 
 
-def upload(rules: Rules) -> Scene:
-    return _scene(offline.world(), rules, {"Writer": lambda: offline.upload("x", "data/a")})
-
-
 def commit_of_old(rules: Rules) -> Scene:
     return _scene(_staged(), rules, {"Committer": lambda: lake.commit("main", "c1", "t2")})
 
@@ -89,21 +85,8 @@ def upload_in_parts(rules: Rules) -> Scene:
     return _scene(offline.world(), rules, {"Client": lambda: offline.upload_in_parts("x", "data/a")})
 
 
-def rename_and_commit(rules: Rules) -> Scene:
-    return _scene(
-        _staged(),
-        rules,
-        {"Writer": lambda: after(lambda: offline.rename("x", "y"), lambda: lake.commit("main", "c1", "t2"))},
-        hours=0,
-    )
-
-
 def merge_and_delete(rules: Rules) -> Scene:
     return _scene(_with_dev(), rules, {"Merger": lambda: offline.merge_and_delete("dev", "c2")})
-
-
-def branch_and_delete(rules: Rules) -> Scene:
-    return _scene(_with_dev(), rules, {"Writer": lambda: offline.branch_and_delete("dev", "rel", "r1")})
 
 
 def leave_behind() -> Flow[object]:
@@ -121,16 +104,6 @@ def commit_and_leave(rules: Rules) -> Scene:
                 lambda: lake.commit("main", "c1", "t2"), leave_behind, lambda: lake.commit("main", "c2", "t3")
             )
         },
-        hours=0,
-    )
-
-
-def leave_and_commit(rules: Rules) -> Scene:
-    """The same, beginning with what is committed."""
-    return _scene(
-        _committed(),
-        rules,
-        {"Writer": lambda: after(leave_behind, lambda: lake.commit("main", "c2", "t2"), leave_behind)},
         hours=0,
     )
 
@@ -195,17 +168,13 @@ def run_dies(rules: Rules) -> Scene:
 
 
 SCENES: dict[str, tuple[Callable[[Rules], Scene], str]] = {
-    "upload": (upload, "an upload through the server"),
     "upload-commit": (upload_and_commit, "an upload, then a commit"),
     "commit": (commit_of_old, "a commit of an old staged object"),
     "reset": (reset, "a reset"),
     "late-link": (late_link, "an address that is linked as late as is allowed"),
     "parts": (upload_in_parts, "an upload in parts ends, whose object looks old from birth"),
-    "rename": (rename_and_commit, "a rename in staging, then a commit"),
     "merge": (merge_and_delete, "a merge, then its branch is deleted"),
-    "branch": (branch_and_delete, "a branch is made from another, which is deleted"),
     "commit-leave": (commit_and_leave, "commit, new metadata, hard reset, commit"),
-    "leave-commit": (leave_and_commit, "new metadata, hard reset, commit, new metadata, hard reset"),
     "come-back": (leave_and_come_back, "new metadata, hard reset, and both undone, again and again"),
     "restore": (
         restore,
@@ -227,22 +196,6 @@ def scene_named(name: str) -> tuple[Callable[[Rules], Scene], str]:
     return (SCENES | LONG_SCENES)[name]
 
 
-def crowd(rules: Rules) -> Scene:
-    """Many at once, too many for every order."""
-    return _scene(
-        _staged(),
-        rules,
-        {
-            "Committer": lambda: after(lambda: lake.commit("main", "c1", "t2"), leave_behind),
-            "Client": lambda: offline.link_late("y", "data/b"),
-            "Uploader": lambda: offline.upload_in_parts("z", "data/c"),
-            "Second run": lambda: offline.collect(rules, "B"),
-        },
-        hours=offline.LEASE_HOURS + 2,
-        crashes=1,
-    )
-
-
 WEAKENED = {
     "staging_first": ("come-back", "staging is read after commits"),
     "listing_first": ("parts", "the listing is read while deleting"),
@@ -260,6 +213,6 @@ WEAKENED = {
 """Each rule, the scene in which leaving it out loses something, and what that means."""
 
 
-def without(*rules: str) -> Rules:
-    """All rules but these."""
-    return replace(Rules(), **dict.fromkeys(rules, False))
+def without(rule: str) -> Rules:
+    """All rules but one."""
+    return replace(Rules(), **{rule: False})

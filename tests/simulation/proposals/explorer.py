@@ -5,30 +5,17 @@ them again, so generators need no copy. Two orders that lead to the same world a
 States are looked at by depth, so the first that is wrong has the shortest schedules; of those, the one in which the
 turn changes least often is kept.
 
-Moves: `name` does its next step, `name!` dies instead, `name?` does it and loses the answer, `clock` lets an hour
-pass.
+Moves: `name` does its next step, `name!` dies instead, `clock` lets an hour pass.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tests.simulation.proposals.world import (
-    CLOCK,
-    Actor,
-    AnswerLostError,
-    RefusedError,
-    Step,
-    Then,
-    World,
-    say,
-    through,
-)
+from tests.simulation.proposals.world import CLOCK, Actor, RefusedError, Step, Then, World, say, through
 
-LOST = "(answer lost)"
 CLOCK_MOVE = "clock"
 DEAD = "died"
 
@@ -58,7 +45,6 @@ class Scene:
         later: who comes when all have ended, one after the other and alone.
         at_rest: finds what is wrong after that; gets how each actor and each of `later` ended.
         crashes: so many actors may die.
-        lost_answers: so many answers may get lost.
         hours: the clock may move so often; also when all wait for an hour.
     """
 
@@ -68,7 +54,6 @@ class Scene:
     later: Sequence[tuple[str, Actor]] = ()
     at_rest: Callable[[World, Mapping[str, str]], Sequence[Trouble]] = lambda world, ends: ()
     crashes: int = 0
-    lost_answers: int = 0
     hours: int = 0
 
 
@@ -236,17 +221,11 @@ class _Play:
                 name for name, life in zip(self.names, node.lives, strict=True) if life not in self._first
             ]
             moves += [f"{name}!" for name in pending if name in begun]
-        if self.scene.lost_answers:
-            lost = sum(self._answers(node, name).count(LOST) for name in self.names)
-            moves += [f"{name}?" for name in ready if lost < self.scene.lost_answers]
         due = any(step.by is not None and step.by <= node.world.now for step in pending.values())
         left = node.world.now < self.scene.world.now + self.scene.hours
         if pending and not due and (left or not ready):  # when all wait, time passes whatever the scene says
             moves.append(CLOCK_MOVE)
         return moves
-
-    def _answers(self, node: _Node, name: str) -> tuple[Hashable, ...]:
-        return self._histories[node.lives[self.names.index(name)].history].answers
 
     def make(self, node: _Node, move: str) -> _Node:
         world, lives = node.world.copy(), list(node.lives)
@@ -254,7 +233,7 @@ class _Play:
             world.now += 1
             actor, event = CLOCK_MOVE, Event(CLOCK_MOVE, move, CLOCK, f"it is {world.now}:00")
         else:
-            actor = move.rstrip("!?")
+            actor = move.removesuffix("!")
             index = self.names.index(actor)
             lives[index], event = self._act(world, actor, move, lives[index])
         switches = node.path.switches + (node.last not in ("", actor))
@@ -266,8 +245,6 @@ class _Play:
         if move.endswith("!"):
             return life._replace(dead=True), Event(actor, move, "", "dies", outcome=DEAD)
         answer = step.act(world)
-        if move.endswith("?"):
-            answer = LOST
         after = self.told(actor, life, answer)
         end = self.next_of(after)
         return after, Event(
@@ -298,15 +275,13 @@ def replay(actor: Actor, answers: Sequence[Hashable]) -> Step | Then | str:
     try:
         step = next(flow)
         for answer in answers:
-            step = flow.throw(AnswerLostError()) if answer == LOST else flow.send(answer)
+            step = flow.send(answer)
     except StopIteration as ended:
         if isinstance(ended.value, Then):
             return ended.value
         return "done" if ended.value is None else str(ended.value)
     except RefusedError as error:
         return f"refused: {error}"
-    except AnswerLostError:
-        return "failed: no answer"
     flow.close()
     return step
 
@@ -371,29 +346,6 @@ def _look(play: _Play, node: _Node, moves: Sequence[str], explored: Explored) ->
     troubles, later = play.rest(node)
     for trouble in troubles:
         explored.note(Found(trouble, node.path.events(), later))
-
-
-def sample(scene: Scene, seed: int, runs: int) -> Explored:
-    """Play a scene so often, each time in an order by lot that the seed repeats."""
-    play, explored, lot = _Play(scene), Explored(), random.Random(seed)
-    seen: set[Hashable] = set()
-    for _ in range(runs):
-        for node, moves in _walk(play, lot):
-            if node.state not in seen:
-                seen.add(node.state)
-                _look(play, node, moves, explored)
-    explored.states, explored.schedules = len(seen), runs
-    return explored
-
-
-def _walk(play: _Play, lot: random.Random) -> Iterator[tuple[_Node, list[str]]]:
-    """One order; some change the turn all the time, some hardly ever, as different mistakes need either."""
-    node, stays = play.first(), lot.choice((0.0, 0.5, 0.9))
-    while moves := play.moves(node):
-        yield node, moves
-        goes_on = node.last in moves and lot.random() < stays
-        node = play.make(node, node.last if goes_on else lot.choice(moves))
-    yield node, moves
 
 
 def follow(scene: Scene, moves: Sequence[str]) -> list[Trouble]:

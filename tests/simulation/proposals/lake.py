@@ -59,7 +59,7 @@ class Branch(NamedTuple):
     sealed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.head}, {self.token}" + (f", sealed {'+'.join(self.sealed)}" if self.sealed else "")
+        return "/".join((self.head, self.token, *(f"({token})" for token in self.sealed)))
 
 
 class Commit(NamedTuple):
@@ -93,7 +93,7 @@ def world(
 
 def body_of(address: str) -> str:
     """The bytes that an object is born with."""
-    return f"bytes of {address.rpartition('/')[2]}"
+    return f"bytes-of-{address.rpartition('/')[2]}"
 
 
 def entry(address: str) -> Entry:

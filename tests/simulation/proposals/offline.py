@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tests.simulation.proposals import lake
-from tests.simulation.proposals.lake import TOMBSTONE, Branch, Commit, Entry
+from tests.simulation.proposals.lake import Branch, Commit, Entry
 from tests.simulation.proposals.world import (
     KV,
     Flow,
@@ -235,7 +235,7 @@ def read_commits(heads: Iterable[str], since: int | None) -> Flow[frozenset[str]
     hour. Commits never change."""
     branches = yield kv_scan("branch/")
     every = sorted({*heads, *(branch.head for _, branch in branches)})
-    young = "" if since is None else ", and the young ones"
+    young = "" if since is None else " and young ones"
 
     def act(world: World) -> frozenset[str]:
         commits = [commit for head in every for _, commit in lake.commits_of(world, head)]
@@ -243,7 +243,7 @@ def read_commits(heads: Iterable[str], since: int | None) -> Flow[frozenset[str]
             commits += [it for it in world.kv.values() if isinstance(it, Commit) and it.born >= since]
         return frozenset(entry.address for commit in commits for _, entry in commit.entries)
 
-    addresses: frozenset[str] = yield Step(KV, f"read the commits up to {', '.join(every)}{young}", act)
+    addresses: frozenset[str] = yield Step(KV, f"read commits to {','.join(every)}{young}", act)
     return addresses
 
 
@@ -287,15 +287,6 @@ def reset(token: str) -> Flow[str]:
     return "reset"
 
 
-def rename(path: str, to: str) -> Flow[str]:
-    """Copy a staged entry without its object, and delete the first."""
-    branch = yield from lake.get_branch("main")
-    entry = yield from lake.get_entry(branch.token, path)
-    yield from lake.stage("main", to, entry)
-    yield from lake.stage("main", path, TOMBSTONE)
-    return "renamed"
-
-
 def set_metadata(path: str) -> Flow[str]:
     """Give an object other metadata: what the head has is staged again."""
     branch = yield from lake.get_branch("main")
@@ -325,14 +316,6 @@ def merge_and_delete(source: str, commit_id: str) -> Flow[str]:
         raise RefusedError("main was changed")
     yield from lake.delete_branch(source)
     return "merged"
-
-
-def branch_and_delete(source: str, name: str, token: str) -> Flow[str]:
-    """Make a branch where another one is, and delete that."""
-    branch = yield from lake.get_branch(source)
-    yield kv_set_if(f"branch/{name}", Branch(branch.head, token), None)
-    yield from lake.delete_branch(source)
-    return "done"
 
 
 def restore(path: str, address: str, hour: int) -> Flow[str]:

@@ -27,10 +27,6 @@ class RefusedError(Exception):
     """The operation ends here and tells its caller so: a condition failed, or what it needs is not there."""
 
 
-class AnswerLostError(Exception):
-    """A step was done, and its answer never came back."""
-
-
 class Object(NamedTuple):
     """An object as the store has it.
 
@@ -95,12 +91,10 @@ def through(flow: Flow[object]) -> Flow[object]:
     return end
 
 
-def after(*flows: Callable[[], Flow[object]], ends: tuple[str, ...] = ()) -> Flow[object]:
-    """One after the other; none needs to know what another heard."""
-    ends = (*ends, str((yield from through(flows[0]()))))
-    if len(flows) == 1:
-        return ", ".join(ends)
-    return Then(("after", len(flows), ends), lambda: after(*flows[1:], ends=ends))
+def after(*flows: Callable[[], Flow[object]]) -> Flow[object]:
+    """One after the other; none needs to know what another heard. It ends as the last one does."""
+    end = yield from through(flows[0]())
+    return end if len(flows) == 1 else Then(("after", len(flows)), lambda: after(*flows[1:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,22 +147,14 @@ def head(key: str) -> Step:
     return Step(STORE, f"HEAD {key}", lambda world: world.objects.get(key))
 
 
-def set_meta(key: str, meta: Hashable) -> Step:
-    """Copy an object over itself with other metadata; says whether there was one."""
-
-    def act(world: World) -> bool:
-        return _set_meta(world, key, meta, lambda old: True)
-
-    return Step(STORE, f"COPY {key} over itself, metadata {meta}", act)
-
-
 def set_meta_if_etag(key: str, meta: Hashable, etag: str) -> Step:
-    """The same with If-Match; the ETag is that of the body and knows no metadata."""
+    """Copy an object over itself with other metadata, with If-Match; the ETag is that of the body and knows no
+    metadata. Says whether it did."""
 
     def act(world: World) -> bool:
         return _set_meta(world, key, meta, lambda old: old.body == etag)
 
-    return Step(STORE, f"COPY {key} over itself, metadata {meta}, if the ETag is that of {etag}", act)
+    return Step(STORE, f"COPY {key} over itself, metadata {meta}, If-Match", act)
 
 
 def set_meta_if_generation(key: str, meta: Hashable, generation: int) -> Step:
@@ -186,19 +172,6 @@ def _set_meta(world: World, key: str, meta: Hashable, holds: Callable[[Object], 
         return False
     world.objects[key] = old._replace(meta=meta, generation=old.generation + 1)
     return True
-
-
-def put_if_match(key: str, body: str, etag: str) -> Step:
-    """Write an object if it still has the bytes that were read (S3 since 2024); says whether it did."""
-
-    def act(world: World) -> bool:
-        old = world.objects.get(key)
-        if old is None or old.body != etag:
-            return False
-        world.objects[key] = old._replace(body=body, generation=old.generation + 1)
-        return True
-
-    return Step(STORE, f"PUT {key} = {body} if it is still {etag}", act)
 
 
 def delete_object(key: str) -> Step:
@@ -292,15 +265,6 @@ def read_clock() -> Step:
 def wait_until(hour: int) -> Step:
     """Go on when it is so late."""
     return Step(CLOCK, f"wait until {hour}:00", lambda world: None, since=hour)
-
-
-def pass_hours(hours: int) -> Step:
-    """Let time pass; for actors that are alone."""
-
-    def act(world: World) -> None:
-        world.now += hours
-
-    return Step(CLOCK, f"{hours} h pass", act)
 
 
 def within[T](flow: Flow[T], by: int) -> Flow[T]:

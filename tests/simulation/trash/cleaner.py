@@ -122,7 +122,7 @@ class Cleaner:
         self.simulation.states[f"{task} failed: {type(error).__name__}"] += 1
 
     def _try(self, name: str, task: str, work: Callable[[], Any]) -> tuple[BaseException | None, Any]:
-        scheduler, coverage = self.simulation.scheduler, self.simulation.doors.coverage
+        scheduler = self.simulation.scheduler
         number = stable_hash(self.simulation.seed, name, scheduler.now)
         process = Process(name, scheduler, self.clocks[number % len(self.clocks)], role=task, may_fail=True)
 
@@ -140,11 +140,7 @@ class Cleaner:
 
         actor = scheduler.spawn(name, body, process)
         process.name = actor.name
-        coverage.begin(task)
-        try:
-            ended = wait_unless_lost(self.simulation, actor)
-        finally:
-            coverage.end(task)
+        ended = wait_unless_lost(self.simulation, actor)
         if not ended:
             return Killed("taken for lost"), None
         scheduler.note(f"{actor.name} has ended: {actor.error!r}")

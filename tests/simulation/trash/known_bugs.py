@@ -1,193 +1,230 @@
-"""Bugs of the trash cleaner that its world must find: those of the list of mutations, and some of histories."""
+"""Bugs of the trash cleaner that its world must find."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 
 from tests.mutations.breakages.breakage import Breakage
-from tests.mutations.breakages.trash import TRASH
+from tests.mutations.edits import Always, Drop, Keep, Leave, Negate, Put
+from tests.simulation.bug import KnownBug
 from tests.simulation.focus import Focus
 
-_T = "dredge/trash"
-OF_HISTORIES = (
+bug = partial(KnownBug, "trash")
+
+OWN = (
     Breakage(
         "records are read before what they may name, without a snapshot",
-        f"{_T}/look.py",
-        "references = early if view.consistent else read_references(view, shaped)",
-        "references = early",
-        (),
+        "dredge.trash.look",
+        "look_through",
+        Put("IfExp", "consistent", 1),
     ),
     Breakage(
-        "sealed tokens name nothing",
-        f"{_T}/references.py",
-        "tuple(token.encode() for token in branch.tokens)",
-        "(branch.staging_token.encode(),)",
-        (),
+        "sealed tokens name nothing", "dredge.trash.references", "_branches", Put("Assign", "tokens", ())
     ),
     Breakage(
         "the second look is not compared with the first",
-        f"{_T}/steps.py",
-        "both = in_both(report.plan.findings, again.findings)",
-        "both = report.plan.findings",
-        (),
+        "dredge.trash.steps",
+        "_remove",
+        Keep("Call", "in_both", "args.0"),
     ),
     Breakage(
         "changed bytes were seen all the same",
-        f"{_T}/sightings.py",
-        "if before is not None and before.digest == digest:",
-        "if before is not None:",
-        (),
+        "dredge.trash.sightings",
+        "Sightings.since",
+        Put("BoolOp", 1, True, "values.1"),
     ),
-    Breakage(
-        "undo files are not written",
-        f"{_T}/apply.py",
-        "            self._undo.write([row for _, rows in doomed for row in rows])",
-        "            pass",
-        (),
-    ),
+    Breakage("undo files are not written", "dredge.trash.apply", "Applier._group", Drop("Expr", "write")),
     Breakage(
         "a token is only looked for at the first dash of its name",
-        f"{_T}/names.py",
-        'for cut, char in enumerate(names) if char == "-"]',
-        'for cut, char in enumerate(names[: names.find("-") + 1]) if char == "-"]',
-        (),
+        "dredge.trash.names",
+        "possible_branches",
+        Always([]),
     ),
     Breakage(
         "a repository without a record is always what a delete left",
-        f"{_T}/classifier.py",
-        '        if staged:\n            return "lost"\n',
-        '        return "leftovers"\n',
-        (),
+        "dredge.trash.classifier",
+        "Classifier._status",
+        Leave("If", "staged", "leftovers"),
     ),
     Breakage(
         "staged changes prove nothing for a repository without a record",
-        f"{_T}/classifier.py",
-        '        if staged:\n            return "lost"\n',
-        "",
-        (),
+        "dredge.trash.classifier",
+        "Classifier._status",
+        Put("If", "staged", False),
     ),
     Breakage(
         "what was put back is forgotten before it is",
-        f"{_T}/earlier.py",
-        "    named = named_after_removal(state, look)\n    if not named:\n        return\n    written",
-        "    return\n    named = named_after_removal(state, look)\n    written",
-        (),
+        "dredge.trash.earlier",
+        "put_back_named",
+        Leave("Assign", "named", None),
     ),
     Breakage(
         "a marker goes although its token is not empty",
-        f"{_T}/key_rules.py",
-        "if key in classifier.look.partitions:",
-        "if False:",
-        (),
+        "dredge.trash.key_rules",
+        "_marker",
+        Put("If", "key", False),
     ),
     Breakage(
-        "a status goes whenever it was updated",
-        f"{_T}/key_rules.py",
-        "if classifier.now - since < classifier.margins.expiry:",
-        "if False:",
-        (),
+        "a marker is not held against its token when it is about to go",
+        "dredge.trash.apply",
+        "_load",
+        Put("If", 2, False),
+    ),
+    Breakage(
+        "a status goes whenever it was updated", "dredge.trash.key_rules", "_expired", Put("If", 2, False)
     ),
     Breakage(
         "an index of a pull request that is about to be written goes",
-        f"{_T}/key_rules.py",
-        'young = "young: its pull request may be about to be written" if classifier.is_young(made) else ""',
-        'young = ""',
-        (),
+        "dredge.trash.key_rules",
+        "_pull_index",
+        Put("Assign", "young", ""),
     ),
     Breakage(
         "the action runs of this life are of an earlier one",
-        f"{_T}/key_rules.py",
-        "if began < record.created - classifier.margins.instance_margin:",
-        "if began < record.created + classifier.margins.id_age * 99:",
-        (),
+        "dredge.trash.key_rules",
+        "_action_kind",
+        Put("If", 3, True),
     ),
     Breakage(
         "an entry goes before its repository's rows",
-        f"{_T}/deleted.py",
-        "            if is_empty:\n                break\n",
-        "            if not is_empty:\n                break\n",
-        (),
+        "dredge.trash.deleted",
+        "_clean",
+        Negate("If", "is_empty"),
     ),
     Breakage(
         "the entry of a repository that was handed over stays",
-        f"{_T}/deleted.py",
-        "if store.delete_rows([entry], [guard]) == [True]:",
-        "if True:",
-        (),
+        "dredge.trash.deleted",
+        "_clean",
+        Put("If", "delete_rows", True),
     ),
-    Breakage(
-        "orphans are never settled",
-        f"{_T}/sightings.py",
-        "            return before\n        return Sighting",
-        "            return Sighting(partition, key, digest, now)\n        return Sighting",
-        (),
-    ),
+    Breakage("orphans are never settled", "dredge.trash.sightings", "Sightings.since", Put("If", 1, False)),
 )
-WHY_NOT: Mapping[str, str] = {
-    "a row is deleted by its key": "the drivers' own; tests/contract holds all of them to it",
-    "an earlier life that comes back does not keep its hook results": "only the last record of a name is given back",
-}
-"""Why no history can show a bug."""
-BESIDE: Mapping[str, tuple[Breakage, ...]] = {
-    "a lost repository with a usable head is trash": (
-        Breakage(
+"""Breakages that are in no list of tests/mutations."""
+BUGS = (
+    bug("a store that lacks the head of a branch is judged", 0, ""),
+    bug("the second look does not ask for noted heads", 0, ""),
+    bug("a token that was named waits a grace only", 0, ""),
+    bug("another id of the database changes nothing", 0, ""),
+    bug("a hit of which no row is kept is no alarm", 0, ""),
+    bug("markers that were removed are not remembered", 0, ""),
+    bug("one look is enough", 0, "grace"),
+    bug("any age of an id will do", 19, "grace", Focus(("ahead",))),
+    bug("a run that skipped every hook began in the year 1", 1, "live", Focus(("skipped",))),
+    bug(
+        "a lost repository with a usable head is trash",
+        0,
+        "live",
+        Focus(("life_without_record",)),
+        breaks=(
+            "a lost repository with a usable head is trash",
             "a life that lost its first commit and has a head is what a delete left",
-            f"{_T}/classifier.py",
-            "if not (heads or first) and all(",
-            "if not first and all(",
-            (),
         ),
     ),
-    "the second look is not compared with the first": (
-        Breakage(
+    bug(
+        "a life that lost its first commit and has a head is what a delete left",
+        3027,
+        "live",
+        Focus(("life_without_record",)),
+    ),
+    bug(
+        "a repository that comes back does not keep its hook results",
+        9,
+        "live",
+        Focus(("record_comes_back",)),
+    ),
+    bug("a hook run that comes back does not keep its parts", 9, "live", Focus(("hook_run_ends_late",))),
+    bug(
+        "a record that comes right before the deletion saves nothing",
+        8,
+        "live",
+        Focus(("back_at_a_deletion",)),
+    ),
+    bug(
+        "a branch that comes right before the deletion saves nothing",
+        10,
+        "live",
+        Focus(("back_at_a_deletion",)),
+    ),
+    bug("what changed since the plan goes", 5, "grace", Focus(("late_into_an_orphan",))),
+    bug(
+        "what was removed and is named again stays removed",
+        106,
+        "put back",
+        Focus(("named_afterwards", "back_at_a_deletion")),
+    ),
+    bug(
+        "an entry is believed against its record",
+        14,
+        "live",
+        Focus(("handed_over",), {"life cycle": ("step-2",)}),
+    ),
+    bug(
+        "what was handed over after the plan goes",
+        263,
+        "plan",
+        Focus(("handed_over",), {"life cycle": ("step-2",)}),
+    ),
+    bug("a restore queues tokens that branches name", 2, "queued", Focus(("queued_by_mistake",))),
+    bug("what was put back has no grace", 0, "grace", Focus(("taken_back",))),
+    bug(
+        "records are read before what they may name, without a snapshot",
+        0,
+        "plan",
+        Focus(("named_while_looked_at",), {"snapshots": (False,)}),
+    ),
+    bug("sealed tokens name nothing", 4, "plan"),
+    bug(
+        "the second look is not compared with the first",
+        8,
+        "live",
+        Focus(("record_comes_back",)),
+        breaks=(
+            "the second look is not compared with the first",
             "a repository that comes back does not keep its hook results",
-            f"{_T}/guards.py",
-            "if finding.kind == OF_MISSING_REPOSITORY:",
-            "if False:",
-            (),
         ),
     ),
-    "a marker goes although its token is not empty": (
-        Breakage(
+    bug("changed bytes were seen all the same", 15, "grace", Focus(("late_into_an_orphan",))),
+    bug("undo files are not written", 0, "undo"),
+    bug(
+        "a token is only looked for at the first dash of its name", 20, "live", Focus(("back_at_a_deletion",))
+    ),
+    bug(
+        "a repository without a record is always what a delete left",
+        0,
+        "live",
+        Focus(("life_without_record",)),
+    ),
+    bug(
+        "staged changes prove nothing for a repository without a record",
+        7,
+        "live",
+        Focus(("life_without_record",)),
+    ),
+    bug("what was put back is forgotten before it is", 0, "put back", Focus(("named_afterwards",))),
+    bug(
+        "a marker goes although its token is not empty",
+        9,
+        "live",
+        Focus(("late_into_a_queue",)),
+        breaks=(
+            "a marker goes although its token is not empty",
             "a marker is not held against its token when it is about to go",
-            f"{_T}/apply.py",
-            "if finding.partition == MARKERS and next(iter(view.scan(finding.key)), None) is not None:",
-            "if False:",
-            (),
         ),
     ),
-}
-"""Another guard that catches the same fault."""
-FOCUS: Mapping[str, Focus] = {
-    "any age of an id will do": Focus(("ahead",)),
-    "a run that skipped every hook began in the year 1": Focus(("skipped",)),
-    "a lost repository with a usable head is trash": Focus(("life_without_record",)),
-    "a life that lost its first commit and has a head is what a delete left": Focus(("life_without_record",)),
-    "a repository that comes back does not keep its hook results": Focus(("record_comes_back",)),
-    "a hook run that comes back does not keep its parts": Focus(("hook_run_ends_late",)),
-    "a restore queues tokens that branches name": Focus(("queued_by_mistake",)),
-    "what was put back has no grace": Focus(("taken_back",)),
-    "a record that comes right before the deletion saves nothing": Focus(("back_at_a_deletion",)),
-    "a branch that comes right before the deletion saves nothing": Focus(("back_at_a_deletion",)),
-    "what changed since the plan goes": Focus(("late_into_an_orphan",)),
-    "what was removed and is named again stays removed": Focus(("named_afterwards", "back_at_a_deletion")),
-    "an entry is believed against its record": Focus(("handed_over",), {"life cycle": ("step-2",)}),
-    "what was handed over after the plan goes": Focus(("handed_over",), {"life cycle": ("step-2",)}),
-    "records are read before what they may name, without a snapshot": Focus(
-        ("named_while_looked_at",), {"snapshots": (False,)}
+    bug("a status goes whenever it was updated", 14, "live"),
+    bug("an index of a pull request that is about to be written goes", 37, "live", Focus(("ahead",))),
+    bug("the action runs of this life are of an earlier one", 13, "trash"),
+    bug(
+        "an entry goes before its repository's rows",
+        0,
+        "live",
+        Focus(("handed_over",), {"life cycle": ("step-2",)}),
     ),
-    "the second look is not compared with the first": Focus(("record_comes_back",)),
-    "changed bytes were seen all the same": Focus(("late_into_an_orphan",)),
-    "a token is only looked for at the first dash of its name": Focus(("back_at_a_deletion",)),
-    "a repository without a record is always what a delete left": Focus(("life_without_record",)),
-    "staged changes prove nothing for a repository without a record": Focus(("life_without_record",)),
-    "what was put back is forgotten before it is": Focus(("named_afterwards",)),
-    "a marker goes although its token is not empty": Focus(("late_into_a_queue",)),
-    "an index of a pull request that is about to be written goes": Focus(("ahead",)),
-    "an entry goes before its repository's rows": Focus(("handed_over",), {"life cycle": ("step-2",)}),
-    "the entry of a repository that was handed over stays": Focus(
-        ("handed_over",), {"life cycle": ("step-2",)}
+    bug(
+        "the entry of a repository that was handed over stays",
+        0,
+        "figures",
+        Focus(("handed_over",), {"life cycle": ("step-2",)}),
     ),
-}
-"""What histories that hunt a bug have more often."""
-BUGS = (*TRASH, *OF_HISTORIES)
+    bug("orphans are never settled", 0, "trash"),
+)

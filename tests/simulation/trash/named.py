@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dredge.graveler import messages
-from dredge.graveler.xid import LENGTH, ascending_time, is_xid
 from dredge.kv.rows import Row
+from dredge.lakefs.files import messages
+from dredge.xid import LENGTH, ascending_time, is_xid
 from tests.simulation.kv import WatchedKV
 
 REPOSITORIES, HANDED_OVER, MARKERS = b"graveler", b"graveler_deleted", b"cleanup-tokens"

@@ -80,9 +80,5 @@ def test_what_lies_beyond_is_refused(name: str, value: Any) -> None:
 
 
 def test_nobody_waits_for_an_answer_longer_than_a_run_may_be_swept() -> None:
-    with pytest.raises(ConfigError, match=r"hours.*may be swept for as long after its plan"):
+    with pytest.raises(ConfigError):
         config(hours=12.5)
-
-
-def test_approvers_are_read_from_text_with_commas() -> None:
-    assert ids_of(" ada, eve,,") == ("ada", "eve")

@@ -82,8 +82,8 @@ def test_a_no_at_any_moment_of_somebody_elses_yes_wins(moment: str, monkeypatch:
         said(run, by="ada")
         said(run, "rejected", by="eve")
     else:
-        with pytest.raises(RejectedError, match="eve rejected it"):
+        with pytest.raises(RejectedError):
             said(run, by="ada")
-    with pytest.raises(RejectedError, match="eve rejected it"):
+    with pytest.raises(RejectedError):
         world.run(run)
     assert world.data() == kept | gone

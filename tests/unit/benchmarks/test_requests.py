@@ -57,7 +57,3 @@ def test_requests_are_told_by_what_they_ask_for(tmp_path: Path) -> None:
         ("get", "ranges and metaranges"): 2,
         ("bulk_delete", "bucket"): 1,
     }
-
-
-def test_a_folder_has_no_requests() -> None:
-    assert requests_of({}) is None

@@ -74,14 +74,6 @@ def test_a_rejected_run_does_not_go_on(lake: Lake, capsys: pytest.CaptureFixture
     assert gc(capsys, "report", run)[0] == 3
 
 
-def test_who_answers_is_who_runs_the_command(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, run, _, _ = waiting_run()
-    monkeypatch.setenv("LOGNAME", "ada")
-    assert "approved by ada" in gc(capsys, "approve", run.folder.uri)[1]
-
-
 def test_a_machine_that_does_not_know_who_one_is_asks(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,13 +106,6 @@ def test_a_second_run_is_refused_until_the_first_one_is_answered(
     assert gc(capsys, "resume", run, "--quiet")[0] == 0
     assert keys(lake) == before - {ORPHAN}
     assert gc(capsys, *unlimited)[0] == 0
-
-
-def test_a_rejection_lets_the_next_run_work(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    run = waiting(capsys)
-    assert gc(capsys, "reject", run, "--by", "eve")[0] == 0
-    assert gc(capsys, "run", "lake", "--apply", "--quiet", "--unsafe-min-age-seconds", "1")[0] == 0
-    assert ORPHAN not in keys(lake)
 
 
 def test_what_resume_would_refuse_cannot_be_approved(capsys: pytest.CaptureFixture[str]) -> None:

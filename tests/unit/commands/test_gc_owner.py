@@ -13,17 +13,17 @@ from typing import Any
 import lakefs
 import pytest
 
-from dredge.auth import Statement
 from dredge.cli import main
 from dredge.gc.run import open_state
 from dredge.gc.witness.block import BLOCK, Block, read_block
-from dredge.gc.witness.consents import OWN, WITHOUT_ID, read_consents
+from dredge.gc.witness.consents import OWN, read_consents
 from dredge.gc.witness.mark_id import KEY, read_ids
 from dredge.gc.witness.ownership import Owner, claim
 from dredge.lakefs import Environment, LakeFSClient
 from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
 from dredge.runs.payload import to_json
 from dredge.storage import ObjectWriter
+from lakefs_embedded.auth import Statement
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 
 
@@ -104,15 +104,6 @@ def test_an_alias_of_another_server_is_refused(
     assert run(capsys, "own", "lake", "--alias", "--reason", "x")[0] == 3
     assert run(capsys, "own", "lake", "--without-id", "--reason", "x")[0] == 3
     assert read_consents(state) == []
-
-
-def test_a_consent_to_deletions_without_an_id_is_kept(
-    state: ObjectWriter, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, _ = run(capsys, "own", "lake", "--without-id", "--reason", "no right yet")
-    assert code == 0
-    assert "lake" in out
-    assert len(read_consents(state, WITHOUT_ID)) == 1
 
 
 def test_a_block_is_lifted_by_the_owner_with_a_reason(

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from click.shell_completion import BashComplete
 
 from dredge import cli
 from tests.support.errors_page import exit_codes
@@ -54,10 +53,3 @@ def test_exit_codes_of_a_command_are_those_of_the_table(name: str) -> None:
     found = set(re.findall(r"(?:^|[·,;] |\n) *(\d+) ", told))
     assert found or "those of" in told
     assert found <= dict(exit_codes()).keys()
-
-
-def test_the_shell_can_complete_commands_and_options() -> None:
-    complete = BashComplete(cli.dredge, {}, "dredge", "_DREDGE_COMPLETE")
-    assert {item.value for item in complete.get_completions([], "i")} == {"icechunk", "inspect"}
-    assert [item.value for item in complete.get_completions(["gc", "run"], "--dry")] == []
-    assert "--min-age-hours" in [item.value for item in complete.get_completions(["gc", "run"], "--min")]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dredge.cli import main
-from dredge.graveler.committed import Entry
-from dredge.graveler.sstable import write_table
+from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.sstable import write_table
 from dredge.storage import forget_memory_store, open_writer
 from tests.support.lakefs_tables import CORRUPT, Fixture, fixture, fixtures, key_bytes
 
@@ -77,18 +77,6 @@ def test_dumps_are_shown_raw_with_their_entity_and_have_no_addresses(item: Fixtu
     assert "refs dump" in refused.err
 
 
-def test_a_person_sees_one_line_a_record(dredge: Any) -> None:
-    for name, lines in (("range_odd_keys", None), ("metarange_many_ranges", 74), ("tags_range", None)):
-        shown = dredge("table", str(fixture(name).path))
-        assert shown.code == 0
-        assert (
-            len(shown.out.splitlines())
-            == 1 + len(fixture(name).records)
-            == (lines or len(shown.out.splitlines()))
-        )
-        assert fixture(name).id in shown.out
-
-
 def test_keys_that_are_not_utf8_are_shown_all_the_same(dredge: Any, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(write_table([(b"\xff\n", Entry("data/é\n").value().encode())]).data)
     (row,) = dredge("table", str(tmp_path / "x"), "--json").rows
@@ -151,8 +139,3 @@ def test_what_names_no_file_is_bad_input(uri: str, dredge: Any) -> None:
     assert shown.code in (2, 6)
     assert shown.out == ""
     assert "Traceback" not in shown.err
-
-
-def test_help_explains_fields_and_exit_codes(dredge: Any) -> None:
-    assert "Exit codes" in dredge("table", "--help").out
-    assert "one a line" in dredge("addresses", "-h").out

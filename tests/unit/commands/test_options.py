@@ -34,15 +34,6 @@ def ask(*words: str) -> tuple[str, dict[str, Any]]:
     return CliRunner().invoke(command, list(words)).output, given
 
 
-def test_each_setting_is_an_option_with_its_words_and_its_default() -> None:
-    said, _ = ask("--help")
-    assert "--mode auto|clean" in said
-    assert "--dry-run / --no-dry-run" in said
-    assert "Delete nothing. Default: true." in said
-    assert "Default: 25." in said
-    assert "--name" not in said
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

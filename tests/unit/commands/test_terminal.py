@@ -47,7 +47,3 @@ def test_a_file_gets_lines() -> None:
         "listing: 500",
         "listing ends",
     ]
-
-
-def test_what_has_no_known_end_has_no_bar() -> None:
-    assert "listing: 500\n" in said(Terminal(), total=None)

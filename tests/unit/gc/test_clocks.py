@@ -12,11 +12,11 @@ from dredge.gc.clocks import SERVER_LOOKS, compare_server
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run
 from dredge.gc.steps import slice_listing
-from dredge.graveler.catalog import Catalog
-from dredge.graveler.errors import GravelerError
 from dredge.kv import open_store
 from dredge.lakefs import LakeFSClient
 from dredge.runs.payload import from_json
+from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.errors import GravelerError
 from tests.support.balancer import balanced
 from tests.support.gc import World, make_world, summary_of
 from tests.support.http import scripted_server

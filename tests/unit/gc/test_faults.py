@@ -296,7 +296,7 @@ def test_when_heads_cannot_be_looked_at_the_sweep_stops() -> None:
 
 
 def test_another_collectors_run_in_the_same_place_stops_this_one() -> None:
-    from dredge.graveler.xid import new_descending_xid
+    from dredge.xid import new_descending_xid
 
     world, kept, gone = busy_world()
     context = world.plan()
@@ -309,7 +309,7 @@ def test_another_collectors_run_in_the_same_place_stops_this_one() -> None:
 
 
 def test_an_old_run_of_another_collector_does_not_matter() -> None:
-    from dredge.graveler.xid import new_descending_xid
+    from dredge.xid import new_descending_xid
 
     world, kept, _ = busy_world()
     run_id = new_descending_xid(world.lake.clock() - timedelta(hours=3))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -340,6 +341,44 @@ def test_trap_15_a_repository_that_lies_in_others_is_stopped_with_all_its_pairs_
     with pytest.raises(RefusedError, match=r"Nothing \(more\) was deleted.*namespace of its own") as stopped:
         check_namespaces(involved, OVERLAPPING)
     assert str(stopped.value).count("contains that of") == pairs
+
+
+@pytest.mark.parametrize("folder", ["lake", "a/lake", "datax", "data2/lake", "_lakefsx"])
+def test_trap_15_a_repository_below_the_root_of_a_bucket_is_collected(folder: str) -> None:
+    """One on the bucket's root stopped all others; it has nothing beside its data and its metadata."""
+    namespaces = {"root": "s3://b", "lake": f"s3://b/{folder}"}
+    (warning,) = check_namespaces("lake", namespaces)
+    assert "root" in warning
+    assert len(check_namespaces("root", namespaces)) == 1
+
+
+@pytest.mark.parametrize("folder", ["data", "data/lake", "_lakefs", "_lakefs/lake", "x/../data/lake"])
+def test_trap_15_a_repository_among_the_files_of_one_on_the_root_is_refused(folder: str) -> None:
+    with pytest.raises(RefusedError, match="contains"):
+        check_namespaces("lake", {"root": "local:///b", "lake": f"local:///b/{folder}"})
+
+
+def test_trap_15_repositories_on_the_root_of_a_bucket_and_below_it_keep_each_others_objects() -> None:
+    world = make_world()
+    kept = {world.upload("a", b"1")}
+    world.lake.commit()
+    kept.add(world.upload("b", b"staged"))
+    root = world.lake.namespace.rpartition("/")[0]
+    catalog = world.lake.catalog
+    catalog.repositories.create_repository("root", root)
+    catalog.objects.upload_object("root", "main", "x", b"committed")
+    catalog.commits.commit("root", "main", committer="tester", message="root")
+    catalog.objects.upload_object("root", "main", "y", b"staged")
+    outer = replace(world.lake, repository="root", namespace=root)
+    others = set(outer.keys())
+    world.orphan("data/slice/orphan")
+    outer.objects.put("data/slice/orphan", b"x")
+    world.age(days=2)
+    for repository in ("lake", "root"):
+        assert world.collect(repository=repository).status == "success"
+    assert (world.data(), set(outer.keys())) == (kept, others)
+    for lake in (world.lake, outer):
+        assert [len(lake.read(path)) for path in lake.paths()]
 
 
 def test_trap_15_an_overlap_elsewhere_lets_a_whole_run_go_on_and_is_told() -> None:

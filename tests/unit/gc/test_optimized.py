@@ -15,7 +15,7 @@ from dredge.gc.state.advance import advance_state
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import POINTER, StateStore
 from dredge.gc.steps import bulk_delete, save_report, verify
-from dredge.graveler.committed.metaranges import read_metarange
+from dredge.lakefs.files.metaranges import read_metarange
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.tasks import LocalRunner
 from tests.support.gc import World, make_world, summary_of

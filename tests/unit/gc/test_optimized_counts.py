@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dredge.gc.run import Run
-from dredge.graveler.catalog.imports import ImportPath
 from dredge.storage import open_deleter, open_reader, open_writer
+from lakefs_embedded.catalog.imports import ImportPath
 from tests.support.gc import World, make_world, summary_of
 
 COMMITTED = "list_committed"

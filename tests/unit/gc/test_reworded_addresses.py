@@ -6,7 +6,7 @@ import pytest
 
 from dredge.gc.check_limits import Canary, canaries
 from dredge.gc.explain.target import find_target
-from dredge.graveler.addresses import answer_readings
+from dredge.lakefs.files.addresses import answer_readings
 from dredge.runs.summary import PartInfo
 from tests.support.gc import World, make_world, stage_again, summary_of
 

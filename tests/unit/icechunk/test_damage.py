@@ -18,7 +18,7 @@ import pytest
 from dredge.errors import FormatError
 from dredge.icechunk.format import kernels
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
-from dredge.icechunk.format.manifests import native_chunk_hashes, parse_manifest
+from dredge.icechunk.format.manifests import named_chunks, parse_manifest
 from dredge.icechunk.format.repo_info import parse_repo_info
 from dredge.icechunk.format.snapshots import instant, parse_parentage, parse_snapshot
 from dredge.icechunk.format.verifier import account, check_covered
@@ -80,7 +80,7 @@ def snapshot(data: bytes, name: str) -> Named:
 
 
 def manifest(data: bytes, name: str) -> Named:
-    return {"chunks": set(native_chunk_hashes(data, name).tolist())}
+    return {"chunks": set(named_chunks(data, name).native.tolist())}
 
 
 def repo_info(data: bytes, name: str) -> Named:
@@ -226,4 +226,4 @@ def test_manifest_without_arrays_names_nothing(lake: Path) -> None:
     body += (8).to_bytes(4, "little") + decode_id(name.rpartition("/")[2])
     empty = close_file(data[:39], body)
     assert parse_manifest(empty, name).arrays == ()
-    assert native_chunk_hashes(empty, name).tolist() == []
+    assert named_chunks(empty, name).native.tolist() == []

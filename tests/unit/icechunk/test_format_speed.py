@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dredge.icechunk.format.manifests import NATIVE, native_chunk_hashes, parse_manifest
+from dredge.icechunk.format.manifests import NATIVE, named_chunks, parse_manifest
 from dredge.icechunk.ids import hashes_of
 from tests.support.icechunk import Graph, build, local_storage, quiet
 from tests.support.icechunk_manifests import manifest_file
@@ -20,9 +20,9 @@ def test_a_million_references_a_second_and_core() -> None:
     name, data = manifest_file(IDS)
     warm = manifest_file(IDS[:10])[::-1]
     parse_manifest(*warm)
-    native_chunk_hashes(*warm)
+    named_chunks(*warm)
     started = time.process_time()
-    hashes = native_chunk_hashes(data, name)
+    hashes = named_chunks(data, name).native
     seconds = time.process_time() - started
     assert hashes.tolist() == np.sort(hashes_of(IDS)).tolist()
     assert COUNT / seconds > 1_000_000

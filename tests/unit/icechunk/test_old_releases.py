@@ -176,5 +176,5 @@ def test_advice_for_a_wrong_clock_can_be_followed_for_main(repo: Path) -> None:
 
 def test_history_with_a_wrong_clock_can_be_collected_by_the_library(repo: Path) -> None:
     rewritten(repo, by_message(history_of(repo))["commit 4"], b"ic-2.3.0")
-    settings = CollectConfig(uri=f"file://{repo}", dry_run=False, unsafe_min_age_seconds=0)
+    settings = CollectConfig(uri=f"file://{repo}", dry_run=False, unsafe_min_age_seconds=0, keep_lost_days=0)
     assert collect_by_library(settings)["outcome"] == "success"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,25 +14,25 @@ from tests.support.lakefs_operators import summary
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
-def test_step_returns_figures_and_sends_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: dict[str, Any] = {}
-    monkeypatch.setattr(metrics.stats, "gauge", lambda name, value, tags: sent.update({name: (value, tags)}))
-    monkeypatch.setattr(metrics.stats, "timing", lambda name, value, tags: sent.update({name: (value, tags)}))
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What went to the metrics, by name."""
+    found: dict[str, Any] = {}
+
+    def note(name: str, value: float = 1, *, tags: dict[str, str]) -> None:
+        found[name] = (value, tags)
+
+    monkeypatch.setattr(metrics, "stats", SimpleNamespace(gauge=note, timing=note, incr=note))
+    return found
+
+
+def test_step_returns_figures_and_sends_metrics(sent: dict[str, Any]) -> None:
     returned = metrics.report_metrics("mark_uncommitted", summary(), "lake")
     assert returned["counts"] == {"rows": 3}
     assert sent == {
         "dredge.mark_uncommitted.rows": (3, {"repository": "lake"}),
         "dredge.mark_uncommitted.duration": (2000.0, {"repository": "lake"}),
     }
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What went to the metrics, by name."""
-    found: dict[str, Any] = {}
-    monkeypatch.setattr(metrics.stats, "gauge", lambda name, value, tags: found.update({name: (value, tags)}))
-    monkeypatch.setattr(metrics.stats, "incr", lambda name, tags: found.update({name: (1, tags)}))
-    return found
 
 
 def test_a_complete_run_sends_its_time_and_what_it_asked_for(sent: dict[str, Any]) -> None:

@@ -56,9 +56,3 @@ def test_a_further_name_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     browser, _ = served(monkeypatch, tmp_path, "--name", "dredge.example.com")
     assert browser.get("/", headers={"Host": "dredge.example.com"}).status_code == 200
     assert browser.get("/", headers={"Host": "example.com"}).status_code == 421
-
-
-def test_an_ipv6_address_is_listened_on_without_its_brackets(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    assert served(monkeypatch, tmp_path, "--listen", "[::1]:8090")[1] == "::1"

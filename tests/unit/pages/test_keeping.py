@@ -7,14 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dredge.errors import UnavailableError
 from dredge.gc.state.store import POINTER
 from dredge.pages.keeping import Keeping, keeping_of, pieces
 from dredge.pages.places import FolderPlaces, Place
 from dredge.pages.surroundings import Facts, Schedule
 from dredge.runs.coverage import Coverage
-from dredge.storage.memory import MemoryReader
-from dredge.storage.model import Level
 from tests.support.gc import World, busy_world
 from tests.support.pages import Around, pages_of, site_of
 
@@ -52,22 +49,6 @@ def test_a_state_that_cannot_be_read_is_said_on_the_page() -> None:
     run.state.put(POINTER, b"{")
     site = site_of(world)
     assert "the state of earlier runs is unusable" in site.text(site.place)
-
-
-def test_other_kinds_and_lone_runs_have_none(world: World) -> None:
-    (place,) = FolderPlaces(world.lake.namespace).all()
-    assert keeping_of(replace(place, store_uri=""), NOW) is None
-    assert keeping_of(replace(place, kind="icechunk"), NOW) is None
-
-
-def test_a_store_that_is_down_is_no_damaged_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    def down(self: MemoryReader, prefix: str = "") -> Level:
-        raise UnavailableError("nobody answers")
-
-    monkeypatch.setattr(MemoryReader, "list_level", down)
-    place = Place("lakefs", "lake", "memory://down/r", "memory://down/x")
-    with pytest.raises(UnavailableError):
-        keeping_of(place, NOW)
 
 
 def test_the_line_shows_what_is_covered_of_its_days(world: World) -> None:

@@ -90,26 +90,6 @@ def test_pages_are_those_of_all_rows(runs: list[Objects], sort: str) -> None:
     assert len(pages(runs[1], Filter(), sort, 50)) == 100
 
 
-def test_a_page_reads_the_groups_that_it_shows(runs: list[Objects], monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    real = groups.GroupedPart.read
-
-    def counted(self: groups.GroupedPart, numbers: Any, columns: Any) -> Any:
-        read.append(len(numbers))
-        return real(self, numbers, columns)
-
-    monkeypatch.setattr(groups.GroupedPart, "read", counted)
-    settled = runs[0]
-    grouped = len(settled._rows(Filter()).parts[0].groups) > 1
-    for sort, start in (("", ""), ("", "80"), ("address", "data/s1/o040")):
-        read.clear()
-        settled.page(Filter(), sort, start, 3)
-        assert sum(read) <= 2 or not grouped, (sort, read)
-    read.clear()
-    settled.page(Filter(prefix="nothing/begins/so"), "", "", 3)
-    assert not read or not grouped
-
-
 def test_objects_of_a_branch_are_those_that_its_commits_named_last() -> None:
     world, run = two_branches()
     (place,) = FolderPlaces(world.lake.namespace).all()

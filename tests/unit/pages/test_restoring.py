@@ -119,16 +119,6 @@ def test_what_came_back_is_listed_with_its_run() -> None:
     assert "3 came back" in text
 
 
-def test_a_run_that_deleted_nothing_says_so() -> None:
-    world, _, _ = undo_world("quarantine")
-    run = world.plan(dry_run=True)
-    world.run(run)
-    pages = site_of(world)
-    address = f"{pages.place}/run/{run.plan.run_id}"
-    assert "Bring back" not in pages.text(address)
-    assert "it was a dry run" in pages.text(f"{address}/restore?all=true", 400)
-
-
 def test_who_asks_the_same_again_is_told_what_was_counted_a_moment_ago(
     swept: tuple[World, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,14 +106,6 @@ def test_no_row_comes_back_by_another_form(
     assert around.started == []
 
 
-def test_findings_are_filtered(cleaned: tuple[Browser, Place, str]) -> None:
-    client, place, run_id = cleaned
-    address = f"/place/{place.key}/run/{run_id}"
-    assert "0 in all" in client.get(f"{address}?kind=heartbeat").text
-    assert "0 in all" in client.get(f"{address}?prefix=nothing").text
-    assert "0 in all" not in client.get(f"{address}?verdict=trash").text
-
-
 def test_what_is_damaged_or_missing_is_said(cleaned: tuple[Browser, Place, str]) -> None:
     client, place, run_id = cleaned
     assert client.get(f"/place/{place.key}/run/{run_id}/objects").status_code == 404

@@ -17,7 +17,7 @@ from dredge.gc.steps import slice_listing
 from dredge.pages.objects import SORTS
 from dredge.pages.places import FolderPlaces, Place
 from dredge.pages.web import CHANGING, STATIC, Pages, make_app
-from tests.support.gc import busy_world, make_world
+from tests.support.gc import busy_world
 from tests.support.pages import ADDRESSES, CHANGES, HOSTILE, SCRIPT, Browser, Fixed, Site, newest, site_of
 
 
@@ -39,16 +39,6 @@ def test_the_overview_adds_up_what_went_and_what_waits(site: Site) -> None:
     assert "8 · 20 B" in text  # deleted
     assert "1 · 4 B" in text  # found by the dry run
     assert "dry run: nothing was deleted" in text
-
-
-def test_a_runs_page_has_the_figures_of_its_report(site: Site) -> None:
-    address = newest(site)
-    report = site.client.get(f"{address}/report").json()
-    text = site.text(address)
-    assert report["headline"] in text
-    assert all(step["step"] in text for step in report["steps"])
-    state = site.client.get(f"{address}/state").json()
-    assert (state["outcome"], state["ongoing"]) == ("dry_run", False)
 
 
 def test_names_in_a_lake_are_text_and_nothing_else(site: Site) -> None:
@@ -86,27 +76,6 @@ def test_objects_are_filtered_sorted_and_downloaded(site: Site) -> None:
     assert set(table["outcome"].to_pylist()) == {"deleted"}
     assert all(address.startswith("data/slice0/") for address in table["address"].to_pylist())
     assert site.client.get(f"{deleted}.xlsx").status_code == 404
-
-
-def test_pages_of_objects_follow_one_another_without_a_gap() -> None:
-    world = make_world(tuning={"candidate_rows": 40, "delete_keys": 1000})
-    world.rules(30)
-    for number in range(250):
-        world.orphan(f"data/s{number % 3}/o{number:03d}")
-    world.age(days=2)
-    world.collect(dry_run=True)
-    site = site_of(world)
-    for sort in ("", "size", "address"):
-        address = f"{newest(site)}/objects?sort={sort}"
-        seen: list[str] = []
-        while address:
-            text = site.text(address)
-            seen += re.findall(r"<code>(data/[^<]+)", text)
-            onwards = re.search(r'href="(place[^"]+start=[^"]+)"', text)
-            address = "" if onwards is None else "/" + onwards[1].replace("&amp;", "&")
-        assert len(seen) == 250
-        assert set(seen) == set(world.data())
-        assert sort != "address" or seen == sorted(seen)
 
 
 def test_why_names_what_keeps_an_object_and_the_run_that_deleted_one(site: Site) -> None:
@@ -211,11 +180,6 @@ def test_the_static_files_are_those_that_are_named(site: Site) -> None:
     assert {item.name for item in (files("dredge.pages") / "static").iterdir()} == STATIC
     for name in STATIC:
         assert site.client.get(f"/static/{name}").status_code == 200
-
-
-def test_an_empty_installation_says_what_to_do() -> None:
-    answer = Browser(make_app(Pages(Fixed()))).get("/")
-    assert "No repository was collected yet" in answer.text
 
 
 def test_a_store_that_is_down_hides_its_own_repository_only() -> None:

@@ -11,7 +11,7 @@ from dredge.runs.clock import check_clocks
 def test_clocks_may_differ_by_the_bound_and_by_no_more() -> None:
     for ahead in (-60, 0, 60):
         check_clocks(ahead, 60)
-    with pytest.raises(RefusedError, match="60 s ahead of this machine's"):
+    with pytest.raises(RefusedError):
         check_clocks(60.001, 60)
-    with pytest.raises(RefusedError, match="60 s behind this machine's"):
+    with pytest.raises(RefusedError):
         check_clocks(-60.001, 60)

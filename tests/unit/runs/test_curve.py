@@ -17,8 +17,3 @@ def test_a_curve_is_drawn_through_its_points_and_its_texts_are_escaped() -> None
     assert xs == (90, 355, 620)
     assert ys == (204, 110, 16)
     assert [title.text for title in picture.iter(f"{SVG}title")] == ["a & b", "<none>", "half", "all"]
-
-
-def test_points_of_height_zero_lie_on_the_ground() -> None:
-    curve = place_curve([(7, 0, ""), (7, 0, "")], "", "", str)
-    assert [(dot["x"], dot["y"]) for dot in curve["dots"]] == [(90, 204)] * 2

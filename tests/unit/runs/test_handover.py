@@ -96,7 +96,7 @@ def test_a_plan_that_others_always_replace_is_given_up(writer: ObjectWriter) -> 
         def put_if_match(self, key: str, data: bytes, etag: str) -> None:
             raise ConflictError("no")
 
-    with pytest.raises(UnavailableError, match="Nothing was done"):
+    with pytest.raises(UnavailableError):
         hand_over(Losing(), KEY, grant(2))  # type: ignore[arg-type]
 
 

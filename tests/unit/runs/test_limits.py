@@ -40,5 +40,5 @@ def test_nothing_is_within_every_limit_and_without_one_everything_is() -> None:
         (["awaiting_approval", "refused", "passed"], "refused"),
     ],
 )
-def test_the_worst_finding_is_the_verdict(found: list[Verdict], expected: str) -> None:
+def test_the_worst_verdict_counts(found: list[Verdict], expected: str) -> None:
     assert worst(Finding("rule", verdict, 1, None, "") for verdict in found) == expected

@@ -73,11 +73,6 @@ def test_a_run_that_did_not_come_to_its_end_is_told_of_with_its_first_problem_an
     assert report("partial").why == ""
 
 
-def test_what_nobody_knows_the_log_says() -> None:
-    assert lost("lake", "no key").why == "no key"
-    assert "log of its first red task" in lost("lake", "").why
-
-
 def test_those_that_need_a_look_come_first_and_those_that_were_left_out_last(summary: dict[str, Any]) -> None:
     shown = [(row["repository"], row["is_good"]) for row in summary["repositories"]]
     assert shown == [("sea", False), ("tarn", False), ("bay", True), ("lake", True), ("alp", True)]
@@ -112,10 +107,3 @@ def test_a_table_has_a_line_for_each_and_below_it_what_went_wrong(summary: dict[
         ["alp", "left", "out", "0", "0", "0", "B"],
         ["asleep"],
     ]
-
-
-@pytest.mark.parametrize(("name", "width"), [("lake", 12), ("a-lake-with-a-long-name", 25)])
-def test_the_columns_of_a_table_stand_below_each_other(name: str, width: int) -> None:
-    named = [left_out(name, ""), left_out("sea", "")]
-    _, *lines = table_lines(summarize(named, NOW))
-    assert [line.index("OUTCOME" if "OUTCOME" in line else "left out") for line in lines] == [width] * 3

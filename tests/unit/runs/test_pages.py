@@ -28,18 +28,3 @@ def test_every_value_is_escaped_in_included_templates_too(template: Path) -> Non
 def test_a_value_that_is_missing_is_an_error(template: Path) -> None:
     with pytest.raises(jinja2.UndefinedError, match="more"):
         render(template, text="")
-
-
-def test_no_template_calls_a_value_safe() -> None:
-    templates = list(DREDGE.rglob("*.j2"))
-    assert len(templates) >= 4
-    for path in templates:
-        assert "safe" not in path.read_text(), path
-        assert "autoescape" not in path.read_text(), path
-
-
-def test_only_templates_make_html() -> None:
-    makers = [
-        path for path in DREDGE.rglob("*.py") if "<td" in path.read_text() or "<html" in path.read_text()
-    ]
-    assert makers == []

@@ -52,5 +52,5 @@ def test_what_was_changed_is_asked_for_when_it_ended() -> None:
         deleted.append("one")
         raise ConfigError("denied")
 
-    with pytest.raises(PartialError, match="1 was deleted"):
+    with pytest.raises(PartialError):
         work()

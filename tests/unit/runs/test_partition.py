@@ -101,18 +101,12 @@ def test_another_process_finds_the_function_by_its_name(stores: Stores) -> None:
     assert found.checked == 0
 
 
-def test_a_function_is_named_as_what_it_was_made_of() -> None:
-    """Where workers look for it."""
-    made = partition_function(join_words.body)
-    assert (made.__module__, made.__reduce__()) == (__name__, "join_words")
-
-
 @pytest.mark.parametrize(
     "task", [{}, {"words": "a"}, {"words": [1]}, {"words": ["a"], "part": {"name": "n"}}], ids=str
 )
 def test_a_task_of_another_shape_is_refused_before_it_begins(stores: Stores, task: Json) -> None:
     config = {"stores": to_json(stores), "config": to_json(CONFIG)}
-    with pytest.raises(FormatError, match="Task"):
+    with pytest.raises(FormatError):
         join_words(config, {"name": "0", "task": task})
 
 

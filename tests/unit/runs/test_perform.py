@@ -60,7 +60,7 @@ def test_an_end_without_success_is_recorded_with_its_reason(folder: RunFolder) -
         record.warn("a word for the report")
         record.status, record.error = "refused", RefusedError("too many")
 
-    with pytest.raises(RefusedError, match="too many"):
+    with pytest.raises(RefusedError):
         perform(folder, "first", [], body, clock)
     found, failure = folder.read_incomplete("first"), folder.read_failure("first")
     assert found is not None

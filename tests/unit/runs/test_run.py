@@ -136,8 +136,3 @@ def test_a_number_of_items_is_worth_a_task_each_up_to_what_runs_at_once(
 ) -> None:
     assert run.num_tasks(LocalRunner(4), items) == tasks
     assert run.num_tasks(LocalRunner(), items) == 1
-
-
-def test_where_a_core_gets_several_tasks_so_many_are_made(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Run, "tasks_per_core", 3)
-    assert [run.num_tasks(LocalRunner(4), items) for items in (11, 12, 13)] == [11, 12, 12]

@@ -113,7 +113,7 @@ def test_the_state_moves_on_only_from_where_the_run_found_it(store: ToldVersions
     found = store.find({})
     second = store.advance(replace(state, run_id="r2"), found)
     for before in (Current(), found):
-        with pytest.raises(ConflictError, match="was moved while the run went on"):
+        with pytest.raises(ConflictError):
             store.advance(replace(state, run_id="r3"), before)
     assert first != second == store.newest()
     assert store.read(first.name, first.sha256) == state, "an earlier version stays"

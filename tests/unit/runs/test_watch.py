@@ -69,17 +69,6 @@ def test_a_driver_that_cannot_ask_for_the_time_closes_the_gate(
     assert folder.read_json(KEY) == {"open": False, "reason": "503", "at": None, "published": 0}
 
 
-def test_a_reason_without_words_closes_the_gate(folder: RunFolder) -> None:
-    assert not Watch(folder, folder.writer, KEY, lambda: "").look()
-    assert folder.read_json(KEY)["open"] is False
-
-
-def test_workers_find_a_look_that_was_made_before_they_began(folder: RunFolder) -> None:
-    with watching(folder, folder.writer, KEY, lambda: None, 3600) as watch:
-        assert folder.read_json(KEY)["open"] is True
-    assert watch.error is None
-
-
 def test_a_look_names_what_was_published_by_its_end(folder: RunFolder) -> None:
     """Workers that read the look then read at least that."""
     numbers = []
@@ -145,3 +134,8 @@ def test_nobody_looks_when_the_deleting_is_over(folder: RunFolder) -> None:
         watcher = next(thread for thread in threading.enumerate() if thread.name == "watch")
         assert watcher.is_alive()
     assert not watcher.is_alive()
+
+
+def test_a_reason_without_words_closes_the_gate(folder: RunFolder) -> None:
+    assert not Watch(folder, folder.writer, KEY, lambda: "").look()
+    assert folder.read_json(KEY)["open"] is False

@@ -5,78 +5,14 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
-import pyarrow as pa
 import pytest
 
-from dredge.runs import ledger, progress
+from dredge.runs import progress
 from dredge.runs.folder import RunFolder
-from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.progress import Progress, line, log_progress
 from dredge.runs.report import render_html
 from dredge.runs.words import duration_text, size_text
 from dredge.storage import open_writer
-
-
-def rows(*outcomes: tuple[str, str], attempt: int = 1) -> pa.Table:
-    candidates = pa.table(
-        {
-            "address": [address for address, _ in outcomes],
-            "size": [1] * len(outcomes),
-            "reason": ["unreferenced"] * len(outcomes),
-        }
-    )
-    return ledger.rows_of(candidates, [outcome for _, outcome in outcomes], attempt, 7)
-
-
-def test_the_best_outcome_of_an_object_counts() -> None:
-    found = ledger.best(
-        pa.concat_tables(
-            [
-                rows(("a", "failed"), ("b", "failed"), ("c", "deleted")),
-                rows(("a", "deleted"), ("b", "failed"), ("c", "missing"), attempt=2),
-            ]
-        )
-    )
-    assert dict(zip(found["address"].to_pylist(), found["outcome"].to_pylist(), strict=True)) == {
-        "a": "deleted",
-        "b": "failed",
-        "c": "deleted",
-    }
-    assert found["attempt"].to_pylist() == [2, 2, 1]
-
-
-def test_only_what_failed_is_tried_again() -> None:
-    found = ledger.finished(
-        rows(("a", "deleted"), ("b", "missing"), ("c", "kept"), ("d", "not_addressable"), ("e", "failed"))
-    )
-    assert found.to_pylist() == ["a", "b", "c", "d"]
-
-
-def test_raw_files_of_a_task_that_runs_twice_do_not_overwrite_each_other() -> None:
-    folder = RunFolder(open_writer("memory://ledger-test"), "run")
-    for _ in range(2):
-        ledger.write_raw(folder, "part", 1, 0, 1, rows(("a", "deleted")))
-    assert ledger.read_raw(folder, "part").num_rows == 2
-    assert ledger.read_raw(folder, "par").num_rows == 0
-
-
-def test_limits_hold_above_and_pass_at_their_value() -> None:
-    limits = Limits(objects=10, size_bytes=100, percent=50.0)
-    assert worst(limits.check(10, 100, 20)) == "passed"
-    assert worst(limits.check(11, 100, 1000)) == "awaiting_approval"
-    assert worst(limits.check(10, 101, 1000)) == "awaiting_approval"
-    assert worst(limits.check(10, 100, 19)) == "awaiting_approval"
-    assert worst(Limits().check(10**9, 10**15, 10**9)) == "passed"
-    assert worst(limits.check(0, 0, 0)) == "passed"
-
-
-def test_the_worst_verdict_counts() -> None:
-    def finding(verdict: str) -> Finding:
-        return Finding("x", verdict, 1, None, "")  # type: ignore[arg-type]
-
-    assert worst([]) == "passed"
-    assert worst([finding("passed"), finding("awaiting_approval")]) == "awaiting_approval"
-    assert worst([finding("refused"), finding("awaiting_approval")]) == "refused"
 
 
 def test_progress_tells_rate_and_time_left() -> None:

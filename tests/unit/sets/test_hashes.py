@@ -31,5 +31,5 @@ def test_contains_is_membership(known: list[int], wanted: list[int]) -> None:
 
 @pytest.mark.parametrize("data", [b"1234567", hashes([2, 1]).tobytes(), hashes([1, 1]).tobytes()])
 def test_a_file_that_is_no_sorted_set_is_refused(data: bytes) -> None:
-    with pytest.raises(FormatError, match=r"x\.u64"):
+    with pytest.raises(FormatError):
         from_bytes(data, "x.u64")

@@ -62,11 +62,11 @@ def test_layers_that_do_not_belong_together_are_refused() -> None:
     first = write_counted(folder, "first-0000.counts", counted([{1, 2}]))
     second = write_counted(folder, "second-0000.counts", counted([{1}, {1}], -1))
     found = CountedSet.of([first], 0).then([second])
-    with pytest.raises(FormatError, match="belong together"):
+    with pytest.raises(FormatError):
         found.find(folder, [np.array([1, 2], np.uint64)])
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 12, b"x" * 25])
 def test_a_file_that_is_not_as_long_as_its_hashes_is_refused(data: bytes) -> None:
-    with pytest.raises(FormatError, match=r"x\.counts"):
+    with pytest.raises(FormatError):
         from_bytes(data, 2, "x.counts")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-LOOK_EVERY_SECONDS = 0.2
+LOOK_EVERY_SECONDS = 0.05
 PROGRAM = f"from airflow_dredge.spark_jobs import daemon; daemon.main(lambda: None, {LOOK_EVERY_SECONDS})"
 
 

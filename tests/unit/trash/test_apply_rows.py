@@ -62,7 +62,7 @@ def test_a_large_partition_stops_when_another_one_is_named_that_went_before(
         return done
 
     monkeypatch.setattr(ground.world.store, "delete_rows", name_the_first)
-    with pytest.raises(NamedAgainError, match="2 rows were put back"):
+    with pytest.raises(NamedAgainError):
         applier(ground).run(findings)
     assert calls == [2, 2]
     assert len(list(ground.world.kv.scan(large))) == 4

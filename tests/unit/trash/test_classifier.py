@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from dredge.graveler import xid
+from dredge import xid
 from dredge.trash.classifier import Classifier, one_row
-from dredge.trash.look import Look, look_through, read_look, value_digest
+from dredge.trash.look import Look, read_look, value_digest
 from dredge.trash.margins import TrashMargins
 from dredge.trash.sightings import Sighting, Sightings
-from tests.support.kv_world import DAY, METARANGE, START, LiveView, World
+from tests.support.kv_world import DAY, METARANGE, START, World
 
 MARGINS = TrashMargins()
 INSTANT = timedelta(microseconds=1)
@@ -157,43 +157,6 @@ def test_a_partition_without_a_record_is_what_its_rows_make_of_it(
     assert classifier_of(read_look(world.store)).statuses[partition] == status
 
 
-def test_a_partition_with_a_record_is_what_that_says_whatever_is_in_it(world: World) -> None:
-    partition, _ = world.repository("lake")
-    world.kv.set(b"graveler_deleted", b"repo/lake/" + partition[-20:], b"")
-    for state, status in ((0, "active"), (1, "in-deletion"), (2, "initial")):
-        world.record(partition, state)
-        found = classifier_of(read_look(world.store))
-        assert found.statuses[partition] == found.status_of(partition) == status
-    world.kv.delete(b"graveler", b"repos/lake")
-    assert classifier_of(read_look(world.store)).statuses[partition] == "handed-over"
-    assert classifier_of(read_look(world.store)).status_of(b"gone-" + partition[-20:]) is None
-
-
-@pytest.mark.parametrize(("state", "status"), [(0, "active"), (1, "in-deletion"), (2, "initial")])
-def test_a_repository_without_rows_is_what_its_record_says(world: World, state: int, status: str) -> None:
-    partition = b"bare-" + xid.new_xid(START).encode()
-    world.record(partition, state)
-    found = classifier_of(read_look(world.store))
-    assert partition not in found.statuses
-    assert found.status_of(partition) == status
-
-
-def test_a_partition_that_was_in_use_a_moment_ago_is_not_judged(world: World) -> None:
-    partition, _ = world.repository("lake")
-    reads = []
-
-    class Shifting(LiveView):
-        def scan(self, name: bytes, start: bytes = b""):  # type: ignore[no-untyped-def]
-            if name == b"graveler":
-                reads.append(name)
-                if len(reads) == 2:
-                    world.kv.delete(b"graveler", b"repos/lake")
-            return super().scan(name, start)
-
-    look = look_through(Shifting(world.kv, world.store.rows))
-    assert classifier_of(look).statuses[partition] == "unsure"
-
-
 @pytest.mark.parametrize(("age", "is_young"), [(DAY - INSTANT, True), (DAY, False), (-DAY, True)])
 def test_an_id_is_young_up_to_the_margin_and_when_it_is_of_the_future(
     world: World, age: timedelta, is_young: bool
@@ -230,10 +193,3 @@ def test_what_is_unused_settles_once_it_was_seen_with_these_bytes_a_grace_ago(
         assert finding.why.startswith("unused")
         assert (finding.why == "unused") == (verdict == "trash")
         assert ("first sighting" in finding.why) == (first == START)
-
-
-def test_what_is_trash_may_be_told_in_other_words(world: World) -> None:
-    row = one_row(b"k", b"value")
-    before = Sightings((Sighting(b"p", b"k", row.digest, START - DAY),))
-    found = classifier_of(read_look(world.store), before)
-    assert found.settle(b"p", b"k", "kind", "unused", row, when_settled="twice").why == "twice"

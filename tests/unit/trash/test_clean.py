@@ -31,7 +31,6 @@ MARGINS = TrashMargins()
 type NewStore = Callable[[], Store]
 
 SOME = ("a2_failed_creates", "c2_killed_during_drop", "d2_live_token_queued", "e3_lost_instance")
-ORPHANS = (b"orchard-com:", b"orchard-del:", b"orchard-res:")
 
 
 def moment(seconds: float) -> datetime:
@@ -132,25 +131,6 @@ def is_trash(row: Row, truth: dict[str, Any]) -> bool:
         and ("key" not in finding or finding["key"].encode() == row.key)
         for finding in truth["findings"]
     )
-
-
-def test_the_report_says_what_went_and_why(state: TrashState) -> None:
-    store = memory_store()
-    truth = TRUTH["dumps"]["c2_killed_during_drop"]
-    store.load(dump("c2_killed_during_drop"))
-    for look in truth["looks"]:
-        store.now = moment(look)
-        scan(store, state, clock=store.machine_clock, margins=MARGINS)
-    done = clean(
-        store, state, clock=store.machine_clock, margins=MARGINS, limits=TrashLimits(), dry_run=False
-    )
-    report = json.loads(state.writer.get(f"runs/{done.scan.plan.run_id}/report.json"))
-    assert report["status"] == "done"
-    orphans = [row for row in dump("c2_killed_during_drop") if row.partition.startswith(ORPHANS)]
-    size = sum(len(row.key) + len(row.value) for row in orphans)
-    assert report["kinds"]["staging-orphan (trash)"] == {"count": 3, "rows": 6, "size_bytes": size}
-    assert {outcome["kind"] for outcome in report["outcomes"]} == {"staging-orphan", "staging-queued"}
-    assert all(outcome["why"] and outcome["fate"] == "deleted" for outcome in report["outcomes"])
 
 
 def test_a_dry_run_leaves_a_report_of_everything_that_is_not_plainly_live(state: TrashState) -> None:

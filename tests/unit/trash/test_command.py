@@ -34,17 +34,6 @@ def lines(result: Result) -> list[dict[str, object]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def test_a_scan_tells_each_finding_in_a_line(folder: Path) -> None:
-    found = lines(run("scan", "--json"))
-    assert [(f["kind"], f["verdict"], f["rows"]) for f in found] == [
-        ("import-expired", "trash", 1),
-        ("staging-orphan", "wait", 2),
-    ]
-    for finding in found:
-        assert {"partition", "key", "why", "age_seconds", "size_bytes", "digest"} <= finding.keys()
-    assert 259_000 < float(str(found[0]["age_seconds"])) < 260_000
-
-
 def test_a_scan_without_state_leaves_nothing_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DREDGE_TRASH_STATE")
     before = sorted(os.listdir(folder))
@@ -80,29 +69,6 @@ def test_clean_removes_and_restore_puts_back(folder: Path) -> None:
     assert lines(run("scan", "--json")) == []
     assert "3 rows put back" in run("restore", "--run", name, "--no-dry-run").output
     assert len(lines(run("scan", "--json"))) == 2
-
-
-def test_restore_of_one_partition_leaves_the_rest_removed(folder: Path) -> None:
-    run("scan")
-    age_sightings(folder / "state")
-    done = lines(run("clean", "--no-dry-run", "--json"))
-    token = next(str(o["partition"]) for o in done if o["kind"] == "staging-orphan")
-    name = next(path.parent.name for path in (folder / "state" / "runs").glob("*/undo"))
-    words = ("restore", "--run", name, "--partition", token)
-    assert "2 rows would be put back" in run(*words).output
-    assert "2 rows put back" in run(*words, "--no-dry-run").output
-    assert [f["partition"] for f in lines(run("scan", "--json"))] == [token]
-    with pytest.raises(ConfigError, match="removed nothing of lake-main:other"):
-        run("restore", "--run", name, "--partition", "lake-main:other", "--no-dry-run")
-
-
-def test_an_approved_plan_can_be_named(folder: Path) -> None:
-    run("scan")
-    age_sightings(folder / "state")
-    run("scan", "--kinds", "import-expired")
-    name = min(path.name for path in (folder / "state" / "runs").iterdir())
-    done = lines(run("clean", "--no-dry-run", "--json", "--plan", name))
-    assert [o["kind"] for o in done] == ["import-expired"]
 
 
 @pytest.mark.parametrize(

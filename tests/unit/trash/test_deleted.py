@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,9 @@ from typing import Any
 import pytest
 
 from dredge.errors import (
-    ConfigError,
-    DredgeError,
-    FormatError,
-    PartialError,
     UnavailableError,
 )
-from dredge.kv.rows import Row, RowCleaner
+from dredge.kv.rows import RowCleaner
 from dredge.storage import open_writer
 from dredge.trash import deleted
 from dredge.trash.apply import NamedAgainError
@@ -72,14 +67,6 @@ def test_partition_and_entry_go_and_nothing_else(world: World, undo: UndoLog) ->
     assert world.store.all_rows() == before
 
 
-def test_two_lives_of_one_name_may_wait_at_once(world: World, undo: UndoLog) -> None:
-    first, second = world.hand_over("twin"), world.hand_over("twin")
-    live, _ = world.repository("twin")
-    assert [o.fate for o in clean_deleted(world.store, undo)] == ["cleaned", "cleaned"]
-    assert rows_of(world, first) == rows_of(world, second) == 0
-    assert rows_of(world, live) == 2
-
-
 @pytest.mark.parametrize("state", [0, 1])
 def test_a_life_that_a_record_names_is_skipped_whatever_the_entry_says(
     world: World, undo: UndoLog, state: int
@@ -112,52 +99,6 @@ def test_a_failure_skips_the_entry_and_the_next_run_goes_on(
     monkeypatch.undo()
     assert [o.fate for o in clean_deleted(world.store, undo)] == ["cleaned"]
     assert rows_of(world, bad) == 0
-
-
-@pytest.mark.parametrize(
-    ("error", "rows_before", "family"),
-    [
-        (UnavailableError("throttled"), 0, UnavailableError),
-        (UnavailableError("throttled"), 3, UnavailableError),
-        (ConfigError("denied"), 0, ConfigError),
-        (ConfigError("denied"), 3, PartialError),
-        (FormatError("damaged"), 3, FormatError),
-    ],
-)
-def test_a_run_whose_handed_over_repository_met_a_store_error_is_no_success(
-    world: World,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
-    rows_before: int,
-    family: type[DredgeError],
-) -> None:
-    monkeypatch.setattr("dredge.trash.deleted.GROUP_ROWS", 3)
-    partition = world.hand_over("large")
-    for number in range(4):
-        world.tag(partition, f"t{number}", "nowhere")
-    state = TrashState(open_writer(f"file://{tmp_path}/state"))
-    delete_rows = world.store.delete_rows
-
-    def failing(rows: Any, guards: Any = ()) -> list[bool]:
-        if 6 - rows_of(world, partition) == rows_before:
-            raise error
-        return delete_rows(rows, guards)
-
-    monkeypatch.setattr(world.store, "delete_rows", failing)
-    with pytest.raises(family, match=r"repo/large/\w+: .*The next run tries again") as caught:
-        clean_all(world, state)
-    assert type(caught.value) is family
-    assert f"{rows_before} rows were removed" in str(caught.value)
-    report = json.loads(state.writer.get(f"runs/{state.runs()[0]}/report.json"))
-    assert (report["status"], report["rows_removed"]) == ("partial", rows_before)
-    assert report["message"] == str(caught.value)
-    assert [line["fate"] for line in report["deleted_repositories"]] == ["failed"]
-
-    monkeypatch.undo()
-    done = clean_all(world, state)
-    assert (done.status, done.rows_removed) == ("done", 6 - rows_before + 1)  # the entry, too
-    assert not list(world.kv.scan(b"graveler_deleted"))
 
 
 def clean_all(world: World, state: TrashState) -> CleanReport:
@@ -220,27 +161,6 @@ def test_an_unreadable_record_keeps_the_entry_and_its_rows(world: World, undo: U
     world.kv.set(b"graveler", b"repos/lake", b"\xff\xff")
     assert [o.fate for o in clean_deleted(world.store, undo)] == ["failed"]
     assert rows_of(world, partition) == 2
-
-
-def test_cleaning_a_store_includes_what_was_handed_over(world: World, tmp_path: Path) -> None:
-    partition = world.hand_over("lake")
-    kept = world.hand_over("kept")
-    kept_token = world.stage(world.token("kept", "main"))
-    world.record(kept)
-    state = TrashState(open_writer(f"file://{tmp_path}/state"))
-    options: dict[str, Any] = {
-        "clock": world.store.machine_clock,
-        "margins": TrashMargins(),
-        "limits": TrashLimits(),
-        "dry_run": False,
-    }
-    assert clean(world.store, state, kinds=["marker"], **options).deleted == ()
-    report = clean(world.store, state, **options)
-    assert [o.fate for o in report.deleted] == ["skipped", "cleaned"]
-    assert report.status == "partial"
-    assert rows_of(world, partition) == 0
-    assert rows_of(world, kept) == 2
-    assert Row(kept_token, b"a/1", world.kv.get(kept_token, b"a/1")) in world.store.all_rows()
 
 
 def test_a_clean_leaves_what_was_handed_over_after_its_plan(world: World, tmp_path: Path) -> None:
@@ -315,17 +235,6 @@ def test_what_a_frozen_request_writes_into_a_deleted_repository_is_left_for_the_
     assert [(o.fate, o.rows) for o in clean_all(world, state).deleted] == [("cleaned", rows + 1)]
 
 
-def test_rows_that_somebody_else_removed_since_the_plan_are_none_of_its_failures(
-    world: World, undo: UndoLog
-) -> None:
-    partition = world.hand_over("lake")
-    planned = planned_in(world.store)
-    for row in list(world.kv.scan(partition)):
-        world.kv.delete(partition, row.key)
-    (outcome,) = deleted.clean_deleted(world.store, undo, lambda: None, planned)
-    assert (outcome.fate, outcome.rows) == ("cleaned", 0)
-
-
 @pytest.mark.parametrize("key", [b"a", b"z"])
 def test_only_rows_go_that_the_plan_saw(
     world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch, key: bytes
@@ -361,28 +270,6 @@ def test_a_repository_that_was_handed_over_and_is_named_again_is_put_back(
     assert done.rows_removed == 3, "the repository's rows and its entry"
     assert restore(world.store, state, done.scan.plan.run_id)["rows"] == done.rows_removed
     world.record(partition)
-    with pytest.raises(NamedAgainError, match=r"lake-\w+: .*2 rows were put back"):
+    with pytest.raises(NamedAgainError):
         clean_all(world, state)
     assert rows_of(world, partition) == 2
-
-
-def test_an_entry_without_rows_is_found_and_cleaned(world: World, tmp_path: Path) -> None:
-    """A bare repository's, or one whose cleaner died after the last row."""
-    partition, _ = world.beginning("bare")
-    for entry in list(world.kv.scan(partition)):
-        world.kv.delete(partition, entry.key)
-    key = f"repo/bare/{partition[-20:].decode()}".encode()
-    world.kv.set(b"graveler_deleted", key, b"")
-    world.kv.set(b"graveler_deleted", b"repo/odd", b"")
-    state = TrashState(open_writer(f"file://{tmp_path}/state"))
-    report = clean(
-        world.store,
-        state,
-        clock=world.store.machine_clock,
-        margins=TrashMargins(),
-        limits=TrashLimits(),
-        dry_run=False,
-        kinds=["deleted-repository"],
-    )
-    assert sorted(o.fate for o in report.deleted) == ["cleaned", "skipped"]
-    assert [entry.key for entry in world.kv.scan(b"graveler_deleted")] == [b"repo/odd"]

@@ -8,25 +8,18 @@ from typing import Any
 import pytest
 
 from dredge.errors import LeaseHeldError
-from dredge.graveler.xid import new_xid
-from dredge.kv.rows import GuardFailedError, Row
+from dredge.kv.rows import Row
 from dredge.storage import open_writer
 from dredge.trash import deleted
-from dredge.trash.deleted import DeletedOutcome
 from dredge.trash.report import deleted_row
 from dredge.trash.undo import UndoLog
-from tests.support.kv_world import START, World
+from tests.support.kv_world import World
 from tests.unit.trash.test_deleted import clean_deleted, planned_in, rows_of
 
 
 @pytest.fixture
 def undo(tmp_path: Path) -> UndoLog:
     return UndoLog(open_writer(f"file://{tmp_path}"), "undo")
-
-
-def test_keys_behind_the_entries_are_none(world: World, undo: UndoLog) -> None:
-    world.kv.set(b"graveler_deleted", b"repo0", b"")
-    assert clean_deleted(world.store, undo) == []
 
 
 def test_the_record_of_a_longer_name_is_not_its_own(world: World, undo: UndoLog) -> None:
@@ -71,34 +64,6 @@ def test_an_entry_that_changes_after_its_rows_went_stays(
     assert outcome.removed_partition == partition
     assert deleted_row(outcome)["rows_deleted"] == 2
     assert len(list(world.kv.scan(b"graveler_deleted"))) == 1
-
-
-def test_rows_that_went_before_a_guard_failed_are_counted(
-    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dredge.trash.deleted.GROUP_ROWS", 3)
-    partition = world.hand_over("large")
-    for number in range(4):
-        world.tag(partition, f"t{number}", "nowhere")
-    delete_rows, calls = world.store.delete_rows, list[int]()
-
-    def fail_half_way(rows: Any, guards: Any = ()) -> list[bool]:
-        calls.append(len(rows))
-        if len(calls) == 2:
-            raise GuardFailedError("changed", delete_rows(rows[:2]))
-        return delete_rows(rows, guards)
-
-    monkeypatch.setattr(world.store, "delete_rows", fail_half_way)
-    (outcome,) = clean_deleted(world.store, undo)
-    assert (outcome.fate, outcome.rows) == ("skipped", 5)
-    assert rows_of(world, partition) == 1
-
-
-def test_an_outcome_without_rows_names_no_removed_partition() -> None:
-    entry = "repo/lake/" + new_xid(START)
-    assert DeletedOutcome(entry, "cleaned", 0).removed_partition is None
-    assert DeletedOutcome("repo/odd", "skipped", 1).removed_partition is None
-    assert DeletedOutcome(entry, "cleaned", 0).rows_removed == 1
 
 
 def test_a_lost_right_keeps_the_next_entries_back(world: World, undo: UndoLog) -> None:

@@ -7,8 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from dredge.graveler import messages, xid
+from dredge import xid
 from dredge.kv.rows import Guard
+from dredge.lakefs.files import messages
 from dredge.trash.finding import TrashFinding
 from dredge.trash.guards import guards_of, named_now
 from dredge.trash.key_rules import OF_EARLIER_LIFE, OF_MISSING_REPOSITORY, OF_MISSING_RUN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from dredge.graveler import messages
+from dredge.lakefs.files import messages
 from tests.support.kv_world import DAY, START, World
 from tests.support.trash import Watcher
 
@@ -122,13 +122,6 @@ def test_an_ownership_hint_of_a_live_branch_stays(world: World, watcher: Watcher
     assert found[b"mc-ownership", gone].verdict == "trash"
 
 
-def test_an_ownership_hint_that_has_not_expired_for_a_day_stays(world: World, watcher: Watcher) -> None:
-    key = world.owner("gone", "main", START + 3 * DAY)
-    assert watcher.verdict_of(b"mc-ownership", key) == ("branch-owner-stale", "wait")
-    assert watcher.verdict_of(b"mc-ownership", key, 3 * DAY) == ("branch-owner-stale", "wait")
-    assert watcher.verdict_of(b"mc-ownership", key, DAY) == ("branch-owner-stale", "trash")
-
-
 def test_an_open_upload_is_never_trash(world: World, watcher: Watcher) -> None:
     upload = messages.UploadData(upload_id="u", creation_date=messages.to_timestamp(world.now))
     world.kv.set(b"multiparts", b"u", messages.encode(upload))
@@ -147,3 +140,10 @@ def test_a_dangling_commit_is_reported(world: World, watcher: Watcher) -> None:
     lone = world.commit(partition, parents=[first.id], metarange="23" * 32)
     found = watcher.look(9 * DAY)
     assert [(f.key, f.verdict) for f in found.values()] == [(b"commits/" + lone.id.encode(), "report")]
+
+
+def test_an_ownership_hint_that_has_not_expired_for_a_day_stays(world: World, watcher: Watcher) -> None:
+    key = world.owner("gone", "main", START + 3 * DAY)
+    assert watcher.verdict_of(b"mc-ownership", key) == ("branch-owner-stale", "wait")
+    assert watcher.verdict_of(b"mc-ownership", key, 3 * DAY) == ("branch-owner-stale", "wait")
+    assert watcher.verdict_of(b"mc-ownership", key, DAY) == ("branch-owner-stale", "trash")

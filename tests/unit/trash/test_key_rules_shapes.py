@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dredge.graveler import messages, xid
-from dredge.graveler.messages import to_timestamp
+from dredge import xid
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.messages import to_timestamp
 from dredge.trash.finding import TrashFinding
-from dredge.trash.key_rules import branch_of_owner, pull_of_index, repository_of_action, run_of_action
 from tests.support.kv_world import DAY, START, World, countdown_id
 from tests.support.trash import Watcher
 
@@ -23,46 +23,6 @@ def size(key: bytes, value: bytes) -> int:
 
 def told(finding: TrashFinding) -> tuple[str, str, int, int]:
     return finding.kind, finding.verdict, finding.rows, finding.size_bytes
-
-
-@pytest.mark.parametrize("key", [b"repos/x/a/b", b"repos/x/a/b/c"])
-def test_the_index_of_a_pull_names_partition_and_pull(key: bytes) -> None:
-    assert pull_of_index(key, INDEX) == (b"x", "p1")
-
-
-@pytest.mark.parametrize("key", [b"repos/x/a", b"repo/x/a/b", b"other"])
-def test_another_key_is_no_index_of_a_pull(key: bytes) -> None:
-    assert pull_of_index(key, INDEX) is None
-
-
-@pytest.mark.parametrize(
-    ("key", "run"),
-    [
-        (b"repos/x/runs/r", b"repos/x/runs/r"),
-        (b"repos/x/tasks/r/0000_0000", b"repos/x/runs/r"),
-        (b"repos/x/branches/main/r", b"repos/x/runs/r"),
-        (b"repos/x/branches/a/b/r", b"repos/x/runs/r"),
-        (b"repos/x/commits/c/r", b"repos/x/runs/r"),
-    ],
-)
-def test_the_key_of_a_hooks_result_names_repository_and_run(key: bytes, run: bytes) -> None:
-    assert repository_of_action(key) == "x"
-    assert run_of_action(key) == run
-
-
-@pytest.mark.parametrize("key", [b"repos/x/runs", b"repo/x/runs/r", b"repos/x/novel/r", b"other"])
-def test_another_key_is_no_hooks_result(key: bytes) -> None:
-    assert repository_of_action(key) is None
-
-
-def test_the_key_of_a_hint_names_repository_and_branch_by_length() -> None:
-    prefix = b"run-refs/approximate-branch-owner/"
-    assert branch_of_owner(prefix + b"4:lake/main") == ("lake", "main")
-    assert branch_of_owner(prefix + b"4:lake/a/b") == ("lake", "a/b")
-    for rest in (b"4:lakes/main", b"5:lake/main", b"4:lake/", b"4:lake", b"4lake/main", b"x:lake/main", b""):
-        assert branch_of_owner(prefix + rest) is None, rest
-    assert branch_of_owner(b"4:lake/main") is None
-    assert branch_of_owner(b"run-refs/other/4:lake/main") is None
 
 
 @pytest.mark.parametrize(
@@ -203,15 +163,6 @@ def test_a_lost_life_keeps_what_belongs_to_its_name_and_to_no_other(
     assert results == ({} if kept else {"actions-of-previous-instance": "trash"})
 
 
-def test_what_a_finished_life_left_keeps_no_hook_results(world: World, watcher: Watcher) -> None:
-    zombie, _ = world.beginning("pond", uid=xid.new_xid(START - 9 * DAY))
-    run = world.run("pond", START)
-    watcher.look(9 * DAY)
-    found = watcher.look(9 * DAY)
-    assert found[zombie, None].verdict == "trash"
-    assert {f.verdict for f in found.values() if run in (f.key or b"").decode()} == {"trash"}
-
-
 @pytest.mark.parametrize(("after", "why"), [(DAY - SECOND, "expired less than a day ago"), (DAY, "first")])
 def test_an_ownership_hint_waits_a_day_from_its_expiry(
     world: World, watcher: Watcher, after: timedelta, why: str
@@ -233,18 +184,6 @@ def test_an_ownership_hint_of_a_repository_that_is_not_in_use_waits_with_it(
     key = world.owner("lake", "gone", START)
     watcher.look(9 * DAY)
     assert (b"mc-ownership", key) not in watcher.look(9 * DAY)
-
-
-def test_an_ownership_hint_goes_though_an_earlier_life_of_its_repository_was_lost(
-    world: World, watcher: Watcher
-) -> None:
-    """There is a record of that name, and it has no such branch."""
-    _, token = world.beginning("lake", uid=xid.new_xid(START - 9 * DAY))
-    world.stage(token)
-    world.repository("lake")
-    key = world.owner("lake", "gone", START)
-    watcher.look(9 * DAY)
-    assert watcher.look(9 * DAY)[b"mc-ownership", key].verdict == "trash"
 
 
 @pytest.mark.parametrize("state", [1, 2])
@@ -272,16 +211,6 @@ def test_a_heartbeat_is_trash_two_days_after_the_last_and_not_before(world: Worl
     assert found.since == START
     world.kv.set(b"catalog", b"instance/x", value)
     assert watcher.look()[b"catalog", b"instance/x"].verdict == "report"
-
-
-def test_an_open_upload_is_reported_from_the_seventh_day_on(world: World, watcher: Watcher) -> None:
-    value = messages.encode(messages.UploadData(upload_id="u", creation_date=to_timestamp(START)))
-    world.kv.set(b"multiparts", b"u", value)
-    place = (b"multiparts", b"u")
-    assert told(watcher.look(7 * DAY - SECOND)[place]) == ("multipart", "wait", 1, size(b"u", value))
-    found = watcher.look(SECOND)[place]
-    assert told(found) == ("multipart", "report", 1, size(b"u", value))
-    assert found.since == START
 
 
 def test_the_entry_of_a_deleted_repository_waits_for_its_partition(world: World, watcher: Watcher) -> None:

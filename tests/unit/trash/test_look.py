@@ -6,33 +6,26 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dredge.errors import FormatError, RefusedError
-from dredge.graveler import xid
+from dredge import xid
+from dredge.errors import FormatError
 from dredge.kv import Entry
 from dredge.kv.rows import Row
 from dredge.trash.look import (
     CommitLook,
-    Contents,
     Look,
     contents_of,
     dangling_commits,
     look_through,
     read_look,
-    value_digest,
 )
-from dredge.trash.names import METADATA
 from dredge.trash.rules import classify
 from dredge.trash.sightings import Sightings
-from tests.support.kv_world import DAY, METARANGE, START, LiveView, World, memory_store
+from tests.support.kv_world import DAY, START, LiveView, World
 from tests.support.trash import MARGINS, Watcher
 
 
 def row(key: bytes, value: bytes) -> Row:
     return Row(b"p", key, value)
-
-
-def sizes(world: World, partition: bytes) -> dict[bytes, int]:
-    return {entry.key: len(entry.key) + len(entry.value) for entry in world.kv.scan(partition)}
 
 
 def test_contents_add_up_and_differ_where_a_byte_moves() -> None:
@@ -62,83 +55,12 @@ def test_a_commit_dangles_that_no_head_leads_to() -> None:
     assert dangling_commits(commits, []) == ("a", "b", "c", "d", "lone")
 
 
-def test_an_empty_store_has_nothing_to_judge() -> None:
-    look = read_look(memory_store())
-    assert (look.partitions, look.instances, look.staging, look.unknown) == (frozenset(), {}, {}, ())
-
-
-def test_a_key_beside_the_schema_version_does_not_tell_it(world: World) -> None:
-    world.kv.delete(METADATA, b"kv/schema/version")
-    world.kv.set(METADATA, b"kv/schema/version2", b"4")
-    with pytest.raises(RefusedError, match="is missing"):
-        read_look(world.store)
-    world.kv.set(METADATA, b"kv/schema/version", b"5")
-    with pytest.raises(RefusedError, match="'5'"):
-        read_look(world.store)
-
-
 def test_a_commit_record_under_another_id_ends_the_look(world: World) -> None:
     partition, _ = world.beginning("lake")
     made = world.commit(partition, parents=["x"])
     world.kv.set(partition, b"commits/other", made.encode())
-    with pytest.raises(FormatError, match="another commit"):
+    with pytest.raises(FormatError):
         read_look(world.store)
-
-
-def test_of_an_unrecorded_partition_everything_is_kept(world: World) -> None:
-    partition, _ = world.beginning("lake")
-    (first,) = [entry.key[8:].decode() for entry in world.kv.scan(partition, b"commits/")]
-    second = world.commit(partition, parents=[first])
-    world.tag(partition, "v1", second.id)
-    world.kv.set(partition, b"settings/x", b"value")
-    found = read_look(world.store).instances[partition]
-    assert found.commits == {
-        first: CommitLook((), False, 1),
-        second.id: CommitLook((first,), True, 2),
-    }
-    assert found.tags == {"v1": second.id}
-    assert found.others == {b"settings/x": b"value"}
-    assert found.names == sizes(world, partition)
-    assert found.contents.rows == len(found.names) == 5
-    assert found.contents.size_bytes == sum(found.names.values())
-    assert found.dangling == ()
-
-
-def test_of_a_live_repository_commits_and_names_are_not_kept(world: World) -> None:
-    """It may have millions of them."""
-    partition, _ = world.repository("lake")
-    lone = world.commit(partition, metarange=METARANGE[::-1])
-    found = read_look(world.store).instances[partition]
-    assert (found.commits, found.names, found.dangling) == ({}, {}, (lone.id,))
-    world.record(partition, state=1)
-    found = read_look(world.store).instances[partition]
-    assert set(found.names) == set(sizes(world, partition))
-    assert lone.id in found.commits
-    assert found.dangling == ()
-
-
-def test_rows_of_a_token_that_live_branches_alone_name_are_not_read(world: World) -> None:
-    live, token = world.repository("lake")
-    world.stage(token)
-    dying, shared = world.repository("dying")
-    world.stage(shared)
-    world.record(dying, state=1)
-    lost, own = world.beginning("pond")
-    world.stage(own)
-    queued = world.stage(world.token("lake", "main"))
-    world.branch(live, "queued", "head", queued.decode())
-    world.queue(queued.decode())
-    staging = read_look(world.store).staging
-    assert staging[token.encode()] is None
-    assert [staging[name] and staging[name].rows for name in (shared.encode(), own.encode(), queued)] == [  # type: ignore[union-attr]
-        2,
-        2,
-        2,
-    ]
-    # A live branch names it too, but not alone.
-    world.branch(live, "second", "head", shared)
-    assert read_look(world.store).staging[shared.encode()] is not None
-    assert lost in read_look(world.store).instances
 
 
 def test_what_is_named_and_has_no_row_is_not_there(world: World, watcher: Watcher) -> None:
@@ -235,37 +157,3 @@ def test_the_entry_of_a_repository_that_was_in_use_a_moment_ago_waits(world: Wor
         (doomed, None, "wait"),
         (b"graveler_deleted", entry, "wait"),
     ]
-
-
-def test_what_was_emptied_during_the_look_is_nothing(world: World) -> None:
-    """The server drops a partition between the list of partitions and the reading of its rows."""
-    token = world.stage(world.token("keeper", "main"))
-
-    def drop() -> None:
-        for entry in list(world.kv.scan(token)):
-            world.kv.delete(token, entry.key)
-
-    look = look_through(Shifting(world, drop, read=1))
-    assert look.staging == {token: None}
-    assert verdicts(look) == {}
-
-
-def test_what_came_into_use_during_the_look_is_read_as_it_is_now(world: World) -> None:
-    """A queued token that a branch took up again is told with its size."""
-    partition, _ = world.repository("lake")
-    token = world.stage(world.token("lake", "a"))
-    world.queue(token.decode())
-
-    def change() -> None:
-        world.stage(token.decode(), "a/3")
-        world.branch(partition, "a", "head", token.decode())
-
-    look = look_through(Shifting(world, change))
-    contents = look.staging[token]
-    assert isinstance(contents, Contents)
-    assert contents.rows == 3
-    assert verdicts(look) == {token: ["staging-live-but-queued report"]}
-
-
-def test_the_digest_of_a_value_is_of_all_of_it() -> None:
-    assert value_digest(b"a" * 99) != value_digest(b"a" * 98) != value_digest(b"")

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
 from dredge.trash.names import (
     Instance,
-    countdown_time,
     deleted_instance,
-    first_part,
     is_token,
     parse_instance,
     possible_branches,
-    tail,
 )
-from tests.support.kv_world import START, countdown_id
+from tests.support.kv_world import START
 
 UID = "dcrep00ivln1f1ipml70"
 """Made at START; the same in every process of the tests, whose names it is part of."""
@@ -68,11 +63,6 @@ def test_an_entry_of_the_cleaner_names_an_instance_in_three_parts() -> None:
         assert deleted_instance(key.encode()) is None, key
 
 
-@pytest.mark.parametrize("names", ["lake-main", "my-lake-main", "lake-my_main", "lake-a-b", "abc-A"])
-def test_a_token_has_repository_branch_and_a_uuid(names: str) -> None:
-    assert is_token(f"{names}:{UUID}".encode())
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -98,21 +88,3 @@ def test_a_token_may_be_of_every_branch_that_its_text_can_be_split_into() -> Non
     assert possible_branches(f"lake-a:b:{UUID}".encode()) == [("lake", "a:b")]
     assert possible_branches(f"lake:{UUID}".encode()) == []
     assert possible_branches(f"l\u00e4ke-main:{UUID}".encode()) == []
-
-
-def test_the_family_of_a_key_stands_before_its_first_slash() -> None:
-    assert first_part(b"imports/a/b") == "imports"
-    assert first_part(b"repo-metadata") == "repo-metadata"
-    assert first_part(b"\xff/a") == r"\xff"
-
-
-def test_what_follows_a_prefix_keeps_its_bytes() -> None:
-    assert tail(b"branches/a/b", b"branches/") == "a/b"
-    assert tail(b"tags/\xff", b"tags/").encode("utf-8", "surrogateescape") == b"\xff"
-
-
-def test_the_time_of_a_run_counts_down() -> None:
-    for when in (START, START + timedelta(days=9000), datetime(2000, 1, 1, tzinfo=UTC)):
-        assert countdown_time(countdown_id(when)) == when
-    assert countdown_time("no-id") is None
-    assert countdown_time("") is None

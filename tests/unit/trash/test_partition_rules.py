@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dredge.graveler import messages, xid
+from dredge import xid
+from dredge.lakefs.files import messages
 from dredge.trash.finding import TrashFinding
 from tests.support.kv_world import DAY, START, World
 from tests.support.trash import Watcher
@@ -341,31 +342,6 @@ def test_of_a_repository_that_is_not_in_use_every_key_waits_and_its_record_is_to
     assert told(old) == ("repository-initial", "report", 1, size[2], None)
 
 
-@pytest.mark.parametrize(("kind", "is_lost"), [("lost-repository", True), ("repository-unclear", False)])
-def test_what_nobody_may_judge_is_reported_once_it_is_a_day_old(
-    world: World, watcher: Watcher, kind: str, is_lost: bool
-) -> None:
-    partition = b"gulf-" + xid.new_xid(START).encode()
-    world.kv.set(partition, b"novelties/1", b"?")
-    if is_lost:
-        world.tag(partition, "v1", world.commit(partition, parents=["x"]).id)
-    size = rows_of(world, partition)
-    young = watcher.look(DAY - timedelta(seconds=1))[partition, None]
-    assert told(young) == (kind, "wait", *size, START)
-    assert "young" in young.why
-    assert told(watcher.look(timedelta(seconds=1))[partition, None]) == (kind, "report", *size, START)
-
-
-def test_what_waits_for_its_grace_is_told_with_the_time_of_its_name(world: World, watcher: Watcher) -> None:
-    zombie, _ = world.beginning("slow", uid=xid.new_xid(START))
-    gulf = b"gulf-" + xid.new_xid(START).encode()
-    world.import_status(gulf, START)
-    for partition, kind in ((zombie, "zombie-create"), (gulf, "deleted-repository-leftovers")):
-        found = watcher.look()[partition, None]
-        assert told(found) == (kind, "wait", *rows_of(world, partition), START)
-        assert found.digest
-
-
 def test_a_repository_that_was_handed_over_goes_at_once_whatever_is_in_it(
     world: World, watcher: Watcher
 ) -> None:
@@ -375,29 +351,3 @@ def test_a_repository_that_was_handed_over_goes_at_once_whatever_is_in_it(
     found = watcher.look()
     assert told(found[partition, None]) == ("deleted-repository", "trash", *rows_of(world, partition), None)
     assert found[token.encode(), None].verdict == "wait"
-
-
-def test_staged_rows_are_told_with_their_size(world: World, watcher: Watcher) -> None:
-    live, token = world.repository("lake")
-    dying, shared = world.repository("dying")
-    world.record(dying, state=1)
-    orphan = world.token("lake", "gone")
-    for name in (token, shared, orphan):
-        world.stage(name)
-        world.queue(name)
-    found = watcher.look()
-    expected = {token: ("staging-live-but-queued", "report"), shared: ("staging", "wait")}
-    expected[orphan] = ("staging-queued", "trash")
-    for name, what in expected.items():
-        size = rows_of(world, name.encode())
-        assert told(found[name.encode(), None]) == (*what, *size, None)
-    # A live branch beside the dying one keeps it, and there is nothing to tell but that it is queued.
-    world.branch(live, "side", "head", shared)
-    assert found.keys() == watcher.look().keys()
-    assert watcher.look()[shared.encode(), None].kind == "staging-live-but-queued"
-
-
-def test_what_settled_says_that_it_was_seen_twice(world: World, watcher: Watcher) -> None:
-    token = world.stage(world.token("keeper", "main"))
-    assert watcher.look()[token, None].why == "named by no branch; first sighting"
-    assert watcher.look(DAY)[token, None].why == "named by no branch, twice"

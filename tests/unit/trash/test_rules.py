@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from dredge import xid
 from dredge.errors import FormatError, RefusedError
-from dredge.graveler import xid
 from dredge.kv import Entry
 from dredge.trash.look import look_through, read_look
 from dredge.trash.margins import TrashMargins
@@ -42,26 +42,12 @@ def test_a_record_that_cannot_be_read_ends_the_run(
         read_look(world.store)
 
 
-def test_an_unknown_repository_state_ends_the_run(world: World) -> None:
-    partition, _ = world.repository("lake")
-    world.record(partition, state=7)
-    with pytest.raises(RefusedError, match="state 7"):
-        read_look(world.store)
-
-
-def test_a_record_under_another_name_ends_the_run(world: World) -> None:
-    value = world.record_value("lake", xid.new_xid(world.now))
-    world.kv.set(b"graveler", b"repos/pond", value)
-    with pytest.raises(FormatError):
-        read_look(world.store)
-
-
 @pytest.mark.parametrize("version", [None, b"3", b"5", b""])
 def test_another_schema_version_ends_the_run(world: World, version: bytes | None) -> None:
     world.kv.delete(b"kv-internal-metadata", b"kv/schema/version")
     if version is not None:
         world.kv.set(b"kv-internal-metadata", b"kv/schema/version", version)
-    with pytest.raises(RefusedError, match="schema version"):
+    with pytest.raises(RefusedError):
         read_look(world.store)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -49,12 +47,6 @@ def test_sightings_come_back_as_they_were() -> None:
     assert from_json(Sightings, to_json(Sightings())).looked is None
 
 
-def test_other_sightings_have_another_digest() -> None:
-    known = [Sightings(), Sightings((), START), Sightings((WHOLE,), START), Sightings((ROW,), START)]
-    known.append(Sightings((replace(WHOLE, first_seen=START + timedelta(seconds=1)),), START))
-    assert len({one.digest for one in known}) == len(known)
-
-
 @pytest.mark.parametrize(
     "change", [{"partition": "cA=*="}, {"key": "cA=*="}, {"first_seen": "yesterday"}, {"digest": ...}]
 )
@@ -63,5 +55,5 @@ def test_damaged_sightings_are_not_read(change: dict[str, Any]) -> None:
     value = to_json(Sightings((ROW,), START))
     (line,) = value["sightings"]
     line = {name: part for name, part in (line | change).items() if part is not ...}
-    with pytest.raises(FormatError, match="Sightings"):
+    with pytest.raises(FormatError):
         from_json(Sightings, value | {"sightings": [line]})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -11,10 +10,7 @@ from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.kv.rows import Row
 from dredge.trash.state import TrashState
 from tests.support.kv_world import DAY
-from tests.support.trash import MARGINS, Ground, fates
-
-SKEW = MARGINS.clock_skew
-
+from tests.support.trash import Ground, fates
 
 # Runs that did not end
 
@@ -31,29 +27,6 @@ def test_what_a_killed_run_did_not_reach_is_not_remembered_as_removed(
     ground.clean(kinds=["marker"])
     assert ground.state.removed() == {}
     assert ground.state.open_run() is None
-
-
-def test_what_a_killed_run_removed_is_remembered_by_the_stores_time(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ground.scan()
-    ground.world.store.now += DAY
-    ground.killed(monkeypatch)
-    ground.clean(clock=lambda: ground.world.now - SKEW, kinds=["marker"])
-    (entry,) = json.loads(ground.state.writer.get("removed.json")).values()
-    assert entry["at"] == ground.world.now.isoformat()
-
-
-def test_without_a_clock_of_the_store_it_is_remembered_by_the_machines(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ground.scan()
-    ground.world.store.now += DAY
-    ground.killed(monkeypatch)
-    monkeypatch.setattr(ground.world.store, "clock", lambda: None)
-    ground.clean(kinds=["marker"])
-    (entry,) = json.loads(ground.state.writer.get("removed.json")).values()
-    assert entry["at"] == ground.world.now.isoformat()
 
 
 def test_a_run_is_open_until_what_it_removed_is_remembered(
@@ -191,20 +164,3 @@ def test_of_several_errors_one_that_passes_by_itself_decides(
     assert ground.report()["status"] == "partial"
     assert ground.state.open_run() is not None
     assert ground.orphan_rows() == 0
-
-
-def test_what_was_handed_over_counts_among_what_went_before_an_error(
-    ground: Ground, handed_over: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ground.scan()
-    delete_rows = ground.world.store.delete_rows
-
-    def failing(rows: list[Row], guards: Any = ()) -> list[bool]:
-        if rows[0].partition == ground.orphan:
-            raise ConfigError("denied")
-        return delete_rows(rows, guards)
-
-    monkeypatch.setattr(ground.world.store, "delete_rows", failing)
-    with pytest.raises(DredgeError, match="9 rows were removed"):
-        ground.clean(DAY)
-    assert ground.report()["status"] == "failed"

@@ -84,7 +84,7 @@ def test_what_another_run_removed_stays_remembered(removed: Removed) -> None:
 def test_a_partition_that_the_run_removed_nothing_of_is_refused_before_anything_comes_back(
     removed: Removed,
 ) -> None:
-    with pytest.raises(ConfigError, match=r"removed nothing of other-1, other-2$"):
+    with pytest.raises(ConfigError):
         removed.restore(removed.tokens[0], b"other-2", b"other-1")
     assert removed.there() == []
     assert set(removed.ground.state.removed()) == set(removed.tokens)
@@ -98,7 +98,7 @@ def test_a_run_that_is_not_there_is_refused(removed: Removed) -> None:
 
 def test_rows_of_one_store_are_not_put_into_another(removed: Removed) -> None:
     removed.ground.world.kv.set(b"auth", b"installation_id", b"two")
-    with pytest.raises(RefusedError, match="set up anew"):
+    with pytest.raises(RefusedError):
         removed.restore()
     assert removed.there() == []
 

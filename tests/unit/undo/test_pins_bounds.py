@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, ConflictError, FormatError
-from dredge.graveler.xid import new_descending_xid
 from dredge.runs.coverage import Coverage
 from dredge.sets.files import write_hashes
 from dredge.sets.live import LocatedSet
@@ -31,6 +30,7 @@ from dredge.undo.pins import (
     sets_of,
     write_pin,
 )
+from dredge.xid import new_descending_xid
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 TICK, DAY = timedelta(microseconds=1), timedelta(days=1)

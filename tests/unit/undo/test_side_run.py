@@ -13,10 +13,10 @@ import pytest
 
 from dredge.errors import LeaseHeldError, RefusedError
 from dredge.gc.config import Safety
-from dredge.graveler.xid import descending_time
 from dredge.runs.payload import to_json
 from dredge.storage import MemoryStore, forget_memory_store, memory_store, open_writer
 from dredge.undo.side_run import SideRun, side_run
+from dredge.xid import descending_time
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -187,5 +187,5 @@ def newly_live(
         "snapshots": sets.of_names(kept),
         "transactions": sets.of_names(kept),
         "manifests": sets.of_names(refs),
-        "chunks": sets.unite([chunks for _, chunks in manifest_rows(reader, refs)]),
+        "chunks": sets.unite([chunks.all for _, chunks in manifest_rows(reader, refs)]),
     }

@@ -16,7 +16,7 @@ import numpy as np
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.check_again import refuse_deleted
+from dredge.icechunk.collection.check_again import refuse_deleted, refuse_deleted_chunks
 from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.mark import MarkOutput
@@ -84,6 +84,7 @@ def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -
         AlarmError: an earlier run had deleted one of the chunks; it was brought back where that was possible.
         FormatError: a manifest changed since the index took it in, or cannot be read any more.
     """
+    refuse_deleted_chunks(run, [*mark.virtual_chunks, *candidates.new_chunks])
     count, examples = candidates.counts["chunks_absent"], list[str]()
     if count:
         wanted = candidates.absent_chunks
@@ -153,9 +154,9 @@ def _named_by_kept_only(
             return np.zeros(len(wanted), np.bool_)  # it may name one of them for a snapshot in use
         for manifest, chunks in rows:
             if manifest in kept:
-                by_kept |= sets.contains(chunks, wanted)
+                by_kept |= sets.contains(chunks.native, wanted)
             elif sets.contains(live, sets.of_names([manifest])).all():
-                by_needed |= sets.contains(chunks, wanted)
+                by_needed |= sets.contains(chunks.native, wanted)
     found: np.ndarray[tuple[int], np.dtype[np.bool_]] = by_kept & ~by_needed
     return found
 
@@ -190,7 +191,7 @@ def _indexed(run: Run, live: Ids, wanted: Ids) -> Iterator[tuple[str, Ids]]:
         for manifest, chunks in rows:
             if not sets.contains(live, sets.of_names([manifest])).all():
                 continue
-            hashes = wanted[sets.contains(chunks, wanted)]
+            hashes = wanted[sets.contains(chunks.native, wanted)]
             if len(hashes):
                 yield manifest, hashes
                 left -= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -102,19 +103,30 @@ def _ask_for_new(
     run: Run, runner: TaskRunner, record: StepRecord, base: Base, manifests: Mapping[str, Sequence[str]]
 ) -> None:
     settings = run.plan.config.tuning
-    index = ManifestIndex.load(run.state) if manifests else ManifestIndex()
+    new: dict[str, list[str]] = json.loads(run.folder.read_bytes(record.input(MarkOutput).new_manifests))
+    index = ManifestIndex.load(run.state) if new else ManifestIndex()
     by_part: dict[str, list[str]] = {}
-    for manifest, (part, _) in sorted(manifests.items()):
+    for manifest, (_, part) in sorted(new.items()):
         by_part.setdefault(part, []).append(manifest)
-    tasks = [
-        AskTask(index_part=index.manifest_parts[part], manifests={name: manifests[name][1] for name in share})
+    shares = [
+        (index.manifest_parts[part], share)
         for part, names in sorted(by_part.items())
         for share in in_chunks(names, -(-len(names) // _MANIFESTS_PER_TASK))
     ]
+    tasks = [
+        AskTask(
+            number=number,
+            index_part=part,
+            unproved={name: manifests[name][1] for name in share if name in manifests},
+            proved=[name for name in share if name not in manifests],
+        )
+        for number, (part, share) in enumerate(shares)
+    ]
     config = AskConfig(counted=base.state.counted, threads=settings.threads)
     answers: list[AskResult] = run.spread(
-        runner, ListCandidatesOutput.STEP, ask_for_chunks, config, tasks, "manifests", len(manifests)
+        runner, ListCandidatesOutput.STEP, ask_for_chunks, config, tasks, "manifests", len(new)
     )
+    record.parts += [answer.new for answer in answers]
     absent = sorted({digits for answer in answers for digits in answer.absent})
     record.counts["manifests_unproved"] = len(manifests)
     record.counts["new_chunks_asked"] = sum(answer.asked for answer in answers)

@@ -37,7 +37,7 @@ from dredge.icechunk.collection.list_candidates.named import (
 )
 from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
 from dredge.icechunk.collection.list_candidates.unproved import ABSENT_MAX
-from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.mark import MarkOutput, is_virtual
 from dredge.icechunk.collection.pinned import pinned_with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
@@ -179,7 +179,7 @@ class SelectResult:
     Attributes:
         parts: of candidates.
         counts: figures of chunks, as those of a listing are named.
-        absent: set of live chunks that the inventory lacks.
+        absent: set of live native chunks that the inventory lacks.
     """
 
     parts: list[PartInfo]
@@ -192,6 +192,7 @@ def select_unnamed(run: WorkerRun, config: SelectConfig, task: SelectTask) -> Se
     """Write those chunks of a shard as candidates that no live manifest names and that the store still has."""
     rows = once(list(run.folder.read_parts(task.rows)))
     live = sets.unite([sets.read_ids(run.folder, part) for part in task.live])
+    native = sets.unite([sets.read_ids(run.folder, part) for part in task.live if not is_virtual(part)])
     hashes = rows["hash"].to_numpy()
     unnamed = rows.filter(pa.array(~sets.contains(live, hashes)))
     old = is_old_column(unnamed["last_modified"].combine_chunks(), config.cutoff)
@@ -209,7 +210,7 @@ def select_unnamed(run: WorkerRun, config: SelectConfig, task: SelectTask) -> Se
     return SelectResult(
         parts=write_candidates(run.folder, "chunks", task.shard, tables, config.candidate_rows),
         counts=counts,
-        absent=sets.write_ids(run.folder, name, live[~sets.contains(hashes, live)]),
+        absent=sets.write_ids(run.folder, name, native[~sets.contains(hashes, native)]),
     )
 
 
@@ -271,7 +272,7 @@ def ask_for_absent(run: WorkerRun, config: AbsentConfig, task: AbsentTask) -> Ab
     live, reader = sets.read_ids(run.folder, task.live), run.open_store()
     pieces = [np.empty((0, ID_BYTES), np.uint8)]
     for manifest, chunks in rows:
-        wanted = chunks[sets.contains(absent, chunks)]
+        wanted = chunks.native[sets.contains(absent, chunks.native)]
         if len(wanted) and sets.contains(live, sets.of_names([manifest])).all():
             pieces.append(_ids_of(reader, manifest, wanted))
     ids = np.unique(np.concatenate(pieces), axis=0)

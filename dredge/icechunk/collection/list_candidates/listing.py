@@ -29,6 +29,7 @@ from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.collection.list_candidates.candidates import without_pinned, write_candidates
 from dredge.icechunk.collection.list_candidates.ranges import NameRange
 from dredge.icechunk.collection.list_candidates.unproved import unproved
+from dredge.icechunk.collection.mark import is_virtual
 from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs.folder import RunFolder
@@ -209,7 +210,12 @@ def _live_in_range(folder: RunFolder, config: ListConfig, task: ListTask) -> Ids
 
 
 def _that_must_be_there(folder: RunFolder, config: ListConfig, task: ListTask, absent: Ids) -> Ids:
-    """Leave out what need not be there: the log of a snapshot, which roots of spec 1 do not have."""
+    """Leave out what need not be there: the log of a snapshot, which roots of spec 1 do not have, and chunks that only
+    locations of virtual chunks name, which may be another repository's."""
+    if task.kind == "chunks" and len(absent):
+        shards = [config.chunk_shards[shard] for shard in task.names.shards(config.chunk_bits)]
+        native = [sets.read_ids(folder, part) for parts in shards for part in parts if not is_virtual(part)]
+        return absent[sets.contains(sets.unite(native), absent)]
     if task.kind != "transactions" or not len(absent):
         return absent
     return absent[sets.contains(sets.read_ids(folder, config.pruned), absent)]

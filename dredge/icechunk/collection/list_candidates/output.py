@@ -13,6 +13,8 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
 
+_NEW_CHUNKS = "new-chunks-"
+
 
 class ListCandidatesOutput(StepOutput):
     """What may be deleted, and figures of all that was listed."""
@@ -53,7 +55,21 @@ class ListCandidatesOutput(StepOutput):
         return self.summary.details.get("drift")
 
     @property
+    def new_chunks(self) -> list[PartInfo]:
+        """Sets of the chunks that new manifests name and earlier runs did not know (optimized runs)."""
+        return self.parts(_NEW_CHUNKS)
+
+    @property
     def absent_chunks(self) -> Ids:
         """Live chunks that were not listed: some of them, sorted."""
         hashes = self.detail("absent").get("chunks", [])
         return np.sort(np.array([int(digits, 16) for digits in hashes], np.uint64))
+
+
+def new_chunks_name(number: int) -> str:
+    """Name a set of new chunks, relative to the run's folder.
+
+    Args:
+        number: of the task that writes it.
+    """
+    return f"{ListCandidatesOutput.STEP}/{_NEW_CHUNKS}{number:05d}.ids"

@@ -91,15 +91,18 @@ def shard_chunks(run: WorkerRun, config: ChunksConfig, task: ChunksTask) -> Chun
         return ChunksResult(sets=[], manifests=[], damaged=[task.index_part.name])
     wanted = set(json.loads(run.folder.read_bytes(config.manifests)))
     live = [(manifest, chunks) for manifest, chunks in rows if manifest in wanted]
-    pieces: list[list[Ids]] = [[] for _ in range(1 << config.bits)]
-    for _, chunks in live:
-        for shard, ids in enumerate(sets.shards(chunks, config.bits)):
-            pieces[shard].append(ids)
-    written = [
-        sets.write_ids(run.folder, chunk_set_name(task.number, shard), ids)
-        for shard, ids in enumerate(sets.unite_by_shard(pieces))
-        if len(ids)
-    ]
+    written: list[PartInfo] = []
+    for is_native in (True, False):
+        pieces: list[list[Ids]] = [[] for _ in range(1 << config.bits)]
+        for _, chunks in live:
+            found = chunks.native if is_native else chunks.virtual
+            for shard, ids in enumerate(sets.shards(found, config.bits)):
+                pieces[shard].append(ids)
+        written += [
+            sets.write_ids(run.folder, chunk_set_name(task.number, shard, is_native=is_native), ids)
+            for shard, ids in enumerate(sets.unite_by_shard(pieces))
+            if len(ids)
+        ]
     run.progress.add(len(live))
     return ChunksResult(sets=written, manifests=[manifest for manifest, _ in live], damaged=[])
 

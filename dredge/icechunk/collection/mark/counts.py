@@ -102,7 +102,7 @@ def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountR
     """Count in how many manifests of a part of the index each chunk is."""
     state = run.open_state()
     try:
-        rows = dict(read_manifest_rows(state, task.index_part))
+        rows = {name: chunks.all for name, chunks in read_manifest_rows(state, task.index_part)}
     except FormatError:
         name = task.index_part.name
         return CountResult(index_part=name, parts=[], added=[], dropped=[], damaged=[name])

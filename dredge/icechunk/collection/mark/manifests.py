@@ -68,7 +68,7 @@ def read_manifests(run: WorkerRun, config: ManifestsConfig, task: ManifestsTask)
     asked = digests if config.digests else None
     for manifest, chunks in manifest_rows(run.open_store(), task.refs, config.threads, asked):
         rows.append((manifest, chunks))
-        run.progress.add(len(chunks))
+        run.progress.add(len(chunks.native))
     part = write_manifest_rows(run.open_state(), task.index_part, rows)
     return ManifestsResult(part=part, digests=digests)
 

@@ -19,6 +19,7 @@ KEPT_MANIFESTS = "kept-manifests.json"
 COUNTED = "counted"
 """Folder of counts, beside lease and index: not a run's own, because later runs build on them."""
 _CHUNKS = "chunks-"
+_VIRTUAL = "virtual-"
 
 
 class MarkOutput(StepOutput):
@@ -43,15 +44,21 @@ class MarkOutput(StepOutput):
 
     @property
     def chunk_shards(self) -> list[list[PartInfo]]:
-        """Sets of live chunks, by shard; together the sets of a shard are all of its live chunks."""
+        """Sets of live chunks, by shard; together the sets of a shard are all of its live chunks. Those that only
+        locations of virtual chunks name (`is_virtual`) need not be there."""
         shards: list[list[PartInfo]] = [[] for _ in range(1 << self.chunk_bits)]
-        for part in self.parts(_CHUNKS):
+        for part in [*self.parts(_CHUNKS), *self.virtual_chunks]:
             shards[int(part.name.removesuffix(".ids").rpartition("-")[2])].append(part)
         return shards
 
     @property
+    def virtual_chunks(self) -> list[PartInfo]:
+        """Sets of the ids that locations of virtual chunks name."""
+        return self.parts(_VIRTUAL)
+
+    @property
     def chunks(self) -> int:
-        """How many ids the sets of live chunks have; a chunk that several sets name counts as often."""
+        """How many ids the sets of live native chunks have; a chunk that several sets name counts as often."""
         return sum(part.rows for part in self.parts(_CHUNKS))
 
     @property
@@ -113,14 +120,20 @@ class MarkOutput(StepOutput):
         return self.part(SNAPSHOT_NAMES)
 
 
-def chunk_set_name(task: int, shard: int) -> str:
+def chunk_set_name(task: int, shard: int, *, is_native: bool = True) -> str:
     """Name a set of live chunks, relative to the run's folder.
 
     Args:
         task: number of the task that writes it.
         shard: number of the shard.
+        is_native: of native chunks; else of those that locations of virtual chunks name.
     """
-    return f"{MarkOutput.STEP}/{_CHUNKS}{task:05d}-{shard:04d}.ids"
+    return f"{MarkOutput.STEP}/{_CHUNKS if is_native else _VIRTUAL}{task:05d}-{shard:04d}.ids"
+
+
+def is_virtual(part: PartInfo) -> bool:
+    """Whether a set of live chunks is of those that locations of virtual chunks name."""
+    return part.name.startswith(f"{MarkOutput.STEP}/{_VIRTUAL}")
 
 
 def read_live_snapshots(folder: RunFolder, mark: MarkOutput) -> set[str]:

@@ -6,7 +6,7 @@ spec 2   every snapshot of the repo info, reachable or not: the library's expira
          that nothing can use them again
          + what refs of spec 1 reach that an upgrade left
 both     + files younger than the cutoff, which a ref may name next
-         + files younger than `keep_lost_days` that nothing names and that were not released
+         + files that nothing names and that no expiration released: commits that no mark saw (`witness`)
          + tips of refs that were lost (`witness`)
          + the ancestors of all of these
 """
@@ -29,7 +29,7 @@ class Roots:
         tips: snapshots that are live, with all their ancestors.
         held: of those, released ones that wait for the grace period.
         young: of those, unreachable ones that are younger than the cutoff.
-        unnamed: of those, unreachable ones that were never released, and are younger than `keep_lost_days`.
+        unnamed: of those, unreachable ones that nothing names and that were never released.
         unreachable_since: when each unreachable snapshot was first seen so, for the next run (spec 1).
     """
 
@@ -48,9 +48,8 @@ def choose_roots(
     now: datetime,
     seen_before: Mapping[str, datetime],
     grace: timedelta,
-    released: Collection[str] = (),
     lost: Collection[str] = (),
-    keep_lost: timedelta = timedelta(0),
+    unnamed: Collection[str] = (),
 ) -> Roots:
     """Choose the live snapshots.
 
@@ -61,24 +60,23 @@ def choose_roots(
         now: the store's time.
         seen_before: what an earlier run saw unreachable, and since when (spec 1).
         grace: how long a snapshot must have been seen unreachable (spec 1); zero asks for nothing.
-        released: unreachable snapshots that an expiration released.
         lost: tips that are kept although nothing reaches them.
-        keep_lost: how long a snapshot file stays that nothing names and that was not released, from its own time.
+        unnamed: snapshot files that are kept although nothing names them.
     """
     named = set(history.snapshots) if history.spec_version == 2 else history.reachable()
     unreachable = {snapshot: time for snapshot, time in files if snapshot not in named}
     young = {snapshot for snapshot, time in unreachable.items() if not is_old(time, cutoff)}
-    unnamed = {node for node, time in unreachable.items() if node not in released and now - time < keep_lost}
     held: set[str] = set()
     since: dict[str, datetime] = {}
     if history.spec_version == 1:
         since = {snapshot: min(seen_before.get(snapshot, now), now) for snapshot in unreachable}
         if grace:
             held = {node for node, time in since.items() if node not in seen_before or now - time < grace}
+    kept = unreachable.keys() & {*unnamed}
     return Roots(
-        tips=frozenset(named | young | unnamed | held | {*lost}),
-        held=frozenset(held - young - unnamed),
+        tips=frozenset(named | young | kept | held | {*lost}),
+        held=frozenset(held - young - kept),
         young=frozenset(young),
-        unnamed=frozenset(unnamed - young),
+        unnamed=frozenset(kept - young),
         unreachable_since=since,
     )

@@ -71,7 +71,7 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     files = dict(snapshot_files(run.reader))
     judgement = _ask_witnesses(run, record, actual, files)
     history = run.after_plan(actual)
-    roots = _find_roots(run, record, history, files, judgement, actual)
+    roots = _find_roots(run, record, history, files, judgement)
     live = with_ancestors(run.reader, roots.tips, history.snapshots)
     live |= _reached_by_old_refs(run, judgement, files)
     if history.spec_version == 2:
@@ -143,7 +143,9 @@ def _record_rows(run: Run, record: StepRecord, rows: Sequence[SnapshotRow], know
     record.parts.append(run.folder.write_bytes(f"{MarkOutput.STEP}/{SNAPSHOT_ROWS}", data, len(rows)))
 
 
-def _ask_witnesses(run: Run, record: StepRecord, history: History, files: Collection[str]) -> Judgement:
+def _ask_witnesses(
+    run: Run, record: StepRecord, history: History, files: Mapping[str, datetime]
+) -> Judgement:
     """Compare with what earlier marks saw; a mark that is refused leaves nothing."""
     known, etag = read_known(run.state)
     judgement = judge(
@@ -162,7 +164,9 @@ def _ask_witnesses(run: Run, record: StepRecord, history: History, files: Collec
             run.folder.write_bytes(f"{MarkOutput.STEP}/{KNOWN}", judgement.known.dumps(), len(files))
         )
         record.details["known_etag"] = etag
-        record.details["known_is_damaged"] = etag is not None and known == Known()
+        record.details["known_is_damaged"] = known.copied_back_at is not None or (
+            etag is not None and known == Known()
+        )
     return judgement
 
 
@@ -179,7 +183,6 @@ def _find_roots(
     history: History,
     files: Mapping[str, datetime],
     judgement: Judgement,
-    actual: History,
 ) -> Roots:
     plan, before = run.plan, read_unreachable(run.state)
     is_preview = plan.config.after is not None
@@ -191,9 +194,8 @@ def _find_roots(
         # Of a damaged record it is not known what was lost, so what is unreachable waits anew.
         seen_before={} if record.details.get("known_is_damaged") else before.since,
         grace=timedelta(hours=0 if is_preview else plan.config.grace_hours),
-        released=judgement.released | (actual.snapshots.keys() - history.snapshots.keys()),
         lost=judgement.lost,
-        keep_lost=timedelta(days=plan.config.keep_lost_days),
+        unnamed=judgement.unnamed,
     )
     # What only a planned expiration would release is still reachable, and its grace does not begin.
     if plan.spec_version == 1 and not is_preview:
@@ -280,7 +282,7 @@ def _warn_of_past(run: Run, record: StepRecord, roots: Roots, judgement: Judgeme
     if roots.unnamed:
         record.warn(
             f"{len(roots.unnamed):,} snapshot files that nothing names and that no expiration released, such as"
-            f" {min(roots.unnamed)}, are kept with what they use until they are {days} old"
+            f" {min(roots.unnamed)}, are kept with what they use for {days} from the first run that missed them"
         )
     if judgement.old_refs:
         kept = (

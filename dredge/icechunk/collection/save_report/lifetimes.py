@@ -27,7 +27,6 @@ from datetime import datetime, timedelta
 from itertools import batched
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
-from dredge.graveler.xid import descending_time
 from dredge.icechunk.collection.index import HEADS, PARTS, ManifestIndex
 from dredge.icechunk.collection.mark import COUNTED
 from dredge.icechunk.collection.plan import PLAN, parse_plan
@@ -48,6 +47,7 @@ from dredge.storage import ObjectReader, open_reader
 from dredge.undo.pins import PINS, read_pins
 from dredge.undo.purge.step import FOLDER as PURGES
 from dredge.undo.ways import QUARANTINE_FOLDER
+from dredge.xid import descending_time
 
 log = logging.getLogger("dredge")
 

@@ -13,7 +13,6 @@ import re
 from collections.abc import Sequence
 
 from dredge.errors import RefusedError
-from dredge.graveler.xid import is_xid
 from dredge.icechunk.collection.index import HEADS, PARTS
 from dredge.icechunk.collection.mark import COUNTED
 from dredge.icechunk.collection.state.pending import PENDING
@@ -23,6 +22,7 @@ from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
 from dredge.storage.keys import is_plain
 from dredge.undo.pins import PINS
 from dredge.undo.purge.step import FOLDER as PURGES
+from dredge.xid import is_xid
 
 OWN_RUNS = RUNS.removeprefix(f"{STATE}/")
 _BOOKKEEPING = re.compile(

@@ -14,6 +14,7 @@ from dredge.runs.summary import PartInfo
 from dredge.sets.sharded import CountedSet
 
 FORMAT = 2
+"""Rises with the index's format when counts must be made anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,15 @@ from dredge.runs.consents import check_reason, read_consents, record_consent
 from dredge.storage import StorageOptions, open_reader, store_clock
 
 
-def ask_witnesses(uri: str, options: StorageOptions | None = None) -> Judgement:
+def ask_witnesses(
+    uri: str, options: StorageOptions | None = None, keep: timedelta = timedelta.max
+) -> Judgement:
     """Ask which tips were lost, and what the next run would refuse. Changes nothing.
 
     Args:
         uri: the repository.
         options: None reads the environment.
+        keep: how long what is lost stays.
 
     Raises:
         NotFoundError: no repository.
@@ -30,12 +33,12 @@ def ask_witnesses(uri: str, options: StorageOptions | None = None) -> Judgement:
     return judge(
         reader,
         history,
-        {node for node, _ in snapshot_files(reader)},
+        dict(snapshot_files(reader)),
         read_known(state)[0],
         read_consents(state, FORGET_LOST),
         run_id="",
         now=store_clock(state, ""),
-        keep=timedelta.max,
+        keep=keep,
     )
 
 

@@ -13,13 +13,14 @@ from dredge.icechunk.collection.witness.lost import (
     cut_after,
     find_lost,
     find_released,
+    find_unnamed,
     first_of_main,
     labels_of,
     lost_main,
 )
 from dredge.icechunk.collection.witness.old_refs import OldRef, later_than, read_old_refs
 from dredge.icechunk.collection.witness.operations import OperationsLog, Since
-from dredge.icechunk.collection.witness.record import Known, LostTip, Parents, next_parents
+from dredge.icechunk.collection.witness.record import KNOWN, Known, LostTip, Parents, next_parents
 from dredge.icechunk.format.repo_info import REPO_KEY
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import MAIN, History
@@ -28,6 +29,7 @@ from dredge.runs.consents import Consent
 from dredge.storage import ObjectReader
 
 FORGET_LOST = "forget-lost"
+_ANY_REF = "a ref that is not known"
 _COMMAND = 'dredge icechunk forget-lost {uri} --reason "…"'
 
 
@@ -51,6 +53,7 @@ class Judgement:
     Attributes:
         known: what this mark leaves for the next one.
         lost: tips that are kept although nothing reaches them.
+        unnamed: snapshot files that are kept although nothing names them.
         released: snapshots that are not reached and were released.
         old_refs: refs of spec 1 in a repository of spec 2.
         refusals: what stops the mark.
@@ -58,6 +61,7 @@ class Judgement:
 
     known: Known
     lost: Mapping[str, LostTip]
+    unnamed: frozenset[str]
     released: frozenset[str]
     old_refs: Sequence[OldRef] = ()
     refusals: Sequence[Refusal] = field(default_factory=list)
@@ -82,7 +86,7 @@ class Judgement:
 def judge(
     reader: ObjectReader,
     history: History,
-    files: Collection[str],
+    files: Mapping[str, datetime],
     known: Known,
     consents: Sequence[Consent],
     *,
@@ -95,12 +99,12 @@ def judge(
     Args:
         reader: on the repository.
         history: as it is now.
-        files: ids of the snapshot files that are there.
+        files: time of each snapshot file that is there.
         known: what the newest complete mark left.
         consents: what people said (`FORGET_LOST`).
         run_id: of the run that asks.
         now: the store's time.
-        keep: for how long a lost tip is kept.
+        keep: for how long a lost tip, or a snapshot that nothing names, is kept.
 
     Raises:
         FormatError: a file that matters cannot be trusted.
@@ -115,6 +119,10 @@ def judge(
         tip, released = _released(history, known, named, log.parents_before_drops(since))
         lost = find_lost(known, named, released, now, keep)
     refusals = []
+    if known.copied_back_at is not None:
+        lost = {node: LostTip(_ANY_REF, now) for node in {*files}.difference(named)}
+        if known.copied_back_at.isoformat() not in said.records:
+            refusals.append(_record_copied_back(known))
     if since is not None and since.is_there is False and known.operation not in said.operations:
         refusals.append(_operation_gone(known))
     if (
@@ -133,12 +141,14 @@ def judge(
             if (ref.label, ref.tip) not in said.old_refs and later_than(reader, ref, migrated_at)
         ]
         refusals += [_old_writer(later, migrated_at)] if later else []
+    unnamed = find_unnamed(known, files, named, released, now, keep)
     return Judgement(
         known=Known(
             run_id=run_id,
             at=now,
             tips=labels_of(history),
             lost=lost,
+            unnamed=unnamed,
             parents=next_parents(known.parents, history, files),
             released=frozenset(known.released & {*files}) - frozenset(named),
             operation=None if log is None else log.newest,
@@ -146,6 +156,7 @@ def judge(
             root=first_of_main(history),
         ),
         lost={node: tip for node, tip in lost.items() if node in files},
+        unnamed=frozenset(unnamed),
         released=released,
         old_refs=old_refs,
         refusals=refusals,
@@ -173,6 +184,7 @@ class _Said:
     tips: frozenset[str]
     operations: frozenset[tuple[str, int]]
     old_refs: frozenset[tuple[str, str]]
+    records: frozenset[str]
 
     @classmethod
     def of(cls, consents: Sequence[Consent], marked_at: datetime | None) -> _Said:
@@ -182,6 +194,7 @@ class _Said:
             frozenset(what["tip"] for what in lately if "tip" in what),
             frozenset((what["operation"][0], what["operation"][1]) for what in lately if "operation" in what),
             frozenset((label, tip) for what in named for label, tip in what.get("old_refs", {}).items()),
+            frozenset(what["record"] for what in named if "record" in what),
         )
 
 
@@ -199,6 +212,18 @@ def _is_unexplained(
     if since is not None and since.is_there and since.moved_back(MAIN):
         return False
     return history.spec_version == 2 or not cut_after(reader, history, tip)
+
+
+def _record_copied_back(known: Known) -> Refusal:
+    assert known.written_at is not None
+    assert known.copied_back_at is not None
+    left_by = f"run {known.run_id}" if known.run_id else "an expiration"
+    return Refusal(
+        f"what {left_by} left was written at {known.written_at:%Y-%m-%d %H:%M} UTC and copied back at"
+        f" {known.copied_back_at:%Y-%m-%d %H:%M} UTC (_dredge/{KNOWN}), so nobody knows which commits came in between."
+        " Was refs/ or repo put back with it? Then put the newest state back. Or the repository was copied as it was.",
+        {"record": known.copied_back_at.isoformat()},
+    )
 
 
 def _main_lost(known: Known, tip: str, now: str) -> Refusal:

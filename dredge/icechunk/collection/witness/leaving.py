@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dredge.errors import ConflictError
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.witness.record import KNOWN
-from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.icechunk.collection.witness.record import KNOWN, parse_known, read_known, replace_known
 from dredge.runs.perform import StepRecord
 
 
@@ -25,13 +26,13 @@ def leave_record(run: Run, record: StepRecord) -> None:
     mark = record.input(MarkOutput)
     if mark.known is None:
         return
-    data = run.folder.read_bytes(mark.known)
+    known = parse_known(run.folder.read_bytes(mark.known))
     record.attempt.check()
     run.lease.check(run.plan.lease)
-    if replace_tagged(run.state, KNOWN, data, mark.known_etag):
+    if replace_known(run.state, known, mark.known_etag):
         return
-    found = read_tagged(run.state, KNOWN)
-    if found is None or found[1] != data:
+    found, _ = read_known(run.state)
+    if replace(found, written_at=None) != known:
         raise ConflictError(
             f"{run.state.uri}/{KNOWN} was changed by another run since the mark of run {run.plan.run_id}. Nothing was"
             " deleted. Start a new run."

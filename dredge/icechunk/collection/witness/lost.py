@@ -64,6 +64,40 @@ def find_lost(
     }
 
 
+def find_unnamed(
+    known: Known,
+    files: Mapping[str, datetime],
+    named: Collection[str],
+    released: Collection[str],
+    now: datetime,
+    keep: timedelta,
+) -> dict[str, datetime]:
+    """Give the snapshot files that nothing names, that were not released and that are kept, each with the time of the
+    first mark that missed it.
+
+    A mark misses one that was written in the time `keep`, or since the last complete mark where that is longer: a
+    commit that no mark saw.
+
+    Args:
+        known: what earlier marks saw.
+        files: time of each snapshot file.
+        named: snapshots that are reached (spec 2: listed).
+        released: snapshots that were released.
+        now: the store's time.
+        keep: for how long from the first mark that missed one; zero keeps none.
+    """
+    found = {
+        node: now
+        for node, time in files.items()
+        if now - time < keep or (known.at is not None and time >= known.at)
+    } | dict(known.unnamed)
+    return {
+        node: missed
+        for node, missed in found.items()
+        if node in files and node not in named and node not in released and now - missed < keep
+    }
+
+
 def lost_main(known: Known, named: Collection[str], released: Collection[str]) -> str | None:
     """Give the tip that main had at the last mark where it is not reached and was not released; None else."""
     tip = known.tips.get(MAIN_LABEL)

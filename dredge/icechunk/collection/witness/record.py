@@ -2,6 +2,9 @@
 
 Rows: snapshots that were reached, and those whose files are there, each with the parents that marks have seen. Metadata
 of the file: one JSON object with the rest of `Known`.
+
+A file that the store wrote more than an hour after the time in it was copied back, perhaps with `refs/` of its time. It
+proves nothing: a person is asked, and everything that is unreachable is kept as if it were lost (`judging`).
 """
 
 from __future__ import annotations
@@ -10,16 +13,16 @@ import json
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
-from dredge.errors import ConflictError, FormatError
+from dredge.errors import ConflictError, FormatError, NotFoundError
 from dredge.icechunk.history import History
-from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.conditional import replace_tagged
 from dredge.runs.folder import parquet_bytes, read_parquet
-from dredge.storage import ObjectReader, ObjectWriter
+from dredge.storage import ObjectReader, ObjectWriter, store_clock
 
 log = logging.getLogger("dredge")
 
@@ -33,6 +36,7 @@ _SCHEMA = pa.schema(
     ]
 )
 _CHANGES_MAX = 5
+_COPIED_BACK = timedelta(hours=1)
 
 type Parents = Mapping[str, frozenset[str]]
 
@@ -59,22 +63,30 @@ class Known:
         at: the store's time of the mark; None before the first one.
         tips: snapshot by label of the ref.
         lost: tips that are still kept.
+        unnamed: snapshot files that nothing named and that are still kept, each with the store's time of the first mark
+            that missed it.
         parents: of each snapshot whose file was there, as this mark and earlier ones saw them.
         released: snapshots that expirations by Dredge released and no mark has seen reached since.
         operation: kind and time (microseconds) of the newest entry of the operations log (spec 2).
         migrated_at: time of the upgrade to spec 2 (microseconds).
         root: id and time of main's first snapshot: the life of the repository.
+        written_at: the store's time when the file was written; None before, and in files of earlier versions.
+        copied_back_at: when the file was copied back, by the store's clock; None when it was not. Until the next mark
+            nothing else is known than whose it is.
     """
 
     run_id: str = ""
     at: datetime | None = None
     tips: Mapping[str, str] = field(default_factory=dict)
     lost: Mapping[str, LostTip] = field(default_factory=dict)
+    unnamed: Mapping[str, datetime] = field(default_factory=dict)
     parents: Parents = field(default_factory=dict)
     released: frozenset[str] = frozenset()
     operation: tuple[str, int] | None = None
     migrated_at: int | None = None
     root: tuple[str, int] | None = None
+    written_at: datetime | None = None
+    copied_back_at: datetime | None = None
 
     def dumps(self) -> bytes:
         """As the bytes of the file."""
@@ -86,10 +98,13 @@ class Known:
             "lost": {
                 node: {"ref": tip.ref, "since": tip.since.isoformat()} for node, tip in self.lost.items()
             },
+            "unnamed": {node: since.isoformat() for node, since in self.unnamed.items()},
             "released": sorted(self.released),
             "operation": self.operation,
             "migrated_at": self.migrated_at,
             "root": self.root,
+            "written_at": None if self.written_at is None else self.written_at.isoformat(),
+            "copied_back_at": None if self.copied_back_at is None else self.copied_back_at.isoformat(),
         }
         rows = sorted(self.parents.items())
         columns = {
@@ -110,11 +125,15 @@ def read_known(state: ObjectReader) -> tuple[Known, str | None]:
     Raises:
         FormatError: the file is of a newer version of Dredge.
     """
-    found = read_tagged(state, KNOWN)
-    if found is None:
+    try:
+        with state.open_read(
+            KNOWN
+        ) as stream:  # one answer gives all, so tag and time are those of these bytes
+            etag, at, data = stream.info.etag or "", stream.info.last_modified, b"".join(stream)
+    except NotFoundError:
         return Known(), None
     try:
-        return _parse(found[1]), found[0]
+        return _unless_copied_back(parse_known(data), at), etag
     except _NewerError as error:
         raise FormatError(f"{state.uri}/{KNOWN} {error}. Nothing was deleted. Update Dredge.") from None
     except (FormatError, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -124,14 +143,35 @@ def read_known(state: ObjectReader) -> tuple[Known, str | None]:
             KNOWN,
             error,
         )
-        return Known(), found[0]
+        return Known(), etag
+
+
+def _unless_copied_back(known: Known, at: datetime) -> Known:
+    copied_back_at = known.copied_back_at
+    if copied_back_at is None and known.written_at is not None and at > known.written_at + _COPIED_BACK:
+        copied_back_at = at
+    if copied_back_at is None:
+        return known
+    return Known(run_id=known.run_id, at=known.at, written_at=known.written_at, copied_back_at=copied_back_at)
+
+
+def replace_known(state: ObjectWriter, known: Known, etag: str | None) -> bool:
+    """Write what is known, with the time; whether it was still as it was read.
+
+    Args:
+        state: on the folder of lease and index; the caller holds the lease.
+        known: what is known now.
+        etag: as `read_known` gave it.
+    """
+    return replace_tagged(state, KNOWN, replace(known, written_at=store_clock(state, "")).dumps(), etag)
 
 
 class _NewerError(Exception):
     """A newer version of Dredge wrote the file."""
 
 
-def _parse(data: bytes) -> Known:
+def parse_known(data: bytes) -> Known:
+    """From the bytes that `Known.dumps` made, whenever the store wrote them."""
     table = read_parquet(data)
     meta: dict[str, Any] = json.loads(table.schema.metadata[_META])
     if meta["format"] > FORMAT:
@@ -139,18 +179,25 @@ def _parse(data: bytes) -> Known:
     rows = zip(table["snapshot"].to_pylist(), table["parents"].to_pylist(), strict=True)
     return Known(
         run_id=meta["run_id"],
-        at=None if meta["at"] is None else datetime.fromisoformat(meta["at"]),
+        at=_time(meta["at"]),
         tips=meta["tips"],
         lost={
             node: LostTip(tip["ref"], datetime.fromisoformat(tip["since"]))
             for node, tip in meta["lost"].items()
         },
+        unnamed={node: datetime.fromisoformat(since) for node, since in meta.get("unnamed", {}).items()},
         parents={node: frozenset(parents) for node, parents in rows},
         released=frozenset(meta["released"]),
         operation=None if meta["operation"] is None else (meta["operation"][0], meta["operation"][1]),
         migrated_at=meta["migrated_at"],
         root=None if meta["root"] is None else (meta["root"][0], meta["root"][1]),
+        written_at=_time(meta.get("written_at")),
+        copied_back_at=_time(meta.get("copied_back_at")),
     )
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
 
 
 def note_released(state: ObjectWriter, released: Iterable[str]) -> None:
@@ -169,7 +216,7 @@ def note_released(state: ObjectWriter, released: Iterable[str]) -> None:
         return
     for _ in range(_CHANGES_MAX):
         known, etag = read_known(state)
-        if replace_tagged(state, KNOWN, replace(known, released=known.released | added).dumps(), etag):
+        if replace_known(state, replace(known, released=known.released | added), etag):
             return
     raise ConflictError(f"{state.uri}/{KNOWN} was changed by somebody else at the same moment. Run it again.")
 

@@ -19,7 +19,7 @@ from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
-from dredge.graveler.committed.ranges import is_table_id
+from dredge.lakefs.files.ranges import is_table_id
 from dredge.storage import memory_store
 from tests.support.gc import World, candidates, make_world, seen_with, stage_again, summary_of
 from tests.support.kv_views import Snapshots, open_as

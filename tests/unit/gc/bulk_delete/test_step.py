@@ -20,6 +20,7 @@ from dredge.gc.bulk_delete import step
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.runs.tries import StepTry
 from tests.support.gc import Parallel, World, busy_world, deleting, make_world, stage_again, summary_of
+from tests.support.undo import pin_down
 
 
 def test_a_dry_run_says_what_would_go_and_deletes_nothing() -> None:
@@ -205,6 +206,25 @@ def test_what_a_branch_gets_during_the_sweep_is_not_deleted(request_number: int)
     assert kept | named <= world.data()
     assert len(summary.details["rechecks"]) == 1
     assert summary.status == "success"
+
+
+def test_what_is_pinned_during_the_sweep_is_not_deleted() -> None:
+    world, kept, gone = busy_world(safety=OFTEN)
+    run = world.plan()
+    world.mark(run)
+    pinned: set[str] = set()
+
+    def come(number: int, keys: Sequence[str]) -> None:
+        if number == 1:
+            pinned.update((gone & world.data()).difference(keys))
+            pin_down(run.state, sorted(pinned), world.lake.clock())
+            time.sleep(0.3)  # the watch looks meanwhile
+
+    with deleting(before=come):
+        summary = bulk_delete(run, world.runner)
+    assert pinned
+    assert kept | pinned == world.data()
+    assert len(summary.details["rechecks"]) == 2
 
 
 def test_a_server_that_goes_away_during_the_sweep_ends_it() -> None:

@@ -42,6 +42,15 @@ def test_live_objects_that_a_run_deleted_come_back_and_raise_an_alarm(
     assert pin.finished_at is not None
 
 
+def test_live_objects_of_a_commit_alarm_also_where_the_rules_were_taken_away_since() -> None:
+    """Every range file counts as live then, but these are named by a commit."""
+    prod, lost = wrong_run()
+    prod.lake.catalog.garbage.delete_gc_rules("lake")
+    with pytest.raises(AlarmError):
+        prod.collect()
+    assert lost <= prod.data()
+
+
 def test_a_run_that_alarms_deletes_nothing_and_says_so_in_its_report() -> None:
     world, _ = wrong_run()
     garbage = world.orphan("data/slice/garbage")

@@ -19,9 +19,9 @@ from dredge.gc.steps import (
     slice_listing,
     subtract,
 )
-from dredge.graveler import messages
-from dredge.graveler.committed.entries import Entry
 from dredge.lakefs import ObjectStats
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.entries import Entry
 from dredge.storage import memory, memory_store
 from tests.support.gc import CatalogClient, World, make_world, summary_of
 from tests.support.identical import held, shown

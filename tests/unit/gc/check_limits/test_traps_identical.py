@@ -6,8 +6,8 @@ import hashlib
 
 import pytest
 
-from dredge.graveler.errors import NoChangesError
 from dredge.storage import memory
+from lakefs_embedded.errors import NoChangesError
 from tests.support.gc import make_world, stage_again, summary_of
 
 

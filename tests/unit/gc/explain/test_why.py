@@ -8,12 +8,15 @@ import pytest
 
 from dredge.errors import AwaitingApprovalError, ConfigError, NotFoundError
 from dredge.gc.explain import Answer, why
+from dredge.gc.explain.answer import UnnamedBy
 from dredge.gc.explain.target import find_target
 from dredge.gc.explain.words import answer_lines
+from dredge.gc.witness.lost import forget_lost
 from dredge.runs.payload import to_json
 from dredge.storage import open_deleter
 from tests.support.approvals import said
 from tests.support.gc import World, make_world
+from tests.support.lost_database import back_up, restore
 from tests.support.policies import policy
 
 
@@ -81,6 +84,29 @@ def test_a_staged_object_names_branch_and_path_and_what_could_not_be_looked_at(w
     answer = ask(world, address, requests_max=0)
     assert [(item.branch, item.as_of is None) for item in answer.staged] == [("", False)]
     assert "what 1 of 1 branches have staged" in text(answer)
+
+
+def test_an_object_that_only_a_metarange_without_a_commit_names_says_so(world: World) -> None:
+    world.upload("a", b"1")
+    world.lake.commit()
+    world.age(days=2)
+    world.collect(dry_run=True)
+    backup = back_up(world)
+    address = world.upload("new/b", b"lost")
+    written_at = world.lake.clock()
+    metarange_id = world.lake.commit().metarange_id
+    world.age(days=2)
+    restore(world, backup)
+    answer = ask(world, address)
+    assert (answer.verdict, answer.commits) == ("kept", [])
+    assert answer.unnamed == [
+        UnnamedBy(metarange_id, written_at, written_at + timedelta(days=30), ("new/b",))
+    ]
+    assert "no active commit names it" in text(answer)
+    assert to_json(answer)["unnamed"][0]["metarange_id"] == metarange_id
+    forget_lost(world.client, "lake", "not wanted", 30)
+    world.age(hours=1)
+    assert ask(world, address).verdict == "garbage"
 
 
 def test_a_young_object_says_until_when(world: World) -> None:

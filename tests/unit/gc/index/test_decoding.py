@@ -6,8 +6,8 @@ import unicodedata
 
 import pytest
 
-from dredge.graveler.addresses import AddressType
-from dredge.graveler.committed.entries import Entry
+from dredge.lakefs.files.addresses import AddressType
+from dredge.lakefs.files.entries import Entry
 from tests.support.gc import World, make_world, stage_entry
 
 

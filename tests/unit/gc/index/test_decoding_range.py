@@ -9,10 +9,10 @@ import pytest
 from dredge.errors import FormatError
 from dredge.gc.index.decoding import decode, entries_of, keys_of
 from dredge.gc.index.ranges import RangeFacts
-from dredge.graveler.addresses import AddressType
-from dredge.graveler.committed.entries import Entry
-from dredge.graveler.sstable import WrittenTable, write_table
 from dredge.hashing import hash64
+from dredge.lakefs.files.addresses import AddressType
+from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.sstable import WrittenTable, write_table
 
 NAMESPACE = "s3://bucket/lake"
 RELATIVE = Entry("data/a", AddressType.RELATIVE, 3, "c")

@@ -11,9 +11,9 @@ from dredge.gc.index import metaranges
 from dredge.gc.index.metaranges import Metaranges, read_files, read_metaranges, read_ranges
 from dredge.gc.index.ranges import RangeFacts, Ranges
 from dredge.gc.run import Run
-from dredge.graveler.committed.metaranges import write_metarange
-from dredge.graveler.committed.ranges import RangeInfo
-from dredge.graveler.sstable import write_table
+from dredge.lakefs.files.metaranges import write_metarange
+from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.sstable import write_table
 from dredge.runs.progress import Progress
 from dredge.storage import ObjectReader
 from tests.support.gc import Parallel, World, make_world

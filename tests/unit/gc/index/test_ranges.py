@@ -19,8 +19,8 @@ from dredge.gc.index.ranges import (
     table_of,
     unite_ranges,
 )
-from dredge.graveler.sstable import METARANGES, RANGES, write_table
-from dredge.graveler.sstable.layout import FOOTER_SIZE, MAGIC
+from dredge.lakefs.files.sstable import METARANGES, RANGES, write_table
+from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.runs.folder import RunFolder
 from dredge.storage import forget_memory_store, memory_store, open_reader, open_writer
 

@@ -12,9 +12,9 @@ import pytest
 from dredge.gc.index import upkeep as index_care
 from dredge.gc.index.store import CommittedIndex, read_part, write_part
 from dredge.gc.index.upkeep import compact, rebuild_index, verify_index
-from dredge.graveler.xid import new_descending_xid
 from dredge.runs.folder import parquet_bytes, read_parquet
 from dredge.storage import open_deleter, open_writer
+from dredge.xid import new_descending_xid
 from tests.support.gc import World, busy_world, make_world, summary_of
 
 

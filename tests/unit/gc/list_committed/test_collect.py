@@ -16,15 +16,15 @@ from dredge.gc.index.store import CommittedIndex
 from dredge.gc.list_committed.collect import Collected, collect_ranges
 from dredge.gc.list_committed.output import COUNTED, COUNTS, EXPIRED, LIVE, SIZES
 from dredge.gc.list_committed.roles import Roles
-from dredge.graveler.committed.entries import Entry
-from dredge.graveler.committed.store import RangeStore
-from dredge.graveler.committed.writing import MetaRangeWriter
 from dredge.hashing import hash64
+from dredge.lakefs.files.entries import Entry
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.sets.files import read_counted, read_hashes, write_hashes
 from dredge.storage import open_deleter
+from lakefs_embedded.committed.store import RangeStore
+from lakefs_embedded.committed.writing import MetaRangeWriter
 from tests.support.gc import Parallel, World, make_world
 
 NAMED = {

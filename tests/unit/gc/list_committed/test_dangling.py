@@ -12,11 +12,11 @@ from dredge.gc.list_committed import dangling
 from dredge.gc.list_committed.active import OWN, ActiveCommits, find_active
 from dredge.gc.list_committed.dangling import NOTHING, Looked
 from dredge.gc.list_committed.sources import RECORDS, SERVER, Found
-from dredge.graveler.refs.records import Branch
-from dredge.graveler.refs.records import Commit as Record
-from dredge.graveler.retention.active import active_commits
-from dredge.graveler.retention.rules import Rules as CatalogRules
+from dredge.gc.retention.active import active_commits
 from dredge.lakefs import Commit, Ref, Rules
+from dredge.lakefs.files.records import Branch
+from dredge.lakefs.files.records import Commit as Record
+from dredge.lakefs.files.rules import Rules as CatalogRules
 from tests.support.commit_histories import histories
 from tests.support.few_commits import EXTRA, GRAPH, MAIN, NOW, RULES, Server, commit, csv, run_of
 

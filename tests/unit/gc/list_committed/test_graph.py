@@ -8,9 +8,9 @@ import pytest
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.list_committed.graph import load_graph, read_commits_csv
-from dredge.graveler.catalog import Commit as CatalogCommit
-from dredge.graveler.committed.commits import commit_id as compute_id
 from dredge.lakefs import Commit, Ref
+from lakefs_embedded.catalog import Commit as CatalogCommit
+from lakefs_embedded.committed.commits import commit_id as compute_id
 from tests.support.commits import committed_world
 from tests.support.gc import make_world
 

@@ -9,8 +9,8 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.gc.many import ManyConfig, choose_repositories
-from dredge.graveler.xid import new_descending_xid
 from dredge.lakefs import Repository
+from dredge.xid import new_descending_xid
 from tests.support.gc import make_world
 
 NAMES = ("lake", "pond", "team-a", "team-b")

@@ -6,7 +6,7 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.gc.many.others import other_collector
-from dredge.graveler.xid import new_descending_xid
+from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world
 
 UNIFIED = "_lakefs/retention/gc/unified"

@@ -10,8 +10,8 @@ import pytest
 
 from dredge.errors import NotFoundError, RefusedError, UnavailableError
 from dredge.gc.steps import mark_uncommitted, slice_listing
-from dredge.graveler.catalog import branches as catalog_branches
-from dredge.graveler.catalog import uncommitted as catalog_uncommitted
+from lakefs_embedded.catalog import branches as catalog_branches
+from lakefs_embedded.catalog import uncommitted as catalog_uncommitted
 from tests.support.gc import summary_of
 from tests.support.lossy_scans import counting, cut_after, latin_1, over_json, stormy_world
 from tests.support.storms import Storm

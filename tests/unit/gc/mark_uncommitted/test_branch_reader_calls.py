@@ -17,7 +17,7 @@ from dredge.gc.mark_uncommitted import branch_reader
 from dredge.gc.mark_uncommitted.branch_reader import BranchReader, TooManyError, UnreadableError
 from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats
-from dredge.server.query import AMOUNT_MAX
+from lakefs_embedded.server.query import AMOUNT_MAX
 
 NAMESPACE = "mem://lake/repo"
 

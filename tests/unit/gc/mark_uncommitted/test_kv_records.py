@@ -19,20 +19,14 @@ from dredge.gc.steps import (
     slice_listing,
     subtract,
 )
-from dredge.graveler.addresses import AddressType
-from dredge.graveler.committed.entries import Entry as EntryOf
-from dredge.graveler.committed.values import Value
-from dredge.graveler.refs.records import (
-    REPOSITORIES_PARTITION,
-    Branch,
-    Repository,
-    branch_key,
-    repository_key,
-)
-from dredge.graveler.staging.area import Staged
 from dredge.kv.memory import MemoryKV
 from dredge.kv.model import Entry
 from dredge.lakefs import Ref
+from dredge.lakefs.files.addresses import AddressType
+from dredge.lakefs.files.entries import Entry as EntryOf
+from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, branch_key, repository_key
+from dredge.lakefs.files.values import Value
+from lakefs_embedded.staging.area import Staged
 from tests.support.gc import World, candidates, make_world, seen_with, summary_of
 from tests.support.kv_views import WithoutSnapshots, store_of
 from tests.support.storms import Storm, old_version, recovery

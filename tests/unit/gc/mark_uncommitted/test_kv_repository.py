@@ -9,8 +9,8 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords
-from dredge.graveler import messages
-from dredge.graveler.refs.records import Branch, Repository, Tag
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.records import Branch, Repository, Tag
 from tests.support.kv_world import World
 
 NAMESPACE = "s3://b/lake"

@@ -21,7 +21,7 @@ from dredge.gc.mark_uncommitted.kv_standing import (
 from dredge.kv.memory import MemoryKV
 from dredge.kv.memory_rows import MemoryRows
 from dredge.lakefs import Usage
-from dredge.server.usage import PARTITION
+from lakefs_embedded.server.usage import PARTITION
 from tests.support.gc import make_world
 from tests.support.kv_views import WithoutSnapshots
 

@@ -13,7 +13,7 @@ from dredge.gc.mark_uncommitted import proof
 from dredge.gc.mark_uncommitted.extents import Extent
 from dredge.gc.mark_uncommitted.proof import _Prover
 from dredge.gc.steps import mark_uncommitted, slice_listing
-from dredge.graveler.catalog import uncommitted as catalog_uncommitted
+from lakefs_embedded.catalog import uncommitted as catalog_uncommitted
 from tests.support.gc import World, seen_with, summary_of
 from tests.support.lossy_scans import counting, cut_after, latin_1, over_json, stormy_world
 from tests.support.storms import Storm

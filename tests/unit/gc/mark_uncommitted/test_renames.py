@@ -8,7 +8,7 @@ from dredge.errors import RefusedError
 from dredge.gc.mark_uncommitted import staging
 from dredge.gc.mark_uncommitted.proof import Proof
 from dredge.gc.steps import check_limits, list_committed, mark_uncommitted, slice_listing, subtract
-from dredge.graveler.catalog.copies import Copies
+from lakefs_embedded.catalog.copies import Copies
 from tests.support.gc import World, make_world, seen_with, summary_of
 
 

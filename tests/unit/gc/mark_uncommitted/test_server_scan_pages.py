@@ -16,12 +16,13 @@ from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.mark_uncommitted import server_scan
 from dredge.gc.mark_uncommitted.extents import Extent
 from dredge.gc.mark_uncommitted.output import StagedFiles
-from dredge.gc.mark_uncommitted.server_scan import SCANS, ServerScan, canonical_staged, scan_server
+from dredge.gc.mark_uncommitted.server_scan import ServerScan, canonical_staged, scan_server
 from dredge.hashing import hash64
 from dredge.lakefs import UncommittedPage
+from dredge.lakefs.files.prepared import uncommitted_key
 from tests.support.gc import make_world
 
-DEFAULT = f"{SCANS}/r1/uncommitted/"
+DEFAULT = uncommitted_key("r1")
 
 
 def token(branch: str, path: str = "") -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.steps import mark_uncommitted, slice_listing
-from dredge.graveler.catalog import uncommitted as catalog_uncommitted
+from lakefs_embedded.catalog import uncommitted as catalog_uncommitted
 from tests.support.gc import make_world, summary_of
 from tests.support.lossy_scans import cut_after, stormy_world
 from tests.support.tries import undo

@@ -20,14 +20,14 @@ from dredge.gc.metadata.output import MetadataOutput
 from dredge.gc.metadata.taking import File, delete_files
 from dredge.gc.planning import release_lease
 from dredge.gc.witness.block import lift, refuse
-from dredge.graveler import messages
-from dredge.graveler.committed.store import RangeReader
-from dredge.graveler.refs.commits import new_commit
 from dredge.kv.memory import MemoryKV
+from dredge.lakefs.files import messages
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter
 from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.model import MaySend, always
+from lakefs_embedded.committed.store import RangeReader
+from lakefs_embedded.refs.commits import new_commit
 from tests.support.gc import World, make_world
 from tests.support.undo import store_of
 from tests.unit.gc.mark_uncommitted.test_kv_standing import copy_of
@@ -360,24 +360,3 @@ def test_the_note_has_what_the_ledger_has() -> None:
     summary = collect(world)
     output = MetadataOutput.of(summary)
     assert output.garbage.rows == sum(part.rows for part in output.ledger) == 2
-
-
-def test_a_collection_that_meets_a_commit_whose_files_went_deletes_nothing_until_they_are_back() -> None:
-    """It puts nothing back itself: it never takes for nothing what it cannot read."""
-    world = noted()
-    collect(world)
-    orphan = world.orphan("data/slice/orphan")
-    world.age(days=2)
-    commit_id = name(world, left_metarange())
-    world.lake.catalog.branches.create_branch("lake", "restored", commit_id)
-    with pytest.raises(NotFoundError):
-        world.lake.objects.get(f"_lakefs/{left_metarange()}")
-    before = world.data()
-    with pytest.raises(RefusedError, match="`dredge gc metadata --note` puts back"):
-        world.collect(mode="clean")
-    assert world.data() == before
-    collect(world, metadata="report")
-    assert left_metarange() in there(world)
-    world.collect(mode="clean")
-    assert orphan not in world.data()
-    assert world.lake.read("a") == b"1"

@@ -14,9 +14,9 @@ from dredge.gc.metadata.collecting import collect_metadata
 from dredge.gc.metadata.config import MetadataConfig
 from dredge.gc.metadata.named import NamesReader
 from dredge.gc.metadata.output import MetadataOutput
-from dredge.graveler import messages
-from dredge.graveler.xid import new_descending_xid
 from dredge.lakefs import LakeFSClient
+from dredge.lakefs.files import messages
+from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world
 from tests.support.undo import store_of
 from tests.unit.gc.metadata.test_collecting import (

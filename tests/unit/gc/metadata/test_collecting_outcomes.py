@@ -15,7 +15,7 @@ from dredge.gc.metadata.named import NamesReader
 from dredge.gc.metadata.output import MetadataOutput
 from dredge.gc.metadata.taking import DELETED, FAILED, KEPT, PURGED, File, Taken
 from dredge.gc.plan import METADATA_RUNS
-from dredge.graveler import messages
+from dredge.lakefs.files import messages
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer

@@ -16,13 +16,13 @@ from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata.files import KINDS, find_named, sort_files
 from dredge.gc.metadata.report import MetadataReport, look_at_metadata, report_lines
-from dredge.graveler import messages
-from dredge.graveler.committed.entries import Entry
-from dredge.graveler.committed.store import RangeReader, RangeStore
-from dredge.graveler.committed.writing import MetaRangeWriter
 from dredge.kv.memory_rows import MemoryRows
 from dredge.lakefs import LakeFS
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.entries import Entry
 from dredge.storage import ObjectReader, ObjectWriter
+from lakefs_embedded.committed.store import RangeReader, RangeStore
+from lakefs_embedded.committed.writing import MetaRangeWriter
 from tests.support.captured import FOLDER, captured_lake, truth
 from tests.support.depth import depth
 from tests.support.gc import World, make_world

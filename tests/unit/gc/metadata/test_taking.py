@@ -17,9 +17,9 @@ from dredge.gc.metadata.taking import (
     versions_of,
 )
 from dredge.gc.plan import METADATA_RUNS
-from dredge.graveler.xid import new_descending_xid
 from dredge.storage import open_reader, open_writer
 from dredge.storage.model import always
+from dredge.xid import new_descending_xid
 from tests.support.objectstore import make_bucket, moto_server
 
 NAME = "ab" * 32

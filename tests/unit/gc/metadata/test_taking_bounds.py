@@ -27,7 +27,6 @@ from dredge.gc.metadata.taking import (
     versions_of,
 )
 from dredge.gc.plan import METADATA_RUNS
-from dredge.graveler.xid import new_descending_xid
 from dredge.storage import (
     NOT_SENT,
     DeleteOutcome,
@@ -43,6 +42,7 @@ from dredge.storage.memory import MemoryVersionDeleter
 from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.model import MaySend, ObjectInfo, always
 from dredge.undo.ways import quarantine_uri
+from dredge.xid import new_descending_xid
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)

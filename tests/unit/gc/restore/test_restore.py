@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -15,15 +14,21 @@ from dredge.gc.restore import config
 from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.steps import Run, bulk_delete, release_lease
 from dredge.hashing import hash64
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import unite
-from dredge.sets.live import LocatedSet
-from dredge.sets.sharded import ShardedSet
 from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.streamed_copy import StreamedCopier
-from dredge.undo.pins import Pin, pin_folder, read_pins, write_pin
+from dredge.undo.pins import read_pins
 from tests.support.gc import busy_world, make_world, summary_of
-from tests.support.undo import WAYS, Moment, data_bytes, moments, restore, small_world, store_of, undo_world
+from tests.support.undo import (
+    WAYS,
+    Moment,
+    data_bytes,
+    moments,
+    pin_down,
+    restore,
+    small_world,
+    store_of,
+    undo_world,
+)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -212,20 +217,7 @@ def test_a_sweep_whose_mark_is_older_than_a_pin_keeps_what_the_pin_holds() -> No
     run = world.plan()
     world.mark(run)
     pinned = sorted(gone)[:3]
-    folder = pin_folder(run.state.uri, "late")
-    part = write_hashes(folder, "hashes-0.u64", unite([hash64(pa.array(pinned))]))
-    now = world.lake.clock()
-    pin = Pin(
-        pin_id="late",
-        run_id="an earlier one",
-        reason="brought back",
-        created_at=now,
-        until=now + timedelta(hours=1),
-        objects=len(pinned),
-        size_bytes=6,
-        sets=(LocatedSet(folder.uri, ShardedSet(0, {0: part})),),
-    )
-    write_pin(run.state, pin)
+    pin_down(run.state, pinned, world.lake.clock())
     bulk_delete(run, world.runner)
     assert world.data() == kept | set(pinned)
     groups = BulkDeleteOutput.of(summary_of(run, "bulk_delete")).groups

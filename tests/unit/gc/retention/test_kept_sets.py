@@ -11,9 +11,9 @@ from dredge.gc.index.ranges import RangeFacts
 from dredge.gc.retention.kept_sets import num_tasks_for
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.steps import bulk_delete
-from dredge.graveler.catalog import Commit as CatalogCommit
-from dredge.graveler.committed.commits import commit_id as compute_id
 from dredge.lakefs import Commit, Ref
+from lakefs_embedded.catalog import Commit as CatalogCommit
+from lakefs_embedded.committed.commits import commit_id as compute_id
 from tests.support.gc import World, candidates, make_world, summary_of
 from tests.support.policies import history, kept, policy, revive
 

@@ -8,12 +8,12 @@ import pytest
 
 from dredge.errors import RefusedError
 from dredge.gc.retention import path_rules
-from dredge.graveler.addresses import AddressType
-from dredge.graveler.committed.entries import Entry
-from dredge.graveler.committed.metaranges import read_metarange
-from dredge.graveler.committed.values import Value
-from dredge.graveler.staging.area import Staged
+from dredge.lakefs.files.addresses import AddressType
+from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.metaranges import read_metarange
+from dredge.lakefs.files.values import Value
 from dredge.storage import open_deleter
+from lakefs_embedded.staging.area import Staged
 from tests.support.gc import Parallel, World, candidates, make_world
 from tests.support.policies import history, kept, many_paths, policy, revive
 

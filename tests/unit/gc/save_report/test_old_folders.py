@@ -12,8 +12,8 @@ from dredge.gc.run import Run
 from dredge.gc.save_report import lifetimes, old_folders
 from dredge.gc.save_report.output import OwnFilesOutput
 from dredge.gc.save_report.own_files import ROOT
-from dredge.graveler.xid import new_descending_xid
 from dredge.storage import open_versions
+from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world, summary_of
 from tests.support.own_files import below, folders, grown, removing, run
 from tests.support.undo import purge, restore, store_of, undo_world

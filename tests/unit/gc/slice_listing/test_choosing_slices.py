@@ -10,8 +10,8 @@ import pytest
 
 from dredge.gc.plan import Plan
 from dredge.gc.slice_listing.slices import Item, choose_slices, cut_rest, is_young, slice_time
-from dredge.graveler.xid import new_descending_xid
 from dredge.runs.coverage import BEGINNING, END, Coverage
+from dredge.xid import new_descending_xid
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)

@@ -12,7 +12,7 @@ from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.steps import slice_listing
 from dredge.gc.subtract import SubtractOutput
-from dredge.graveler.xid import new_descending_xid
+from dredge.xid import new_descending_xid
 from tests.support.gc import World, busy_world, make_world, summary_of
 from tests.support.inventories import Inventory, rows_of, table_of
 

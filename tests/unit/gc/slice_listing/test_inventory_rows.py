@@ -13,8 +13,8 @@ from dredge.errors import FormatError, RefusedError
 from dredge.gc.slice_listing import from_inventory
 from dredge.gc.slice_listing.from_inventory import ReadConfig
 from dredge.gc.slice_listing.items import Listed, ListResult
-from dredge.graveler.xid import new_descending_xid
 from dredge.storage.model import LISTING_SCHEMA
+from dredge.xid import new_descending_xid
 
 CUTOFF = datetime(2026, 3, 1, tzinfo=UTC)
 OLD, SECOND = CUTOFF - timedelta(days=1), timedelta(seconds=1)

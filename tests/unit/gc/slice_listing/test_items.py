@@ -26,11 +26,11 @@ from dredge.gc.slice_listing.items import (
 )
 from dredge.gc.slice_listing.output import LISTED
 from dredge.gc.slice_listing.slices import OUTSIDE, Item
-from dredge.graveler.xid import new_descending_xid
 from dredge.hashing import hash64
 from dredge.runs.partition import Stores, WorkerRun
 from dredge.storage import forget_memory_store, memory, memory_store, open_writer
 from dredge.storage.model import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS
+from dredge.xid import new_descending_xid
 
 CUTOFF = datetime(2026, 3, 1, tzinfo=UTC)
 OLD = CUTOFF - timedelta(microseconds=1)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dredge.gc.slice_listing import slice_time
 from dredge.gc.slice_listing.slices import OUTSIDE, Item, cut_rest, is_young
-from dredge.graveler.xid import new_descending_xid
 from dredge.storage.keys import in_range
+from dredge.xid import new_descending_xid
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

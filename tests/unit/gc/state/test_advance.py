@@ -14,12 +14,13 @@ import pytest
 from dredge.errors import ConflictError, FormatError, RefusedError
 from dredge.gc.run import Run
 from dredge.gc.state import advance
-from dredge.gc.state.advance import SAVED, advance_state
+from dredge.gc.state.advance import advance_state
 from dredge.gc.state.base import base_of, open_base
 from dredge.gc.state.model import RunState
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import POINTER, StateStore
 from dredge.gc.steps import bulk_delete, verify
+from dredge.lakefs.files.prepared import UNCOMMITTED
 from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.payload import from_json, to_json, to_sealed
 from dredge.runs.versions import Version
@@ -118,7 +119,7 @@ def test_people_find_the_run_where_the_design_has_it() -> None:
         "those that the listing saw, young ones too, less those that went"
     )
     server_run = summary_of(run, "mark_uncommitted").details["server_runs"][-1]
-    saved = json.loads(world.lake.objects.get(f"{SAVED}/{server_run}/report.json"))
+    saved = json.loads(world.lake.objects.get(f"{UNCOMMITTED}/{server_run}/report.json"))
     assert (saved["run_id"], saved["mode"], saved["last_read_slice"]) == (
         state.run_id,
         "clean",
@@ -135,7 +136,7 @@ def test_people_find_a_run_without_a_scan_by_the_server_under_its_own_id(
     open_as(Snapshots(world), monkeypatch)
     run, _ = whole(world, mode="clean")
     assert summary_of(run, "mark_uncommitted").details["server_runs"] == []
-    saved = json.loads(world.lake.objects.get(f"{SAVED}/{run.plan.run_id}/report.json"))
+    saved = json.loads(world.lake.objects.get(f"{UNCOMMITTED}/{run.plan.run_id}/report.json"))
     assert saved["report"] == f"{run.plan.run_uri}/report.json"
 
 
@@ -250,4 +251,4 @@ def test_a_state_that_others_moved_on_is_told_nobody() -> None:
     with pytest.raises(ConflictError):
         advance_state(run)
     server_run = summary_of(run, "mark_uncommitted").details["server_runs"][-1]
-    assert f"{SAVED}/{server_run}/report.json" not in world.lake.keys(SAVED)
+    assert f"{UNCOMMITTED}/{server_run}/report.json" not in world.lake.keys(UNCOMMITTED)

@@ -14,10 +14,10 @@ from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.gc.subtract.holds import LEFT_STAGING
 from dredge.gc.subtract.left_staging import earlier_marks, staged_before
-from dredge.graveler.xid import new_descending_xid
 from dredge.runs.folder import RunFolder
 from dredge.runs.tries import StepTry
 from dredge.storage import open_deleter, open_writer
+from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world, summary_of
 from tests.support.identical import held
 from tests.support.tries import undo

@@ -119,7 +119,7 @@ def test_commits_that_expired_or_whose_branch_is_gone_are_still_known() -> None:
 
 def create_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Delete the repository and create one of its name on the same namespace, whatever lies there."""
-    monkeypatch.setattr("dredge.graveler.catalog.repositories._claim", lambda _writer: None)
+    monkeypatch.setattr("lakefs_embedded.catalog.repositories._claim", lambda _writer: None)
     world.lake.catalog.repositories.delete_repository("lake")
     world.age(hours=1)
     world.lake.catalog.repositories.create_repository("lake", world.lake.namespace)

@@ -7,15 +7,21 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConflictError, FormatError, RefusedError
+from dredge.errors import ConflictError, FormatError, RefusedError, WitnessError
 from dredge.gc.planning import release_lease
 from dredge.gc.run import open_state
 from dredge.gc.steps import check_limits, list_committed, mark_uncommitted, slice_listing, subtract
 from dredge.gc.witness import record as records
+from dredge.gc.witness.block import read_block
+from dredge.gc.witness.known_commits import UNKNOWN
+from dredge.gc.witness.mark_id import read_ids
 from dredge.gc.witness.past import Past
 from dredge.gc.witness.record import FORMAT, POINTER, MarkRecord, parts_of, read_commits, read_record
+from dredge.runs.payload import to_json
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world
+from tests.support.lost_database import back_up, restore
+from tests.support.policies import policy
 
 
 def two_commits(**settings: Any) -> World:
@@ -127,19 +133,64 @@ def test_a_second_try_of_the_guards_leaves_the_record_again(monkeypatch: pytest.
     release_lease(run)
 
 
-def test_an_older_format_is_no_record_and_a_newer_one_stops_the_run() -> None:
+def test_a_record_of_another_format_or_without_a_field_stops_the_run() -> None:
     world = two_commits()
     orphan = world.orphan("data/x/orphan")
     world.age(days=2)
     world.collect(dry_run=True)
-    rewritten(world, format=FORMAT + 1)
-    with pytest.raises(RefusedError):
+    state = open_state(world.lake.namespace)
+    whole = state.get(POINTER)
+    lacking = {name: value for name, value in json.loads(whole).items() if name != "kept"}
+    for damaged, error in (({"format": FORMAT + 1}, RefusedError), ({"format": FORMAT - 1}, FormatError)):
+        rewritten(world, **damaged)
+        with pytest.raises(error):
+            world.collect()
+    state.put(POINTER, json.dumps(lacking).encode())
+    with pytest.raises(FormatError):
         world.collect()
     assert orphan in world.data()
-    rewritten(world, format=FORMAT - 1)
+    state.put(POINTER, whole)
     world.collect()
     assert orphan not in world.data()
-    assert json.loads(open_state(world.lake.namespace).get(POINTER))["format"] == FORMAT
+
+
+@pytest.mark.parametrize("less", ["tags", "policy"])
+def test_a_dry_run_that_keeps_less_than_the_repository_does_leaves_nothing(less: str) -> None:
+    own = {"policy": to_json(policy("name: last, branches: [main], last: 9"))} if less == "policy" else {}
+    world = two_commits(**own)
+    world.collect()
+    world.age(days=2)
+    before, ids = stored(world), read_ids(open_state(world.lake.namespace))
+    fewer = {"keep_tags": False} if less == "tags" else {"policy": None}
+    world.collect(dry_run=True, **fewer)
+    assert (stored(world), read_ids(open_state(world.lake.namespace))) == (before, ids)
+    world.collect(dry_run=True)
+    assert stored(world).run_id != before.run_id, "the repository's own settings"
+    world.collect(**fewer)
+    last = stored(world)
+    assert last.run_id != before.run_id
+    world.collect(dry_run=True, **fewer)
+    assert stored(world).run_id != last.run_id, "a run that was to delete has made them the repository's own"
+
+
+def test_a_commit_of_a_tag_must_be_known_although_a_dry_run_did_not_keep_tags() -> None:
+    world = two_commits()
+    world.collect()
+    backup = back_up(world)
+    world.lake.catalog.branches.create_branch("lake", "dev", "main")
+    world.upload("c", b"3", "dev")
+    tagged = world.lake.commit("third", "dev").id
+    world.lake.catalog.tags.create_tag("lake", "v1", tagged)
+    world.lake.catalog.branches.delete_branch("lake", "dev")
+    world.age(days=9)
+    world.collect()
+    world.collect(dry_run=True, keep_tags=False)
+    restore(world, backup)
+    with pytest.raises(WitnessError):
+        world.collect()
+    block = read_block(open_state(world.lake.namespace))
+    assert block is not None
+    assert (block.kind, block.facts["examples"]) == (UNKNOWN, [tagged])
 
 
 def test_a_record_of_another_namespace_is_no_record() -> None:

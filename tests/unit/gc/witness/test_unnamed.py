@@ -6,12 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from dredge.errors import RefusedError
 from dredge.gc.witness import unnamed
 from dredge.gc.witness.past import Past
 from dredge.gc.witness.unnamed import DAMAGED, read_kinds
-from dredge.graveler.sstable import METARANGES, RANGES
-from dredge.storage import open_deleter
+from dredge.lakefs.files.sstable import METARANGES, RANGES
 from tests.support.gc import World, deleting, make_world, summary_of
 from tests.support.lakes import START
 from tests.support.lost_database import back_up, in_hook, restore, unreadable
@@ -173,28 +171,6 @@ def test_a_shallow_dangling_commit_on_an_old_one_refuses_nothing() -> None:
         world.age(days=2)
         world.collect()
         world.assert_readable()
-
-
-@pytest.mark.parametrize("when", ["mark", "re-check"])
-def test_a_missing_metarange_of_an_active_commit_stops_the_run(when: str) -> None:
-    """Also one that an optimized run does not read again."""
-    world = make_world(mode="auto")
-    world.rules(30)
-    for number in range(3):
-        world.upload("a", b"%d" % number)
-        made = world.lake.commit(str(number))
-        world.age(hours=1)
-    world.age(days=2)
-    world.collect()
-    orphan = world.orphan("data/x/orphan")
-    world.age(days=2)
-    run = world.plan()
-    if when == "re-check":
-        world.mark(run)
-    open_deleter(world.lake.namespace).delete([f"_lakefs/{made.metarange_id}"])
-    with pytest.raises(RefusedError):
-        world.run(run)
-    assert orphan in world.data()
 
 
 def test_files_that_nothing_names_are_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from dredge.icechunk.collection.index import (
     write_manifest_rows,
 )
 from dredge.icechunk.collection.steps import collect, mark
+from dredge.icechunk.format.manifests import NamedChunks
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import ObjectWriter, open_writer
@@ -27,7 +28,7 @@ from tests.support.icechunk_repo import Repo, change_number
 
 IDS = [np.array(values, np.uint64) for values in ([1, 5, 9], [], [2**64 - 1])]
 START = datetime(2026, 5, 1, tzinfo=UTC)
-ROWS = list(zip(("A", "B", "C"), IDS, strict=True))
+ROWS = list(zip(("A", "B", "C"), map(NamedChunks, IDS), strict=True))
 
 
 def test_second_run_reads_no_manifest_again(repo: Repo) -> None:
@@ -57,10 +58,17 @@ def test_damaged_index_is_read_again_from_the_repository(repo: Repo) -> None:
 
 def test_index_rows_round_trip(repo: Repo) -> None:
     state = open_writer(f"file://{repo.folder}/_dredge")
-    rows = [("A" * 19 + "0", np.array([1, 5], np.uint64)), (ROOT_ID, np.empty(0, np.uint64))]
+    one, none = np.array([1, 5], np.uint64), np.empty(0, np.uint64)
+    rows = [
+        ("A" * 19 + "0", NamedChunks(one, one[1:])),
+        (ROOT_ID, NamedChunks(none)),
+        ("B" * 19 + "0", NamedChunks(none, one)),
+    ]
     part = index.write_manifest_rows(state, "one", rows)
     read = index.read_manifest_rows(state, part)
-    assert [(name, ids.tolist()) for name, ids in read] == [(name, ids.tolist()) for name, ids in rows]
+    assert [(name, *map(list, chunks)) for name, chunks in read] == [
+        (name, *map(list, chunks)) for name, chunks in rows
+    ]
 
 
 def test_index_of_an_earlier_reader_is_not_believed(repo: Repo) -> None:
@@ -80,7 +88,7 @@ def test_index_of_an_earlier_reader_is_not_believed(repo: Repo) -> None:
 def test_part_of_manifests_comes_back_as_written() -> None:
     state = open_writer("memory://test-sets-part")
     part = write_manifest_rows(state, "x", ROWS)
-    assert [(name, ids.tolist()) for name, ids in read_manifest_rows(state, part)] == [
+    assert [(name, chunks.native.tolist()) for name, chunks in read_manifest_rows(state, part)] == [
         ("A", [1, 5, 9]),
         ("B", []),
         ("C", [2**64 - 1]),
@@ -111,7 +119,7 @@ def test_part_of_another_layout_is_refused(data: bytes) -> None:
 
 
 def test_part_that_lacks_ids_of_a_manifest_is_refused() -> None:
-    state, names = open_writer("memory://test-sets-lacks"), b'[["A", 3], ["B", 1]]    '
+    state, names = open_writer("memory://test-sets-lacks"), b'[["A", 2, 1], ["B", 1, 0]]  '
     for count in (3, 5):
         data = len(names).to_bytes(8, "little") + names + bytes(8 * count)
         state.put("p", data)
@@ -218,7 +226,7 @@ def test_head_is_written_only_when_there_is_something_to_say() -> None:
 def test_numbers_of_a_part_begin_at_a_whole_word() -> None:
     state = open_writer("memory://test-index-words")
     for names in ("A", "AB", "ABC"):
-        part = write_manifest_rows(state, names, [(names, IDS[0])])
+        part = write_manifest_rows(state, names, [(names, NamedChunks(IDS[0]))])
         data = state.get(part.name)
         size = int.from_bytes(data[:8], "little")
         assert size % 8 == 0

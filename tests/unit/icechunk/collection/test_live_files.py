@@ -60,7 +60,7 @@ def test_manifests_give_their_chunks_and_digests_where_somebody_asks(
     digests: dict[str, str] = {}
     found = list(manifest_rows(open_reader(v1.uri), refs, digests=digests))
     assert [manifest for manifest, _ in found] == sorted(refs)
-    assert {manifest: ids.tolist() for manifest, ids in found} == {
+    assert {manifest: chunks.native.tolist() for manifest, chunks in found} == {
         manifest: chunks_of(v1, manifest) for manifest in refs
     }
     assert digests == {

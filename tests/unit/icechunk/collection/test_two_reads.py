@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from dredge.errors import FormatError, OvertakenError
-from dredge.graveler.xid import new_descending_xid
 from dredge.icechunk.collection import planning
 from dredge.icechunk.collection.config import Tuning
 from dredge.icechunk.collection.mark import step as mark_step
@@ -25,6 +24,7 @@ from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import decode_id
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
+from dredge.xid import new_descending_xid
 from tests.support.icechunk import contents, objects
 from tests.support.icechunk_repo import Repo
 from tests.unit.icechunk.collection.test_optimized import HERE, commit, optimized

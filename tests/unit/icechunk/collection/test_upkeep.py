@@ -16,6 +16,7 @@ from dredge.icechunk.collection.state.advance import advance_state
 from dredge.icechunk.collection.state.output import StateOutput
 from dredge.icechunk.collection.steps import collect, release_lease, run_steps
 from dredge.icechunk.collection.upkeep import _batches, _that_go, _wanted, compact_index, keep_small
+from dredge.icechunk.format.manifests import NamedChunks
 from dredge.icechunk.maintenance import make_lease
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
@@ -77,7 +78,7 @@ def test_manifests_that_are_wanted_are_put_together_up_to_so_many_ids(
         name: write_manifest_rows(
             run.state,
             name,
-            [(manifest, np.arange(count, dtype=np.uint64)) for manifest, count in some.items()],
+            [(manifest, NamedChunks(np.arange(count, dtype=np.uint64))) for manifest, count in some.items()],
         )
         for name, some in rows.items()
     }
@@ -88,7 +89,8 @@ def test_manifests_that_are_wanted_are_put_together_up_to_so_many_ids(
     wanted = {"a": ["A"], "b": ["B"], "c": ["C"], "d": [], "e": ["E"], "f": ["F"]}
     monkeypatch.setattr(upkeep, "PART_IDS", 3)
     batches = [
-        [(name, len(ids)) for name, ids in batch] for batch in _batches(run, index, wanted, [*"abcdef"])
+        [(name, len(chunks.native)) for name, chunks in batch]
+        for batch in _batches(run, index, wanted, [*"abcdef"])
     ]
     assert batches == [[("A", 2), ("B", 1)], [("C", 4)], [("F", 1)]]
     assert [[name for name, _ in batch] for batch in _batches(run, index, wanted, ["c"])] == [["C"]]

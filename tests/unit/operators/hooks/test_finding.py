@@ -69,7 +69,7 @@ def test_a_server_without_its_database_does_not_say_that_there_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Server(NO_CONNECTION, names=DOWN).reached_by(monkeypatch)
-    with pytest.raises(UnavailableError, match="does not reach its database"):
+    with pytest.raises(UnavailableError):
         find_connection("other")
 
 
@@ -96,7 +96,7 @@ def test_a_later_place_is_not_asked_when_an_earlier_one_does_not_answer(
     Server(OF_THE_SERVER).reached_by(monkeypatch)
     use_vault(monkeypatch, BrokenVault)
     for place in ({}, {"other": GOOGLE}):
-        with connections(**place), pytest.raises(UnavailableError, match="BrokenVault fails with OSError"):
+        with connections(**place), pytest.raises(UnavailableError):
             find_connection("other")
 
 
@@ -132,7 +132,7 @@ def test_a_vault_without_the_connection_does_not_stand_against_that_there_is_non
 
 
 def test_a_named_connection_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="'other' does not exist"):
+    with pytest.raises(ConfigError):
         storage_options("other")
 
 
@@ -163,7 +163,7 @@ def test_without_an_answer_about_a_default_connection_only_its_stores_are_not_op
     Server(NO_CONNECTION).reached_by(monkeypatch)
     use_vault(monkeypatch, BrokenVault)
     options = storage_options(None)
-    with pytest.raises(UnavailableError, match="_default"):
+    with pytest.raises(UnavailableError):
         open_reader(STORES[kind], options)
     open_reader(STORES["s3"], options)
 
@@ -207,10 +207,10 @@ def test_lakefs_and_its_store_are_not_told_to_be_missing_when_nobody_knows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     use_vault(monkeypatch, BrokenVault)
-    with pytest.raises(UnavailableError, match="'other'"):
+    with pytest.raises(UnavailableError):
         LakeFSHook("other").client  # noqa: B018
-    with pytest.raises(UnavailableError, match="'other'"):
+    with pytest.raises(UnavailableError):
         LakeFSKVConnection.of("other")
     use_vault(monkeypatch, EmptyVault)
-    with pytest.raises(ConfigError, match="'other' does not exist"):
+    with pytest.raises(ConfigError):
         LakeFSKVConnection.of("other")

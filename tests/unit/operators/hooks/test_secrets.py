@@ -10,12 +10,11 @@ from unittest import mock
 
 import pytest
 
-from airflow_dredge.operators.connect import remote_of_run
 from airflow_dredge.operators.hooks.finding import need_connection
 from airflow_dredge.operators.hooks.kv import LakeFSKVConnection
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options
-from dredge.errors import ConfigError, DefectError, DredgeError
+from dredge.errors import DefectError, DredgeError
 from tests.support.airflow import FILTERS
 from tests.support.secrets import AWKWARD, SECRET, failure_of, words_of
 
@@ -80,19 +79,3 @@ def test_a_secret_in_any_place_of_a_connection_is_not_told(
         told = [record.getMessage() for record in caplog.records if SECRET in caplog.handler.format(record)]
         assert told == [], value
         caplog.clear()
-
-
-@pytest.mark.parametrize(
-    "value", [f'{{"conn_type": "aws", "password": "{SECRET}', f"aws://aws://me:{SECRET}@h://x"]
-)
-def test_a_variable_that_cannot_be_read_is_bad_input(value: str) -> None:
-    with mock.patch.dict(os.environ, {"AIRFLOW_CONN_PLANTED": value}):
-        error = failure_of(lambda: need_connection("planted", "AWS", "{}"))
-    assert isinstance(error, ConfigError)
-    assert SECRET not in words_of(error)
-
-
-def test_the_token_of_a_connect_server_is_apart_from_its_address() -> None:
-    address, token = remote_of_run(f"sc://host:15002/;token={SECRET};use_ssl=true", "s3://b/run")
-    assert SECRET not in address
-    assert token == SECRET

@@ -77,12 +77,6 @@ def test_endpoint_of_the_service_wins_over_the_general_one() -> None:
         assert storage_options("aws_default").endpoint_url == "http://s3:2"
 
 
-def test_session_token_is_passed_on() -> None:
-    extra = {"aws_session_token": "token", "region_name": "eu-west-1"}
-    with connections(aws_default={"conn_type": "aws", "login": "K", "password": "s", "extra": extra}):
-        assert storage_options("aws_default").session_token == "token"
-
-
 def test_aws_connection_without_keys_leaves_them_to_the_machine() -> None:
     with connections(aws_default={"conn_type": "aws", "extra": {"region_name": "eu-north-1"}}):
         options = storage_options("aws_default")
@@ -145,18 +139,6 @@ def test_a_google_connection_gives_key_and_project(named: str, prefix: str) -> N
     assert json.loads(options.gcs.credentials_json or "") == KEY
     assert options.gcs.project == "p"
     assert "SECRETKEY" not in repr(options)
-
-
-def test_a_google_connection_may_name_a_file_or_leave_the_identity_to_the_machine() -> None:
-    for extra, file in (
-        ({"key_path": "/k.json"}, "/k.json"),
-        ({}, None),
-        ({"credential_config_file": "/c"}, "/c"),
-    ):
-        google = {"conn_type": "google_cloud_platform", "extra": extra}
-        with connections(aws_default=google, google_cloud_default=None):
-            gcs = storage_options("aws_default").gcs
-        assert (gcs.credentials_file, gcs.credentials_json) == (file, None)
 
 
 def test_aws_keys_and_google_keys_go_side_by_side() -> None:

@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException
 
 from airflow_dredge.operators.icechunk import release_lease
-from dredge.errors import ConfigError, DredgeError
+from dredge.errors import DredgeError
 from dredge.icechunk.collection.steps import Run
 from tests.support.airflow import FILTERS
 from tests.support.icechunk import objects
@@ -25,15 +25,6 @@ def test_a_second_run_waits_until_the_first_has_given_its_right_back(dated: Date
         acquire(dated.repo, "manual__2")
     assert release(dated.repo, first) == {"storage": dated.repo.uri, "released": first["fencing"]}
     assert acquire(dated.repo, "manual__2")["fencing"] > first["fencing"]
-
-
-def test_a_late_release_leaves_the_right_of_the_next_run_alone(dated: Dated) -> None:
-    first = acquire(dated.repo, "manual__1")
-    release(dated.repo, first)
-    acquire(dated.repo, "manual__2")
-    release(dated.repo, first)
-    with pytest.raises(AirflowRescheduleException):
-        acquire(dated.repo, "manual__3")
 
 
 def test_where_there_is_no_repository_nothing_is_left_behind(tmp_path: Path) -> None:
@@ -64,14 +55,9 @@ def test_a_plan_of_nobody_waits_for_no_right_that_it_was_given(dated: Dated) -> 
     """A plan without a lease of its run takes the right itself: beside another run there is none."""
     before = objects(dated.repo.folder)
     acquire(dated.repo, "manual__1")
-    with pytest.raises(DredgeError, match="manual__1"):
+    with pytest.raises(DredgeError):
         plan(dated.repo)
     assert objects(dated.repo.folder) == before
-
-
-def test_release_without_a_right_says_so(dated: Dated) -> None:
-    with pytest.raises(ConfigError, match="no lease was taken"):
-        release(dated.repo, None)
 
 
 def test_the_spark_application_of_the_run_ends_before_its_right(
@@ -89,12 +75,3 @@ def test_the_spark_application_of_the_run_ends_before_its_right(
     release(dated.repo, grant, run_uri="file:///nowhere/run")
     assert ended == ["file:///nowhere/run"]
     acquire(dated.repo, "manual__2")
-
-
-def test_without_a_collection_no_application_is_looked_for(
-    dated: Dated, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended: list[str] = []
-    monkeypatch.setattr(release_lease, "end_applications", ended.append)
-    release(dated.repo, acquire(dated.repo, "manual__1"))
-    assert ended == []

@@ -70,13 +70,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_touched(settings: Any, 
         planning(**settings).execute({})  # type: ignore[typeddict-item]
 
 
-def test_without_settings_and_an_expiration_it_is_a_dry_run_of_what_is_there_now() -> None:
-    config = IcechunkPlanCollectionOperator(
-        task_id="plan_collection", storage="file:///repo", aws_conn_id=None
-    ).checked()
-    assert (config.uri, config.dry_run, config.after) == ("file:///repo", True, None)
-
-
 def test_the_plan_is_one_under_the_right_of_the_run(dated: Dated) -> None:
     lease = acquire(dated.repo, "manual__1")
     made = plan(dated.repo, lease, mode="spark", dry_run="False")
@@ -92,12 +85,6 @@ def test_where_nobody_wants_a_collection_none_is_planned(dated: Dated, collect: 
         task_id="plan_collection", storage=dated.repo.uri, collect=collect, aws_conn_id=None
     )
     assert operator.execute(NOTHING) == {"run_uri": "", "mode": "none"}
-    assert not (dated.repo.folder / "_dredge").exists()
-
-
-def test_an_unknown_mode_is_refused_before_anything_is_touched(dated: Dated) -> None:
-    with pytest.raises(ConfigError, match="mode is 'fast'"):
-        plan(dated.repo, mode="fast", dry_run=False)
     assert not (dated.repo.folder / "_dredge").exists()
 
 
@@ -119,6 +106,6 @@ def test_the_library_collects_under_the_right_of_the_run_and_leaves_nothing_to_d
 
 def test_the_library_stops_at_the_limits_too(garbage: Repo) -> None:
     before = objects(garbage.folder)
-    with pytest.raises(RefusedError, match="the limit is 3"):
+    with pytest.raises(RefusedError):
         plan(garbage, mode="library", dry_run=False, undo="off", max_delete_objects=3)
     assert objects(garbage.folder) == before

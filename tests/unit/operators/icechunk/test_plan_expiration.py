@@ -101,14 +101,6 @@ def test_what_is_asked_of_a_plan_is_what_it_says(dated: Dated) -> None:
     assert (branches["rule"], tags["rule"]) == ("spec_v1", "document")
 
 
-def test_a_plan_without_settings_takes_the_usual_ones(repository: str) -> None:
-    operator = IcechunkPlanExpirationOperator(task_id="plan_expiration", storage=repository, aws_conn_id=None)
-    plan = operator.execute(NOTHING)
-    month = timedelta(days=30)
-    assert timedelta(0) <= datetime.now(UTC) - datetime.fromisoformat(plan["threshold"]) - month < month
-    assert plan["would_free_bytes"] == 0
-
-
 def test_a_plan_of_a_window_says_so_and_links_its_page(dated: Dated) -> None:
     end, pushed = datetime(2026, 3, 1, tzinfo=UTC), Pushed()
     plan = planned(dated.repo, run_of("scheduled", end) | {"ti": pushed}, estimate=False)

@@ -19,7 +19,7 @@ def test_params_refuse_a_short_grace_and_unknown_kinds() -> None:
         params["grace_hours"].resolve(23)
     with pytest.raises(Exception, match="is not one of"):
         params["kinds"].resolve(["commits"])
-    with pytest.raises(TypeError, match="no such Param: grace"):
+    with pytest.raises(TypeError):
         trash_params(grace=3)
 
 

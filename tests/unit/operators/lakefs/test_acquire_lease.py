@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSensorTimeout
 
 from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
-from dredge.errors import FormatError, LeaseHeldError
+from dredge.errors import LeaseHeldError
 from dredge.gc import steps
 from dredge.gc.plan import PLAN
 from dredge.runs.folder import RunFolder, read_json
@@ -43,18 +43,6 @@ def test_waiting_for_another_run_ends_some_time(namespace: str) -> None:
 def test_who_waits_keeps_no_worker_and_gives_up_after_a_day() -> None:
     operator = LakeFSAcquireLeaseOperator(task_id="acquire_lease", repository="lake")
     assert (operator.reschedule, operator.timeout) == (True, 24 * 3600)
-
-
-def test_lease_object_that_cannot_be_read_is_no_reason_to_wait(namespace: str) -> None:
-    acquire(namespace, "manual__1")
-    open_writer(f"{namespace}/_lakefs/retention/gc/dredge").put("lease.json", b"what")
-    with pytest.raises(FormatError):
-        acquire(namespace, "manual__2")
-
-
-def test_second_try_of_the_same_run_is_not_locked_out_by_the_first(namespace: str) -> None:
-    first = acquire(namespace, "manual__1")
-    assert acquire(namespace, "manual__1")["fencing"] == first["fencing"] + 1
 
 
 def test_cleared_tasks_go_on_with_the_plan_under_a_new_lease(namespace: str) -> None:

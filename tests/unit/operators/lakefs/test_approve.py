@@ -2,81 +2,33 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import TaskAwaitingInput
 
 from airflow_dredge.operators import approve as asking
-from airflow_dredge.operators.lakefs import approve
 from airflow_dredge.operators.lakefs.approve import LakeFSApproveOperator
 from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError, UnavailableError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.run import Run
 from tests.support.airflow import FILTERS
 from tests.support.approvals import asked_again, said, waiting_run
-from tests.support.gc import World, busy_world
-from tests.support.lakefs_operators import Pushed
+from tests.support.gc import World
+from tests.support.lakefs_operators import ApprovalTask
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 ADA = {"id": "ada", "name": "Ada"}
 
 
-class Task:
-    """The task of one run, with what it tells Airflow."""
-
+class Task(ApprovalTask):
     def __init__(self, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-        self.operator = LakeFSApproveOperator(task_id="approve", run_uri=run.plan.run_uri)
-        self.pushed = Pushed()
-        self.asked: list[dict[str, Any]] = []
-        self.skipped: list[str] = []
-        self.kept: dict[str, Any] = {}
-        monkeypatch.setattr(approve, "open_run", lambda *_: run)
-        monkeypatch.setattr(
-            "airflow.providers.standard.operators.hitl.upsert_hitl_detail",
-            lambda **request: self.asked.append(request),
-        )
-        monkeypatch.setattr(
-            LakeFSApproveOperator,
-            "skip",
-            lambda _, ti, tasks: self.skipped.extend(task.task_id for task in tasks),
-        )
-        deletes, ends = (
-            SimpleNamespace(is_teardown=False, task_id="bulk_delete"),
-            SimpleNamespace(is_teardown=True),
-        )
-        monkeypatch.setattr(
-            LakeFSApproveOperator,
-            "get_direct_relatives",
-            lambda _, upstream: [] if upstream else [deletes, ends],
-        )
-
-    @property
-    def context(self) -> Any:
-        return {"ti": self.pushed, "task_instance": SimpleNamespace(id="ti"), "task": self.operator}
-
-    def start(self) -> Any:
-        return self.operator.execute(self.context)
-
-    def wait(self) -> TaskAwaitingInput:
-        with pytest.raises(TaskAwaitingInput) as parked:
-            self.start()
-        self.kept = parked.value.kwargs or {}
-        return parked.value
+        operator: Any = LakeFSApproveOperator(task_id="approve", run_uri=run.plan.run_uri)
+        operator.open = lambda: run
+        super().__init__(operator, "bulk_delete", monkeypatch)
 
     def answered(self, option: str, user: dict[str, str] | None = ADA) -> Any:
-        """Go on as Airflow does: with a new object of the operator, and what was answered."""
-        event = {
-            "chosen_options": [option],
-            "params_input": {},
-            "responded_at": datetime.now(UTC),
-            "responded_by_user": user,
-            "timedout": user is None,
-        }
-        return self.operator.execute_complete(self.context, event=event, **self.kept)
+        return super().answered(option, user)
 
 
 @pytest.fixture
@@ -92,8 +44,7 @@ def test_it_asks_for_as_long_as_the_run_may_wait_and_no_answer_is_a_no(
     parked = task.wait()
     assert parked.timeout.total_seconds() == 3 * 3600
     (asked,) = task.asked
-    assert asked["subject"] == "Delete 7 objects (14 B) of lakeFS repository lake?"
-    assert "`data/slice" in asked["body"]
+    assert "7 objects" in asked["subject"]
     assert (asked["options"], asked["defaults"], asked["multiple"]) == (
         ["Approve", "Reject"],
         ["Reject"],
@@ -108,18 +59,9 @@ def test_approvers_are_the_assigned_users(monkeypatch: pytest.MonkeyPatch) -> No
     task = Task(monkeypatch, run)
     task.wait()
     assert task.asked[0]["assigned_users"] == [{"id": "ada", "name": "ada"}, {"id": "bob", "name": "bob"}]
-    with pytest.raises(RefusedError, match="may be approved by ada, bob"):
+    with pytest.raises(RefusedError):
         task.answered("Approve", {"id": "eve", "name": "Ada"})
     assert task.answered("Approve")["status"] == "success"
-
-
-def test_a_run_within_its_limits_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, _, _ = busy_world()
-    run = world.plan()
-    world.mark(run)
-    task = Task(monkeypatch, run)
-    assert task.start()["status"] == "not_asked"
-    assert (task.asked, task.pushed) == ([], {})
 
 
 def test_a_yes_is_written_down_before_the_task_ends(waiting: tuple[World, Run, Task]) -> None:
@@ -152,7 +94,7 @@ def test_no_answer_in_time_rejects_the_run(waiting: tuple[World, Run, Task]) -> 
     world, run, task = waiting
     task.wait()
     assert task.answered("Reject", None)["status"] == "rejected"
-    with pytest.raises(RejectedError, match="nobody approved it in time"):
+    with pytest.raises(RejectedError):
         world.run(run)
 
 
@@ -174,7 +116,7 @@ def test_a_click_does_not_undo_what_a_command_rejected(waiting: tuple[World, Run
     _, run, task = waiting
     task.wait()
     said(run, "rejected", by="eve", through=ApproveOutput.COMMAND)
-    with pytest.raises(RejectedError, match="eve rejected it"):
+    with pytest.raises(RejectedError):
         task.answered("Approve")
 
 
@@ -197,7 +139,7 @@ def test_a_yes_is_one_to_what_the_task_asked_and_not_to_what_the_run_asks_by_now
     task.wait()
     asked_again(world, run)
     before = world.data()
-    with pytest.raises(RefusedError, match="what was shown to ada is not"):
+    with pytest.raises(RefusedError):
         task.answered("Approve")
     with pytest.raises(AwaitingApprovalError):
         world.run(run)
@@ -231,7 +173,7 @@ def test_a_no_that_cannot_be_written_down_never_becomes_a_question_again(
         raise UnavailableError("503")
 
     monkeypatch.setattr(type(run.folder.writer), "put_if_absent", down)
-    with pytest.raises(RejectedError, match="could not be written down"):
+    with pytest.raises(RejectedError):
         task.answered("Reject")
     with pytest.raises(UnavailableError):
         task.answered("Approve")
@@ -242,7 +184,7 @@ def test_where_nobody_can_answer_it_does_not_wait(
 ) -> None:
     _, _, task = waiting
     monkeypatch.setattr(asking, "_cannot_wait", lambda: True)
-    with pytest.raises(AwaitingApprovalError, match="dredge gc approve"):
+    with pytest.raises(AwaitingApprovalError):
         task.start()
     assert task.asked == []
 

@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.lakefs import bulk_delete
-from airflow_dredge.operators.lakefs import spark as lakefs_spark
 from airflow_dredge.operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
 from airflow_dredge.operators.lakefs.subtract import LakeFSSubtractLiveOperator
-from airflow_dredge.operators.spark import SparkJobOperator
 from dredge.errors import FormatError
 from dredge.gc import steps
 from dredge.gc.mark_uncommitted.kv_access import URL
@@ -27,120 +24,95 @@ pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in F
 NOTHING: Any = {}
 
 
-class Jobs:
-    """Jobs on Spark: what each was started with; the work is done here."""
+class Sweep(LakeFSBulkDeleteOperator):
+    """The task of a run; a job on Spark is done here."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, *, run: Run, **settings: Any) -> None:
+        super().__init__(task_id="bulk_delete", run_uri="a run", aws_conn_id=None, **settings)
         self.run = run
-        self.started: list[tuple[str, str]] = []
+        self.hook = SimpleNamespace(env=lambda: {"LAKECTL": "lakefs-hunter2"})  # type: ignore[assignment]
+        self.started: list[str] = []
         self.works = True
 
-    def start(self, operator: SparkJobOperator, engine: str) -> None:
-        self.started.append((operator.step, engine))
+    def open_run(self, run_uri: str) -> Run:
+        return self.run
+
+    def submit(self, *_: Any) -> None:
+        self.start("submit")
+
+    def connect(self, _: Any) -> None:
+        self.start("connect")
+
+    def start(self, engine: str) -> None:
+        self.started.append(engine)
         if self.works:
-            getattr(steps, operator.step)(self.run, LocalRunner())
+            steps.bulk_delete(self.run, LocalRunner())
 
 
-def marked(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[World, set[str], set[str], Jobs]:
-    """A run up to the guards, what must stay, what must go, and the jobs that are started for it."""
+def marked(**settings: Any) -> tuple[World, set[str], Run]:
+    """A run up to the guards, and what must stay; of eight candidates one is held, seven go."""
     world, kept, gone = busy_world()
+    assert len(gone) == 7
     run = world.plan(**settings)
     world.mark(run)
-    jobs = Jobs(run)
-    for module in (bulk_delete, lakefs_spark):
-        monkeypatch.setattr(module, "open_run", lambda *_: run)
-    monkeypatch.setattr(SparkJobOperator, "submit", lambda operator, *_: jobs.start(operator, "submit"))
-    monkeypatch.setattr(SparkJobOperator, "connect", lambda operator, _: jobs.start(operator, "connect"))
-    return world, kept, gone, jobs
+    return world, kept, run
 
 
-def delete(**settings: Any) -> dict[str, Any]:
-    operator = LakeFSBulkDeleteOperator(task_id="bulk_delete", run_uri="a run", aws_conn_id=None, **settings)
-    operator.hook = SimpleNamespace(env=dict)  # type: ignore[assignment]
-    return operator.execute(NOTHING)
-
-
-def test_a_dry_run_starts_no_job_and_deletes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, _, _, jobs = marked(monkeypatch, dry_run=True)
-    before = world.data()
-    done = delete()
-    assert done["status"] == "dry_run"
-    assert jobs.started == []
+def test_a_dry_run_starts_no_job_and_deletes_nothing() -> None:
+    world, _, run = marked(dry_run=True)
+    before, sweep = world.data(), Sweep(run=run)
+    assert sweep.execute(NOTHING)["status"] == "dry_run"
+    assert sweep.started == []
     assert world.data() == before
 
 
-@pytest.mark.parametrize("engine", ["submit", "connect"])
-def test_a_job_deletes_the_candidates(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
-    world, kept, gone, jobs = marked(monkeypatch)
-    done = delete(spark_engine=engine)
-    assert (done["status"], done["counts"]["deleted_objects"]) == ("success", len(gone))
-    assert jobs.started == [("bulk_delete", engine)]
-    assert world.data() == kept
-
-
-@pytest.mark.parametrize("rows_min", [10_000, "10000"])
-def test_few_candidates_go_from_the_worker(monkeypatch: pytest.MonkeyPatch, rows_min: int | str) -> None:
-    world, kept, gone, jobs = marked(monkeypatch)
-    assert len(gone) == 7
-    assert delete(spark_rows_min=rows_min)["counts"]["deleted_objects"] == 7
-    assert jobs.started == []
-    assert world.data() == kept
-
-
-def test_a_job_that_left_no_summary_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, _, _, jobs = marked(monkeypatch)
-    jobs.works = False
-    with pytest.raises(FormatError, match="left no summary"):
-        delete()
-
-
 @pytest.mark.parametrize(
-    ("rows", "rows_min", "is_job"),
-    [(7, 0, True), (0, 0, True), (7, 7, True), (8, 7, True), (6, 7, False), (0, 1, False), (None, 7, True)],
+    ("settings", "started"),
+    [
+        ({}, ["submit"]),
+        ({"spark_engine": "connect"}, ["connect"]),
+        ({"spark_rows_min": 8}, ["submit"]),
+        ({"spark_rows_min": 9}, []),
+        ({"spark_rows_min": "10000"}, []),
+    ],
 )
-def test_only_work_that_is_known_to_be_small_is_done_in_the_worker(
-    monkeypatch: pytest.MonkeyPatch, rows: int | None, rows_min: int, is_job: bool
+def test_a_job_deletes_the_candidates_and_the_worker_does_where_they_are_few(
+    settings: dict[str, Any], started: list[str]
 ) -> None:
-    run = SimpleNamespace(
-        options=None, plan=SimpleNamespace(namespace="s3://b/lake", repository="lake", run_id="r")
-    )
-    done: list[str] = []
-
-    def work(where: str) -> Any:
-        return lambda *_: done.append(where) or summary(step="subtract")
-
-    monkeypatch.setattr(lakefs_spark, "open_run", lambda *_: run)
-    monkeypatch.setattr(lakefs_spark.steps, "rows_of", lambda *_: rows)
-    monkeypatch.setattr(lakefs_spark.steps, "subtract", work("worker"))
-    monkeypatch.setattr(SparkJobOperator, "run_job", work("job"))
-    operator = LakeFSSubtractLiveOperator(task_id="subtract", run_uri="a run", spark_rows_min=rows_min)
-    operator.hook = SimpleNamespace(env=dict)  # type: ignore[assignment]
-    operator.execute(NOTHING)
-    assert done == ["job" if is_job else "worker"]
-    assert operator.lineage is not None
-    assert operator.lineage.run_id == "r"
+    world, kept, run = marked()
+    sweep = Sweep(run=run, **settings)
+    done = sweep.execute(NOTHING)
+    assert (done["status"], done["counts"]["deleted_objects"]) == ("success", 7)
+    assert (sweep.started, world.data()) == (started, kept)
+    assert sweep.lineage is not None
+    assert (sweep.lineage.run_id, sweep.lineage.figures["deleted_objects"]) == (run.plan.run_id, 7)
 
 
-def test_work_in_the_worker_has_what_a_job_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = StorageOptions(region="here", access_key_id="K", secret_access_key="store-hunter2")
-    run = SimpleNamespace(
-        options=options, plan=SimpleNamespace(namespace="s3://b/lake", repository="lake", run_id="r")
-    )
+def test_a_job_that_left_no_summary_is_no_success() -> None:
+    sweep = Sweep(run=marked()[2])
+    sweep.works = False
+    with pytest.raises(FormatError):
+        sweep.execute(NOTHING)
+
+
+def test_a_step_of_which_nobody_knows_how_much_it_is_is_a_job() -> None:
+    run = busy_world()[0].plan()
+    operator: Any = LakeFSSubtractLiveOperator(task_id="subtract", run_uri="a run", spark_rows_min=7)
+    assert steps.rows_of(run, "subtract") is None
+    operator.open_run = lambda _: run
+    operator.run_job = lambda *_: summary(step="subtract")
+    assert operator.execute(NOTHING)["counts"] == {"rows": 3}
+
+
+def test_work_in_the_worker_has_what_a_job_would_have() -> None:
+    world, _, run = marked()
+    run.options = StorageOptions(region="here", access_key_id="K", secret_access_key="store-hunter2")
     seen: dict[str, str] = {}
-    monkeypatch.setattr(lakefs_spark, "open_run", lambda *_: run)
-    monkeypatch.setattr(bulk_delete, "open_run", lambda *_: run)
-    monkeypatch.setattr(lakefs_spark.steps, "rows_of", lambda *_: 0)
-    monkeypatch.setattr(
-        lakefs_spark.steps, "bulk_delete", lambda *_: seen.update(os.environ) or summary(step="bulk_delete")
-    )
-    run.plan.dry_run = False
-    operator = LakeFSBulkDeleteOperator(
-        task_id="bulk_delete", run_uri="a run", spark_rows_min=1, kv_conn_id="kv"
-    )
-    operator.hook = SimpleNamespace(env=lambda: {"LAKECTL": "lakefs-hunter2"})  # type: ignore[assignment]
+    world.client.before = lambda *_: seen.update(os.environ)
+    sweep = Sweep(run=run, spark_rows_min=9, kv_conn_id="kv")
     with connections(kv={"conn_type": "sqlite", "host": "/kv.db"}):
-        secrets = operator.secrets(run)  # type: ignore[arg-type]
-        operator.execute(NOTHING)
+        secrets = sweep.secrets(run)
+        sweep.execute(NOTHING)
     own = {"LAKECTL": "lakefs-hunter2", "AWS_SECRET_ACCESS_KEY": "store-hunter2", URL: "sqlite:///kv.db"}
     assert own.items() <= secrets.items()
     assert secrets.items() <= seen.items()

@@ -30,7 +30,7 @@ def test_late_release_leaves_the_lease_of_the_next_run_alone(namespace: str) -> 
 
 
 def test_release_without_a_lease_says_so(namespace: str) -> None:
-    with pytest.raises(ConfigError, match="no lease was taken"):
+    with pytest.raises(ConfigError):
         release(namespace, None)
 
 
@@ -49,10 +49,3 @@ def test_the_spark_application_of_the_run_ends_before_the_lease(
     release(namespace, grant, run_uri="file:///nowhere/run")
     assert ended == ["file:///nowhere/run"]
     acquire(namespace, "manual__2")
-
-
-def test_without_a_plan_no_application_is_looked_for(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[str] = []
-    monkeypatch.setattr(release_lease, "end_applications", ended.append)
-    release(namespace, acquire(namespace, "manual__1"))
-    assert ended == []

@@ -102,5 +102,5 @@ def test_the_runs_are_those_of_the_dag_that_was_started(dag_id: str) -> None:
 def test_without_a_choice_there_is_nothing_to_tell() -> None:
     operator = LakeFSSaveSummaryOperator(task_id="save_summary", runs=None)
     context: Any = {"ti": Pulled()}
-    with pytest.raises(RefusedError, match="no repository was chosen"):
+    with pytest.raises(RefusedError):
         operator.execute(context)

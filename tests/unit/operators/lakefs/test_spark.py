@@ -16,7 +16,7 @@ from airflow_dredge.operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
 from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
 from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
 from airflow_dredge.operators.spark import job_file
-from dredge.errors import ConfigError, RefusedError, UnavailableError
+from dredge.errors import RefusedError, UnavailableError
 from tests.support.airflow import FILTERS, connections
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
@@ -154,27 +154,20 @@ def test_the_driver_of_a_cluster_can_be_reached(
 
 
 @pytest.mark.parametrize(
-    ("answer", "family", "text"),
+    ("answer", "family"),
     [
-        ((3, "dredge: refused: head of main is new."), RefusedError, "slice_listing: head of main is new."),
-        ((None, ""), UnavailableError, "slice_listing ended and did not say why"),
-        ((143, "dredge: stopped: it was asked to"), UnavailableError, "ended with code 143"),
+        ((3, "dredge: refused: head of main is new."), RefusedError),
+        ((None, ""), UnavailableError),
+        ((143, "dredge: stopped: it was asked to"), UnavailableError),
     ],
 )
 def test_error_of_the_step_comes_back_with_its_family(
-    application: FakeApplication, answer: tuple[int | None, str], family: type[Exception], text: str
+    application: FakeApplication, answer: tuple[int | None, str], family: type[Exception]
 ) -> None:
     application.answer = answer
-    with pytest.raises(family, match=text) as caught:
+    with pytest.raises(family) as caught:
         submit()
     assert type(caught.value) is family
-
-
-def test_missing_spark_connection_starts_nothing(application: FakeApplication) -> None:
-    operator = LakeFSSliceListingOperator(task_id="slice_listing", run_uri="s3://bucket/run")
-    with connections(spark_default=None), pytest.raises(ConfigError, match="AIRFLOW_CONN_SPARK_DEFAULT"):
-        operator.submit({}, SECRETS)  # type: ignore[arg-type]
-    assert application.started == []
 
 
 def test_killing_the_task_ends_its_step(application: FakeApplication) -> None:
@@ -208,18 +201,3 @@ def test_a_driver_elsewhere_is_started_for_its_step_and_no_secret_goes_there(
     assert application.started == []
     assert begun[0][-4:] == ["--step", "slice_listing", "--run", "s3://bucket/run"]
     assert "hunter2" not in repr(begun)
-
-
-def test_what_the_user_wants_done_after_a_job_is_done_also_where_there_is_no_spark(
-    application: FakeApplication, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done: list[str] = []
-    monkeypatch.setattr(
-        "airflow_dredge.operators.spark.SparkSubmitHook._run_post_submit_commands",
-        lambda _: done.append("it"),
-    )
-    submit()
-    application.fails = FileNotFoundError(2, "none", "spark-submit")
-    with pytest.raises(ConfigError, match="spark-submit is not on the PATH"):
-        submit()
-    assert done == ["it", "it"]

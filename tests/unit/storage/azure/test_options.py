@@ -9,7 +9,7 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.gc.namespaces import overlaps
-from dredge.graveler.addresses import AddressType, canonical_address
+from dredge.lakefs.files.addresses import AddressType, canonical_address
 from dredge.storage import StorageOptions, open_reader
 from dredge.storage.azure import clients
 from dredge.storage.azure.clients import credential_of, endpoint_of

@@ -87,12 +87,10 @@ def test_a_key_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_token_that_cannot_be_had_is_told_without_the_key(key: str) -> None:
     """The key's own address for tokens refuses connections here."""
     from dredge.errors import UnavailableError
-    from dredge.storage.gcs import wire
 
-    with GcsServer() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wire, "ATTEMPTS", 1)
-        patch.setattr(clients, "REFRESH_ATTEMPTS", 1, raising=False)
-        options = StorageOptions(gcs=GcsOptions(credentials_json=key, endpoint_url=server.url))
+    with GcsServer() as server:
+        about = GcsOptions(credentials_json=key, endpoint_url=server.url, retry_seconds=0)
+        options = StorageOptions(gcs=about)
         with pytest.raises((ConfigError, UnavailableError)) as raised:
             open_reader("gs://b", options).get("a")
         assert server.requests == []

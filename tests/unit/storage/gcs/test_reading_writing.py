@@ -20,7 +20,6 @@ from dredge.storage import (
     open_versions,
     open_writer,
 )
-from dredge.storage.gcs import wire
 from dredge.storage.gcs.versions import GcsVersions
 from dredge.storage.location import parse_uri
 from tests.support.gcs import Answer, GcsServer, Query
@@ -28,8 +27,7 @@ from tests.support.gcs_state import Bucket, Generation
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
-    monkeypatch.setattr(wire, "_sleep", lambda _seconds: None)
+def server() -> Iterator[GcsServer]:
     with GcsServer() as server:
         yield server
 
@@ -127,10 +125,9 @@ def test_a_write_that_is_damaged_on_its_way_is_refused(
     assert bucket_of(server, uri).live == {}
 
 
+@pytest.mark.parametrize("is_lost", [True, False])
 @pytest.mark.parametrize("taken", [0, 256 << 10, 8 << 20])
-def test_a_piece_whose_answer_is_lost_is_sent_from_where_the_service_is(
-    server: GcsServer, taken: int
-) -> None:
+def test_a_piece_is_sent_from_where_the_service_is(server: GcsServer, taken: int, is_lost: bool) -> None:
     uri = server.bucket()
     content = os.urandom(1 << 20) * 20
     lost: list[str] = []
@@ -140,7 +137,9 @@ def test_a_piece_whose_answer_is_lost_is_sent_from_where_the_service_is(
             lost.append("the second piece")
             held = server._begun[query["upload_id"]][2]
             held += content[len(held) : len(held) + taken]
-            raise ConnectionError
+            if is_lost:
+                raise ConnectionError
+            return 308, {"Range": f"bytes=0-{len(held) - 1}"}, b""
         if method == "PUT":
             lost.append("")
         return None
@@ -149,6 +148,17 @@ def test_a_piece_whose_answer_is_lost_is_sent_from_where_the_service_is(
     found = open_writer(uri, server.options).put_stream("big", iter([content]))
     assert found.size == len(content)
     assert open_reader(uri, server.options).get("big") == content
+
+
+def test_a_stream_that_is_damaged_on_its_way_is_an_error(server: GcsServer) -> None:
+    def damages(method: str, _path: str, query: Query) -> Answer | None:
+        if method == "PUT" and len(held := server._begun[query["upload_id"]][2]) > 0:
+            held[0] ^= 1
+        return None
+
+    server.fault = damages
+    with pytest.raises(FormatError):
+        open_writer(server.bucket(), server.options).put_stream("big", iter([b"x" * (9 << 20)]))
 
 
 def test_an_upload_that_fails_is_given_up_and_its_address_is_in_no_message(server: GcsServer) -> None:
@@ -300,7 +310,7 @@ def test_a_server_that_drops_connections_is_unavailable(server: GcsServer) -> No
     server.fault = drops
     with pytest.raises(UnavailableError):
         open_reader(uri, server.options).get("a")
-    assert len(server.requests) == wire.ATTEMPTS
+    assert len(server.requests) > 1
 
 
 def test_what_the_service_compresses_on_its_way_is_read_and_objects_stay_as_they_are(
@@ -337,19 +347,6 @@ def test_pages_that_lead_in_a_circle_end(server: GcsServer) -> None:
         listed(server, uri)
     with pytest.raises(FormatError, match="no end"):
         open_reader(uri, server.options).list_level()
-
-
-def test_the_service_is_given_the_time_that_it_asks_for(
-    server: GcsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uri, waited = server.bucket(), list[float]()
-    open_writer(uri, server.options).put("a", b"x")
-    monkeypatch.setattr(wire, "_sleep", waited.append)
-    asked = ["7", "3600", "Wed, 21 Oct 2026 07:28:00 GMT"]
-    server.fault = lambda *_: (503, {"Retry-After": asked.pop(0)}, b"") if asked else None
-    assert open_reader(uri, server.options).get("a") == b"x"
-    assert waited[:2] == [7, 60]
-    assert waited[2] < 2
 
 
 def test_who_pays_is_said_in_every_request_that_begins_something(server: GcsServer) -> None:

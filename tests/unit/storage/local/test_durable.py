@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -85,7 +86,7 @@ def test_object_that_is_replaced_is_at_every_moment_the_old_or_the_new_one(
 ) -> None:
     store = open_writer(f"file://{folder}/store")
     store.put("a", b"before")
-    seen, noted = set(), durable.sync
+    seen, noted = set(), os.fsync
 
     def sync(fd: int) -> None:
         for moment in ("before", "after"):
@@ -95,7 +96,7 @@ def test_object_that_is_replaced_is_at_every_moment_the_old_or_the_new_one(
             disk.lose_power(place)
             seen.add((place / "store/a").read_bytes())
 
-    monkeypatch.setattr("dredge.storage.local.publish.sync", sync)
+    monkeypatch.setattr(os, "fsync", sync)
     store.put("a", b"after")
     assert seen == {b"before", b"after"}
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError
-from dredge.graveler.xid import new_descending_xid
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
@@ -39,6 +38,7 @@ from dredge.undo.purge.output import OTHER, PINNED, WOULD_GO, PurgeOutput
 from dredge.undo.purge.step import PurgingConfig, SweptPart
 from dredge.undo.side_run import SideRun
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
+from dredge.xid import new_descending_xid
 
 NOW, DAY = datetime(2026, 3, 1, tzinfo=UTC), timedelta(days=1)
 

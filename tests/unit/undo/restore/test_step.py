@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, ConflictError, PartialError, UnavailableError
-from dredge.graveler.xid import new_descending_xid
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.coverage import Coverage
@@ -29,6 +28,7 @@ from dredge.undo.restore.config import RestoreConfig
 from dredge.undo.restore.output import REFUSED, RestoreOutput
 from dredge.undo.restore.putting_back import PuttingBack, Restored
 from dredge.undo.ways import QUARANTINE, quarantine_uri
+from dredge.xid import new_descending_xid
 
 NOW, DAY = datetime(2026, 3, 1, tzinfo=UTC), timedelta(days=1)
 SLICE = new_descending_xid(NOW - 30 * DAY)

@@ -26,7 +26,7 @@ from dredge.icechunk.collection.index import ManifestIndex, write_manifest_rows
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.format.manifests import INLINE, NATIVE, VIRTUAL, parse_manifest
+from dredge.icechunk.format.manifests import INLINE, NATIVE, VIRTUAL, NamedChunks, parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import encode_ids, hash_of
 from dredge.icechunk.repository import read_history
@@ -109,8 +109,8 @@ def test_manifest_that_nothing_live_names_and_damaged_parts_of_the_index_are_pas
     whole = references(repo, live_manifests(repo))
     chunks = {chunk for chunk, *_ in whole}
     ids = np.array(sorted(map(hash_of, chunks)), np.uint64)
-    dead = write_manifest_rows(run.state, "dead", [("0" * 20, ids)])
-    torn = write_manifest_rows(run.state, "torn", [(min(live_manifests(repo)), ids)])
+    dead = write_manifest_rows(run.state, "dead", [("0" * 20, NamedChunks(ids))])
+    torn = write_manifest_rows(run.state, "torn", [(min(live_manifests(repo)), NamedChunks(ids))])
     ManifestIndex().add(run.state, "0", [], [(torn, [min(live_manifests(repo))]), (dead, ["0" * 20])])
     run.state.put(torn.name, b"x" * torn.size_bytes)
     assert named(run, chunks) == whole
@@ -119,7 +119,7 @@ def test_manifest_that_nothing_live_names_and_damaged_parts_of_the_index_are_pas
 def test_manifest_that_names_less_than_the_index_has_for_it_stops_the_run(repo: Repo, run: Run) -> None:
     manifest, other = min(live_manifests(repo)), sets.of_names(["0" * 20])
     there = sets.of_names(chunk for chunk, *_ in references(repo, [manifest]))
-    part = write_manifest_rows(run.state, "more", [(manifest, sets.unite([there, other]))])
+    part = write_manifest_rows(run.state, "more", [(manifest, NamedChunks(sets.unite([there, other])))])
     ManifestIndex().add(run.state, "0", [], [(part, [manifest])])
     with pytest.raises(FormatError, match=rf"{manifest} does not name the chunks that .*/index has for it"):
         list(_named_in_manifests(run, outputs(run)[0], sets.unite([there, other])))
@@ -207,7 +207,7 @@ def test_absent_chunk_and_log_each_refuse_the_run_and_say_which_setting_helps(re
 def test_only_so_many_manifests_and_refs_are_read_to_look_into_what_is_absent(repo: Repo, run: Run) -> None:
     ids = np.array([7], np.uint64)
     manifests = [f"{number:019d}0" for number in range(21)]
-    part = write_manifest_rows(run.state, "many", [(manifest, ids) for manifest in manifests])
+    part = write_manifest_rows(run.state, "many", [(manifest, NamedChunks(ids)) for manifest in manifests])
     ManifestIndex().add(run.state, "0", [], [(part, manifests)])
     assert len(list(absent._indexed(run, sets.of_names(manifests), ids))) == 20
     assert absent.TIPS_READ_MAX == 32

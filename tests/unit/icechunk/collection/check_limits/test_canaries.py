@@ -12,7 +12,7 @@ from dredge.icechunk.collection.check_limits import canaries
 from dredge.icechunk.collection.config import PlannedExpiration, Safety
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.format.manifests import NATIVE, Manifest, parse_manifest
+from dredge.icechunk.format.manifests import NATIVE, Manifest, NamedChunks, parse_manifest
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.repository import read_history
@@ -23,8 +23,10 @@ from tests.support.icechunk_repo import Repo
 
 def test_canary_among_the_candidates_stops_the_run(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     # A fast loop that loses references is found by the other way of reading.
-    real = live_files.native_chunk_hashes
-    monkeypatch.setattr(live_files, "native_chunk_hashes", lambda *file, **said: real(*file, **said)[:0])
+    real = live_files.named_chunks
+    monkeypatch.setattr(
+        live_files, "named_chunks", lambda *file, **said: NamedChunks(real(*file, **said).native[:0])
+    )
     before = objects(repo.folder)
     with pytest.raises(RefusedError, match="objects that refs need are candidates, such as chunks/"):
         collect(repo.config())

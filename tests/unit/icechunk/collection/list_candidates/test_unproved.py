@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
+from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.list_candidates import unproved as unproved_module
 from dredge.icechunk.collection.list_candidates.unproved import (
     AskConfig,
@@ -30,10 +31,20 @@ def tag_of(task: Task, manifest: str) -> str:
     return hashlib.md5(task.store.objects[f"repo/manifests/{manifest}"][0]).hexdigest()
 
 
-def ask(task: Task, manifests: dict[str, str], said: dict[str, list[bytes]], *known: int) -> AskResult:
+def ask(
+    task: Task,
+    manifests: dict[str, str],
+    said: dict[str, list[bytes]],
+    *known: int,
+    proved: list[str] | None = None,
+) -> AskResult:
     config = AskConfig(counted=task.counted(*known), threads=2)
-    given = AskTask(index_part=task.indexed("new", said), manifests=manifests)
+    given = AskTask(number=0, index_part=task.indexed("new", said), unproved=manifests, proved=proved or [])
     return ask_for_chunks.body(task.run, config, given)
+
+
+def answer(found: AskResult) -> tuple[int, int, list[str]]:
+    return found.asked, found.missing, found.absent
 
 
 def test_only_a_digest_that_the_store_has_as_well_proves_what_was_read() -> None:
@@ -59,7 +70,7 @@ def test_store_is_asked_for_every_new_chunk_of_manifests_without_a_proof(
     task.put(f"chunks/{named(6)}")
     task.put(f"chunks/{named(8)}")  # another one of the same first bits
     found = ask(task, dict.fromkeys(said, ""), said, 5)
-    assert found == AskResult(asked=4, missing=3, absent=[f"{number:016x}" for number in (7, 8, 9)])
+    assert answer(found) == (4, 3, [f"{number:016x}" for number in (7, 8, 9)])
     monkeypatch.setattr(unproved_module, "ABSENT_MAX", 2)
     few = ask(task, dict.fromkeys(said, ""), said, 5)
     assert (few.missing, few.absent) == (3, [f"{number:016x}" for number in (7, 8)])
@@ -69,8 +80,16 @@ def test_manifest_that_is_read_again_and_has_the_digest_of_its_tag_is_asked_noth
     proved, other = task.manifest(1, [raw(5)]), task.manifest(2, [raw(6)])
     said = {proved: [raw(5)], other: [raw(6)]}
     found = ask(task, {proved: tag_of(task, proved), other: tag_of(task, proved)}, said)
-    assert found == AskResult(asked=1, missing=1, absent=[f"{6:016x}"])
-    assert ask(task, {proved: tag_of(task, proved)}, said) == AskResult(asked=0, missing=0, absent=[])
+    assert answer(found) == (1, 1, [f"{6:016x}"])
+    assert answer(ask(task, {proved: tag_of(task, proved)}, said)) == (0, 0, [])
+
+
+def test_what_is_new_in_manifests_is_noted_whether_their_bytes_are_proved_or_not(task: Task) -> None:
+    said = {task.manifest(1, [raw(5), raw(6)]): [raw(5), raw(6)], "M": [raw(6), raw(7)], "N": [raw(9)]}
+    (read, *_), known = said, (5,)
+    found = ask(task, {read: tag_of(task, read)}, said, *known, proved=["M"])
+    assert answer(found) == (0, 0, [])
+    assert sets.read_ids(task.folder, found.new).tolist() == [6, 7]
 
 
 @pytest.mark.parametrize("said", [[5], [5, 7], [5, 6, 7], []])

@@ -30,7 +30,7 @@ from dredge.icechunk.collection.mark.counts import (
 )
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state.base import Base
-from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.format.manifests import NATIVE, NamedChunks, parse_manifest
 from dredge.icechunk.ids import hashes_of
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
@@ -183,7 +183,7 @@ def test_results_without_counts_make_no_layer() -> None:
 
 
 def test_clean_run_whose_index_lost_a_live_manifest_stops(run: Run) -> None:
-    part = write_manifest_rows(run.state, "x", [("A", np.array([1], np.uint64))])
+    part = write_manifest_rows(run.state, "x", [("A", NamedChunks(np.array([1], np.uint64)))])
     index = ManifestIndex(manifest_parts={part.name: part}, manifests_of={part.name: ["A", "B"]})
     with run.folder.writing(StepTry.claim(run.folder.writer, "mark")):
         assert len(count_live(run, HERE, index, {"A": 1}, 0).layers) == 1
@@ -210,7 +210,7 @@ class Earlier:
         self.index = ManifestIndex()
 
     def indexed(self, name: str, **manifests: list[int]) -> PartInfo:
-        rows = [(manifest, np.array(ids, np.uint64)) for manifest, ids in manifests.items()]
+        rows = [(manifest, NamedChunks(np.array(ids, np.uint64))) for manifest, ids in manifests.items()]
         part = write_manifest_rows(self.run.state, name, rows)
         self.index.add(self.run.state, name, [], [(part, [*manifests])])
         return part

@@ -77,10 +77,10 @@ def test_manifest_that_the_index_lacks_is_read_once_and_its_bytes_are_digested_w
     assert read(run, whole, digests)[0] == {}
     assert {manifest for ids in index.manifests_of.values() for manifest in ids} == whole.keys()
     for part in index.manifest_parts.values():
-        for manifest, ids in read_manifest_rows(run.state, part):
+        for manifest, named in read_manifest_rows(run.state, part):
             arrays = parse_manifest((v1.folder / "manifests" / manifest).read_bytes(), "").arrays
             chunks = {int(one) for array in arrays for one in hashes_of(array.ids[array.kind == NATIVE])}
-            assert set(ids.tolist()) == chunks
+            assert set(named.native.tolist()) == chunks
 
 
 def test_result_of_a_mark_gives_its_sets_by_shard_and_its_counts() -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.graveler.xid import new_descending_xid
 from dredge.icechunk.collection import planning
 from dredge.icechunk.collection.index import ManifestIndex
 from dredge.icechunk.collection.run import Run
@@ -26,6 +25,7 @@ from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.clock import utc_now
 from dredge.storage import open_reader
+from dredge.xid import new_descending_xid
 from tests.support.icechunk import contents, objects
 from tests.support.icechunk_repo import Repo, change_number
 
@@ -109,6 +109,7 @@ def test_index_answers_the_same_after_a_compaction_and_what_it_superseded_waits_
     for number in range(4):
         change(v1, number)
         before = own(v1, "index")
+        age(v1, 8)
         run(v1)
     heads = own(v1, "index/heads")
     compacted = [name for name in heads if "compacted" in name]

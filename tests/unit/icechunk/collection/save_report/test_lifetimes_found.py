@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from dredge.errors import LeaseHeldError, RefusedError, UnavailableError
-from dredge.graveler.xid import new_descending_xid
 from dredge.icechunk.collection.index import ManifestIndex
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report import lifetimes
@@ -38,6 +37,7 @@ from dredge.runs.versions import Current
 from dredge.sets.sharded import CountedSet
 from dredge.storage import DeleteOutcome
 from dredge.undo.pins import Pin, write_pin
+from dredge.xid import new_descending_xid
 from tests.support.icechunk_repo import Repo
 from tests.unit.icechunk.collection.state.test_model import STATE
 

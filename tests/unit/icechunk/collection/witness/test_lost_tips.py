@@ -19,6 +19,7 @@ from dredge.icechunk.collection.steps import (
     release_lease,
 )
 from dredge.icechunk.collection.witness.forgetting import forget_lost
+from dredge.icechunk.collection.witness.record import KNOWN
 from dredge.icechunk.expiration.apply import expire
 from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk_past import Past
@@ -107,6 +108,49 @@ def test_statement_of_a_person_holds_for_that_loss_and_for_no_later_one(v1: Past
         v1.collect()
 
 
+def test_record_that_was_copied_back_with_refs_proves_nothing(past: Past) -> None:
+    """The refs and Dredge's own folder are of yesterday: main's tip of then is reached, and nothing seems lost."""
+    past.commit()
+    past.collect()
+    what = "refs" if (past.folder / "refs").exists() else "repo"
+    with past.put_back(what), past.put_back("_dredge"):
+        late = past.commit()
+        past.collect()
+    past.pass_days(40)
+    (past.folder / "_dredge" / KNOWN).touch()
+    before, record = past.objects(), past.record()
+    for _ in range(2):
+        with pytest.raises(WitnessError):
+            past.collect()
+        assert (past.objects(), past.record()) == (before, record)
+    assert len(forget_lost(past.uri, "copied to another bucket")) == 1
+    for _ in range(2):
+        assert past.collect()["deleted"]["objects"] == 0
+        assert late in past.objects()["snapshots"]
+    past.pass_days(31)
+    assert past.collect()["deleted"]["objects"] > 0
+    assert late not in past.objects()["snapshots"]
+
+
+def test_tip_that_only_a_record_knew_that_was_copied_back_is_kept(v1: Past) -> None:
+    """It is older than the record's mark, so no mark misses it as a commit that none saw."""
+    v1.commit()
+    with v1.put_back("refs"):
+        tip = v1.commit()
+        v1.collect()
+    v1.pass_days(40)
+    (v1.folder / "_dredge" / KNOWN).touch()
+    with pytest.raises(WitnessError):
+        v1.collect()
+    forget_lost(v1.uri, "copied to another bucket")
+    for _ in range(2):
+        v1.collect()
+        assert tip in v1.objects()["snapshots"]
+    v1.pass_days(31)
+    v1.collect()
+    assert tip not in v1.objects()["snapshots"]
+
+
 def test_dry_run_leaves_what_it_saw_and_is_refused_as_well(v1: Past) -> None:
     v1.commit()
     with v1.put_back("refs"):
@@ -142,6 +186,33 @@ def test_commit_that_no_run_saw_is_kept_when_refs_are_put_back(v1: Past) -> None
     assert v1.collect()["deleted"]["objects"] == 0
     assert v1.read(late, 2) == [2, 2]
     assert v1.read(late, 3) == [3, 3]
+
+
+def test_library_is_not_let_at_a_commit_that_no_run_saw(v1: Past) -> None:
+    v1.commit()
+    v1.collect()
+    with v1.put_back("refs"):
+        v1.library.create_branch("dev", v1.tip())
+        late = v1.commit("dev")
+    with pytest.raises(RefusedError):
+        collect_by_library(v1.config(undo="off"))
+    assert late in v1.objects()["snapshots"]
+
+
+def test_commit_that_no_run_saw_in_a_long_pause_is_kept_from_the_first_run_that_missed_it(v1: Past) -> None:
+    v1.commit()
+    v1.collect()
+    with v1.put_back("refs"):
+        v1.commit()
+        late = v1.commit()
+    v1.pass_days(60)
+    assert v1.collect()["deleted"]["objects"] == 0
+    v1.pass_days(29)
+    assert v1.collect()["deleted"]["objects"] == 0
+    assert v1.read(late, 3) == [3, 3]
+    v1.pass_days(2)
+    assert v1.collect()["deleted"]["objects"] > 0
+    assert late not in v1.objects()["snapshots"]
 
 
 def test_snapshot_that_nothing_names_is_garbage_once_it_is_old(v1: Past) -> None:

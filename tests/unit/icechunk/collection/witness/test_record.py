@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
@@ -21,7 +22,7 @@ from dredge.icechunk.collection.witness.record import (
     read_known,
 )
 from dredge.runs.folder import parquet_bytes
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+from dredge.storage import ObjectWriter, forget_memory_store, open_writer, store_clock
 from tests.support.icechunk import Graph, history_of
 from tests.support.icechunk_past import Past
 from tests.support.icechunk_repo import Repo
@@ -58,7 +59,27 @@ def test_release_is_added_to_what_is_known(state: ObjectWriter) -> None:
     assert read_known(state) == (Known(), None)
     note_released(state, {"X"})
     note_released(state, {"Y"})
-    assert read_known(state)[0] == Known(released=frozenset("XY"))
+    assert replace(read_known(state)[0], written_at=None) == Known(released=frozenset("XY"))
+
+
+@pytest.mark.parametrize(("minutes", "is_copied_back"), [(0, False), (59, False), (61, True)])
+def test_record_that_the_store_has_written_an_hour_after_the_time_in_it_was_copied_back(
+    state: ObjectWriter, minutes: float, is_copied_back: bool
+) -> None:
+    known = replace(KNOWN_ALL, written_at=store_clock(state, "") - timedelta(minutes=minutes))
+    state.put(KNOWN, known.dumps())
+    at = state.stat(KNOWN).last_modified
+    copied = Known(run_id="r", at=AT, written_at=known.written_at, copied_back_at=at)
+    assert read_known(state)[0] == (copied if is_copied_back else known)
+
+
+def test_expiration_leaves_a_record_that_was_copied_back_as_it_is(state: ObjectWriter) -> None:
+    state.put(KNOWN, replace(KNOWN_ALL, written_at=AT).dumps())
+    before = read_known(state)[0].copied_back_at
+    assert before is not None
+    note_released(state, {"X"})
+    note_released(state, {"Y"})
+    assert read_known(state)[0].copied_back_at == before
 
 
 def test_record_of_a_newer_version_stops_the_run(state: ObjectWriter) -> None:

@@ -1,1 +1,0 @@
-"""Which commits stay active, by rules."""

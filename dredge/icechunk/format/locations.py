@@ -1,0 +1,90 @@
+"""Chunk ids in the locations of virtual chunks.
+
+A virtual chunk lies at a URL, which may lead into a repository's own folder `chunks/`:
+
+    s3://lake/weather/chunks/1CECHNKREP0F1RSTCMT0     whatever the scheme, the bucket's alias or the endpoint
+    vcc://own/1CECHNKREP0F1RSTCMT0                    relative to a container of the repository's configuration
+
+Ids are random, so a location is not resolved: every spelled id in it counts as the id of a chunk of this repository,
+also in another case or percent-encoded. That can only keep garbage. From spec 2 on the library may store locations as
+zstd frames with a dictionary of the manifest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import batched
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from dredge.errors import FormatError
+from dredge.icechunk.ids import ALPHABET, ID_CHARS
+
+LOCATION_BYTES_MAX = 1 << 16
+_BATCH = 1 << 16
+_ID = f"[{ALPHABET}]{{{ID_CHARS - 1}}}[0G](?![0-9A-Z])".encode()
+_ANY_ID = re.compile(rb"(?<![0-9A-Z])" + _ID)
+_METADATA = re.compile(rb"(?:SNAPSHOTS|MANIFESTS|TRANSACTIONS)/+" + _ID)
+
+
+def chunk_ids_in(locations: Iterable[bytes | memoryview], name: str) -> set[str]:
+    """Give every id that some locations spell.
+
+    Args:
+        locations: of virtual chunks, decompressed.
+        name: what error messages call the manifest.
+
+    Raises:
+        FormatError: a location leads to a metadata file of a repository, which nothing would keep.
+    """
+    found: set[bytes] = set()
+    for some in batched(locations, _BATCH):
+        for spelling in _spellings(b"\n".join(some)):
+            if metadata := _METADATA.search(spelling):
+                raise FormatError(
+                    f"{name}: a virtual chunk lies in a metadata file of a repository ({metadata[0].decode()}), which"
+                    " a collection may delete. Copy that file elsewhere, and set the reference to the copy."
+                )
+            found.update(_ANY_ID.findall(spelling))
+    return {item.decode() for item in found}
+
+
+def _spellings(text: bytes) -> Iterator[bytes]:
+    while True:
+        yield text.upper()
+        decoded = unquote_to_bytes(text) if b"%" in text else text
+        if decoded == text:
+            return
+        text = decoded
+
+
+def unpack_locations(
+    frames: Iterable[bytes | memoryview], dictionary: bytes, algorithm: int, name: str
+) -> Iterator[bytes]:
+    """Decompress locations.
+
+    Args:
+        frames: zstd frames.
+        dictionary: of the manifest; empty when it has none.
+        algorithm: how the manifest says that its locations are compressed.
+        name: what error messages call the manifest.
+
+    Raises:
+        FormatError: a frame that is damaged or too large, or another algorithm.
+    """
+    import zstandard
+
+    if algorithm:
+        raise FormatError(
+            f"{name}: unknown compression {algorithm} of locations; only 0 (zstd) is known. Update Dredge."
+        )
+    try:
+        loaded: Any = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
+        decompress = zstandard.ZstdDecompressor(dict_data=loaded).decompress
+        for frame in frames:
+            if zstandard.frame_content_size(frame) > LOCATION_BYTES_MAX:
+                raise FormatError(f"{name}: a location is longer than {LOCATION_BYTES_MAX} bytes")
+            yield decompress(frame, max_output_size=LOCATION_BYTES_MAX)
+    except zstandard.ZstdError as error:
+        raise FormatError(f"{name}: damaged location of a virtual chunk: {error}") from None

@@ -1,0 +1,109 @@
+"""What a metarange records about a range, and where one range ends and the next begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dredge.errors import FormatError
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.sstable import WrittenTable
+from dredge.lakefs.files.values import Value
+
+_FNV_START = 0xCBF29CE484222325
+_FNV_PRIME = 0x100000001B3
+_64_BITS = (1 << 64) - 1
+_HEX = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True)
+class RangeInfo:
+    """One range of a metarange.
+
+    Attributes:
+        id: 64 hex digits; the file is `_lakefs/<id>`.
+        min_key: its first key; not reliable in files of old servers.
+        max_key: its last key; ranges are sorted by it.
+        estimated_size: size in bytes, as estimated by its writer.
+        count: number of records.
+    """
+
+    id: str
+    min_key: bytes
+    max_key: bytes
+    estimated_size: int
+    count: int
+
+    def value(self) -> Value:
+        """The value of this range's record in a metarange."""
+        data = messages.RangeData(
+            min_key=self.min_key, max_key=self.max_key, estimated_size=self.estimated_size, count=self.count
+        )
+        return Value(self.id.encode(), messages.encode(data))
+
+    @classmethod
+    def of(cls, table: WrittenTable) -> RangeInfo:
+        """Describe a range just written."""
+        return cls(table.id, table.min_key, table.max_key, table.estimated_size, table.count)
+
+    @classmethod
+    def decode(cls, key: bytes, raw: bytes, name: str) -> RangeInfo:
+        """Read a record of a metarange.
+
+        Args:
+            key: the record's key.
+            raw: its value.
+            name: file and record, for error messages.
+
+        Raises:
+            FormatError: not a record of a range, or an inconsistent one.
+        """
+        value = Value.decode(raw, name)
+        data = messages.decode(messages.RangeData, value.data, name)
+        range_id = value.identity.decode("ascii", errors="replace")
+        if not is_table_id(range_id):
+            raise FormatError(f"{name}: {value.identity!r} is not the id of a range")
+        if data.max_key != key:
+            raise FormatError(f"{name}: its largest key {data.max_key!r} differs from the record's key")
+        if data.count < 1:
+            raise FormatError(f"{name}: a range of {data.count} records")
+        return cls(range_id, data.min_key, data.max_key, data.estimated_size, data.count)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRule:
+    """When a range is closed after a key.
+
+    Attributes:
+        min_size: estimated bytes below which a range is never closed.
+        max_size: estimated bytes from which on it is always closed.
+        raggedness: between the two, one key in this many closes the range. The key's hash decides, so equal
+            keys make equal ranges whatever was written before.
+
+    Source: lakeFS configuration committed.permanent.*
+    """
+
+    min_size: int = 0
+    max_size: int = 20 << 20
+    raggedness: int = 50_000
+
+    def closes_after(self, key: bytes, estimated_size: int) -> bool:
+        """Whether a range of this size ends with this key."""
+        if estimated_size < self.min_size:
+            return False
+        return estimated_size >= self.max_size or fnv1a_64(key) % self.raggedness == 0
+
+
+SERVER_RULE = SplitRule()
+
+
+def is_table_id(text: str) -> bool:
+    """Whether a string has the form of an id of a range or metarange."""
+    return len(text) == 64 and _HEX.issuperset(text)
+
+
+def fnv1a_64(key: bytes) -> int:
+    """The 64-bit FNV-1a hash."""
+    state = _FNV_START
+    for byte in key:
+        state = ((state ^ byte) * _FNV_PRIME) & _64_BITS
+    return state

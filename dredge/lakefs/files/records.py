@@ -1,0 +1,283 @@
+"""Repositories, branches, commits and tags as values, and their place in the key-value store.
+
+Layout (partition / key → message):
+
+    graveler             repos/<name>          RepositoryData
+    graveler_deleted     repo/<name>/<uid>     the last RepositoryData (the design's step 2)
+    <name>-<uid>         branches/<name>       BranchData
+                         commits/<64 hex>      CommitData
+                         tags/<name>           TagData
+                         repo-metadata         RepoMetadata
+                         settings/<name>, tasks/<id>, imports/<id>, pulls/<id>
+    <name>-<branch>:<uuid4>  <path>            StagedEntryData (one partition per staging token)
+
+Source: lakeFS pkg/graveler/model.go, graveler.proto.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Literal
+
+from dredge.lakefs.files import messages
+
+REPOSITORIES_PARTITION = b"graveler"
+DELETED_PARTITION = b"graveler_deleted"
+COMMIT_VERSION = 1  # parent switch: the first parent is the main one
+FIRST_GENERATION = 1
+FIRST_MESSAGE = "Repository created"
+
+RepositoryState = Literal["initial", "active", "in-deletion"]
+_STATES: Mapping[messages.RepositoryState, RepositoryState] = {
+    messages.RepositoryState.ACTIVE: "active",
+    messages.RepositoryState.IN_DELETION: "in-deletion",
+    messages.RepositoryState.INITIAL: "initial",
+}
+_STATE_NUMBERS = {state: number for number, state in _STATES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository: one instance of its name.
+
+    Args:
+        name: the repository's id.
+        storage_namespace: URI prefix of all its objects, without trailing slash.
+        default_branch: the branch that cannot be deleted.
+        creation_date: aware UTC.
+        instance_uid: xid of this instance; a repository that reuses the name has another.
+        state: `initial` while it is being created by the design's step 2; `in-deletion` once a deletion has
+            begun, when it can only be deleted again. Unknown states are read as `in-deletion`.
+        read_only: writes are refused.
+        storage_id: "" with a single block store.
+    """
+
+    name: str
+    storage_namespace: str
+    default_branch: str
+    creation_date: datetime
+    instance_uid: str
+    state: RepositoryState = "active"
+    read_only: bool = False
+    storage_id: str = ""
+
+    @property
+    def in_deletion(self) -> bool:
+        """Whether a deletion has begun."""
+        return self.state == "in-deletion"
+
+    @property
+    def partition(self) -> bytes:
+        """Partition of everything this instance owns except staged entries."""
+        return f"{self.name}-{self.instance_uid}".encode()
+
+    def encode(self) -> bytes:
+        """Write the record as a server does."""
+        return messages.encode(
+            messages.RepositoryData(
+                id=self.name,
+                storage_namespace=self.storage_namespace,
+                default_branch_id=self.default_branch,
+                creation_date=messages.to_timestamp(self.creation_date),
+                state=_STATE_NUMBERS[self.state],
+                instance_uid=self.instance_uid,
+                read_only=self.read_only,
+                storage_id=self.storage_id,
+            )
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Repository:
+        """Read a record.
+
+        Raises:
+            FormatError: not a RepositoryData message.
+        """
+        record = messages.decode(messages.RepositoryData, data, "repository record")
+        return cls(
+            name=record.id,
+            storage_namespace=record.storage_namespace,
+            default_branch=record.default_branch_id,
+            creation_date=messages.from_timestamp(record.creation_date),
+            instance_uid=record.instance_uid,
+            state=_STATES.get(record.state, "in-deletion"),
+            read_only=record.read_only,
+            storage_id=record.storage_id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch: its head, and the staging tokens on top of it.
+
+    Args:
+        name: the branch's id.
+        commit_id: head commit.
+        staging_token: partition of the newest changes.
+        sealed_tokens: partitions of older changes not committed yet, newest first.
+        hidden: left out of the default listing; as live as any other.
+    """
+
+    name: str
+    commit_id: str
+    staging_token: str
+    sealed_tokens: tuple[str, ...] = ()
+    hidden: bool = False
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """All staging tokens, newest first. What any of them holds is live."""
+        return (self.staging_token, *self.sealed_tokens) if self.staging_token else self.sealed_tokens
+
+    def sealed(self, token: str) -> Branch:
+        """The branch with its current token sealed and a fresh one in place."""
+        return replace(self, staging_token=token, sealed_tokens=self.tokens)
+
+    def encode(self) -> bytes:
+        """Write the record as a server does."""
+        return messages.encode(
+            messages.BranchData(
+                id=self.name,
+                commit_id=self.commit_id,
+                staging_token=self.staging_token,
+                sealed_tokens=self.sealed_tokens,
+                hidden=self.hidden,
+            )
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Branch:
+        """Read a record.
+
+        Raises:
+            FormatError: not a BranchData message.
+        """
+        record = messages.decode(messages.BranchData, data, "branch record")
+        return cls(
+            record.id, record.commit_id, record.staging_token, tuple(record.sealed_tokens), record.hidden
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A name for a commit. A tag alone does not keep its commit from expiring."""
+
+    name: str
+    commit_id: str
+
+    def encode(self) -> bytes:
+        """Write the record as a server does."""
+        return messages.encode(messages.TagData(id=self.name, commit_id=self.commit_id))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Tag:
+        """Read a record.
+
+        Raises:
+            FormatError: not a TagData message.
+        """
+        record = messages.decode(messages.TagData, data, "tag record")
+        return cls(record.id, record.commit_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit.
+
+    Args:
+        id: 64 hex digits, computed from the rest except version and generation.
+        committer: who.
+        message: why.
+        creation_date: aware UTC; may be any date the caller chose, so it proves nothing about age.
+        metarange_id: 64 hex digits, or "" for the first commit of a repository.
+        metadata: the caller's.
+        parents: parent ids; a merge has [destination head, source head].
+        version: 0 or 1; decides which parent is the main one.
+        generation: the parents' largest + 1.
+    """
+
+    id: str
+    committer: str
+    message: str
+    creation_date: datetime
+    metarange_id: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    parents: tuple[str, ...] = ()
+    version: int = COMMIT_VERSION
+    generation: int = FIRST_GENERATION
+
+    @property
+    def main_parent(self) -> str | None:
+        """The parent that retention follows: the last one of a version 0 commit, else the first."""
+        if not self.parents:
+            return None
+        return self.parents[-1] if self.version == 0 else self.parents[0]
+
+    def encode(self) -> bytes:
+        """Write the record as a server does."""
+        return messages.encode(
+            messages.CommitData(
+                id=self.id,
+                committer=self.committer,
+                message=self.message,
+                creation_date=messages.to_timestamp(self.creation_date),
+                meta_range_id=self.metarange_id,
+                metadata=dict(self.metadata),
+                parents=self.parents,
+                version=self.version,
+                generation=self.generation,
+            )
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Commit:
+        """Read a record.
+
+        Raises:
+            FormatError: not a CommitData message.
+        """
+        record = messages.decode(messages.CommitData, data, "commit record")
+        return cls(
+            id=record.id,
+            committer=record.committer,
+            message=record.message,
+            creation_date=messages.from_timestamp(record.creation_date),
+            metarange_id=record.meta_range_id,
+            metadata=dict(record.metadata),
+            parents=tuple(record.parents),
+            version=record.version,
+            generation=record.generation,
+        )
+
+
+def repository_key(name: str) -> bytes:
+    """Key of a repository's record in REPOSITORIES_PARTITION."""
+    return f"repos/{name}".encode()
+
+
+def deleted_key(repository: Repository) -> bytes:
+    """Key of an instance's entry in DELETED_PARTITION; several instances of one name may be there."""
+    return f"repo/{repository.name}/{repository.instance_uid}".encode()
+
+
+def branch_key(name: str) -> bytes:
+    """Key of a branch's record in the repository's partition."""
+    return f"branches/{name}".encode()
+
+
+def commit_key(commit_id: str) -> bytes:
+    """Key of a commit's record in the repository's partition."""
+    return f"commits/{commit_id}".encode()
+
+
+def tag_key(name: str) -> bytes:
+    """Key of a tag's record in the repository's partition."""
+    return f"tags/{name}".encode()
+
+
+def new_staging_token(repository: str, branch: str) -> str:
+    """A new staging token. It begins with the names of repository and branch, not with the instance."""
+    return f"{repository}-{branch}:{uuid.uuid4()}"

@@ -1,0 +1,202 @@
+"""The strict reader: every record of a table, or an error.
+
+It checks that each byte of the file belongs to exactly one block, that each block matches its checksum, that
+keys ascend, that index keys lie between the blocks they separate, and that the numbers of records, blocks and
+bytes are those in the properties. `columns` reads the same files faster, but only what a collector needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dredge.lakefs.files.sstable.blocks import block_entries, load_block
+from dredge.lakefs.files.sstable.envelope import Envelope, read_envelope, user_properties
+from dredge.lakefs.files.sstable.layout import (
+    KEY_TRAILER_SIZE,
+    NO_KEY_TRAILER,
+    RECORD_TRAILER,
+    SEPARATOR_TRAILER,
+    Handle,
+    damaged,
+    get_handle,
+)
+from dredge.lakefs.files.sstable.table_id import table_id
+
+
+class Record(NamedTuple):
+    """One record: key, and the value as it is stored (identity and data)."""
+
+    key: bytes
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A whole table in memory.
+
+    Attributes:
+        properties: all table properties, name to raw bytes.
+        records: in key order.
+    """
+
+    properties: dict[str, bytes]
+    records: list[Record]
+
+    @property
+    def kind(self) -> str:
+        """`ranges` or `metaranges`."""
+        return self.properties["type"].decode()
+
+    @property
+    def entity(self) -> str | None:
+        """What a refs dump holds here, None for a table of objects."""
+        value = self.properties.get("entity")
+        return None if value is None else value.decode(errors="replace")
+
+    @property
+    def id(self) -> str:
+        """The id computed from the records; the name of the file on a server."""
+        return table_id(self.records, user_properties(self.properties))
+
+
+def read_table(
+    data: bytes,
+    name: str,
+    *,
+    kind: str | None = None,
+    expected_id: str | None = None,
+    expected_count: int | None = None,
+) -> Table:
+    """Read a table whole.
+
+    Args:
+        data: the file.
+        name: name of the file in error messages.
+        kind: `ranges` or `metaranges` of objects; None accepts refs dumps as well.
+        expected_id: the id that the file must have, by its content.
+        expected_count: number of records, according to the metarange (or whatever names the table).
+
+    Raises:
+        FormatError: the file is damaged or not the expected one. The message names the file and the place.
+    """
+    envelope = read_envelope(data, name, kind, expected_count)
+    records: list[Record] = []
+    for number, (handle, separator) in enumerate(data_blocks(data, envelope, name)):
+        read_block(data, handle, separator, number, records, name)
+    _check_totals(envelope, records, name)
+    table = Table(envelope.properties, records)
+    if expected_id is not None and (computed := table.id) != expected_id:
+        raise damaged(name, "records", f"their id is {computed}, not {expected_id}: another table's file")
+    return table
+
+
+def data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[Handle, bytes]]:
+    """Yield each data block's handle and index key, checking that the blocks tile the file up to the index.
+
+    Raises:
+        FormatError: they do not.
+    """
+    at = number = 0
+    last = b""
+    for index, bound in _indexes(data, envelope, name):
+        key = b""
+        for handle, key in _index_entries(data, index, name, "index block"):
+            place = f"data block {number} at {handle}"
+            if handle.offset != at:
+                raise damaged(name, place, f"does not follow on {at}")
+            if number and key[:-KEY_TRAILER_SIZE] <= last:
+                raise damaged(name, place, "its index key is out of order")
+            at, number, last = handle.end, number + 1, key[:-KEY_TRAILER_SIZE]
+            yield handle, key
+        if bound is not None and bound != key:
+            raise damaged(name, f"index partition at {index}", "its last key is not the one of the top index")
+    if at != envelope.data_size:
+        raise damaged(name, "data blocks", f"end at {at}, not at {envelope.data_size} as the properties say")
+    if number != envelope.blocks:
+        raise damaged(name, "data blocks", f"{number} found, {envelope.blocks} in the properties")
+
+
+def index_partitions(data: bytes, envelope: Envelope, name: str) -> list[Handle]:
+    """The index blocks that point to data blocks: the only one, or the partitions of a two-level index.
+
+    Raises:
+        FormatError: the index is damaged, or does not fill the file between the data and the properties.
+    """
+    return [handle for handle, _ in _indexes(data, envelope, name)]
+
+
+def _indexes(data: bytes, envelope: Envelope, name: str) -> list[tuple[Handle, bytes | None]]:
+    indexes: list[tuple[Handle, bytes | None]] = [(envelope.index, None)]
+    at = envelope.data_size
+    if envelope.two_level:
+        indexes = []
+        for handle, key in _index_entries(data, envelope.index, name, "top index block"):
+            if handle.offset != at:
+                raise damaged(name, f"index partition at {handle}", f"does not follow on {at}")
+            at = handle.end
+            indexes.append((handle, key))
+    if at != envelope.index.offset:
+        raise damaged(name, f"index block at {envelope.index}", f"does not follow on {at}")
+    return indexes
+
+
+def _index_entries(data: bytes, index: Handle, name: str, what: str) -> Iterator[tuple[Handle, bytes]]:
+    place = f"{what} at {index}"
+    for key, value in block_entries(load_block(data, index, name, what), name, place):
+        try:
+            handle, at = get_handle(value, 0, len(value))
+        except ValueError as error:
+            raise damaged(name, place, str(error)) from error
+        if at != len(value):
+            raise damaged(name, place, "bytes behind a handle")
+        if key[-KEY_TRAILER_SIZE:] not in (RECORD_TRAILER, SEPARATOR_TRAILER, NO_KEY_TRAILER):
+            raise damaged(name, place, f"{key.hex()} is not an index key")
+        yield handle, key
+
+
+def read_block(
+    data: bytes, handle: Handle, separator: bytes, number: int, records: list[Record], name: str
+) -> None:
+    """Read a block behind the records before it.
+
+    Args:
+        data: the whole file.
+        handle: where the block is.
+        separator: its key in the index.
+        number: of the block in the file.
+        records: takes what it holds; may be empty where the block before was not read.
+        name: name of the file in error messages.
+
+    Raises:
+        FormatError: it is damaged, or out of order.
+    """
+    place = f"data block {number} at {handle}"
+    last = records[-1].key if records else None
+    first_of_block = True
+    for key, value in block_entries(load_block(data, handle, name, f"data block {number}"), name, place):
+        if key[-KEY_TRAILER_SIZE:] != RECORD_TRAILER:
+            raise damaged(name, place, f"key {key!r} is not that of a plain record")
+        user_key = key[:-KEY_TRAILER_SIZE]
+        if last is not None and user_key <= last:
+            raise damaged(name, place, f"key {user_key!r} does not come after {last!r}")
+        records.append(Record(user_key, value))
+        last = user_key
+        first_of_block = False
+    if first_of_block and (number or separator != NO_KEY_TRAILER):
+        raise damaged(name, place, "no records")
+    if not first_of_block and separator[:-KEY_TRAILER_SIZE] < (last or b""):
+        raise damaged(name, place, "its index key comes before its last key")
+
+
+def _check_totals(envelope: Envelope, records: list[Record], name: str) -> None:
+    if len(records) != envelope.records:
+        raise damaged(name, "records", f"{len(records)} found, {envelope.records} in the properties")
+    if (last := records[-1].key if records else b"") != envelope.max_key:
+        raise damaged(name, "records", f"the last key is {last!r}, the properties say {envelope.max_key!r}")
+    keys = sum(len(record.key) for record in records) + KEY_TRAILER_SIZE * len(records)
+    values = sum(len(record.value) for record in records)
+    for what, found, stated in (("keys", keys, envelope.key_bytes), ("values", values, envelope.value_bytes)):
+        if found != stated:
+            raise damaged(name, "records", f"{found} bytes of {what} found, {stated} in the properties")

@@ -1,0 +1,278 @@
+"""Accounts: the owner of an access key and what a user may do, cached for a few seconds.
+
+    credential = accounts.identify(access_key_id)            # its secret verifies a signature
+    accounts.allows(credential.user, Action.READ_OBJECT, object_arn("shop", "a/b"))
+
+Every request asks both, so results are cached. A change made by this process clears the caches at once; a change made
+by another process on the same store is seen when the cache entry expires.
+
+Source: lakeFS pkg/auth/cache.go, pkg/auth/setup.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+
+from dredge.errors import ConflictError, FormatError, NotFoundError
+from dredge.kv import KeyNotFoundError, Store
+from lakefs_embedded.auth import defaults, model
+from lakefs_embedded.auth.directory import Directory
+from lakefs_embedded.auth.errors import (
+    AlreadySetUpError,
+    InsufficientPermissionsError,
+    OwnerError,
+    UnknownKeyError,
+)
+from lakefs_embedded.auth.evaluation import Grants
+from lakefs_embedded.auth.model import Clock, Credential, User
+from lakefs_embedded.auth.permissions import Permission
+from lakefs_embedded.auth.secrets import SecretBox, new_access_key_id, new_secret
+
+CACHE_SECONDS = 5.0
+CACHE_ENTRIES = 10_000
+
+
+class Accounts:
+    """Users, access keys and permissions of one server.
+
+    Args:
+        kv: store of the directory.
+        signing_key: signing key of the server; secrets are encrypted with a key derived from it.
+        clock: current time, aware UTC.
+        owner: user name, key id and secret that the server was started with. The secret is not stored, and the
+            user may do everything. None: all users come from the store.
+        cache_seconds: lifetime of a cache entry.
+    """
+
+    def __init__(
+        self,
+        kv: Store,
+        *,
+        signing_key: str,
+        clock: Clock,
+        owner: tuple[str, str, str] | None = None,
+        cache_seconds: float = CACHE_SECONDS,
+    ) -> None:
+        self._kv = kv
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._credentials: Cache[Credential | None] = Cache(cache_seconds)
+        self._owners: dict[str, str] = {}  # key id to user name: a hint that may be out of date
+        self._users: Cache[User | None] = Cache(cache_seconds)
+        self._grants: Cache[Grants | None] = Cache(cache_seconds)
+        self.directory = Directory(kv, SecretBox(signing_key), clock, self._clear_caches)
+        self._owner = None if owner is None else self._install(*owner)
+
+    # --- what requests ask ---
+
+    def identify(self, access_key_id: str) -> Credential:
+        """Find the credential of an access key id, with its owner and secret.
+
+        Raises:
+            UnknownKeyError: 401; no such key, its user was removed, or its secret cannot be decrypted.
+        """
+        if self._owner is not None and access_key_id == self._owner.access_key_id:
+            return self._owner
+        found = self._credentials.get(access_key_id, self._find_credential)
+        if found is None:
+            raise UnknownKeyError
+        return found
+
+    def user(self, name: str) -> User:
+        """Read a user.
+
+        Raises:
+            UnknownKeyError: 401; no such user.
+        """
+        found = self._users.get(name, self._find_user)
+        if found is None:
+            raise UnknownKeyError
+        return found
+
+    def allows(self, user: str, action: str, resource: str) -> bool:
+        """Whether a user may perform an action on a resource (an ARN)."""
+        return self._denial(user, Permission(action, resource)) is None
+
+    def check(self, user: str, *permissions: Permission) -> None:
+        """Check that a user has all of these permissions.
+
+        Raises:
+            InsufficientPermissionsError: 401, naming the first one that is missing.
+        """
+        for permission in permissions:
+            denial = self._denial(user, permission)
+            if denial is not None:
+                raise InsufficientPermissionsError(f"insufficient permissions: {denial}")
+
+    def allows_somewhere(self, user: str, action: str) -> bool:
+        """Whether a user may perform an action on at least one resource."""
+        if self._is_owner(user):
+            return True
+        grants = self._grants.get(user, self._find_grants)
+        return grants is not None and grants.allows_somewhere(action)
+
+    def cached_credential(self, access_key_id: str) -> Credential | None:
+        """Return what `identify` would, if that needs no access to the store, otherwise None; never blocks."""
+        if self._owner is not None and access_key_id == self._owner.access_key_id:
+            return self._owner
+        return self._credentials.peek(access_key_id)
+
+    def cached_user(self, name: str) -> User | None:
+        """Return what `user` would, if that needs no access to the store, otherwise None; never blocks."""
+        return self._users.peek(name)
+
+    def _denial(self, user: str, permission: Permission) -> str | None:
+        if self._is_owner(user):
+            return None
+        grants = self._grants.get(user, self._find_grants)
+        return f"not allowed to {permission.action}" if grants is None else grants.denial(permission)
+
+    def _is_owner(self, user: str) -> bool:
+        return self._owner is not None and user == self._owner.user
+
+    # --- setup ---
+
+    @property
+    def initialized(self) -> bool:
+        """Whether the server has its first user."""
+        return self._owner is not None or self.set_up_at() is not None
+
+    def set_up_at(self) -> datetime | None:
+        """Return when the store got its first user (aware UTC); None if it has none."""
+        try:
+            stored = self._kv.get(model.PARTITION, model.SETUP_KEY)
+        except KeyNotFoundError:
+            return None
+        return datetime.fromisoformat(stored.decode())
+
+    def setup(self, user: str, key: tuple[str, str] | None = None) -> Credential:
+        """Create the first user, an administrator, and the default groups and policies.
+
+        Args:
+            user: name of the user.
+            key: access key id and secret; None generates a pair.
+
+        Raises:
+            AlreadySetUpError: 409, there is a first user.
+            InvalidNameError: 400, malformed user name or key id.
+        """
+        with self._lock:
+            if self.initialized:
+                raise AlreadySetUpError
+            key_id, secret = key or (new_access_key_id(), new_secret())
+            model.check_key_id(key_id)
+            defaults.install(self.directory, model.check_name(user, "User"), self._clock())
+            with suppress(NotFoundError):  # left by a setup that was interrupted
+                self.directory.credentials.delete(user, key_id)
+            made = self.directory.credentials.add(user, key_id, secret)
+            if not self._mark_set_up():
+                # Another process was faster: its user is the first, and there must be no second one.
+                self.directory.credentials.delete(user, key_id)
+                if not self.directory.credentials.list(user, amount=1).results:
+                    self.directory.users.delete(user)
+                raise AlreadySetUpError
+            return made
+
+    def check_removable(self, user: str) -> None:
+        """Check that a user is not the one that the server was started with.
+
+        Raises:
+            OwnerError: 403, it is.
+        """
+        if self._is_owner(user):
+            raise OwnerError
+
+    def _install(self, user: str, access_key_id: str, secret: str) -> Credential:
+        """Create the owner's user unless it exists; its key pair stays in memory."""
+        now = self._clock()
+        try:
+            created = self.directory.users.get(user).created
+        except NotFoundError:
+            defaults.install(self.directory, user, now)
+            created = now
+        self._mark_set_up()
+        return Credential(user, access_key_id, secret, created)
+
+    def _mark_set_up(self) -> bool:
+        """Store the time of setup; False if one is stored already."""
+        now = f"{self._clock():%Y-%m-%dT%H:%M:%SZ}".encode()
+        try:
+            self._kv.set_if(model.PARTITION, model.SETUP_KEY, now, None)
+        except ConflictError:
+            return False
+        return True
+
+    # --- caches ---
+
+    def _find_credential(self, access_key_id: str) -> Credential | None:
+        try:
+            found = self.directory.credentials.find(access_key_id, self._owners.get(access_key_id))
+        except (NotFoundError, FormatError):
+            self._owners.pop(access_key_id, None)
+            return None
+        self._owners[access_key_id] = found.user
+        return found
+
+    def _find_user(self, name: str) -> User | None:
+        try:
+            return self.directory.users.get(name)
+        except NotFoundError:
+            return None
+
+    def _find_grants(self, user: str) -> Grants | None:
+        try:
+            return Grants(user, self.directory.policies.effective(user))
+        except NotFoundError:
+            return None
+
+    def _clear_caches(self) -> None:
+        for cache in (self._credentials, self._users, self._grants):
+            cache.clear()
+
+
+class Cache[T]:
+    """Values by name, each for a limited time. A lookup that began before `clear` is not cached after it.
+
+    Args:
+        seconds: lifetime of an entry.
+        entries: maximum number of entries; the cache is emptied when it is reached.
+        monotonic: monotonic clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        entries: int = CACHE_ENTRIES,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._seconds = seconds
+        self._entries = entries
+        self._monotonic = monotonic
+        self._values: dict[str, tuple[float, T]] = {}
+
+    def peek(self, name: str) -> T | None:
+        """Return the cached value of a name; None if it is missing, expired, or None itself."""
+        found = self._values.get(name)
+        return found[1] if found is not None and self._monotonic() < found[0] else None
+
+    def get(self, name: str, find: Callable[[str], T]) -> T:
+        """Return the value of a name, calling `find` if it is missing or expired."""
+        values = self._values
+        found = values.get(name)
+        now = self._monotonic()
+        if found is not None and now < found[0]:
+            return found[1]
+        value = find(name)
+        if len(values) >= self._entries:  # unknown keys in requests must not fill the memory
+            values.clear()
+        # `clear` replaces the dictionary: a value read before a change ends up in the old one.
+        values[name] = (now + self._seconds, value)
+        return value
+
+    def clear(self) -> None:
+        """Drop all values."""
+        self._values = {}

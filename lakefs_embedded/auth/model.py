@@ -1,0 +1,272 @@
+"""Users, groups, policies and credentials: their fields, stored encoding and keys.
+
+    users/<user>                                UserData
+    groups/<group>                              GroupData
+    policies/<policy>                           PolicyData
+    uCredentials/<user>/credentials/<key id>    CredentialData, the secret encrypted
+    gUsers/<group>/users/<user>                 SecondaryIndex: membership of a user
+    uPolicies/<user>/policies/<policy>          SecondaryIndex: policy attached to a user
+    gPolicies/<group>/policies/<policy>         SecondaryIndex: policy attached to a group
+
+All are in the partition `auth`. Names contain no slash, so a key prefix that ends with a slash belongs to one name.
+
+Source: lakeFS pkg/auth/model (model.go, model.proto, validation.go).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from google.protobuf.message import DecodeError
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from dredge.errors import FormatError
+from dredge.lakefs.files.messages import auth_pb2, graveler_pb2
+from lakefs_embedded.auth.errors import InvalidNameError
+
+type Clock = Callable[[], datetime]
+
+PARTITION = b"auth"
+SETUP_KEY = b"installation_metadata/setup_timestamp"
+
+_NAME = re.compile(r"[\w+=.,@\-]{1,127}", re.ASCII)
+_KEY_ID = re.compile(r"[!-.0-~]{3,128}")  # printable, no slash
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user.
+
+    Attributes:
+        name: unique name, the user's id in the API.
+        created: aware UTC.
+        friendly_name: display name; "" if none.
+        email: "" if none.
+    """
+
+    name: str
+    created: datetime
+    friendly_name: str = ""
+    email: str = ""
+
+    @property
+    def committer(self) -> str:
+        """The committer of the user's commits: email address, otherwise name."""
+        return self.email or self.name
+
+    def encode(self) -> bytes:
+        """Encode as stored (protobuf)."""
+        return auth_pb2.UserData(
+            created_at=_timestamp(self.created),
+            username=self.name,
+            friendly_name=self.friendly_name,
+            email=self.email,
+            source="internal",
+        ).SerializeToString(deterministic=True)
+
+    @classmethod
+    def decode(cls, data: bytes) -> User:
+        """Decode a stored record; raises FormatError."""
+        message = _parse(auth_pb2.UserData(), data)
+        return cls(message.username, _datetime(message.created_at), message.friendly_name, message.email)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of users, who all have the policies attached to it.
+
+    Attributes:
+        name: unique name, the group's id in the API.
+        created: aware UTC.
+        description: "" if none.
+    """
+
+    name: str
+    created: datetime
+    description: str = ""
+
+    def encode(self) -> bytes:
+        """Encode as stored (protobuf)."""
+        return auth_pb2.GroupData(
+            created_at=_timestamp(self.created), display_name=self.name, description=self.description
+        ).SerializeToString(deterministic=True)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Group:
+        """Decode a stored record; raises FormatError."""
+        message = _parse(auth_pb2.GroupData(), data)
+        return cls(message.display_name, _datetime(message.created_at), message.description)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement of a policy.
+
+    Attributes:
+        effect: `allow` or `deny`.
+        actions: patterns such as `fs:Read*`.
+        resource: ARN pattern, `*`, or a JSON list of these.
+        conditional: whether it has conditions, which this server cannot evaluate.
+    """
+
+    effect: str
+    actions: tuple[str, ...]
+    resource: str
+    conditional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A named list of statements.
+
+    Attributes:
+        name: unique name, the policy's id in the API.
+        created: when its statements were last set, aware UTC.
+        statements: in order.
+    """
+
+    name: str
+    created: datetime
+    statements: tuple[Statement, ...]
+
+    def encode(self) -> bytes:
+        """Encode as stored (protobuf)."""
+        return auth_pb2.PolicyData(
+            created_at=_timestamp(self.created),
+            display_name=self.name,
+            statements=[
+                auth_pb2.StatementData(effect=each.effect, action=each.actions, resource=each.resource)
+                for each in self.statements
+            ],
+            acl=auth_pb2.ACLData(),
+        ).SerializeToString(deterministic=True)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Policy:
+        """Decode a stored record; raises FormatError."""
+        message = _parse(auth_pb2.PolicyData(), data)
+        statements = tuple(
+            Statement(each.effect, tuple(each.action), each.resource, conditional=bool(each.condition))
+            for each in message.statements
+        )
+        return cls(message.display_name, _datetime(message.created_at), statements)
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A key pair of a user.
+
+    Attributes:
+        user: name of its owner.
+        access_key_id: public id, 20 characters if generated here.
+        secret: secret access key, shown only in the response that creates it; "" in listings.
+        issued: creation time, aware UTC.
+    """
+
+    user: str
+    access_key_id: str
+    secret: str = field(repr=False)
+    issued: datetime
+
+    def encode(self, sealed: bytes) -> bytes:
+        """Encode as stored (protobuf); `sealed` is the encrypted secret."""
+        return auth_pb2.CredentialData(
+            access_key_id=self.access_key_id,
+            secret_access_key_encrypted_bytes=sealed,
+            issued_date=_timestamp(self.issued),
+            user_id=self.user.encode(),
+        ).SerializeToString(deterministic=True)
+
+    @classmethod
+    def decode(cls, data: bytes) -> tuple[Credential, bytes]:
+        """Decode a stored record into credential (without secret) and encrypted secret; raises FormatError."""
+        message = _parse(auth_pb2.CredentialData(), data)
+        found = cls(message.user_id.decode(), message.access_key_id, "", _datetime(message.issued_date))
+        return found, message.secret_access_key_encrypted_bytes
+
+
+def check_name(name: str, what: str) -> str:
+    """Check the name of a user, group or policy and return it.
+
+    Raises:
+        InvalidNameError: 400, it is malformed.
+    """
+    if "%" in name:
+        raise InvalidNameError(f"{what} name cannot contain '%'")
+    if _NAME.fullmatch(name) is None:
+        raise InvalidNameError
+    return name
+
+
+def check_key_id(key_id: str) -> str:
+    """Check an access key id and return it: 3 to 128 printable characters without a slash.
+
+    Raises:
+        InvalidNameError: 400.
+    """
+    if _KEY_ID.fullmatch(key_id) is None:
+        raise InvalidNameError("invalid access key ID")
+    return key_id
+
+
+def user_key(user: str) -> bytes:
+    """Key of a user; "" gives the prefix of all users."""
+    return f"users/{user}".encode()
+
+
+def group_key(group: str) -> bytes:
+    """Key of a group; "" gives the prefix of all groups."""
+    return f"groups/{group}".encode()
+
+
+def policy_key(policy: str) -> bytes:
+    """Key of a policy; "" gives the prefix of all policies."""
+    return f"policies/{policy}".encode()
+
+
+def credential_key(user: str, access_key_id: str = "") -> bytes:
+    """Key of a user's credential; without an id the prefix of the user's credentials."""
+    return f"uCredentials/{user}/credentials/{access_key_id}".encode()
+
+
+def membership_key(group: str, user: str = "") -> bytes:
+    """Key of a membership; without a user the prefix of the group's memberships."""
+    return f"gUsers/{group}/users/{user}".encode()
+
+
+def user_policy_key(user: str, policy: str = "") -> bytes:
+    """Key of a policy attached to a user; without a policy the prefix of the user's attachments."""
+    return f"uPolicies/{user}/policies/{policy}".encode()
+
+
+def group_policy_key(group: str, policy: str = "") -> bytes:
+    """Key of a policy attached to a group; without a policy the prefix of the group's attachments."""
+    return f"gPolicies/{group}/policies/{policy}".encode()
+
+
+def encode_index(primary: bytes) -> bytes:
+    """Encode the value of a link: a secondary index entry that points to a primary key."""
+    return graveler_pb2.SecondaryIndex(primary_key=primary).SerializeToString(deterministic=True)
+
+
+def _timestamp(moment: datetime) -> Timestamp:
+    timestamp = Timestamp()
+    timestamp.FromDatetime(moment.astimezone(UTC))
+    return timestamp
+
+
+def _datetime(timestamp: Timestamp) -> datetime:
+    return timestamp.ToDatetime(tzinfo=UTC)
+
+
+def _parse[M: (auth_pb2.UserData, auth_pb2.GroupData, auth_pb2.PolicyData, auth_pb2.CredentialData)](
+    message: M, data: bytes
+) -> M:
+    try:
+        message.ParseFromString(data)
+    except DecodeError as problem:
+        raise FormatError(f"a record in the partition auth is damaged: {problem}") from None
+    return message

@@ -1,0 +1,58 @@
+"""lakeFS's rules as a library: what the HTTP API does, without HTTP.
+
+Start at `Catalog`, which holds one service for each kind of call. A method has the name of its API call,
+raises errors of `lakefs_embedded.errors`, which know their HTTP status, and returns values of `results`.
+"""
+
+from __future__ import annotations
+
+from dredge.lakefs.files.records import Branch, Commit, Repository, Tag
+from dredge.lakefs.files.rules import Rules
+from lakefs_embedded.catalog.catalog import Catalog
+from lakefs_embedded.catalog.dump_files import RefsDump
+from lakefs_embedded.catalog.dumps import RefsTask
+from lakefs_embedded.catalog.imports import ImportPath, ImportStatus
+from lakefs_embedded.catalog.results import (
+    CommitOverrides,
+    DeleteError,
+    Diff,
+    ExpiredRecords,
+    MergeBase,
+    ObjectContent,
+    ObjectStats,
+    Page,
+    PreparedCommits,
+    PreparedUncommitted,
+    PrepareStatus,
+    SignedUrl,
+)
+from lakefs_embedded.catalog.settings import CATALOG_DEFECTS, Settings
+from lakefs_embedded.catalog.signed_urls import PresignUnsupportedError
+
+__all__ = [
+    "CATALOG_DEFECTS",
+    "Branch",
+    "Catalog",
+    "Commit",
+    "CommitOverrides",
+    "DeleteError",
+    "Diff",
+    "ExpiredRecords",
+    "ImportPath",
+    "ImportStatus",
+    "MergeBase",
+    "ObjectContent",
+    "ObjectStats",
+    "Page",
+    "PrepareStatus",
+    "PreparedCommits",
+    "PreparedUncommitted",
+    "PresignUnsupportedError",
+    "RefsDump",
+    "RefsTask",
+    "Repository",
+    "Rules",
+    "Settings",
+    "SignedUrl",
+    "Tag",
+]

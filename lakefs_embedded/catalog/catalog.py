@@ -1,0 +1,147 @@
+"""The catalog: one service for each kind of API call, and the model that they share.
+
+    catalog.repositories   create, get, list, delete; metadata, branch protection    repositories.py
+           .branches       create, get, list, delete, reset, diff                    branches.py
+           .tags           create, get, list, delete                                 tags.py
+           .commits        commit, look up, log                                      commits.py
+           .merges         merge, revert, cherry-pick, diff of two refs              merges.py
+           .reading        stat, get and list objects at any ref                     reading.py
+           .objects        upload, stage, copy, delete objects of a branch           objects.py
+           .addresses      hand out an address, link what was written there          addresses.py
+           .multiparts     objects that are uploaded in parts                        multiparts.py
+           .imports        make a commit of objects that lie elsewhere               imports.py
+           .garbage        rules, active commits, uncommitted addresses              garbage.py
+           .dumps          dump and restore refs                                     dumps.py
+
+A method has the name of its API call, so a handler of the server reads `catalog.branches.create_branch(…)`.
+
+    services                   each takes only the parts it works on
+    CommitWriter StagedWrites  a commit, a staged change: what several services write
+    Contents ObjectBytes       what a path holds, and its bytes
+    model.py                   records of refs, staging areas, storage namespaces
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from dredge.errors import DredgeError
+from dredge.kv import Store
+from dredge.lakefs.files.ranges import SplitRule
+from dredge.storage import ObjectWriter
+from dredge.xid import new_xid
+from lakefs_embedded.catalog.addresses import AddressService
+from lakefs_embedded.catalog.background import Background
+from lakefs_embedded.catalog.branches import BranchService
+from lakefs_embedded.catalog.commit_writer import CommitWriter
+from lakefs_embedded.catalog.commits import CommitService
+from lakefs_embedded.catalog.contents import Contents
+from lakefs_embedded.catalog.copies import Copies
+from lakefs_embedded.catalog.dumps import DumpService
+from lakefs_embedded.catalog.garbage import GarbageService
+from lakefs_embedded.catalog.handed_out import HandedOut
+from lakefs_embedded.catalog.imports import ImportService
+from lakefs_embedded.catalog.merges import MergeService
+from lakefs_embedded.catalog.model import Clock, Namespaces, Refs, Staging
+from lakefs_embedded.catalog.multiparts import MultipartService
+from lakefs_embedded.catalog.object_bytes import ObjectBytes
+from lakefs_embedded.catalog.objects import ObjectService
+from lakefs_embedded.catalog.reading import ReadingService
+from lakefs_embedded.catalog.repositories import RepositoryService
+from lakefs_embedded.catalog.results import ExpiredRecords
+from lakefs_embedded.catalog.settings import Settings
+from lakefs_embedded.catalog.signed_urls import SignedUrls
+from lakefs_embedded.catalog.slices import PathProvider
+from lakefs_embedded.catalog.staged_writes import StagedWrites
+from lakefs_embedded.catalog.tags import TagService
+from lakefs_embedded.catalog.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+
+class Catalog:
+    """lakeFS's data model on a key-value store and object storage.
+
+    Safe for use from many threads; several catalogs, also in several processes, may share the stores.
+
+    Args:
+        kv: mutable metadata.
+        open_namespace: gives a writer for a storage namespace URI, or for the folder of an address outside
+            of it.
+        clock: the time, aware UTC.
+        settings: see Settings.
+        sleep: waits that many seconds between tries of a commit.
+    """
+
+    def __init__(
+        self,
+        kv: Store,
+        open_namespace: Callable[[str], ObjectWriter],
+        clock: Clock,
+        settings: Settings | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.settings = settings = settings or Settings()
+        self.clock = clock
+        self.refs = refs = Refs.open(kv, clock, settings)
+        self.staging = staging = Staging.open(kv, refs, settings, sleep)
+        self._background = Background(enabled=settings.background)
+        self._handed_out, self._copies = HandedOut(kv), Copies(kv)
+
+        namespaces = Namespaces(open_namespace)
+        rule = SplitRule(settings.range_bytes_min, settings.range_bytes_max, settings.range_raggedness)
+        paths = PathProvider(clock, settings.slice_names_max, settings.slice_age_max)
+        contents = Contents(refs, staging.areas, namespaces)
+        object_bytes = ObjectBytes(namespaces)
+        signed_urls = SignedUrls(namespaces, object_bytes, clock, settings)
+        writes = StagedWrites(refs.branches, staging.areas, contents, settings.write_tries)
+        commit_writer = CommitWriter(refs.commits, staging, contents, clock)
+        tasks = Tasks(kv, clock, settings.task_expiry, new_xid(clock()), self._background)
+
+        self.repositories = RepositoryService(kv, refs, namespaces)
+        self.branches = BranchService(refs, staging, namespaces, contents, settings.write_tries)
+        self.tags = TagService(refs)
+        self.commits = CommitService(refs, staging.areas, namespaces, commit_writer, rule)
+        self.merges = MergeService(refs, namespaces, commit_writer, rule)
+        self.reading = ReadingService(refs, contents, object_bytes, signed_urls)
+        self.objects = ObjectService(
+            refs, contents, writes, object_bytes, paths, self._copies, clock, settings
+        )
+        self.addresses = AddressService(refs, writes, paths, self._handed_out, signed_urls, clock, settings)
+        self.multiparts = MultipartService(kv, refs, namespaces, contents, writes, paths, clock)
+        self.imports = ImportService(
+            kv, refs, self.repositories, namespaces, commit_writer, rule, self._background, clock
+        )
+        self.garbage = GarbageService(
+            refs, staging.areas, namespaces, self._copies, signed_urls, tasks, clock, settings
+        )
+        self.dumps = DumpService(kv, refs, namespaces, tasks, rule)
+
+    def resume(self) -> None:
+        """Finish what an earlier process left: repositories half created or half deleted, staging tokens to
+        drop.
+        """
+        try:
+            self.refs.repositories.settle()
+        except DredgeError as error:
+            log.warning("repositories half created or half deleted are left as they are: %s", error)
+        self.staging.dropper.wake()
+
+    def expire_tracked(self) -> ExpiredRecords:
+        """Remove what is tracked for a limited time in all repositories: addresses that cannot be linked any
+        more, and copies older than any prepare run. For a periodic call; several servers may do it at once.
+        """
+        now = self.clock()
+        addresses = copies = 0
+        for repository in self.refs.repositories.listed():
+            addresses += self._handed_out.expire(repository, now - self.settings.link_expiry)
+            copies += self._copies.expire(repository, now - self.settings.copy_expiry)
+        return ExpiredRecords(addresses, copies)
+
+    def close(self) -> None:
+        """Wait for background work; the stores stay open."""
+        self._background.join()
+        self.staging.dropper.close()

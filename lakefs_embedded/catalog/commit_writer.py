@@ -1,0 +1,90 @@
+"""Writes commits: their records, and the branch that they become the head of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from dredge.lakefs.files.records import Commit, Repository
+from lakefs_embedded.catalog.contents import Contents
+from lakefs_embedded.catalog.model import Clock, Staging
+from lakefs_embedded.refs.commits import Commits, new_commit
+from lakefs_embedded.staging.protocol import Build
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInfo:
+    """What the caller says about a commit.
+
+    Args:
+        committer: name of the user.
+        message: the commit message.
+        metadata: the user's key-value pairs.
+        date: creation date, aware; None means now.
+    """
+
+    committer: str
+    message: str
+    metadata: Mapping[str, str]
+    date: datetime | None = None
+
+
+class CommitWriter:
+    """Writes commits, and queues the staging tokens that they replace for dropping.
+
+    Args:
+        commits: commit records.
+        staging: the commit protocol, and the dropper.
+        contents: tells whether a branch has uncommitted changes.
+        clock: the time of a commit without a date of its own.
+    """
+
+    def __init__(self, commits: Commits, staging: Staging, contents: Contents, clock: Clock) -> None:
+        self._commits = commits
+        self._staging = staging
+        self._contents = contents
+        self._clock = clock
+
+    def dated(self, info: CommitInfo) -> CommitInfo:
+        """Give a commit without a date of its own the time of this call."""
+        return info if info.date else replace(info, date=self._clock())
+
+    def make(self, info: CommitInfo, metarange_id: str, parents: Sequence[Commit]) -> Commit:
+        """Make a commit, and write nothing."""
+        return new_commit(
+            committer=info.committer,
+            message=info.message,
+            creation_date=info.date or self._clock(),
+            metarange_id=metarange_id,
+            metadata=info.metadata,
+            parents=parents,
+        )
+
+    def write(self, repository: Repository, commit: Commit) -> Commit:
+        """Write a commit's record; everything it names must have been written before."""
+        self._commits.add(repository, commit)
+        return commit
+
+    def commit_staged(self, repository: Repository, branch: str, build: Build) -> Commit:
+        """Commit what is staged on a branch; see `CommitProtocol.commit_staged`."""
+        done = self._staging.protocol.commit_staged(repository, branch, build)
+        self._staging.dropper.queue(done.dropped)
+        return done.commit
+
+    def commit_tree(self, repository: Repository, branch: str, build: Callable[[str], Commit]) -> Commit:
+        """Commit something else to a branch that has no uncommitted changes; see `CommitProtocol.commit_tree`.
+
+        Args:
+            repository: the repository.
+            branch: name of the branch.
+            build: makes the commit on top of a head commit id.
+
+        Raises:
+            DirtyBranchError: 400.
+        """
+        done = self._staging.protocol.commit_tree(
+            repository, branch, build, lambda present: self._contents.is_dirty(repository, present)
+        )
+        self._staging.dropper.queue(done.dropped)
+        return done.commit

@@ -1,0 +1,241 @@
+"""API calls on commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+
+from dredge.errors import FormatError, NotFoundError
+from dredge.lakefs.files.ranges import SplitRule
+from dredge.lakefs.files.records import Commit, Repository
+from lakefs_embedded.catalog.commit_writer import CommitInfo, CommitWriter
+from lakefs_embedded.catalog.entries import path_bytes
+from lakefs_embedded.catalog.model import Namespaces, Refs
+from lakefs_embedded.catalog.paging import take_page
+from lakefs_embedded.catalog.results import Page
+from lakefs_embedded.committed import Change, apply, diff
+from lakefs_embedded.errors import (
+    DataNotFoundError,
+    InvalidValueError,
+    MissingError,
+    NoChangesError,
+    NotUniqueError,
+)
+from lakefs_embedded.refs.commits import expected_id
+from lakefs_embedded.refs.history import walk
+from lakefs_embedded.staging.area import StagingAreas
+from lakefs_embedded.staging.combined import staged_changes
+from lakefs_embedded.staging.reset import same_identity
+
+
+class CommitService:
+    """Commits, looks commits up, and lists them.
+
+    Args:
+        refs: records.
+        areas: staged entries.
+        namespaces: committed entries.
+        commit_writer: writes commits.
+        rule: where ranges end.
+    """
+
+    def __init__(
+        self,
+        refs: Refs,
+        areas: StagingAreas,
+        namespaces: Namespaces,
+        commit_writer: CommitWriter,
+        rule: SplitRule,
+    ) -> None:
+        self._refs = refs
+        self._areas = areas
+        self._namespaces = namespaces
+        self._commit_writer = commit_writer
+        self._rule = rule
+
+    def commit(
+        self,
+        repository: str,
+        branch: str,
+        *,
+        committer: str,
+        message: str,
+        metadata: Mapping[str, str] | None = None,
+        date: datetime | None = None,
+        source_metarange: str | None = None,
+        allow_empty: bool = False,
+        force: bool = False,
+    ) -> Commit:
+        """Commit everything staged on a branch.
+
+        Args:
+            repository: its name.
+            branch: its name.
+            committer: name of the user.
+            message: commit message.
+            metadata: user metadata.
+            date: creation date instead of now; aware, may be in the past or the future.
+            source_metarange: commit this metarange instead of what is staged; nothing may be staged then.
+            allow_empty: commit also when nothing changed.
+            force: also in a read-only repository.
+
+        Raises:
+            NoChangesError: 400; the staging token remains sealed on the branch.
+            TooManyTriesError: 429; the changes stay on the branch.
+        """
+        found = self._refs.repositories.writable(repository, force)
+        self._refs.protection.require_committable(found, branch)
+        info = self._commit_writer.dated(CommitInfo(committer, message, metadata or {}, date))
+        if source_metarange is None:
+            return self._commit_writer.commit_staged(
+                found,
+                branch,
+                lambda head, tokens: self._commit_tokens(found, head, tokens, info, allow_empty),
+            )
+        return self._commit_writer.commit_tree(
+            found,
+            branch,
+            lambda head: self._commit_metarange(found, head, source_metarange, info),
+        )
+
+    def get_commit(self, repository: str, ref: str) -> Commit:
+        """Look up the commit that an expression refers to.
+
+        Raises:
+            CommitNotFoundError: 404.
+        """
+        return self._refs.resolver.commit(self._refs.repositories.get(repository), ref)
+
+    def create_commit_record(self, repository: str, commit: Commit, *, force: bool = False) -> None:
+        """Write a commit record as given, with any date and version; its id must be its hash.
+
+        Raises:
+            InvalidValueError: 400, the id is not the hash.
+            NotUniqueError: 409, another record has the id.
+        """
+        found = self._refs.repositories.writable(repository, force)
+        expected = expected_id(commit)
+        if commit.id != expected:
+            raise InvalidValueError(f"commit id {commit.id} is not the hash {expected}: invalid value")
+        if self._refs.commits.exists(found, commit.id):
+            raise NotUniqueError
+        self._refs.commits.add(found, commit)
+
+    def log(
+        self,
+        repository: str,
+        ref: str,
+        *,
+        objects: Sequence[str] = (),
+        prefixes: Sequence[str] = (),
+        limit: bool = False,
+        first_parent: bool = False,
+        since: datetime | None = None,
+        stop_at: str | None = None,
+        after: str = "",
+        amount: int = 100,
+    ) -> Page[Commit]:
+        """A commit and its ancestors, newest first along the graph.
+
+        Args:
+            repository: its name.
+            ref: where to start.
+            objects: only commits that changed one of these paths.
+            prefixes: only commits that changed something below one of these.
+            limit: `amount` limits the whole result; there is no next page.
+            first_parent: follow first parents only.
+            since: stop at the first commit older than this.
+            stop_at: ref of the last commit to list.
+            after: id of the last commit of the previous page.
+            amount: maximum number of results, at most 1000.
+        """
+        found = self._refs.repositories.get(repository)
+        start = self._refs.resolver.commit(found, ref)
+        last = None if stop_at is None else self._refs.resolver.commit(found, stop_at).id
+        commits = self._walk(found, start.id, first_parent=first_parent, since=since, last=last)
+        if after:
+            commits = _behind(commits, after)
+        if objects or prefixes:
+            commits = (commit for commit in commits if self._changes_any(found, commit, objects, prefixes))
+        page = take_page(commits, amount, lambda commit: commit.id)
+        return Page(page.results) if limit else page
+
+    def read_metadata_object(self, repository: str, object_id: str) -> bytes:
+        """Bytes of a range or metarange file.
+
+        Raises:
+            DataNotFoundError: 410.
+        """
+        found = self._refs.repositories.get(repository)
+        try:
+            return self._namespaces.of(found).objects.get(f"_lakefs/{object_id}")
+        except (NotFoundError, FormatError):
+            raise DataNotFoundError from None
+
+    def _commit_tokens(
+        self,
+        repository: Repository,
+        head: str,
+        tokens: Sequence[str],
+        info: CommitInfo,
+        allow_empty: bool,
+    ) -> Commit:
+        parent = self._refs.commits.get(repository, head)
+        changes = (Change(staged.path, staged.value) for staged in staged_changes(self._areas, tokens))
+        applied = apply(self._namespaces.of(repository).ranges, parent.metarange_id, changes, self._rule)
+        if not applied.anything and not allow_empty:
+            raise NoChangesError("commit: no changes")
+        made = self._commit_writer.make(info, applied.metarange_id, (parent,))
+        return self._commit_writer.write(repository, made)
+
+    def _commit_metarange(
+        self, repository: Repository, head: str, metarange_id: str, info: CommitInfo
+    ) -> Commit:
+        parent = self._refs.commits.get(repository, head)
+        try:
+            self._namespaces.of(repository).ranges.get_metarange(metarange_id)
+        except NotFoundError:
+            raise MissingError("metarange not found") from None
+        return self._commit_writer.write(repository, self._commit_writer.make(info, metarange_id, (parent,)))
+
+    def _walk(
+        self,
+        repository: Repository,
+        start: str,
+        *,
+        first_parent: bool,
+        since: datetime | None,
+        last: str | None,
+    ) -> Iterator[Commit]:
+        for commit in walk(partial(self._refs.commits.get, repository), start, first_parent=first_parent):
+            if since is not None and commit.creation_date < since:
+                return
+            yield commit
+            if commit.id == last:
+                return
+
+    def _changes_any(
+        self, repository: Repository, commit: Commit, objects: Sequence[str], prefixes: Sequence[str]
+    ) -> bool:
+        """Whether a commit differs from its main parent at one of some paths or below one of some prefixes."""
+        parent = commit.main_parent
+        before = "" if parent is None else self._refs.commits.get(repository, parent).metarange_id
+        if before == commit.metarange_id:
+            return False
+        ranges = self._namespaces.of(repository).ranges
+        for path in map(path_bytes, objects):
+            if not same_identity(ranges.get_entry(before, path), ranges.get_entry(commit.metarange_id, path)):
+                return True
+        wanted = tuple(map(path_bytes, prefixes))
+        return bool(wanted) and any(
+            difference.key.startswith(wanted) for difference in diff(ranges, before, commit.metarange_id)
+        )
+
+
+def _behind(commits: Iterator[Commit], after: str) -> Iterator[Commit]:
+    """The commits that follow a given one."""
+    for commit in commits:
+        if commit.id == after:
+            return commits
+    return iter(())

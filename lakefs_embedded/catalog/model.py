@@ -1,0 +1,132 @@
+"""The parts of the data model that the services work on: records of refs, staging areas, storage namespaces."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from dredge.kv import Store
+from dredge.lakefs.files.records import Repository
+from dredge.storage import ObjectWriter
+from lakefs_embedded.catalog.settings import Settings
+from lakefs_embedded.committed import RangeStore
+from lakefs_embedded.refs.branches import Branches
+from lakefs_embedded.refs.commits import Commits
+from lakefs_embedded.refs.expressions import Resolver
+from lakefs_embedded.refs.life_cycle import open_repositories
+from lakefs_embedded.refs.mistaken import MistakenIds
+from lakefs_embedded.refs.protection import Protection
+from lakefs_embedded.refs.repositories import Repositories
+from lakefs_embedded.refs.tags import Tags
+from lakefs_embedded.staging.area import StagingAreas
+from lakefs_embedded.staging.drop import TokenDropper
+from lakefs_embedded.staging.protocol import CommitProtocol
+
+Clock = Callable[[], datetime]
+"""Gives the current time, aware UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refs:
+    """The records of repositories and their refs, all in one key-value store.
+
+    Attributes:
+        repositories: repository records.
+        branches: branch records.
+        commits: commit records.
+        tags: tag records.
+        protection: branch protection rules.
+        resolver: finds what a ref expression names.
+        mistaken_ids: commit ids that the defect `cherry_pick_cache` has spoilt.
+    """
+
+    repositories: Repositories
+    branches: Branches
+    commits: Commits
+    tags: Tags
+    protection: Protection
+    resolver: Resolver
+    mistaken_ids: MistakenIds
+
+    @classmethod
+    def open(cls, kv: Store, clock: Clock, settings: Settings) -> Self:
+        """Open the records of a store."""
+        branches, commits, tags = Branches(kv, clock, settings.branch_cache), Commits(kv), Tags(kv)
+        mistaken_ids = MistakenIds(clock, enabled=settings.defect("cherry_pick_cache"))
+        return cls(
+            repositories=open_repositories(settings.life_cycle, kv, clock),
+            branches=branches,
+            commits=commits,
+            tags=tags,
+            protection=Protection(kv, clock),
+            resolver=Resolver(branches, tags, commits, mistaken_ids),
+            mistaken_ids=mistaken_ids,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """What is staged on branches, and how it becomes a commit.
+
+    Attributes:
+        areas: staged entries, by token.
+        protocol: moves branches from one state to the next.
+        dropper: removes the entries of tokens that no branch names any more.
+    """
+
+    areas: StagingAreas
+    protocol: CommitProtocol
+    dropper: TokenDropper
+
+    @classmethod
+    def open(cls, kv: Store, refs: Refs, settings: Settings, sleep: Callable[[float], None]) -> Self:
+        """Open the staging areas of a store.
+
+        Args:
+            kv: the store.
+            refs: its records.
+            settings: number of tries, and whether tokens are dropped in the background.
+            sleep: waits that many seconds between tries of a commit.
+        """
+        return cls(
+            areas=StagingAreas(kv),
+            protocol=CommitProtocol(refs.branches, settings.commit_tries, sleep),
+            dropper=TokenDropper(kv, refs.repositories, refs.branches, background=settings.background),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A repository's storage namespace: all of its objects, and the ranges among them."""
+
+    objects: ObjectWriter
+    ranges: RangeStore
+
+
+class Namespaces:
+    """The storage namespaces of all repositories, each opened once. Safe for use from many threads.
+
+    Args:
+        open_namespace: gives a writer for a storage namespace URI, or for the folder of an address outside
+            of the repository's namespace.
+    """
+
+    def __init__(self, open_namespace: Callable[[str], ObjectWriter]) -> None:
+        self.open = open_namespace
+        self._opened: dict[str, Namespace] = {}
+        self._lock = threading.Lock()
+
+    def of(self, repository: Repository) -> Namespace:
+        """The namespace of a repository."""
+        uri = repository.storage_namespace
+        with self._lock:
+            namespace = self._opened.get(uri)
+        if namespace is None:
+            objects = self.open(uri)
+            namespace = Namespace(objects, RangeStore(objects))
+            with self._lock:
+                namespace = self._opened.setdefault(uri, namespace)
+        return namespace

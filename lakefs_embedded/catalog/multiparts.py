@@ -1,0 +1,245 @@
+"""API calls for objects that are uploaded in parts.
+
+An upload has one record under `multiparts/<upload id>`, as on a real server, with two more fields: its
+repository and its branch. The object store keeps the parts (see `dredge.storage.uploads`). On completion the
+object is made, then the entry is staged, then the record is removed; a process that dies in between leaves an
+object that nothing references, and a record of an upload that no longer exists.
+
+Source: lakeFS pkg/gateway/multipart (tracker.go), pkg/gateway/operations/postobject.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from dredge.errors import NotFoundError
+from dredge.kv import KeyNotFoundError, Store
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.records import Repository
+from dredge.storage.uploads import Part, Uploads, open_uploads
+from lakefs_embedded.catalog.contents import Contents
+from lakefs_embedded.catalog.entries import DEFAULT_CONTENT_TYPE, object_stats
+from lakefs_embedded.catalog.model import Clock, Namespaces, Refs
+from lakefs_embedded.catalog.results import ObjectStats
+from lakefs_embedded.catalog.slices import PathProvider
+from lakefs_embedded.catalog.staged_writes import StagedWrites
+from lakefs_embedded.errors import MissingError, PreconditionError
+from lakefs_embedded.refs.names import check_path
+
+PARTITION = b"multiparts"
+
+
+class UploadNotFoundError(MissingError):
+    """No such multipart upload of this path: never begun, or completed or aborted."""
+
+    default = "multipart upload not found"
+
+
+@dataclass(frozen=True, slots=True)
+class MultipartUpload:
+    """An open upload.
+
+    Attributes:
+        upload_id: id given by the object store.
+        branch: branch of the object to be; "" when a real server began the upload.
+        path: path of the object to be.
+        begun: aware UTC.
+    """
+
+    upload_id: str
+    branch: str
+    path: str
+    begun: datetime
+
+
+class MultipartService:
+    """Begins, completes, aborts and lists uploads in parts.
+
+    Args:
+        kv: records of uploads.
+        refs: records of repositories and branches.
+        namespaces: where the parts are.
+        contents: what paths hold.
+        writes: stages entries.
+        paths: names of new objects.
+        clock: the time an upload began.
+    """
+
+    def __init__(
+        self,
+        kv: Store,
+        refs: Refs,
+        namespaces: Namespaces,
+        contents: Contents,
+        writes: StagedWrites,
+        paths: PathProvider,
+        clock: Clock,
+    ) -> None:
+        self._kv = kv
+        self._refs = refs
+        self._namespaces = namespaces
+        self._contents = contents
+        self._writes = writes
+        self._paths = paths
+        self._clock = clock
+
+    def create_multipart(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        *,
+        content_type: str,
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        """Begin an upload.
+
+        Returns:
+            Its id.
+        """
+        found = self._refs.repositories.writable(repository)
+        check_path(path)
+        self._refs.protection.require_writable(found, branch)
+        self._refs.branches.current(found, branch)
+        address = self._paths.new_address()
+        upload_id = self._uploads(found).begin(address)
+        record = messages.UploadData(
+            upload_id=upload_id,
+            path=path,
+            physical_address=address,
+            metadata=dict(metadata or {}),
+            content_type=content_type,
+            repository=repository,
+            branch=branch,
+        )
+        record.creation_date.FromDatetime(self._clock())
+        self._kv.set(PARTITION, upload_id.encode(), messages.encode(record))
+        return upload_id
+
+    def put_multipart_part(
+        self, repository: str, branch: str, path: str, upload_id: str, number: int, chunks: Iterable[bytes]
+    ) -> Part:
+        """Write one part.
+
+        Raises:
+            UploadNotFoundError: 404.
+        """
+        found = self._refs.repositories.writable(repository)
+        record = self._upload_record(repository, branch, path, upload_id)
+        try:
+            return self._uploads(found).put_part(record.physical_address, upload_id, number, chunks)
+        except NotFoundError:
+            raise UploadNotFoundError from None
+
+    def list_multipart_parts(self, repository: str, branch: str, path: str, upload_id: str) -> list[Part]:
+        """The parts uploaded so far, by number.
+
+        Raises:
+            UploadNotFoundError: 404.
+        """
+        found = self._refs.repositories.get(repository)
+        record = self._upload_record(repository, branch, path, upload_id)
+        try:
+            return self._uploads(found).parts(record.physical_address, upload_id)
+        except NotFoundError:
+            raise UploadNotFoundError from None
+
+    def complete_multipart(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        upload_id: str,
+        parts: Sequence[tuple[int, str]],
+        *,
+        if_none_match: bool = False,
+    ) -> tuple[ObjectStats, str]:
+        """Put the parts together and stage the entry.
+
+        Args:
+            repository: its name.
+            branch: its name.
+            path: path of the object.
+            upload_id: id of the upload.
+            parts: number and ETag of each part, ascending.
+            if_none_match: refuse when the path exists; the upload stays open.
+
+        Returns:
+            The object, and its multipart ETag; the entry keeps the part of the ETag before the dash.
+
+        Raises:
+            UploadNotFoundError: 404.
+            PreconditionError: 412.
+            UploadRefusedError: the parts do not match those uploaded.
+        """
+        found = self._refs.repositories.writable(repository)
+        raw = check_path(path)
+        self._refs.protection.require_writable(found, branch)
+        present = self._refs.branches.current(found, branch).branch
+        record = self._upload_record(repository, branch, path, upload_id)
+        if if_none_match and self._contents.value_on(found, present, raw):
+            raise PreconditionError
+        try:
+            done = self._uploads(found).complete(record.physical_address, upload_id, parts)
+        except NotFoundError:
+            raise UploadNotFoundError from None
+        entry = Entry(
+            address=record.physical_address,
+            size=done.info.size,
+            etag=done.etag.partition("-")[0],
+            last_modified=done.info.last_modified,
+            metadata=dict(record.metadata),
+            content_type=record.content_type or DEFAULT_CONTENT_TYPE,
+        )
+        self._writes.stage(found, branch, raw, entry, if_absent=if_none_match)
+        self._kv.delete(PARTITION, upload_id.encode())
+        return object_stats(found, path, entry), done.etag
+
+    def abort_multipart(self, repository: str, branch: str, path: str, upload_id: str) -> None:
+        """Abort an upload and discard its parts.
+
+        Raises:
+            UploadNotFoundError: 404.
+        """
+        found = self._refs.repositories.writable(repository)
+        record = self._upload_record(repository, branch, path, upload_id)
+        try:
+            self._uploads(found).abort(record.physical_address, upload_id)
+        except NotFoundError:
+            raise UploadNotFoundError from None
+        self._kv.delete(PARTITION, upload_id.encode())
+
+    def list_multiparts(self, repository: str) -> list[MultipartUpload]:
+        """Open uploads of a repository that have a record, in order of branch, path and id."""
+        found = self._refs.repositories.get(repository)
+        listed: list[MultipartUpload] = []
+        for upload in self._uploads(found).open():
+            try:
+                record = self._read_upload(upload.upload_id)
+            except UploadNotFoundError:
+                continue
+            listed.append(MultipartUpload(upload.upload_id, record.branch, record.path, upload.begun))
+        return sorted(listed, key=lambda each: (each.branch, each.path, each.upload_id))
+
+    def _uploads(self, repository: Repository) -> Uploads:
+        return open_uploads(self._namespaces.of(repository).objects)
+
+    def _read_upload(self, upload_id: str) -> messages.UploadData:
+        try:
+            raw = self._kv.get(PARTITION, upload_id.encode("utf-8", "surrogateescape"))
+        except (KeyNotFoundError, ValueError):
+            raise UploadNotFoundError from None
+        return messages.decode(messages.UploadData, raw, f"upload {upload_id!r}")
+
+    def _upload_record(self, repository: str, branch: str, path: str, upload_id: str) -> messages.UploadData:
+        """The record of an upload of exactly this path. An upload begun by a real server names neither
+        repository nor branch; then the object store tells whether it is in this namespace.
+        """
+        record = self._read_upload(upload_id)
+        asked, kept = (repository, branch), (record.repository, record.branch)
+        if record.path != path or (any(kept) and asked != kept):
+            raise UploadNotFoundError
+        return record

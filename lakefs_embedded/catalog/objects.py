@@ -1,0 +1,272 @@
+"""API calls that change the objects of a branch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from dredge.lakefs.files.addresses import AddressType
+from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.records import Repository
+from lakefs_embedded.catalog.contents import Contents
+from lakefs_embedded.catalog.copies import Copies
+from lakefs_embedded.catalog.entries import (
+    DEFAULT_CONTENT_TYPE,
+    address_to_keep,
+    decode_entry,
+    entry_time,
+    object_stats,
+)
+from lakefs_embedded.catalog.model import Clock, Refs
+from lakefs_embedded.catalog.object_bytes import Content, ObjectBytes
+from lakefs_embedded.catalog.results import DeleteError, ObjectStats
+from lakefs_embedded.catalog.settings import Settings
+from lakefs_embedded.catalog.slices import PathProvider
+from lakefs_embedded.catalog.staged_writes import StagedWrites
+from lakefs_embedded.errors import GravelerError, InvalidValueError, PreconditionError, UnsupportedError
+from lakefs_embedded.refs.names import check_path
+from lakefs_embedded.staging.reset import same_identity
+
+DELETE_PATHS_MAX = 1000
+
+
+class ObjectService:
+    """Uploads, stages, copies and deletes objects of a branch, and changes their metadata.
+
+    Args:
+        refs: records.
+        contents: what paths hold.
+        writes: stages entries.
+        object_bytes: writes and copies bytes.
+        paths: names of new objects.
+        copies: tracked copies (profile `design`).
+        clock: the time of new entries.
+        settings: the profile.
+    """
+
+    def __init__(
+        self,
+        refs: Refs,
+        contents: Contents,
+        writes: StagedWrites,
+        object_bytes: ObjectBytes,
+        paths: PathProvider,
+        copies: Copies,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        self._refs = refs
+        self._contents = contents
+        self._writes = writes
+        self._bytes = object_bytes
+        self._paths = paths
+        self._copies = copies
+        self._clock = clock
+        self._settings = settings
+
+    def upload_object(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        content: Content,
+        *,
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        metadata: Mapping[str, str] | None = None,
+        if_none_match: bool = False,
+        force: bool = False,
+    ) -> ObjectStats:
+        """Store bytes under a fresh address and stage the entry.
+
+        Args:
+            repository: its name.
+            branch: its name.
+            path: 1 to 1024 bytes.
+            content: the bytes, a file opened for reading, or chunks.
+            content_type: stored in the entry.
+            metadata: user metadata.
+            if_none_match: refuse when the path exists (If-None-Match: *).
+            force: also in a read-only repository.
+
+        Raises:
+            PreconditionError: 412, the path exists. The bytes may have been stored; nothing references them.
+        """
+        found = self._refs.repositories.writable(repository, force)
+        raw = check_path(path)
+        self._refs.protection.require_writable(found, branch)
+        self._refs.branches.cached(found, branch)  # 404 before the body is read
+        if if_none_match and self._contents.value_on(
+            found, self._refs.branches.current(found, branch).branch, raw
+        ):
+            raise PreconditionError
+        address = self._paths.new_address()
+        checksum, size = self._bytes.write(found, address, content)
+        entry = Entry(
+            address=address,
+            size=size,
+            etag=checksum,
+            last_modified=self._clock(),
+            metadata=dict(metadata or {}),
+            content_type=content_type or DEFAULT_CONTENT_TYPE,
+        )
+        self._writes.stage(found, branch, raw, entry, if_absent=if_none_match)
+        return object_stats(found, path, entry)
+
+    def stage_object(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        *,
+        physical_address: str,
+        checksum: str,
+        size_bytes: int,
+        mtime: datetime | None = None,
+        metadata: Mapping[str, str] | None = None,
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        force: bool = False,
+    ) -> ObjectStats:
+        """Stage an entry for bytes that have been stored somewhere; nothing is checked about them.
+
+        Raises:
+            InvalidValueError: 400, not a URI; in profile `design` also any address inside the namespace.
+        """
+        found = self._refs.repositories.writable(repository, force)
+        raw = check_path(path)
+        self._refs.protection.require_writable(found, branch)
+        address, address_type = address_to_keep(found, physical_address)
+        inside = physical_address.startswith(found.storage_namespace.rstrip("/") + "/")
+        if inside and self._settings.profile == "design":
+            raise InvalidValueError(
+                f"{physical_address} lies in the repository's own namespace: only an address that was "
+                "handed out may be used there, by linking it: invalid value"
+            )
+        entry = Entry(
+            address=address,
+            address_type=address_type,
+            size=size_bytes,
+            etag=checksum,
+            last_modified=entry_time(self._clock(), mtime),
+            metadata=dict(metadata or {}),
+            content_type=content_type or DEFAULT_CONTENT_TYPE,
+        )
+        self._writes.stage(found, branch, raw, entry)
+        return object_stats(found, path, entry)
+
+    def delete_object(
+        self, repository: str, branch: str, path: str, *, no_tombstone: bool = False, force: bool = False
+    ) -> None:
+        """Delete a path, whether or not it exists. The bytes stay.
+
+        Args:
+            repository: its name.
+            branch: its name.
+            path: path to delete.
+            no_tombstone: remove the staged entry itself when older tokens and the head do not have the path.
+            force: also in a read-only repository.
+        """
+        found = self._refs.repositories.writable(repository, force)
+        self._refs.protection.require_writable(found, branch)
+        self._writes.delete(found, branch, check_path(path), no_tombstone=no_tombstone)
+
+    def delete_objects(
+        self, repository: str, branch: str, paths: Sequence[str], *, force: bool = False
+    ) -> list[DeleteError]:
+        """Delete many paths (at most 1000) and say which failed."""
+        found = self._refs.repositories.writable(repository, force)
+        if len(paths) > DELETE_PATHS_MAX:
+            raise InvalidValueError(f"at most {DELETE_PATHS_MAX} paths in one request: invalid value")
+        self._refs.protection.require_writable(found, branch)
+        self._refs.branches.current(found, branch)
+        failed = []
+        for path in paths:
+            try:
+                self._writes.delete(found, branch, check_path(path), no_tombstone=False)
+            except GravelerError as error:
+                failed.append(DeleteError(path, error.status, str(error)))
+        return failed
+
+    def copy_object(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        source_path: str,
+        *,
+        source_ref: str | None = None,
+        shallow: bool = False,
+        force: bool = False,
+    ) -> ObjectStats:
+        """Copy an object to a path of a branch.
+
+        The bytes are copied as well, with one exception: in profile `design` a copy of an object that is
+        staged on the same branch shares its address, and is recorded for garbage collection (see `copies`).
+
+        Args:
+            repository: its name.
+            branch: destination branch.
+            path: destination path.
+            source_path: path to copy.
+            source_ref: ref to copy from; None for the branch itself.
+            shallow: refused (501) in profile `lakefs`; ignored in profile `design`.
+            force: also in a read-only repository.
+        """
+        is_design = self._settings.profile == "design"
+        if shallow and not is_design:
+            raise UnsupportedError
+        found = self._refs.repositories.writable(repository, force)
+        raw = check_path(path)
+        self._refs.protection.require_writable(found, branch)
+        self._refs.branches.current(found, branch)
+        raw_source = check_path(source_path)
+        source = self._contents.find_entry(found, source_ref or branch, raw_source)
+        is_here = is_design and self._refs.resolver.resolve(found, source_ref or branch).branch == branch
+        if is_here and self._share(found, branch, raw_source, source):
+            address = source.address
+        else:
+            address = self._paths.new_address()
+            self._bytes.copy(found, source, address)
+        entry = replace(
+            source,
+            address=address,
+            address_type=AddressType.RELATIVE,
+            last_modified=self._clock(),
+            nanoseconds=0,
+        )
+        self._writes.stage(found, branch, raw, entry)
+        return object_stats(found, path, entry)
+
+    def update_user_metadata(
+        self, repository: str, branch: str, path: str, metadata: Mapping[str, str], *, force: bool = False
+    ) -> None:
+        """Replace an object's user metadata: the same address is staged again under the same path."""
+        found = self._refs.repositories.writable(repository, force)
+        raw = check_path(path)
+        self._refs.protection.require_writable(found, branch)
+        self._writes.replace(found, branch, raw, lambda entry: replace(entry, metadata=dict(metadata)))
+
+    def _share(self, repository: Repository, branch: str, path: bytes, source: Entry) -> bool:
+        """Whether a copy may share a source's bytes: the source is staged on the branch before and after the copy
+        is recorded. If it is no longer staged, a collection may already have found it unreferenced.
+        """
+        if source.address_type != AddressType.RELATIVE or not self._is_staged(
+            repository, branch, path, source
+        ):
+            return False
+        tracked = self._copies.track(repository, source.address, self._clock())
+        if self._is_staged(repository, branch, path, source):
+            return True
+        self._copies.forget(repository, tracked)
+        return False
+
+    def _is_staged(self, repository: Repository, branch: str, path: bytes, entry: Entry) -> bool:
+        """Whether a path of a branch is staged with an entry's address and listed by prepare, which leaves out
+        entries of the committed identity (L6, L45).
+        """
+        present = self._refs.branches.current(repository, branch).branch
+        staged = self._contents.staged_value(present, path)
+        if staged is None or decode_entry(path, staged).address != entry.address:
+            return False
+        committed = self._contents.committed_value(repository, present.commit_id, path)
+        return not same_identity(staged, committed)

@@ -1,0 +1,144 @@
+"""Records of long-running work: `tasks/<prefix><20 characters>` in the repository's partition.
+
+Each kind of task has a message of its own; all begin with a Task, which records the progress.
+
+Source: lakeFS pkg/catalog/catalog.go, pkg/kv tasks (behaviour only).
+"""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from dredge.errors import DredgeError
+from dredge.kv import KeyNotFoundError, Store
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.records import Repository
+from lakefs_embedded.catalog.background import Background
+from lakefs_embedded.errors import GravelerError, TaskNotFoundError
+
+_ALPHABET = string.ascii_letters + string.digits + "_-"
+_KEY_PREFIX = "tasks/"
+
+
+type Status = (
+    messages.GarbageCollectionPrepareStatus | messages.RepositoryDumpStatus | messages.RepositoryRestoreStatus
+)
+
+
+class Tasks:
+    """The tasks of all repositories.
+
+    Args:
+        kv: holds their records.
+        clock: aware UTC time.
+        expiry: how long a task is kept after its last change.
+        instance_id: id of this process, for the records.
+        background: runs the tasks.
+    """
+
+    def __init__(
+        self,
+        kv: Store,
+        clock: Callable[[], datetime],
+        expiry: timedelta,
+        instance_id: str,
+        background: Background,
+    ) -> None:
+        self._kv = kv
+        self._clock = clock
+        self._expiry = expiry
+        self._instance_id = instance_id
+        self._background = background
+
+    def submit(
+        self,
+        repository: Repository,
+        status: Status,
+        prefix: str,
+        operation: str,
+        work: Callable[[], None],
+    ) -> str:
+        """Begin a new task and run its work.
+
+        Args:
+            repository: whose task it is.
+            status: a fresh message; `work` may add results to it.
+            prefix: of the task's id, by kind of task.
+            operation: the kind in words.
+            work: what to do; its DredgeErrors end up in the record.
+
+        Returns:
+            The task's id.
+        """
+        task_id = self._begin(repository, status, prefix, operation)
+        self._background.start(lambda: self._run(repository, status, work))
+        return task_id
+
+    def get[
+        S: (
+            messages.GarbageCollectionPrepareStatus,
+            messages.RepositoryDumpStatus,
+            messages.RepositoryRestoreStatus,
+        )
+    ](self, repository: Repository, task_id: str, prefix: str, kind: type[S]) -> S:
+        """Read a task.
+
+        Raises:
+            TaskNotFoundError: 404, there is no such task, it is of another kind, or it has expired.
+        """
+        if not task_id.startswith(prefix):
+            raise TaskNotFoundError
+        try:
+            raw = self._kv.get(repository.partition, _key(task_id))
+        except KeyNotFoundError:
+            raise TaskNotFoundError from None
+        status = messages.decode(kind, raw, f"task {task_id}")
+        if self._is_old(status):
+            raise TaskNotFoundError
+        return status
+
+    def _begin(self, repository: Repository, status: Status, prefix: str, operation: str) -> str:
+        """Write a new task, and remove expired ones of its kind; gives its id."""
+        self._purge(repository, prefix, type(status))
+        task = status.task
+        task.id = prefix + "".join(secrets.choice(_ALPHABET) for _ in range(20))
+        task.operation = operation
+        task.owner_instance_id = self._instance_id
+        self._put(repository, status)
+        return task.id
+
+    def _run(self, repository: Repository, status: Status, work: Callable[[], None]) -> None:
+        """Do the work of a task and record how it ended."""
+        task = status.task
+        try:
+            work()
+        except DredgeError as error:
+            task.error_msg = str(error)
+            task.status_code = error.status if isinstance(error, GravelerError) else 500
+        task.done = True
+        self._put(repository, status)
+
+    def _put(self, repository: Repository, status: Status) -> None:
+        status.task.updated_at.CopyFrom(messages.to_timestamp(self._clock()))
+        self._kv.set(repository.partition, _key(status.task.id), status.SerializeToString(deterministic=True))
+
+    def _purge(self, repository: Repository, prefix: str, kind: type[Status]) -> None:
+        expired = []
+        for entry in self._kv.scan(repository.partition, _key(prefix)):
+            if not entry.key.startswith(_key(prefix)):
+                break
+            status = messages.decode(kind, entry.value, "task")
+            if self._is_old(status):
+                expired.append(entry.key)
+        for key in expired:
+            self._kv.delete(repository.partition, key)
+
+    def _is_old(self, status: Status) -> bool:
+        return self._clock() - messages.from_timestamp(status.task.updated_at) > self._expiry
+
+
+def _key(task_id: str) -> bytes:
+    return (_KEY_PREFIX + task_id).encode("utf-8", "surrogateescape")

@@ -1,0 +1,83 @@
+"""A position in the content of a commit that can skip a whole range without reading it."""
+
+from __future__ import annotations
+
+from dredge.errors import FormatError
+from dredge.lakefs.files.metaranges import MetaRange
+from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.values import Value
+from lakefs_embedded.committed.store import RangeReader, Records
+
+
+class Cursor:
+    """A position before a range that has not been read, on a record of a range, or after the last range.
+
+    Args:
+        store: where the ranges are.
+        metarange: the content.
+    """
+
+    __slots__ = ("_at", "_metarange", "_range", "_records", "_store")
+
+    def __init__(self, store: RangeReader, metarange: MetaRange) -> None:
+        self._store = store
+        self._metarange = metarange
+        self._range = self._at = 0
+        self._records: Records | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the end is reached."""
+        return self._range == len(self._metarange.ranges)
+
+    @property
+    def before_range(self) -> bool:
+        """Whether it stands before a range, which has not been read."""
+        return self._records is None and not self.done
+
+    @property
+    def info(self) -> RangeInfo:
+        """The range that it stands before or in."""
+        return self._metarange.ranges[self._range]
+
+    @property
+    def key(self) -> bytes:
+        """The next key: the record's, or the range's first."""
+        return self.info.min_key if self._records is None else self._records.keys[self._at]
+
+    @property
+    def raw(self) -> bytes:
+        """The record's value, encoded."""
+        return self._inside().raw[self._at]
+
+    @property
+    def value(self) -> Value:
+        """The record's value."""
+        return self._inside().value(self._at)
+
+    def enter(self) -> None:
+        """Step from before a range onto its first record.
+
+        Raises:
+            FormatError: the range is not what its metarange says.
+        """
+        records = self._store.get_range(self.info)
+        if records.keys[0] != self.info.min_key:
+            raise FormatError(f"{records.name}: begins at {records.keys[0]!r}, not at {self.info.min_key!r}")
+        self._records, self._at = records, 0
+
+    def skip_range(self) -> None:
+        """Step from before a range to before the next."""
+        self._range += 1
+        self._records = None
+
+    def next(self) -> None:
+        """Step from a record to the next, or before the next range."""
+        self._at += 1
+        if self._at == len(self._inside().keys):
+            self.skip_range()
+
+    def _inside(self) -> Records:
+        if self._records is None:
+            raise ValueError("the cursor is not on a record")
+        return self._records

@@ -1,0 +1,171 @@
+"""Three-way merge of contents.
+
+Where possible a whole range is taken without being read: one that both sides have; one that only one side has,
+where the base has nothing; one that replaces the base's, where the other side left the base's unchanged.
+Everything else is merged record by record.
+
+Source: lakeFS pkg/graveler/committed/merge.go (behaviour)
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from dredge.errors import ConflictError
+from dredge.lakefs.files.metaranges import MetaRange
+from dredge.lakefs.files.ranges import SERVER_RULE, RangeInfo, SplitRule
+from lakefs_embedded.committed.cursor import Cursor
+from lakefs_embedded.committed.store import RangeStore
+from lakefs_embedded.committed.writing import MetaRangeWriter
+
+
+class Strategy(StrEnum):
+    """Which side wins where both changed a path; the values are recorded in a merge commit's metadata."""
+
+    DEFAULT = "default"
+    DESTINATION_WINS = "dest-wins"
+    SOURCE_WINS = "source-wins"
+
+
+class MergeConflictError(ConflictError):
+    """Both sides changed a path, and the strategy prefers neither."""
+
+    kind = "merge_conflict"
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(
+            f"both sides changed {key.decode(errors='replace')!r}: choose a side, or merge it by hand"
+        )
+        self.key = key
+
+
+def merge(
+    store: RangeStore,
+    base_id: str,
+    source_id: str,
+    destination_id: str,
+    strategy: Strategy = Strategy.DEFAULT,
+    rule: SplitRule = SERVER_RULE,
+) -> str:
+    """Write the content that results from merging a source into a destination.
+
+    Args:
+        store: holds all three, and takes the result.
+        base_id: metarange of the merge base, or empty.
+        source_id: metarange to merge.
+        destination_id: metarange to merge into.
+        strategy: how conflicts are resolved.
+        rule: where ranges end.
+
+    Returns:
+        The result's metarange id; the destination's own when the source changes nothing.
+
+    Raises:
+        MergeConflictError: a conflict under the default strategy; no metarange refers to what was written.
+    """
+    if source_id in (base_id, destination_id):
+        return destination_id
+    if destination_id == base_id:
+        return source_id
+    merger = _Merger(store, base_id, source_id, destination_id, strategy, rule)
+    return merger.run().id
+
+
+class _Merger:
+    def __init__(
+        self,
+        store: RangeStore,
+        base_id: str,
+        source_id: str,
+        destination_id: str,
+        strategy: Strategy,
+        rule: SplitRule,
+    ) -> None:
+        self._store = store
+        self._base = store.get_metarange(base_id)
+        self._source = Cursor(store, store.get_metarange(source_id))
+        self._destination = Cursor(store, store.get_metarange(destination_id))
+        self._strategy = strategy
+        self._writer = MetaRangeWriter(store, rule)
+
+    def run(self) -> MetaRange:
+        source, destination = self._source, self._destination
+        while not (source.done and destination.done):
+            if source.before_range and destination.before_range and self._both_ranges():
+                continue
+            for cursor, other in ((source, destination), (destination, source)):
+                if cursor.before_range and (other.done or cursor.key <= other.key):
+                    if not self._lone_range(cursor, other):
+                        cursor.enter()
+                    break
+            else:
+                self._records()
+        return self._writer.finish()
+
+    def _both_ranges(self) -> bool:
+        """Take one range for both sides, if possible; both cursors stand before a range."""
+        source, destination = self._source.info, self._destination.info
+        chosen: RangeInfo | None = None
+        if source.id == destination.id:
+            chosen = source
+        elif (source.min_key, source.max_key) == (destination.min_key, destination.max_key):
+            base = self._base_range(source)
+            if base is not None and base.id == source.id:
+                chosen = destination
+            elif base is not None and base.id == destination.id:
+                chosen = source
+        if chosen is None:
+            return False
+        self._writer.add_range(chosen)
+        self._source.skip_range()
+        self._destination.skip_range()
+        return True
+
+    def _lone_range(self, cursor: Cursor, other: Cursor) -> bool:
+        """Take or drop a whole range, if the other side has no record in it and the base allows it."""
+        info = cursor.info
+        if not other.done and other.key <= info.max_key:
+            return False
+        base = self._base_range(info)
+        if base is None:
+            self._writer.add_range(info)
+        elif base.id != info.id:
+            return False
+        cursor.skip_range()  # unchanged here, so the other side removed it
+        return True
+
+    def _base_range(self, info: RangeInfo) -> RangeInfo | None:
+        """The base's first range that overlaps a range."""
+        position = self._base.position(info.min_key)
+        if position == len(self._base.ranges) or self._base.ranges[position].min_key > info.max_key:
+            return None
+        return self._base.ranges[position]
+
+    def _records(self) -> None:
+        """Merge one path: the smaller of the cursors' keys, or the one they share."""
+        source, destination = self._source, self._destination
+        has_source = not source.done and (destination.done or source.key <= destination.key)
+        has_destination = not destination.done and (source.done or destination.key <= source.key)
+        key = source.key if has_source else destination.key
+        source_raw = source.raw if has_source else None
+        destination_raw = destination.raw if has_destination else None
+        source_identity = source.value.identity if has_source else None
+        destination_identity = destination.value.identity if has_destination else None
+        # Where both sides added the same content the source's address is kept, as on a server.
+        chosen = source_raw if has_source and has_destination else destination_raw
+        if source_identity != destination_identity:
+            present = self._store.get_entry(self._base.id, key)
+            base = None if present is None else present.identity
+            from_source = destination_identity == base or (source_identity != base and self._source_wins(key))
+            chosen = source_raw if from_source else destination_raw
+        if chosen is not None:
+            self._writer.add_encoded(key, chosen)
+        if has_source:
+            source.next()
+        if has_destination:
+            destination.next()
+
+    def _source_wins(self, key: bytes) -> bool:
+        if self._strategy is Strategy.DEFAULT:
+            raise MergeConflictError(key)
+        return self._strategy is Strategy.SOURCE_WINS

@@ -1,0 +1,12 @@
+"""The S3 gateway of the embedded lakeFS: a repository is a bucket, a key is `<branch or ref>/<path>`.
+
+Start at `routes.py` (every operation), then `handlers/`. `sigv4.py`, `chunks.py` and `checksums.py` verify that a
+request and its body are what the client signed. Handlers only translate between S3 and the catalog, which decides
+what an operation means.
+"""
+
+from __future__ import annotations
+
+from lakefs_embedded.gateway.app import Gateway
+
+__all__ = ["Gateway"]

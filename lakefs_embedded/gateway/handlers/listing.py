@@ -1,0 +1,163 @@
+"""Listing objects, versions 1 and 2. The first part of the prefix is the ref; without it branches are listed.
+
+    prefix=            branches, each a common prefix: main/ dev/
+    prefix=main/a/     paths of main that start with a/
+
+As in lakeFS an unknown ref lists nothing: to an S3 client it is a prefix without keys.
+
+Source: S3 API reference "ListObjects", "ListObjectsV2"; lakeFS pkg/gateway/operations/listobjects.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+
+from starlette.responses import Response
+
+from lakefs_embedded.catalog import ObjectStats, Page
+from lakefs_embedded.errors import InvalidRefError, MissingError
+from lakefs_embedded.gateway import responses
+from lakefs_embedded.gateway.errors import S3Error
+from lakefs_embedded.gateway.requests import S3Request, Target, repository_arn, url_encoded
+from lakefs_embedded.gateway.xml import Node, timestamp
+
+KEYS_MAX = 1000
+
+
+def list_objects_v1(request: S3Request) -> Response:
+    """GET /<repository>: `marker` is a key; with a delimiter the response names the next one."""
+    marker = request.query.get("marker", "")
+    page, encode = _page(request, marker), _encoder(request)
+    fields: list[Node] = [("Marker", encode(marker))]
+    if page.has_more and request.query.get("delimiter"):
+        fields.append(("NextMarker", encode(page.next_offset)))
+    return _response(request, page, encode, fields)
+
+
+def list_objects_v2(request: S3Request) -> Response:
+    """GET /<repository>?list-type=2: a continuation token encodes the last key."""
+    token, start = request.query.get("continuation-token", ""), request.query.get("start-after", "")
+    page, encode = _page(request, _key_of(token) if token else start), _encoder(request)
+    fields: list[Node] = [("KeyCount", len(page.results))]
+    if start:
+        fields.append(("StartAfter", encode(start)))
+    if token:
+        fields.append(("ContinuationToken", token))
+    if page.has_more:
+        fields.append(("NextContinuationToken", _token_of(page.next_offset)))
+    return _response(request, page, encode, fields)
+
+
+def _page(request: S3Request, after: str) -> Page[ObjectStats]:
+    """List one page; keys start with the ref."""
+    keys = request.number("max-keys", KEYS_MAX, KEYS_MAX)
+    prefix = Target.of_key(request.repository, request.query.get("prefix", ""))
+    listed = _branches if not prefix.has_path else _paths
+    request.require(
+        "fs:ListBranches" if not prefix.has_path else "fs:ListObjects", repository_arn(request.repository)
+    )
+    request.catalog.repositories.get_repository(request.repository)
+    return listed(request, prefix, after, keys) if keys else Page([])
+
+
+def _branches(request: S3Request, prefix: Target, after: str, keys: int) -> Page[ObjectStats]:
+    # "main" and "main/…" are covered by the common prefix "main/".
+    page = request.catalog.branches.list_branches(
+        request.repository, prefix=prefix.ref, after=after.partition("/")[0], amount=keys
+    )
+    names = [f"{branch.name}/" for branch in page.results]
+    return Page(
+        [ObjectStats(name, "common_prefix") for name in names],
+        page.has_more,
+        f"{page.next_offset}/" if page.next_offset else "",
+    )
+
+
+def _paths(request: S3Request, prefix: Target, after: str, keys: int) -> Page[ObjectStats]:
+    front = f"{prefix.ref}/"
+    if after.startswith(front):
+        after = after.removeprefix(front)
+    elif after.encode("utf-8", "surrogateescape") < front.encode("utf-8", "surrogateescape"):
+        after = ""
+    else:
+        return Page([])  # after every key with this prefix
+    try:
+        page = request.catalog.reading.list_entries(
+            request.repository,
+            prefix.ref,
+            prefix=prefix.path,
+            delimiter=request.query.get("delimiter", ""),
+            after=after,
+            amount=keys,
+        )
+    except (MissingError, InvalidRefError):
+        return Page([])
+    return Page(
+        [_with_ref(front, found) for found in page.results],
+        page.has_more,
+        front + page.next_offset if page.has_more else "",
+    )
+
+
+def _with_ref(front: str, found: ObjectStats) -> ObjectStats:
+    return ObjectStats(
+        front + found.path,
+        found.path_type,
+        checksum=found.checksum,
+        size_bytes=found.size_bytes,
+        mtime=found.mtime,
+    )
+
+
+def _response(
+    request: S3Request, page: Page[ObjectStats], encode: Callable[[str], str], fields: list[Node]
+) -> Response:
+    contents: list[Node] = []
+    prefixes: list[Node] = []
+    for found in page.results:
+        if found.path_type == "common_prefix":
+            prefixes.append(("CommonPrefixes", [("Prefix", encode(found.path))]))
+        else:
+            contents.append(("Contents", _content(found, encode)))
+    query = request.query
+    head: list[Node] = [
+        ("Name", request.repository),
+        ("Prefix", encode(query.get("prefix", ""))),
+        ("MaxKeys", request.number("max-keys", KEYS_MAX, KEYS_MAX)),
+        ("IsTruncated", page.has_more),
+    ]
+    if query.get("delimiter"):
+        head.append(("Delimiter", encode(query["delimiter"])))
+    if "encoding-type" in query:
+        head.append(("EncodingType", "url"))
+    return responses.document("ListBucketResult", *head, *fields, *contents, *prefixes)
+
+
+def _content(found: ObjectStats, encode: Callable[[str], str]) -> list[Node]:
+    return [
+        ("Key", encode(found.path)),
+        ("LastModified", timestamp(found.mtime)),
+        ("ETag", f'"{found.checksum}"'),
+        ("Size", found.size_bytes),
+        ("StorageClass", "STANDARD"),
+    ]
+
+
+def _encoder(request: S3Request) -> Callable[[str], str]:
+    kind = request.query.get("encoding-type")
+    if kind not in (None, "url"):
+        raise S3Error("InvalidArgument", "Invalid Encoding Method specified in Request")
+    return url_encoded if kind else str
+
+
+def _token_of(key: str) -> str:
+    return base64.urlsafe_b64encode(key.encode("utf-8", "surrogateescape")).decode()
+
+
+def _key_of(token: str) -> str:
+    try:
+        return base64.b64decode(token, altchars=b"-_", validate=True).decode("utf-8", "surrogateescape")
+    except (binascii.Error, ValueError):
+        raise S3Error("InvalidArgument", "The continuation token provided is incorrect") from None

@@ -1,0 +1,208 @@
+"""A request as a handler of the gateway sees it: signature verified, key parsed, permissions at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import quote, unquote_to_bytes
+
+from lakefs_embedded.catalog import Catalog
+from lakefs_embedded.errors import ReadOnlyError
+from lakefs_embedded.gateway.errors import S3Error
+from lakefs_embedded.gateway.payload import Payload
+from lakefs_embedded.gateway.sigv4 import RawRequest
+
+XML_BODY_MAX = 4 << 20  # bytes: 1,000 keys of 1,024 bytes with every third character escaped
+
+
+class AccessKey(Protocol):
+    """A key pair and its owner."""
+
+    @property
+    def user(self) -> str:
+        """Name of the owner."""
+
+    @property
+    def secret(self) -> str:
+        """Secret access key, which signs requests."""
+
+
+class AccessControl(Protocol):
+    """Access keys and permissions of users."""
+
+    def identify(self, access_key_id: str) -> AccessKey:
+        """Find a key; raises a DredgeError if there is none."""
+
+    def allows(self, user: str, action: str, resource: str) -> bool:
+        """Whether a user may perform an action (`fs:ReadObject`) on a resource (`arn:lakefs:fs:::repository/…`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a URL, a copy source or the prefix of a listing names.
+
+    Attributes:
+        repository: repository name, the bucket.
+        ref: first part of the key: a branch, or any ref for reads.
+        path: rest of the key, not normalised.
+        has_path: whether the key contains a slash: `main/` has an empty path, `main` has none.
+    """
+
+    repository: str
+    ref: str = ""
+    path: str = ""
+    has_path: bool = False
+
+    @classmethod
+    def of_key(cls, repository: str, key: str) -> Target:
+        """Split a key into ref and path."""
+        ref, slash, path = key.partition("/")
+        return cls(repository, ref, path, bool(slash))
+
+    @classmethod
+    def of_url(cls, encoded: bytes) -> Target:
+        """Parse the path of a path-style URL, `/<repository>/<ref>/<path>`, without normalising it.
+
+        Raises:
+            S3Error: not UTF-8.
+        """
+        repository, _, key = percent_decoded(encoded).removeprefix("/").partition("/")
+        return cls.of_key(repository, key)
+
+    @property
+    def arn(self) -> str:
+        """ARN of the object; the branch is not part of it."""
+        return f"{repository_arn(self.repository)}/object/{self.path}"
+
+
+def repository_arn(repository: str) -> str:
+    """ARN of a repository."""
+    return f"arn:lakefs:fs:::repository/{repository}"
+
+
+def percent_decoded(encoded: bytes) -> str:
+    """Decode percent-encoding.
+
+    Raises:
+        S3Error: not UTF-8.
+    """
+    try:
+        return unquote_to_bytes(encoded).decode()
+    except UnicodeDecodeError:
+        raise S3Error("InvalidURI", "The URI is not UTF-8.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class S3Request:
+    """One verified request.
+
+    Attributes:
+        catalog: serves the request.
+        raw: the request as received.
+        target: what the URL names.
+        query: decoded query parameters; the first value of a repeated one.
+        payload: the body.
+        user: name of the user who signed.
+        access_control: permissions of users.
+        base_url: `http://host`, with the Host header of the request.
+    """
+
+    catalog: Catalog
+    raw: RawRequest
+    target: Target
+    query: Mapping[str, str]
+    payload: Payload
+    user: str
+    access_control: AccessControl
+    base_url: str
+
+    @property
+    def repository(self) -> str:
+        """Repository name in the URL."""
+        return self.target.repository
+
+    def header(self, name: str) -> str:
+        """Return a header, decoded as UTF-8 if valid, otherwise as Latin-1; "" if it is missing."""
+        text = self.raw.text(name)
+        try:
+            return text.encode("latin-1").decode()
+        except UnicodeDecodeError:
+            return text
+
+    def require(self, action: str, resource: str) -> None:
+        """Check a permission of the user.
+
+        Raises:
+            S3Error: AccessDenied, it is missing.
+        """
+        if not self.access_control.allows(self.user, action, resource):
+            raise S3Error("AccessDenied")
+
+    @property
+    def follows_lakefs(self) -> bool:
+        """Whether the gateway behaves as lakeFS's where that is further from S3."""
+        return self.catalog.settings.profile == "lakefs"
+
+    def refuse_read_only(self) -> None:
+        """Check that the repository may be written to, before anything else is looked at.
+
+        Raises:
+            RepositoryNotFoundError: NoSuchBucket.
+            ReadOnlyError: ErrReadOnlyRepository.
+        """
+        if self.catalog.repositories.get_repository(self.repository).read_only:
+            raise ReadOnlyError
+
+    def number(self, name: str, default: int, largest: int) -> int:
+        """Return a non-negative integer of the query, at most `largest`.
+
+        Raises:
+            S3Error: InvalidArgument, not such a number.
+        """
+        text = self.query.get(name, "")
+        if not text:
+            return default
+        if not (text.isascii() and text.isdecimal()) or len(text) > 10:
+            raise S3Error("InvalidArgument", f"Argument {name} must be an integer between 0 and 2147483647")
+        return min(int(text), largest)
+
+    def xml(self, *, checksums: bool = True) -> bytes:
+        """Read and verify an XML body."""
+        return self.payload.read(XML_BODY_MAX, checksums=checksums)
+
+    def content(self) -> bytes | Iterator[bytes]:
+        """Return the body of an upload: bytes if it is small, otherwise an iterator."""
+        pieces = self.payload.open()
+        length = self.raw.text("content-length")
+        if length.isdecimal() and int(length) <= 64 << 10:
+            return b"".join(pieces)
+        return pieces
+
+    def copy_source(self) -> Target | None:
+        """Parse `x-amz-copy-source`, `[/]<repository>/<ref>/<path>`, percent-encoded.
+
+        Returns:
+            The source; None without the header.
+
+        Raises:
+            S3Error: malformed, or it names an object version.
+        """
+        header = self.raw.text("x-amz-copy-source")
+        if not header:
+            return None
+        name, _, version = header.partition("?versionId=")
+        if version not in ("", "null"):
+            raise S3Error("NotImplemented", "Objects have no versions here; name a commit instead.")
+        source = Target.of_url(name.encode("latin-1"))
+        if not (source.repository and source.ref and source.path):
+            raise S3Error(
+                "InvalidArgument",
+                "Copy Source must mention the source bucket and key: sourcebucket/sourcekey.",
+            )
+        return source
+
+
+def url_encoded(text: str) -> str:
+    """Encode a key for `encoding-type=url`."""
+    return quote(text, safe="/-_.~*", errors="surrogateescape")

@@ -1,0 +1,223 @@
+"""Creation and deletion of repositories by the two steps of the design.
+
+Step 1, creating:   initial commit → default branch → record `active` (must be absent)
+        deleting:   record `in-deletion` → every row of the partition removed → record removed
+        An interrupted deletion blocks the name until it is repeated.
+
+Step 2, creating:   record `initial` (must be absent) → initial commit → default branch → record `active`
+        deleting:   record `in-deletion` → entry in `graveler_deleted` → record removed
+        The name is free at once; the trash cleaner empties the partition that the entry names. A record that
+        is still `initial` two minutes after its creation belongs to a failed create: whoever reads it marks it
+        `in-deletion`, and it can be deleted like any other.
+
+In both steps a repository is found only while its record says `active`, and everything it owns is in a
+partition that only its record names. A record is changed and removed only if it is as it was read, so a
+stalled deletion does not touch a later repository of the same name. A create whose record was changed
+meanwhile leaves its own rows to the cleaner.
+
+Source: design "Repository operations error handling"; docs/decisions/graveler-repositories.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Literal
+
+from dredge.errors import DredgeError
+from dredge.kv import PredicateFailedError, Store
+from dredge.lakefs.files.records import (
+    DELETED_PARTITION,
+    REPOSITORIES_PARTITION,
+    Repository,
+    RepositoryState,
+    deleted_key,
+    repository_key,
+)
+from lakefs_embedded.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
+from lakefs_embedded.refs.repositories import Recorded, Repositories, in_state
+
+LifeCycle = Literal["lakefs", "step-1", "step-2"]
+CREATION_TIME_MAX = timedelta(minutes=2)
+"""A create that has taken this long has failed."""
+
+log = logging.getLogger(__name__)
+
+
+def open_repositories(life_cycle: LifeCycle, kv: Store, clock: Callable[[], datetime]) -> Repositories:
+    """The repositories of a store, with a life-cycle."""
+    kinds = {"lakefs": Repositories, "step-1": StepOneRepositories, "step-2": StepTwoRepositories}
+    return kinds[life_cycle](kv, clock)
+
+
+class StepOneRepositories(Repositories):
+    """Repositories by the design's step 1."""
+
+    def listed(self, start: str = "") -> Iterator[Repository]:
+        """Repositories in use, in name order, from a name on."""
+        return (repository for repository in self.scan(start) if repository.state == "active")
+
+    def refuse_early(self, name: str) -> None:
+        """Refuse a name that is taken.
+
+        Raises:
+            NotUniqueError: 409.
+            RepositoryInDeletionError: 410.
+        """
+        self._require_free(name)
+
+    def delete(self, name: str) -> None:
+        """Delete a repository's records, or continue an interrupted deletion.
+
+        Raises:
+            RepositoryNotFoundError: 404; also when another deletion has finished first.
+        """
+        found = self._read(name)
+        if found is None:
+            raise RepositoryNotFoundError
+        self._finish(self._marked(found))
+
+    def _finish(self, marked: Recorded) -> None:
+        """Do the rest of a deletion. It is idempotent, and several may do it at once."""
+        partition = marked.repository.partition
+        for entry in self._kv.scan(partition):
+            self._kv.delete(partition, entry.key)
+        self._remove_record(marked)
+
+    def _marked(self, found: Recorded) -> Recorded:
+        """Mark a record `in-deletion`.
+
+        Raises:
+            RepositoryNotFoundError: 404, this instance of the name has been deleted.
+        """
+        current: Recorded | None = found
+        while current is not None and current.repository.instance_uid == found.repository.instance_uid:
+            if current.repository.in_deletion:
+                return current
+            changed = self._changed(current, "in-deletion")
+            if changed is not None:
+                return changed
+            current = self._read(found.repository.name)
+        raise RepositoryNotFoundError
+
+    def _changed(self, found: Recorded, state: RepositoryState) -> Recorded | None:
+        """Change a record's state; None when it is no longer as it was read."""
+        new = in_state(found.repository, state)
+        raw = new.encode()
+        try:
+            self._kv.set_if(REPOSITORIES_PARTITION, repository_key(new.name), raw, found.raw)
+        except PredicateFailedError:
+            return None
+        return Recorded(new, raw)
+
+    def _remove_record(self, marked: Recorded) -> None:
+        try:
+            self._kv.delete_if(REPOSITORIES_PARTITION, repository_key(marked.repository.name), marked.raw)
+        except PredicateFailedError:
+            return  # another deletion of the same instance removed it; any record there now is of a later one
+
+
+class StepTwoRepositories(StepOneRepositories):
+    """Repositories by the design's step 2."""
+
+    def get(self, name: str) -> Repository:
+        """Look up an active repository. One that is being created is not found.
+
+        Raises:
+            RepositoryNotFoundError: 404.
+            RepositoryInDeletionError: 410; also after a failed create.
+        """
+        found = self._looked_up(name)
+        if found is None or found.repository.state == "initial":
+            raise RepositoryNotFoundError
+        if found.repository.in_deletion:
+            raise RepositoryInDeletionError
+        return found.repository
+
+    def delete(self, name: str) -> None:
+        """Delete a repository, or continue an interrupted deletion; its rows are left to the trash cleaner.
+
+        Raises:
+            RepositoryNotFoundError: 404; also while it is being created, and when another deletion has
+                finished first.
+        """
+        found = self._looked_up(name)
+        if found is None or found.repository.state == "initial":
+            raise RepositoryNotFoundError
+        self._finish(self._marked(found))
+
+    def settle(self) -> None:
+        """Mark failed creates, and finish interrupted deletions; called at start-up."""
+        for name in [repository.name for repository in self.scan() if repository.state != "active"]:
+            try:
+                found = self._looked_up(name)
+                if found is not None and found.repository.in_deletion:
+                    self._finish(found)
+            except DredgeError as error:
+                log.warning("repository %s is left as it is until the next start: %s", name, error)
+
+    def _begin(self, repository: Repository, bare: bool) -> None:
+        """Write a new repository: its record first; the record becomes `active` last."""
+        if bare:
+            self._record(repository)
+            return
+        initial = in_state(repository, "initial")
+        self._record(initial)
+        self._write_contents(repository)
+        if self._changed(Recorded(initial, initial.encode()), "active") is None:
+            self._lost(repository)
+
+    def _require_free(self, name: str) -> None:
+        if self._looked_up(name) is not None:
+            raise NotUniqueError
+
+    def _lost(self, repository: Repository) -> None:
+        """End a create that took too long: its record says `in-deletion`, or is gone.
+
+        Whoever removed the record may have queued the partition for the cleaner, and the cleaner may have
+        emptied it, before the last rows were written. So it is queued again, with a different entry, because a
+        cleaner that has just found it empty removes only the entry it read.
+
+        Raises:
+            RepositoryInDeletionError: 410, its record is still there.
+            NotUniqueError: 409, the name now belongs to another repository.
+            RepositoryNotFoundError: 404.
+        """
+        found = self._read(repository.name)
+        if found is not None and found.repository.instance_uid == repository.instance_uid:
+            raise RepositoryInDeletionError  # its deletion queues what is there now
+        entry = in_state(repository, "initial").encode()
+        self._kv.set(DELETED_PARTITION, deleted_key(repository), entry)
+        raise RepositoryNotFoundError if found is None else NotUniqueError
+
+    def _finish(self, marked: Recorded) -> None:
+        """Do the rest of a deletion."""
+        self._hand_over(marked.repository)
+        self._remove_record(marked)
+
+    def _hand_over(self, repository: Repository) -> None:
+        """Queue a partition that nothing names any more, or soon will not, for the trash cleaner."""
+        entry = in_state(repository, "in-deletion").encode()
+        try:
+            self._kv.set_if(DELETED_PARTITION, deleted_key(repository), entry, None)
+        except PredicateFailedError:
+            return  # it has been queued before
+
+    def _looked_up(self, name: str) -> Recorded | None:
+        """Read a record; if its create has failed, it is marked first."""
+        found = self._read(name)
+        return None if found is None else self._expired(found)
+
+    def _expired(self, found: Recorded) -> Recorded | None:
+        """Mark a record whose create has taken too long; None when the record is gone."""
+        current: Recorded | None = found
+        while current is not None and self._is_expired(current.repository):
+            changed = self._changed(current, "in-deletion")
+            if changed is not None:
+                return changed
+            current = self._read(found.repository.name)
+        return current
+
+    def _is_expired(self, repository: Repository) -> bool:
+        return repository.state == "initial" and self._clock() - repository.creation_date >= CREATION_TIME_MAX

@@ -1,0 +1,56 @@
+"""Tag records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
+from dredge.lakefs.files.records import Repository, Tag, tag_key
+from lakefs_embedded.errors import TagExistsError, TagNotFoundError
+
+_PREFIX = b"tags/"
+
+
+class Tags:
+    """The tags of all repositories."""
+
+    def __init__(self, kv: Store) -> None:
+        self._kv = kv
+
+    def get(self, repository: Repository, name: str) -> Tag:
+        """Look up a tag.
+
+        Raises:
+            TagNotFoundError: 404.
+        """
+        try:
+            return Tag.decode(self._kv.get(repository.partition, tag_key(name)))
+        except KeyNotFoundError:
+            raise TagNotFoundError from None
+
+    def create(self, repository: Repository, tag: Tag) -> None:
+        """Write a tag that must not exist.
+
+        Raises:
+            TagExistsError: 409.
+        """
+        try:
+            self._kv.set_if(repository.partition, tag_key(tag.name), tag.encode(), None)
+        except PredicateFailedError:
+            raise TagExistsError from None
+
+    def delete(self, repository: Repository, name: str) -> None:
+        """Remove a tag.
+
+        Raises:
+            TagNotFoundError: 404.
+        """
+        self.get(repository, name)
+        self._kv.delete(repository.partition, tag_key(name))
+
+    def scan(self, repository: Repository, start: str = "") -> Iterator[Tag]:
+        """Tags in name order, from a name on."""
+        for entry in self._kv.scan(repository.partition, tag_key(start)):
+            if not entry.key.startswith(_PREFIX):
+                return
+            yield Tag.decode(entry.value)

@@ -1,0 +1,32 @@
+"""A real server's HTTP API over `lakefs_embedded.catalog`.
+
+Start at `routes/` (every call, and how to add one), then `handlers/`. Handlers only translate between HTTP and
+the catalog, which decides what a call means. `service.py` builds a server and `running.py` runs it;
+`fault_injection.py` lets tests fail its requests.
+"""
+
+from __future__ import annotations
+
+from lakefs_embedded.server.data_folder import Credentials, DataFolder
+from lakefs_embedded.server.fault_injection import (
+    DropConnection,
+    FaultInjector,
+    IncomingRequest,
+    InjectedResponse,
+)
+from lakefs_embedded.server.running import ThreadedServer, serve
+from lakefs_embedded.server.settings import DEFECTS, HTTP_DEFECTS, ServerSettings
+
+__all__ = [
+    "DEFECTS",
+    "HTTP_DEFECTS",
+    "Credentials",
+    "DataFolder",
+    "DropConnection",
+    "FaultInjector",
+    "IncomingRequest",
+    "InjectedResponse",
+    "ServerSettings",
+    "ThreadedServer",
+    "serve",
+]

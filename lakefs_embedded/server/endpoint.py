@@ -1,0 +1,175 @@
+"""One operation as an ASGI application: faults, authentication, checks, handler, errors, access log.
+
+Handlers are blocking functions, because everything they call blocks (key-value store, object store), and run
+in a worker thread. The event loop only reads and writes sockets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from urllib.parse import parse_qsl
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from lakefs_embedded.auth import User
+from lakefs_embedded.server import responses
+from lakefs_embedded.server.authentication import COOKIE
+from lakefs_embedded.server.errors import CLIENT_GONE, RequestError, to_response
+from lakefs_embedded.server.fault_injection import (
+    DropConnection,
+    Fault,
+    FaultInjector,
+    IncomingRequest,
+    InjectedResponse,
+)
+from lakefs_embedded.server.operations import Operation
+from lakefs_embedded.server.query import Query
+from lakefs_embedded.server.requests import ApiRequest, Backend
+from lakefs_embedded.server.schema import parse_body
+from lakefs_embedded.server.uploads import BodyChunks
+
+access_log = logging.getLogger("lakefs_embedded.server.access")
+
+TRANSPORT = "dredge.transport"  # key in the ASGI scope, see app.create_app
+SMALL_BODY = 64 << 10  # bytes
+JSON_BODY_MAX = 16 << 20  # bytes; a bulk delete of 1,000 escaped paths of 1,024 bytes takes 6 MiB
+
+
+class Endpoint:
+    """Serves one operation.
+
+    Args:
+        operation: row of the route table.
+        backend: what its handler works on.
+        faults: rules that may fail a request on purpose.
+    """
+
+    def __init__(self, operation: Operation, backend: Backend, faults: FaultInjector) -> None:
+        self._operation = operation
+        self._backend = backend
+        self._faults = faults
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request (ASGI)."""
+        started = time.perf_counter()
+        request = Request(scope, receive)
+        try:
+            fault = await self._injected_fault(request) if self._faults else None
+            if isinstance(fault, DropConnection):
+                if fault.served:
+                    with contextlib.suppress(Exception):
+                        await self._serve(request)
+                await _drop_connection(scope, receive)
+                return
+            response = await self._serve(request) if fault is None else _injected_response(fault)
+        except ClientDisconnect:
+            self._log(request, CLIENT_GONE, started)
+            return
+        except Exception as error:
+            response = to_response(error)
+        if request.method == "HEAD" and response.status_code >= 400:
+            response = responses.empty(response.status_code)
+        await response(scope, receive, send)
+        self._log(request, response.status_code, started)
+
+    async def _serve(self, request: Request) -> Response:
+        schema = self._operation.schema
+        user = None if self._operation.public else await self._authenticate(request)
+        body = parse_body(await _read_body(request), schema) if schema is not None else {}
+        api_request = ApiRequest(
+            backend=self._backend,
+            path=request.path_params,
+            query=Query(_query_of(request)),
+            headers=request.headers,
+            body=body,
+            user=user,
+            content=b"" if schema is not None else await _content_of(request),
+        )
+        return await run_in_threadpool(self._handle, api_request)
+
+    async def _authenticate(self, request: Request) -> User:
+        """Find the user; takes a worker thread only for a user who is not cached."""
+        authenticator = self._backend.authenticator
+        header = request.headers.get("authorization")
+        cookie = None if header else request.cookies.get(COOKIE)
+        user = authenticator.authenticate_cached(header, cookie)
+        if user is None:
+            user = await run_in_threadpool(authenticator.authenticate, header, cookie)
+        return user
+
+    def _handle(self, request: ApiRequest) -> Response:
+        """Check the operation's permissions, then call its handler (in a worker thread)."""
+        operation = self._operation
+        if operation.permissions:
+            request.require(
+                *(each.resolve(request.path, request.query, request.body) for each in operation.permissions)
+            )
+        return operation.handler(request)
+
+    async def _injected_fault(self, request: Request) -> Fault | None:
+        incoming = IncomingRequest(
+            operation=self._operation.name,
+            method=request.method,
+            path=dict(request.path_params),
+            query=request.url.query,
+            number=self._faults.next_number(),
+        )
+        return await run_in_threadpool(self._faults.fault_for, incoming)
+
+    def _log(self, request: Request, status: int, started: float) -> None:
+        """Count the request and write one line: never headers or bodies, and the URL still percent-encoded."""
+        self._backend.usage.count(self._operation.name, request.method, status, time.perf_counter() - started)
+        if access_log.isEnabledFor(logging.INFO):
+            raw = request.scope.get("raw_path", b"").decode("ascii", "replace")
+            query = request.scope["query_string"].decode("ascii", "replace")
+            url = f"{raw}?{query}" if query else raw
+            milliseconds = (time.perf_counter() - started) * 1000
+            access_log.info("%s %s %d %.1f ms", request.method, url, status, milliseconds)
+
+
+async def _content_of(request: Request) -> bytes | Iterator[bytes]:
+    """Return the raw body; a small one is read here, which saves the worker thread a round trip to the loop."""
+    length = request.headers.get("content-length")
+    if length is not None and length.isdecimal() and int(length) <= SMALL_BODY:
+        return await request.body()
+    return BodyChunks(request) if length or "transfer-encoding" in request.headers else b""
+
+
+async def _read_body(request: Request) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > JSON_BODY_MAX:
+            raise RequestError.body(f"larger than {JSON_BODY_MAX} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _query_of(request: Request) -> QueryParams:
+    """Decode the query strictly: a path that is not UTF-8 is refused instead of becoming another path."""
+    raw = request.scope["query_string"].decode("latin-1")
+    try:
+        return QueryParams(parse_qsl(raw, keep_blank_values=True, errors="strict"))
+    except (ValueError, UnicodeDecodeError):
+        raise RequestError("the query string is not UTF-8 text") from None
+
+
+def _injected_response(fault: InjectedResponse) -> Response:
+    if fault.body is not None:
+        return Response(fault.body, fault.status, dict(fault.headers))
+    return responses.json(fault.status, {"message": fault.message}, fault.headers)
+
+
+async def _drop_connection(scope: Scope, receive: Receive) -> None:
+    """Close the socket without sending anything; only for injected faults."""
+    scope[TRANSPORT].abort()
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,151 @@
+"""Repositories, their metadata and branch protection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from starlette.responses import Response
+
+from lakefs_embedded.auth import Action, InsufficientPermissionsError, repository_arn
+from lakefs_embedded.catalog import Repository
+from lakefs_embedded.errors import GravelerError, MissingError, NotUniqueError, UnsupportedError
+from lakefs_embedded.server import responses, serializers
+from lakefs_embedded.server.requests import ApiRequest
+
+
+def list_repositories(request: ApiRequest) -> Response:
+    """GET /repositories: those that the user may list."""
+    if request.user is None or not request.backend.accounts.allows_somewhere(
+        request.user.name, Action.LIST_REPOSITORIES
+    ):
+        raise InsufficientPermissionsError(
+            f"insufficient permissions: not allowed to {Action.LIST_REPOSITORIES}"
+        )
+    amount = request.query.amount
+    paging = request.query.paging | {"amount": amount + 1}
+    shown: list[Repository] = []
+    while len(shown) <= amount:
+        found = request.catalog.repositories.list_repositories(search=request.query.text("search"), **paging)
+        shown += [
+            each
+            for each in found.results
+            if request.allows(Action.LIST_REPOSITORIES, repository_arn(each.name))
+        ]
+        if not found.has_more:
+            break
+        paging["after"] = found.next_offset
+    results = [serializers.repository(each) for each in shown[:amount]]
+    has_more = len(shown) > amount
+    return responses.page(results, has_more=has_more, next_offset=results[-1]["id"] if has_more else "")
+
+
+def create_repository(request: ApiRequest) -> Response:
+    """POST /repositories."""
+    body = request.body
+    if request.flag("sample_data"):
+        raise UnsupportedError("the embedded lakeFS has no sample data: create the repository without it")
+    _refuse_taken_name(request, body["name"])
+    request.backend.namespaces.check(body["storage_namespace"])
+    request.backend.namespaces.check_unshared(body["storage_namespace"], _namespaces(request))
+    bare = request.query.flag("bare")
+    made = request.catalog.repositories.create_repository(
+        body["name"],
+        body["storage_namespace"],
+        default_branch=body.get("default_branch") or "main",
+        bare=bare,
+        read_only=request.flag("read_only"),
+        storage_id=body.get("storage_id") or "",
+    )
+    return responses.json(201, serializers.repository(made, with_read_only=not bare))
+
+
+def get_repository(request: ApiRequest) -> Response:
+    """GET /repositories/{repository}."""
+    return responses.json(
+        200, serializers.repository(request.catalog.repositories.get_repository(request.repository))
+    )
+
+
+def delete_repository(request: ApiRequest) -> Response:
+    """DELETE /repositories/{repository}."""
+    request.catalog.repositories.delete_repository(request.repository, force=request.query.flag("force"))
+    return responses.empty()
+
+
+def get_repository_metadata(request: ApiRequest) -> Response:
+    """GET …/metadata."""
+    return responses.json(200, dict(request.catalog.repositories.get_repository_metadata(request.repository)))
+
+
+def set_repository_metadata(request: ApiRequest) -> Response:
+    """POST …/metadata: sets keys."""
+    request.catalog.repositories.update_repository_metadata(request.repository, put=request.body["metadata"])
+    return responses.empty()
+
+
+def delete_repository_metadata(request: ApiRequest) -> Response:
+    """DELETE …/metadata: removes keys."""
+    request.catalog.repositories.update_repository_metadata(request.repository, remove=request.body["keys"])
+    return responses.empty()
+
+
+def get_branch_protection(request: ApiRequest) -> Response:
+    """GET …/settings/branch_protection."""
+    patterns, etag = request.catalog.repositories.get_branch_protection(request.repository)
+    return responses.json(200, [{"pattern": each} for each in patterns], {"ETag": etag})
+
+
+def set_branch_protection(request: ApiRequest) -> Response:
+    """PUT …/settings/branch_protection."""
+    request.catalog.repositories.set_branch_protection(
+        request.repository,
+        [each["pattern"] for each in request.body],
+        if_match=request.headers.get("if-match"),
+    )
+    return responses.empty()
+
+
+def add_branch_protection(request: ApiRequest) -> Response:
+    """POST …/branch_protection (deprecated): adds a pattern."""
+    patterns, etag = request.catalog.repositories.get_branch_protection(request.repository)
+    if request.body["pattern"] not in patterns:
+        request.catalog.repositories.set_branch_protection(
+            request.repository, [*patterns, request.body["pattern"]], if_match=etag
+        )
+    return responses.empty()
+
+
+def delete_branch_protection(request: ApiRequest) -> Response:
+    """DELETE …/branch_protection (deprecated): removes a pattern; 404 if it is not set."""
+    patterns, etag = request.catalog.repositories.get_branch_protection(request.repository)
+    if request.body["pattern"] not in patterns:
+        raise MissingError
+    rest = [each for each in patterns if each != request.body["pattern"]]
+    request.catalog.repositories.set_branch_protection(request.repository, rest, if_match=etag)
+    return responses.empty()
+
+
+def check_branch_protection_set_allowed(request: ApiRequest) -> Response:
+    """GET …/branch_protection/set_allowed: the route's permission is the answer."""
+    request.catalog.repositories.get_repository(request.repository)
+    return responses.empty()
+
+
+def _namespaces(request: ApiRequest) -> Iterator[str]:
+    """Storage namespaces of all repositories."""
+    after = ""
+    while True:
+        page = request.catalog.repositories.list_repositories(after=after, amount=1000)
+        yield from (each.storage_namespace for each in page.results)
+        if not page.has_more:
+            return
+        after = page.next_offset
+
+
+def _refuse_taken_name(request: ApiRequest, name: str) -> None:
+    """Check the name before the namespace: creating an existing repository again is always a conflict."""
+    try:
+        request.catalog.repositories.get_repository(name)
+    except GravelerError:
+        return
+    raise NotUniqueError("error creating repository: not unique")

@@ -1,0 +1,95 @@
+"""Permissions that a call requires: an action, and a resource filled in from the request.
+
+    fs(Action.WRITE_OBJECT, OBJECT)      repository/{repository}/object/{?path}
+
+In a resource template `{name}` is a path parameter, `{?name}` a query parameter, `{.name}` a field of the JSON
+body, `{.outer.inner}` a field of a field.
+
+Source: lakeFS pkg/api/controller.go (the permissions node of each call).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakefs_embedded.auth.permissions import ALL, AUTH_PREFIX, FS_PREFIX, Action, Permission
+from lakefs_embedded.server.query import Query
+
+_PLACEHOLDER = re.compile(r"\{([?.]?)([\w.]+)\}")
+
+REPOSITORY = "repository/{repository}"
+OBJECT = REPOSITORY + "/object/{?path}"
+BRANCH = REPOSITORY + "/branch/{branch}"
+TAG = REPOSITORY + "/tag/{tag}"
+USER = "user/{user}"
+GROUP = "group/{group}"
+POLICY = "policy/{policy}"
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredPermission:
+    """A permission whose resource is only known once the request is.
+
+    Attributes:
+        action: lakeFS action, such as `fs:WriteObject`.
+        resource: ARN template; see the module docstring for its placeholders.
+    """
+
+    action: Action
+    resource: str
+
+    def resolve(self, path: Mapping[str, str], query: Query, body: Any) -> Permission:
+        """Fill in the resource.
+
+        Args:
+            path: path parameters.
+            query: query parameters.
+            body: decoded JSON body; {} for a call without one.
+
+        Returns:
+            The permission that this one request requires.
+
+        Raises:
+            RequestError: 400, the query lacks a parameter that the resource needs.
+        """
+
+        def fill(match: re.Match[str]) -> str:
+            source, name = match.groups()
+            if source == "?":
+                return query.required(name)
+            return _field(body, name) if source == "." else path[name]
+
+        return Permission(self.action, _PLACEHOLDER.sub(fill, self.resource))
+
+
+def _field(body: Any, name: str) -> str:
+    for part in name.split("."):
+        body = body.get(part) or ""
+    return str(body)
+
+
+type RequiredPermissions = tuple[RequiredPermission, ...]
+
+PUBLIC: None = None
+"""No credentials are needed."""
+
+AUTHENTICATED: RequiredPermissions = ()
+"""Valid credentials are enough; the handler may check permissions on each resource it touches."""
+
+
+def fs(action: Action, resource: str) -> RequiredPermissions:
+    """Require an action on a repository or on something in it."""
+    return (RequiredPermission(action, FS_PREFIX + resource),)
+
+
+def auth(action: Action, resource: str) -> RequiredPermissions:
+    """Require an action on a user, a group or a policy."""
+    return (RequiredPermission(action, AUTH_PREFIX + resource),)
+
+
+def any_resource(action: Action) -> RequiredPermissions:
+    """Require an action that has no resource of its own; only a policy on `*` allows it."""
+    return (RequiredPermission(action, ALL),)

@@ -1,0 +1,125 @@
+"""A small schema language for JSON request bodies, checked before a handler sees them.
+
+A body is a `Schema` (object) or a `ListOf`; a schema names its fields and each field has a type. Fields that a
+schema does not name are passed through. In an optional field null means "not given".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakefs_embedded.server.errors import RequestError
+
+type FieldType = str | ListOf | MapOfText | Schema
+type BodySchema = ListOf | Schema
+
+TEXT, INTEGER, BOOLEAN = "string", "integer", "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """An array of one item type. `name` appears in error messages when the array is the whole body."""
+
+    item: FieldType
+    name: str = "array"
+
+
+@dataclass(frozen=True, slots=True)
+class MapOfText:
+    """An object with arbitrary keys and string values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A JSON object.
+
+    Attributes:
+        name: name in the API's specification; appears in error messages.
+        required: types of the fields that must be present.
+        optional: types of the fields that may be absent or null.
+        required_body: whether a request without a body is an error; if not, it is read as {}.
+    """
+
+    name: str
+    required: Mapping[str, FieldType] = field(default_factory=dict)
+    optional: Mapping[str, FieldType] = field(default_factory=dict)
+    required_body: bool = True
+
+
+def parse_body(data: bytes, schema: BodySchema) -> Any:
+    """Decode a JSON body and check it against a schema.
+
+    Args:
+        data: raw bytes of the body.
+        schema: what the call accepts.
+
+    Returns:
+        The decoded JSON; {} for an empty body that the schema does not require.
+
+    Raises:
+        RequestError: 400, the body is missing, is not JSON, or does not match.
+    """
+    if not data.strip():
+        if isinstance(schema, ListOf) or schema.required_body:
+            raise RequestError.body("value is required but missing")
+        return {}
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as problem:
+        raise RequestError.body(f"failed to decode request body: {problem}") from None
+    _check(value, schema, "", schema.name)
+    return value
+
+
+def _check(value: object, expected: FieldType, location: str, name: str) -> None:
+    match expected:
+        case Schema():
+            if not isinstance(value, dict):
+                raise _mismatch(name, location, "value must be an object")
+            for key, inner in expected.required.items():
+                if key not in value:
+                    raise _mismatch(name, f"{location}/{key}", f'property "{key}" is missing')
+                _check(value[key], inner, f"{location}/{key}", name)
+            for key, inner in expected.optional.items():
+                if value.get(key) is not None:
+                    _check(value[key], inner, f"{location}/{key}", name)
+        case ListOf():
+            if not isinstance(value, list):
+                raise _mismatch(name, location, "value must be an array")
+            for index, item in enumerate(value):
+                _check(item, expected.item, f"{location}/{index}", name)
+        case MapOfText():
+            if not isinstance(value, dict):
+                raise _mismatch(name, location, "value must be an object")
+            for key, item in value.items():
+                _check(item, TEXT, f"{location}/{key}", name)
+        case _:
+            if not _is_scalar(value, expected):
+                raise _mismatch(
+                    name, location, f"value must be {'an' if expected == INTEGER else 'a'} {expected}"
+                )
+
+
+def _is_scalar(value: object, expected: str) -> bool:
+    if expected == TEXT:
+        return isinstance(value, str) and _encodable(value)
+    if expected == BOOLEAN:
+        return isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _encodable(value: str) -> bool:
+    """Whether text is valid Unicode: JSON can escape lone surrogates, lakeFS accepts none."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _mismatch(name: str, location: str, problem: str) -> RequestError:
+    where = f'Error at "{location}": ' if location else ""
+    return RequestError.body(f"doesn't match schema #/components/schemas/{name}: {where}{problem}")

@@ -1,0 +1,131 @@
+"""Settings of the embedded server, validated on construction."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from dredge.errors import ConfigError
+from dredge.storage import StorageOptions
+from lakefs_embedded.catalog import CATALOG_DEFECTS, Settings
+from lakefs_embedded.server.data_folder import Credentials, DataFolder
+
+HTTP_DEFECTS: frozenset[str] = frozenset(
+    {
+        "double_body_prepare_commits",  # 400 and two JSON documents although the CSV was written
+        "prepare_commits_404",  # a 404 of a proxy or an internal lookup that looks like "no rules"
+        "prepare_commits_500_async",  # a server before 1.72 answers 500 to asynchronous calls
+    }
+)
+DEFECTS: frozenset[str] = HTTP_DEFECTS.union(CATALOG_DEFECTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """Settings of one server.
+
+    Attributes:
+        listen: `host:port`; port 0 picks a free port.
+        kv_url: `memory://`, `sqlite:///abs/path.db` or any other URL that `dredge.kv.open_store` accepts.
+        blockstore: where objects are stored: "local" (a folder), "s3", "gs" (Google Cloud Storage) or "azure".
+        local_base: absolute path of the folder that contains all local namespaces; required for "local".
+        local_import: allow imports on a "local" server, from folders below `local_base`; "s3" always allows them.
+        storage: connection options for S3; None reads the usual AWS variables.
+        credentials: key pair of the server's own administrator; None starts without users, to be set up through
+            `POST /setup_lakefs`.
+        signing_key: signs login tokens and issued physical addresses; changing it invalidates both.
+        housekeeping_seconds: interval at which expired records are removed.
+        login_seconds: lifetime of a login token.
+        catalog: settings of the data model; its signing key and `presign` are replaced by those here.
+        defects: names from DEFECTS to switch on: known faults of real servers, for tests.
+        rbac: "internal" or "simplified": users, groups and policies are managed through the API. "none": there is one
+            user, and calls about groups, policies and more users answer 501, as on a real server with basic
+            authentication.
+        presign: let clients read and write objects in the store itself, by pre-signed URLs; only on "s3".
+        prepare_commits_answer: response of the synchronous prepare_commits where URLs are not pre-signed: "lakefs" as
+            a real server (400, two JSON documents), "single" 201 without the URL.
+    """
+
+    listen: str = "127.0.0.1:8000"
+    kv_url: str = "memory://"
+    blockstore: Literal["local", "s3", "gs", "azure"] = "local"
+    local_base: str | None = None
+    local_import: bool = False
+    storage: StorageOptions | None = None
+    credentials: Credentials | None = None
+    signing_key: str = field(default="local-signing-secret", repr=False)
+    housekeeping_seconds: float = 3600
+    login_seconds: int = 7 * 24 * 3600
+    catalog: Settings = field(default_factory=Settings)
+    defects: frozenset[str] = frozenset()
+    rbac: Literal["none", "simplified", "internal"] = "internal"
+    presign: bool = True
+    prepare_commits_answer: Literal["lakefs", "single"] = "lakefs"
+
+    def __post_init__(self) -> None:
+        if self.blockstore not in ("local", "s3", "gs", "azure"):
+            raise ConfigError(f"unknown block store {self.blockstore!r}; use 'local', 's3', 'gs' or 'azure'")
+        if self.blockstore == "local" and not (self.local_base or "").rstrip("/").startswith("/"):
+            raise ConfigError(
+                "the local block store needs local_base: an absolute folder other than /, for its namespaces"
+            )
+        unknown = sorted(self.defects - DEFECTS)
+        if unknown:
+            raise ConfigError(
+                f"unknown defects {', '.join(unknown)}; choose from {', '.join(sorted(DEFECTS))}"
+            )
+        if self.rbac not in ("none", "simplified", "internal"):
+            raise ConfigError(f"unknown rbac {self.rbac!r}; use 'none', 'simplified' or 'internal'")
+        if not self.signing_key:
+            raise ConfigError("the signing key must not be empty")
+        split_listen(self.listen)
+
+    @classmethod
+    def for_folder(cls, folder: str | os.PathLike[str], **changes: Any) -> ServerSettings:
+        """Settings for a server that keeps everything in one folder (see `DataFolder`), on a free local port.
+
+        Args:
+            folder: created if missing; an existing one keeps its key pair.
+            changes: settings to override.
+        """
+        data = DataFolder.open(folder)
+        defaults: dict[str, Any] = {
+            "listen": "127.0.0.1:0",
+            "kv_url": data.kv_url,
+            "local_base": data.objects,
+            "credentials": data.credentials,
+            "signing_key": data.signing_key,
+        }
+        return cls(**(defaults | changes))
+
+    def defect(self, name: str) -> bool:
+        """Whether a defect is switched on."""
+        return name in self.defects
+
+    @property
+    def signs_urls(self) -> bool:
+        """Whether URLs are pre-signed: enabled, and not on a folder."""
+        return self.presign and self.blockstore != "local"
+
+    @property
+    def catalog_settings(self) -> Settings:
+        """The catalog's settings with the server's signing key and defects."""
+        return replace(
+            self.catalog,
+            signing_key=self.signing_key,
+            presign=self.signs_urls,
+            defects=self.catalog.defects | (self.defects & CATALOG_DEFECTS),
+        )
+
+
+def split_listen(listen: str) -> tuple[str, int]:
+    """Split `host:port`; an IPv6 address is in brackets.
+
+    Raises:
+        ConfigError: malformed.
+    """
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"listen address {listen!r} must be host:port, such as 127.0.0.1:8000")
+    return host.strip("[]") or "0.0.0.0", int(port)

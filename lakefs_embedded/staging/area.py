@@ -1,0 +1,86 @@
+"""Staging areas: one partition of the key-value store per staging token, one record per changed path.
+
+A record without an identity is a tombstone: it deletes the path, whatever older tokens or the commit hold.
+
+Source: lakeFS pkg/graveler/staging/manager.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dredge.kv import KeyNotFoundError, Store
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """One staged change.
+
+    Args:
+        path: UTF-8 bytes.
+        value: what the path holds, or None for a tombstone.
+    """
+
+    path: bytes
+    value: Value | None
+
+    def encode(self) -> bytes:
+        """Write the record as a server does."""
+        if self.value is None:
+            return messages.encode(messages.StagedEntryData(key=self.path))
+        return messages.encode(
+            messages.StagedEntryData(key=self.path, identity=self.value.identity, data=self.value.data)
+        )
+
+    @classmethod
+    def decode(cls, path: bytes, data: bytes) -> Staged:
+        """Read a record found at a path.
+
+        Raises:
+            FormatError: not a StagedEntryData message.
+        """
+        record = messages.decode(messages.StagedEntryData, data, f"staged record of {path!r}")
+        return cls(path, Value(record.identity, record.data) if record.identity else None)
+
+
+class StagingAreas:
+    """All staging areas of a key-value store."""
+
+    def __init__(self, kv: Store) -> None:
+        self._kv = kv
+
+    def get(self, token: str, path: bytes) -> Staged | None:
+        """Read a token's change of a path; None when it has none."""
+        raw = self.get_raw(token, path)
+        return None if raw is None else Staged.decode(path, raw)
+
+    def get_raw(self, token: str, path: bytes) -> bytes | None:
+        """Read a record's bytes, for `put_if` to compare with."""
+        try:
+            return self._kv.get(token.encode(), path)
+        except KeyNotFoundError:
+            return None
+
+    def put(self, token: str, staged: Staged) -> None:
+        """Write a change; idempotent."""
+        self._kv.set(token.encode(), staged.path, staged.encode())
+
+    def put_if(self, token: str, staged: Staged, expected: bytes | None) -> None:
+        """Write a change if the record is still as it was read.
+
+        Raises:
+            PredicateFailedError: it has changed.
+        """
+        self._kv.set_if(token.encode(), staged.path, staged.encode(), expected)
+
+    def remove(self, token: str, path: bytes) -> None:
+        """Remove a token's change of a path."""
+        self._kv.delete(token.encode(), path)
+
+    def scan(self, token: str, start: bytes = b"") -> Iterator[Staged]:
+        """Changes of one token in path order, from a path on."""
+        for entry in self._kv.scan(token.encode(), start):
+            yield Staged.decode(entry.key, entry.value)

@@ -1,0 +1,193 @@
+"""The committer's flow.
+
+    1 seal       set_if: the staging token becomes the newest sealed token, a fresh token takes its place
+    2 build      head + sealed tokens → ranges, metarange; the commit record is written
+    3 fast path  set_if on exactly the record that step 1 wrote: head = the commit, no sealed tokens
+    4 full       if 3 failed: read the branch, and see which of our sealed tokens it still names
+
+In step 4 the tokens (newest first) overlap: some first ones of ours are the last ones of the branch's.
+
+    ours            t3 t2 t1
+    branch    t5 t4 t3 t2 t1    others sealed meanwhile: take ours out, set_if
+    branch    t5 t4 t3          an earlier commit took t1 and t2 and moved the head: build again on it, set_if
+    branch    t5                a later commit took all of ours: an empty commit
+
+A set_if fails only because another one succeeded, so somebody always makes progress. Whatever fails or
+crashes, the branch names a token until the commit that holds the token's changes is its head. What can be
+left over is a commit that no branch leads to and, after the last set_if, tokens that have not been queued for
+dropping.
+
+Source: design "lakeFS on KV", committer flow; lakeFS pkg/graveler/graveler.go.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from dredge.kv import PredicateFailedError
+from dredge.lakefs.files.records import Branch, Commit, Repository, new_staging_token
+from lakefs_embedded.errors import DirtyBranchError, TooManyTriesError
+from lakefs_embedded.refs.branches import Branches, Stored
+
+_BACKOFF_SECONDS_MAX = 5.0
+
+Build = Callable[[str, Sequence[str]], Commit]
+"""`build(head commit id, tokens)` writes everything a commit needs, its record last; tokens are newest first.
+
+Raises NoChangesError when the tokens change nothing, or when there are none, unless that is allowed.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The result of a commit.
+
+    Args:
+        commit: the branch's new head.
+        dropped: tokens that the branch no longer names; their rows are garbage.
+    """
+
+    commit: Commit
+    dropped: tuple[str, ...]
+
+
+class CommitProtocol:
+    """Commits on branches, concurrently with any number of others.
+
+    Args:
+        branches: branch records.
+        tries: maximum number of tries of the last step.
+        sleep: waits that many seconds between tries.
+    """
+
+    def __init__(self, branches: Branches, tries: int, sleep: Callable[[float], None]) -> None:
+        self._branches = branches
+        self._tries = tries
+        self._sleep = sleep
+
+    def commit_staged(self, repository: Repository, name: str, build: Build) -> Committed:
+        """Commit what was staged before this call began, and possibly some of what is staged during it.
+
+        Raises:
+            BranchNotFoundError: 404.
+            NoChangesError: 400; also when a concurrent commit took all changes. The token stays sealed.
+            TooManyTriesError: 429; the changes stay on the branch.
+        """
+        sealed = self.seal(repository, name)
+        ours = sealed.branch.sealed_tokens
+        base = sealed.branch.commit_id
+        commit = build(base, ours)
+        try:
+            self._branches.change(
+                repository, sealed, replace(sealed.branch, commit_id=commit.id, sealed_tokens=())
+            )
+        except PredicateFailedError:
+            return self._full_commit(repository, name, build, ours, base, commit)
+        return Committed(commit, ours)
+
+    def commit_tree(
+        self,
+        repository: Repository,
+        name: str,
+        build: Callable[[str], Commit],
+        is_dirty: Callable[[Branch], bool],
+    ) -> Committed:
+        """Commit content that was not staged (a merge, a revert, a metarange).
+
+        Args:
+            repository: the repository.
+            name: name of the branch.
+            build: makes the commit, given the id of the head commit.
+            is_dirty: whether a branch has uncommitted changes.
+
+        Raises:
+            DirtyBranchError: 400. If it is raised before the token is sealed, the branch stays as it was.
+        """
+        if is_dirty(self._branches.current(repository, name).branch):
+            raise DirtyBranchError
+        self.seal(repository, name)
+        for attempt in range(self._tries):
+            stored = self._branches.current(repository, name)
+            if is_dirty(replace(stored.branch, staging_token="")):
+                raise DirtyBranchError
+            commit = build(stored.branch.commit_id)
+            new = replace(stored.branch, commit_id=commit.id, sealed_tokens=())
+            if self._try_change(repository, stored, new, attempt):
+                return Committed(commit, stored.branch.sealed_tokens)
+        raise TooManyTriesError
+
+    def seal(self, repository: Repository, name: str) -> Stored:
+        """Seal the staging token and put a fresh one in its place."""
+        return self.change(
+            repository, name, lambda branch: branch.sealed(new_staging_token(repository.name, name))
+        )
+
+    def change(self, repository: Repository, name: str, new: Callable[[Branch], Branch]) -> Stored:
+        """Change a branch whatever others do to it meanwhile.
+
+        Args:
+            repository: the repository.
+            name: name of the branch.
+            new: makes the new value from the present one; called again after each lost race.
+
+        Raises:
+            BranchNotFoundError: 404.
+            TooManyTriesError: 429.
+        """
+        for attempt in range(self._tries):
+            stored = self._branches.current(repository, name)
+            try:
+                return self._branches.change(repository, stored, new(stored.branch))
+            except PredicateFailedError:
+                self._back_off(attempt)
+        raise TooManyTriesError
+
+    def _full_commit(
+        self,
+        repository: Repository,
+        name: str,
+        build: Build,
+        ours: tuple[str, ...],
+        base: str,
+        commit: Commit,
+    ) -> Committed:
+        for attempt in range(self._tries):
+            stored = self._branches.current(repository, name)
+            mine = overlap(ours, stored.branch.sealed_tokens)
+            if stored.branch.commit_id != base or mine != ours:
+                base, ours = stored.branch.commit_id, mine
+                commit = build(base, ours)  # no tokens are left if a later commit or a reset took them all
+            kept = stored.branch.sealed_tokens[: len(stored.branch.sealed_tokens) - len(mine)]
+            new = replace(stored.branch, commit_id=commit.id, sealed_tokens=kept)
+            if self._try_change(repository, stored, new, attempt):
+                return Committed(commit, mine)
+        raise TooManyTriesError
+
+    def _try_change(self, repository: Repository, stored: Stored, new: Branch, attempt: int) -> bool:
+        try:
+            self._branches.change(repository, stored, new)
+        except PredicateFailedError:
+            self._back_off(attempt)
+            return False
+        return True
+
+    def _back_off(self, attempt: int) -> None:
+        self._sleep(min(_BACKOFF_SECONDS_MAX, random.random() * 0.002 * 2**attempt))
+
+
+def overlap(ours: tuple[str, ...], present: tuple[str, ...]) -> tuple[str, ...]:
+    """Which of our sealed tokens a branch still names.
+
+    Args:
+        ours: tokens that were sealed when the commit began, newest first.
+        present: the branch's sealed tokens now, newest first.
+
+    Returns:
+        The longest prefix of `ours` that is a suffix of `present`; () when they do not overlap.
+    """
+    for length in range(min(len(ours), len(present)), 0, -1):
+        if ours[:length] == present[-length:]:
+            return ours[:length]
+    return ()

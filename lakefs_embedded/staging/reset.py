@@ -1,0 +1,113 @@
+"""Resets: uncommitted changes are discarded.
+
+Source: lakeFS pkg/graveler/graveler.go (Reset, ResetKey, ResetPrefix; behaviour only).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from dredge.kv import PredicateFailedError
+from dredge.lakefs.files.records import Branch, Repository, new_staging_token
+from dredge.lakefs.files.values import Value
+from lakefs_embedded.errors import TooManyTriesError
+from lakefs_embedded.refs.branches import Branches
+from lakefs_embedded.staging.area import Staged, StagingAreas
+from lakefs_embedded.staging.combined import staged_changes, staged_value
+from lakefs_embedded.staging.drop import TokenDropper
+from lakefs_embedded.staging.flows import write_staged
+from lakefs_embedded.staging.protocol import CommitProtocol
+
+Lookup = Callable[[str, bytes], Value | None]
+"""`lookup(commit id, path)`: the committed value, or None."""
+
+
+class Resets:
+    """The three resets of a branch.
+
+    Args:
+        branches: branch records.
+        areas: staging areas.
+        protocol: changes branches.
+        dropper: takes tokens that are no longer needed.
+        lookup: reads committed values.
+        tries: maximum number of tries per request.
+    """
+
+    def __init__(
+        self,
+        branches: Branches,
+        areas: StagingAreas,
+        protocol: CommitProtocol,
+        dropper: TokenDropper,
+        lookup: Lookup,
+        tries: int,
+    ) -> None:
+        self._branches = branches
+        self._areas = areas
+        self._protocol = protocol
+        self._dropper = dropper
+        self._lookup = lookup
+        self._tries = tries
+
+    def everything(self, repository: Repository, name: str) -> None:
+        """Give the branch a fresh token and drop all others."""
+        thrown: tuple[str, ...] = ()
+
+        def fresh(branch: Branch) -> Branch:
+            nonlocal thrown
+            thrown = branch.tokens
+            return replace(branch, staging_token=new_staging_token(repository.name, name), sealed_tokens=())
+
+        self._protocol.change(repository, name, fresh)
+        self._dropper.queue(thrown)
+
+    def path(self, repository: Repository, name: str, path: bytes) -> None:
+        """Stage what is committed at a path, or a tombstone, on top of what is staged there.
+
+        Does nothing when nothing is staged there, or an entry of the committed identity (L45).
+        """
+
+        def write(branch: Branch) -> None:
+            staged = staged_value(self._areas, branch.tokens, path)
+            if staged is None:
+                return
+            committed = self._lookup(branch.commit_id, path)
+            if same_identity(staged.value, committed):
+                return
+            self._areas.put(branch.staging_token, Staged(path, committed))
+
+        write_staged(self._branches, repository, name, write, self._tries)
+
+    def prefix(self, repository: Repository, name: str, prefix: bytes) -> None:
+        """Restage what is committed below a prefix, and put tombstones on paths that are new there.
+
+        All rows go to a token that no branch names yet. Naming it is the last step, so the reset is visible as
+        a whole or not at all. (A real server first puts the tombstones into the current token.) While the
+        request runs, there are rows that look like trash and are about to become live.
+        """
+        for _ in range(self._tries):
+            stored = self._branches.current(repository, name)
+            branch = stored.branch
+            token = new_staging_token(repository.name, name)
+            for staged in staged_changes(self._areas, branch.tokens, prefix):
+                if not staged.path.startswith(prefix):
+                    break
+                committed = self._lookup(branch.commit_id, staged.path)
+                self._areas.put(token, Staged(staged.path, committed))
+            try:
+                self._branches.change(repository, stored, branch.sealed(token))
+            except PredicateFailedError:
+                # No branch names the token. After any other error one might, so the token is kept.
+                self._dropper.queue((token,))
+                continue
+            return
+        raise TooManyTriesError
+
+
+def same_identity(left: Value | None, right: Value | None) -> bool:
+    """Whether two values have the same content, whatever their addresses and times."""
+    if left is None or right is None:
+        return left is right
+    return left.identity == right.identity

@@ -1,0 +1,42 @@
+"""What histories that hunt one bug have more often than others: see `Focus`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.focus import Focus
+from tests.simulation.gc.settings import ALL_SETTINGS, CHEAP, YES
+
+OWN_RUNS = frozenset(
+    {
+        "asked_first",
+        "taken_back",
+        "beyond_limits",
+        "answered_early",
+        "made_final",
+        "asked_anew",
+        "asked_late",
+        "changed_while_asked",
+        "told_no",
+        "back_in_a_slice",
+        "copies_fail",
+        "copy_is_damaged",
+        "deleted_late",
+        "not_all_deleted",
+        "pinned_between",
+        "something_is_there",
+        "weeks_later",
+        "written_over",
+        "back_a_day_late",
+    }
+)
+"""Scenes with a run of their own, which finds nothing where another one has deleted all that there is."""
+
+
+def on(*scenes: str, **settings: Any) -> Focus:
+    """Scenes, some values of the setting (`_` stands for a space), and else what takes least time."""
+    named = {
+        name if name in ALL_SETTINGS else name.replace("_", " "): value for name, value in settings.items()
+    }
+    looks = {"dry": (YES,)} if OWN_RUNS.issuperset(scenes) else {}
+    return Focus(scenes, {**CHEAP, **looks, **named})

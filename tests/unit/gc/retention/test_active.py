@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from dredge.errors import NotFoundError
+from dredge.gc.retention.active import active_commits
+from dredge.lakefs.files.records import Branch, Commit
+from dredge.lakefs.files.rules import Rules
+from tests.support.lakes import START
+
+NOW = START
+
+
+def graph(*specs: str) -> list[Commit]:
+    """`a15` is 15 days old; `d5<a` has main parent a; `d6<c,a` is a merge."""
+    commits = []
+    for spec in specs:
+        head, _, parents = spec.partition("<")
+        name = head.rstrip("0123456789") if not head.startswith("head") else head[:5]
+        age = int(head[len(name) :])
+        commits.append(
+            Commit(
+                name,
+                "",
+                "",
+                NOW - timedelta(days=age),
+                "",
+                parents=tuple(parents.split(",")) if parents else (),
+            )
+        )
+    return commits
+
+
+def active(commits: list[Commit], heads: dict[str, int], default: int = 5, **more: bool) -> set[str]:
+    branches = [Branch(f"on-{commit}", commit, "") for commit in heads]
+    rules = Rules(default, {f"on-{commit}": days for commit, days in heads.items()})
+    return set(active_commits(commits, branches, rules, NOW, **more))
+
+
+BASIC = ("a15", "b10<a", "c10<a", "d5<c", "e5<b", "f1<e")
+
+
+def test_the_newest_commit_beyond_the_threshold_stays_active_on_each_line() -> None:
+    assert active(graph(*BASIC), {"f": 7, "d": 3}) == {"b", "d", "e", "f"}
+
+
+def test_a_dangling_line_is_active_while_its_tip_is_young() -> None:
+    dangling = graph(*BASIC, "g8<c", "h7<g", "i4<h")
+    assert active(dangling, {"f": 7, "d": 3}) == {"b", "d", "e", "f", "h", "i"}
+
+
+def test_a_dangling_line_with_an_old_tip_is_not_active() -> None:
+    dangling = graph(*BASIC, "g8<c", "h7<g", "i6<h")
+    assert active(dangling, {"f": 7, "d": 3}) == {"b", "d", "e", "f"}
+
+
+def test_second_parents_retain_nothing() -> None:
+    merged = graph("a7", "b6<a", "c7", "d6<c,a")
+    assert active(merged, {"b": 3, "d": 10}) == {"b", "c", "d"}
+
+
+def test_a_heads_own_rule_counts_although_it_is_a_leaf_too() -> None:
+    assert active(graph("a50", "b4<a"), {"b": 3}, default=30) == {"b"}
+
+
+def test_two_heads_on_one_old_commit_each_count_with_their_own_rule() -> None:
+    lines = graph("root20", "x14<root", "head210<x", "head19<head2")
+    assert active(lines, {"head1": 9, "head2": 12}) == {"head1", "head2", "x"}
+
+
+def two_lines(old: str, young: str) -> list[Commit]:
+    return [
+        Commit("x", "", "", NOW - timedelta(days=70), "mx"),
+        Commit(old, "", "", NOW - timedelta(days=60), "", parents=("x",)),
+        Commit(young, "", "", NOW - timedelta(days=1), "", parents=("x",)),
+    ]
+
+
+@pytest.mark.parametrize(("old", "young"), [("a1", "b1"), ("b1", "a1")])
+def test_trap_19_the_order_of_commit_ids_does_not_matter(old: str, young: str) -> None:
+    assert active(two_lines(old, young), {old: 30, young: 30}) == {"x", "a1", "b1"}
+
+
+def test_trap_19_the_servers_early_stop_loses_a_commit_in_one_order() -> None:
+    lost = active(two_lines("a1", "b1"), {"a1": 30, "b1": 30}, early_stop=True)
+    found = active(two_lines("b1", "a1"), {"a1": 30, "b1": 30}, early_stop=True)
+    assert lost == {"a1", "b1"}
+    assert found == {"a1", "b1", "x"}
+
+
+def test_a_walk_goes_on_to_the_root_although_it_passes_old_commits() -> None:
+    line = [
+        Commit("a", "", "", NOW - timedelta(days=50), ""),
+        Commit("b", "", "", NOW - timedelta(days=10), "", parents=("a",)),
+        Commit("c", "", "", NOW - timedelta(days=60), "", parents=("b",)),
+        Commit("d", "", "", NOW - timedelta(days=1), "", parents=("c",)),
+    ]
+    assert active(line, {"d": 30}) == {"d", "c", "a"}
+
+
+def test_trap_21_the_main_parent_of_a_version_0_merge_is_the_last() -> None:
+    commits = [
+        Commit("a", "", "", NOW - timedelta(days=50), ""),
+        Commit("b", "", "", NOW - timedelta(days=50), ""),
+        Commit("m", "", "", NOW, "", parents=("a", "b"), version=0),
+        Commit("n", "", "", NOW, "", parents=("a", "b"), version=1),
+    ]
+    assert active(commits, {"m": 30}) >= {"m", "b"}
+    assert "a" not in active(commits[:3], {"m": 30})
+    assert "b" not in active([*commits[:2], commits[3]], {"n": 30})
+
+
+def test_the_threshold_is_strict() -> None:
+    commits = graph("a50", "b30<a")
+    assert active(commits, {"b": 30}) == {"b"}
+    assert active(commits, {"b": 31}) == {"a", "b"}
+
+
+def test_a_missing_head_or_parent_stops_the_computation() -> None:
+    with pytest.raises(NotFoundError):
+        active(graph("a1"), {"gone": 3})
+    with pytest.raises(NotFoundError):
+        active(graph("b1<a"), {"b": 3})
+
+
+def test_a_commit_made_while_commits_were_listed_is_read_by_its_id() -> None:
+    listed, late = graph("a9"), graph("b2<a", "c1<b")
+    made = {commit.id: commit for commit in late}
+    found = active_commits(listed, [Branch("m", "c", "")], Rules(5, {}), NOW, find=made.__getitem__)
+    assert set(found) == {"a", "b", "c"}
+
+
+def test_rules_survive_writing_and_reading() -> None:
+    rules = Rules(21, {"main": 28, "dev": 7, "zero": 0, "minus": -1})
+    assert Rules.decode(rules.encode()) == rules
+
+
+def test_trap_29_zero_rules_read_as_no_rules() -> None:
+    assert Rules(0).encode() == b""
+    assert Rules.decode(Rules(0).encode()) is None
+
+
+def test_more_days_than_a_calendar_holds_keep_everything() -> None:
+    assert active(graph("a9000", "b8000<a"), {"b": 2**31 - 1}, default=2**31 - 1) == {"a", "b"}

@@ -1,0 +1,159 @@
+"""Policy evaluation."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakefs_embedded.auth.errors import InvalidPolicyError
+from lakefs_embedded.auth.evaluation import Grants, Wildcard, check_statement
+from lakefs_embedded.auth.model import Policy, Statement
+from lakefs_embedded.auth.permissions import Action, Permission, object_arn, repository_arn, user_arn
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TEXT = st.text(alphabet="ab*?.\\[\n{é", max_size=12)
+
+
+def grants(*statements: tuple[str, str, str], user: str = "jane") -> Grants:
+    """Grants of one policy; statements as (effect, actions with commas, resource)."""
+    made = tuple(
+        Statement(effect, tuple(actions.split(",")), resource) for effect, actions, resource in statements
+    )
+    return Grants(user, [Policy("p", NOW, made)])
+
+
+def may(given_: Grants, action: str, resource: str) -> bool:
+    return given_.denial(Permission(action, resource)) is None
+
+
+def slow_match(pattern: str, text: str) -> bool:
+    """The definition, one character at a time, for short texts."""
+    if not pattern:
+        return not text
+    if pattern[0] == "*":
+        return slow_match(pattern[1:], text) or (bool(text) and slow_match(pattern, text[1:]))
+    return bool(text) and pattern[0] in ("?", text[0]) and slow_match(pattern[1:], text[1:])
+
+
+@given(pattern=TEXT, text=TEXT)
+def test_a_pattern_matches_what_its_definition_says(pattern: str, text: str) -> None:
+    assert Wildcard(pattern).matches(text) == slow_match(pattern, text)
+
+
+@given(text=TEXT)
+def test_a_text_without_wildcards_matches_itself_only(text: str) -> None:
+    plain = re.sub(r"[*?]", "", text)
+    assert Wildcard(plain).matches(plain)
+    assert not Wildcard(plain).matches(plain + "x")
+
+
+@given(parts=st.lists(st.text(alphabet="ab/", max_size=4), min_size=1, max_size=5), fill=TEXT)
+def test_stars_stand_for_anything(parts: list[str], fill: str) -> None:
+    assert Wildcard("*".join(parts)).matches(fill.join(parts))
+
+
+def test_no_pattern_makes_a_match_slow() -> None:
+    pattern = Wildcard("*a" * 40 + "*b")
+    began = time.perf_counter()
+    assert not pattern.matches("a" * 1024)
+    assert time.perf_counter() - began < 1
+
+
+READ_SHOP = ("allow", "fs:Read*,fs:List*", "arn:lakefs:fs:::repository/shop/object/public/*")
+
+
+@pytest.mark.parametrize(
+    ("statements", "action", "resource", "allowed"),
+    [
+        ([], Action.READ_OBJECT, object_arn("shop", "a"), False),
+        ([("allow", "fs:*", "*")], Action.WRITE_OBJECT, object_arn("shop", "a"), True),
+        ([("allow", "fs:*", "*")], Action.CREATE_USER, user_arn("bob"), False),
+        ([READ_SHOP], Action.READ_OBJECT, object_arn("shop", "public/x:y"), True),
+        ([READ_SHOP], Action.READ_OBJECT, object_arn("shop", "private/x"), False),
+        ([READ_SHOP], Action.READ_OBJECT, object_arn("shop2", "public/x"), False),
+        ([READ_SHOP], Action.WRITE_OBJECT, object_arn("shop", "public/x"), False),
+        ([READ_SHOP], Action.LIST_OBJECTS, repository_arn("shop"), False),
+        # a repository is not what lies in it, and the other way round
+        ([("allow", "fs:*", repository_arn("shop"))], Action.READ_OBJECT, object_arn("shop", "a"), False),
+        ([("allow", "fs:*", repository_arn("shop*"))], Action.READ_OBJECT, object_arn("shop", "a"), True),
+        # services and accounts are compared whole, regions not at all
+        ([("allow", "*", "arn:lakefs:auth:::*")], Action.READ_OBJECT, object_arn("shop", "a"), False),
+        ([("allow", "fs:*", "arn:lakefs:fs:eu::*")], Action.READ_OBJECT, object_arn("shop", "a"), True),
+        ([("allow", "fs:*", "arn:lakefs:fs::42:*")], Action.READ_OBJECT, object_arn("shop", "a"), False),
+        # what is on nothing in particular is allowed by "*" alone
+        ([("allow", "auth:*", "*")], Action.LIST_USERS, "*", True),
+        ([("allow", "auth:*", "arn:lakefs:auth:::*")], Action.LIST_USERS, "*", False),
+        # several resources
+        ([("allow", "fs:*", f'["{repository_arn("a")}", "{repository_arn("b")}"]')],
+         Action.READ_REPOSITORY, repository_arn("b"), True),
+        # a wildcard in what is asked for is no wildcard
+        ([("allow", "fs:*", object_arn("shop", "a"))], Action.READ_OBJECT, object_arn("shop", "*"), False),
+    ],
+)  # fmt: skip
+def test_statements_allow_what_they_name(
+    statements: list[tuple[str, str, str]], action: str, resource: str, allowed: bool
+) -> None:
+    assert may(grants(*statements), action, resource) is allowed
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_deny_wins_whatever_the_order(order: int) -> None:
+    statements = [("allow", "fs:*", "*"), ("deny", "fs:Delete*", "arn:lakefs:fs:::repository/shop/*")]
+    held = grants(*statements[::order])
+    assert may(held, Action.WRITE_OBJECT, object_arn("shop", "a"))
+    assert may(held, Action.DELETE_OBJECT, object_arn("other", "a"))
+    assert held.denial(Permission(Action.DELETE_OBJECT, object_arn("shop", "a"))) == (
+        "denied permission to fs:Delete*"
+    )
+    assert held.denial(Permission(Action.READ_USER, user_arn("bob"))) == "not allowed to auth:ReadUser"
+
+
+def test_user_stands_for_who_asks() -> None:
+    own = ("allow", "auth:*Credentials", user_arn("${user}"))
+    assert may(grants(own), Action.CREATE_CREDENTIALS, user_arn("jane"))
+    assert not may(grants(own), Action.CREATE_CREDENTIALS, user_arn("bob"))
+    assert not may(grants(own, user="bob"), Action.CREATE_CREDENTIALS, user_arn("jane"))
+
+
+def test_who_has_a_statement_that_cannot_be_evaluated_may_do_nothing() -> None:
+    full = Statement("allow", ("fs:*",), "*")
+    for broken in (
+        Statement("allow", ("fs:*",), "*", conditional=True),
+        Statement("deny", ("fs:*",), "[not json]"),
+        Statement("deny", ("fs:*",), ""),
+    ):
+        held = Grants("jane", [Policy("p", NOW, (full,)), Policy("q", NOW, (broken,))])
+        assert not may(held, Action.READ_OBJECT, object_arn("shop", "a"))
+
+
+def test_an_unknown_effect_never_allows() -> None:
+    assert not may(grants(("Allow", "fs:*", "*")), Action.READ_OBJECT, object_arn("shop", "a"))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        Statement("permit", ("fs:*",), "*"),
+        Statement("allow", (), "*"),
+        Statement("allow", ("ReadObject",), "*"),
+        Statement("allow", ("fs:",), "*"),
+        Statement("allow", ("s3:GetObject",), "*"),
+        Statement("allow", ("fs:Read:Object",), "*"),
+        Statement("allow", ("fs:*",), ""),
+        Statement("allow", ("fs:*",), "[]"),
+        Statement("allow", ("fs:*",), '["*", 1]'),
+        Statement("allow", ("fs:*",), "arn:aws:s3:::bucket"),
+        Statement("allow", ("fs:*",), "repository/shop"),
+        Statement("allow", ("fs:*",), "arn:lakefs:fs:::"),
+        Statement("allow", ("fs:*",), "*", conditional=True),
+    ],
+)
+def test_a_statement_that_could_not_be_evaluated_is_refused_when_written(statement: Statement) -> None:
+    with pytest.raises(InvalidPolicyError) as refused:
+        check_statement(statement)
+    assert refused.value.status == 400

@@ -1,0 +1,366 @@
+"""Copies that share their bytes: which do, and that a collection under way does not lose them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dredge.errors import FormatError
+from dredge.kv import Store
+from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.records import Repository
+from dredge.xid import new_descending_xid
+from lakefs_embedded.catalog import Catalog, Settings
+from lakefs_embedded.catalog.copies import Copied, Copies
+from lakefs_embedded.catalog.garbage import GarbageService
+from lakefs_embedded.catalog.objects import ObjectService
+from lakefs_embedded.catalog.uncommitted import Mark
+from lakefs_embedded.errors import ContinuationTokenError
+from tests.support.lakes import Lake, make_lake, with_settings
+from tests.support.turns import Explored, Scene, explore, random_choice, run_turns
+
+DESIGN = Settings(background=False, profile="design")
+ROW_BY_ROW = Settings(
+    background=False, profile="design", prepare_flush_rows=1, prepare_file_bytes_max=4, write_tries=10
+)
+
+
+@pytest.fixture
+def lake() -> Lake:
+    return make_lake(settings=DESIGN)
+
+
+def copy(lake: Lake, to: str, source: str, **more: object) -> str:
+    made = lake.catalog.objects.copy_object(lake.repository, "main", to, source, **more)  # type: ignore[arg-type]
+    return lake.address(made)
+
+
+def tracked(lake: Lake) -> list[str]:
+    found = lake.catalog.repositories.get_repository(lake.repository)
+    return [copied.entry.address for copied in Copies(lake.kv).scan(found)]
+
+
+def prepared(lake: Lake, catalog: Catalog | None = None) -> tuple[set[str], int]:
+    """Addresses of one run, read to its end, and how many pages it had."""
+    catalog = catalog or lake.catalog
+    page, pages = catalog.garbage.prepare_uncommitted(lake.repository), 1
+    while page.continuation_token is not None:
+        page, pages = catalog.garbage.prepare_uncommitted(lake.repository, page.continuation_token), pages + 1
+    folder = f"_lakefs/retention/gc/uncommitted/{page.run_id}/uncommitted/"
+    found: set[str] = set()
+    for key in lake.keys(folder):
+        table = pq.read_table(pa.BufferReader(lake.objects.get(key)))
+        found.update(table.column("physical_address").to_pylist())
+    return found, pages
+
+
+# --- which copies share ------------------------------------------------------------------------------------
+
+
+def test_a_copy_of_a_staged_object_on_its_branch_shares_the_bytes_and_is_written_down(lake: Lake) -> None:
+    source = lake.upload("a", b"content", metadata={"k": "v"}, content_type="text/plain")
+    lake.clock.advance(hours=1)
+    made = lake.catalog.objects.copy_object(lake.repository, "main", "b", "a")
+    assert made.physical_address == source.physical_address
+    assert (made.metadata, made.content_type, made.mtime) == ({"k": "v"}, "text/plain", lake.clock.now)
+    assert tracked(lake) == [lake.address(source)]
+    assert len(lake.keys()) == 1
+
+
+@pytest.mark.parametrize("ref", [None, "main", "main$"])
+def test_the_branch_may_be_named(lake: Lake, ref: str | None) -> None:
+    address = lake.address(lake.upload("a"))
+    assert copy(lake, "b", "a", source_ref=ref) == address
+
+
+def test_every_other_copy_has_bytes_of_its_own(lake: Lake) -> None:
+    committed = lake.address(lake.upload("committed"))
+    commit = lake.commit()
+    lake.upload("staged", b"staged")
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
+    on_side = lake.address(lake.upload("side", b"side", branch="side"))
+    known = {committed, on_side}
+    for to, source, ref in (
+        ("1", "committed", None),
+        ("2", "committed", commit.id),
+        ("3", "committed", "main@"),
+        ("4", "side", "side"),
+    ):
+        made = copy(lake, to, source, source_ref=ref)
+        assert made not in known
+        assert lake.objects.get(made)
+        known.add(made)
+    assert tracked(lake) == []
+
+
+def test_trap_45_a_copy_of_what_no_prepare_shows_has_bytes_of_its_own(lake: Lake) -> None:
+    lake.upload("a", b"same")
+    lake.commit()
+    hidden = lake.address(lake.upload("a", b"same"))
+    assert prepared(lake)[0] == set()
+    assert copy(lake, "b", "a") != hidden
+    assert tracked(lake) == []
+
+
+def test_a_source_that_went_while_it_was_written_down_is_copied_for_real(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = lake.address(lake.upload("a"))
+    track = Copies.track
+
+    def tracked_and_reset(self: Copies, *args: object) -> str:
+        made = track(self, *args)  # type: ignore[arg-type]
+        lake.catalog.branches.reset_branch(lake.repository, "main", kind="reset")
+        return made
+
+    monkeypatch.setattr(Copies, "track", tracked_and_reset)
+    assert copy(lake, "b", "a") != address
+    assert tracked(lake) == []
+
+
+def test_the_lakefs_profile_copies_bytes_always() -> None:
+    lake = make_lake()
+    address = lake.address(lake.upload("a"))
+    assert copy(lake, "b", "a") != address
+    assert tracked(lake) == []
+
+
+# --- prepare -----------------------------------------------------------------------------------------------
+
+
+def test_a_copy_stays_in_every_run_until_its_record_expires(lake: Lake) -> None:
+    address = lake.address(lake.upload("a"))
+    copy(lake, "b", "a")
+    for path in ("a", "b"):
+        lake.catalog.objects.delete_object(lake.repository, "main", path)
+    assert prepared(lake)[0] == {address}
+    lake.clock.advance(hours=48)
+    assert lake.catalog.expire_tracked().copies == 0
+    assert prepared(lake)[0] == {address}
+    lake.clock.advance(seconds=1)
+    assert lake.catalog.expire_tracked().copies == 1
+    assert prepared(lake)[0] == set()
+
+
+def test_expiry_removes_old_copies_and_nothing_else(lake: Lake) -> None:
+    lake.upload("a")
+    copy(lake, "b", "a")
+    lake.clock.advance(hours=40)
+    lake.upload("c", b"c")
+    copy(lake, "d", "c")
+    partition = lake.catalog.repositories.get_repository(lake.repository).partition
+    lake.kv.set(partition, b"copies/no-time", b"")
+    before = set(lake.rows(partition.decode()))
+    lake.clock.advance(hours=9)
+    assert lake.catalog.expire_tracked().copies == 1
+    assert len(before - set(lake.rows(partition.decode()))) == 1
+    assert lake.paths() == ["a", "b", "c", "d"]
+    assert lake.read("b") == b"content"
+
+
+def test_copies_are_paged_too() -> None:
+    lake = make_lake(settings=ROW_BY_ROW)
+    addresses = set()
+    for number in range(5):
+        addresses.add(lake.address(lake.upload(f"{number}", b"%d" % number)))
+        copy(lake, f"copy-{number}", f"{number}")
+        lake.catalog.objects.delete_objects(lake.repository, "main", [f"{number}", f"copy-{number}"])
+    found, pages = prepared(lake)
+    assert found == addresses
+    assert pages == 5
+
+
+def test_a_server_of_the_other_profile_lists_them_as_well(lake: Lake) -> None:
+    address = lake.address(lake.upload("a"))
+    copy(lake, "b", "a")
+    lake.catalog.objects.delete_objects(lake.repository, "main", ["a", "b"])
+    assert prepared(with_settings(lake, profile="lakefs"))[0] == {address}
+
+
+def test_a_damaged_record_stops_the_run(lake: Lake) -> None:
+    lake.kv.set(lake.catalog.repositories.get_repository(lake.repository).partition, b"copies/x", b"\xff")
+    with pytest.raises(FormatError, match="tracked copy"):
+        lake.catalog.garbage.prepare_uncommitted(lake.repository)
+
+
+def test_a_run_longer_than_copies_are_kept_is_refused(lake: Lake) -> None:
+    token = Mark(new_descending_xid(lake.clock.now), "main").encode()
+    lake.clock.advance(hours=24)
+    lake.catalog.garbage.prepare_uncommitted(lake.repository, token)
+    lake.clock.advance(seconds=1)
+    with pytest.raises(ContinuationTokenError, match="Start a new run"):
+        lake.catalog.garbage.prepare_uncommitted(lake.repository, token)
+    with pytest.raises(ContinuationTokenError):
+        lake.catalog.garbage.prepare_uncommitted(lake.repository, Mark("no-xid", "main").encode())
+
+
+# --- the race ----------------------------------------------------------------------------------------------
+
+
+def rename(lake: Lake, catalog: Catalog) -> None:
+    """From a path that the scan reads late to one that it reads early."""
+    catalog.objects.copy_object(lake.repository, "main", "a", "z")
+    catalog.objects.delete_object(lake.repository, "main", "z")
+
+
+def renames_during_a_scan() -> Explored:
+    """Every order of a prepare run, a page a row, and a rename; the renamed object must be in it."""
+
+    def scene() -> Scene:
+        lake = make_lake(settings=ROW_BY_ROW)
+        lake.upload("m", b"m")
+        address = lake.address(lake.upload("z", b"z"))
+
+        def scan(kv: Store) -> object:
+            return prepared(lake, lake.another_server(kv))[0]
+
+        def check(results: Mapping[str, object]) -> None:
+            assert lake.read("a") == b"z"
+            found = results["scan"]
+            assert isinstance(found, set)
+            assert address in found, "the collector would delete an object that is live"
+
+        return Scene(
+            lake.kv, {"rename": lambda kv: rename(lake, lake.another_server(kv)), "scan": scan}, check
+        )
+
+    return explore(scene)
+
+
+def test_a_rename_during_a_scan_is_kept_in_every_order() -> None:
+    explored = renames_during_a_scan()
+    assert explored.schedules >= 10
+    assert set(explored.outcomes) == {("ok", "ok")}
+
+
+def test_without_tracking_a_renamed_object_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Copies, "track", lambda *_args: "")
+    with pytest.raises(AssertionError, match="would delete an object that is live"):
+        renames_during_a_scan()
+
+
+def test_with_copies_read_before_the_staged_data_it_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, list[Copied]] = {}
+    scan, prepare = Copies.scan, GarbageService.prepare_uncommitted
+
+    def read_first(self: GarbageService, name: str, token: str | None = None) -> object:
+        if token is None:
+            seen[name] = list(scan(self._copies, self._refs.repositories.get(name)))
+        return prepare(self, name, token)
+
+    def remembered(_self: Copies, repository: Repository, start: str = "") -> Iterator[Copied]:
+        return (copied for copied in seen[repository.name] if copied.id >= start)
+
+    monkeypatch.setattr(GarbageService, "prepare_uncommitted", read_first)
+    monkeypatch.setattr(Copies, "scan", remembered)
+    with pytest.raises(AssertionError, match="would delete an object that is live"):
+        renames_during_a_scan()
+
+
+def test_with_the_record_written_after_the_copy_it_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    late: list[tuple[Repository, str]] = []
+    track, delete = Copies.track, ObjectService.delete_object
+
+    def remember(_self: Copies, repository: Repository, address: str, _now: object) -> str:
+        late[:] = [(repository, address)]
+        return ""
+
+    def delete_then_track(self: ObjectService, *args: object) -> None:
+        delete(self, *args)  # type: ignore[arg-type]
+        for repository, address in late:
+            track(self._copies, repository, address, self._clock())
+
+    monkeypatch.setattr(Copies, "track", remember)
+    monkeypatch.setattr(ObjectService, "delete_object", delete_then_track)
+    with pytest.raises(AssertionError, match="would delete an object that is live"):
+        renames_during_a_scan()
+
+
+def test_a_rename_during_a_run_of_many_pages_and_a_long_pause_is_kept() -> None:
+    lake = make_lake(settings=ROW_BY_ROW)
+    lake.upload("m", b"m")
+    address = lake.address(lake.upload("z", b"z"))
+    page = lake.catalog.garbage.prepare_uncommitted(lake.repository)
+    rename(lake, lake.catalog)
+    lake.clock.now += timedelta(hours=20)
+    lake.catalog.expire_tracked()
+    found: set[str] = set()
+    while page.continuation_token:
+        page = lake.catalog.garbage.prepare_uncommitted(lake.repository, page.continuation_token)
+    folder = f"_lakefs/retention/gc/uncommitted/{page.run_id}/uncommitted/"
+    for key in lake.keys(folder):
+        table = pq.read_table(pa.BufferReader(lake.objects.get(key)))
+        found.update(table.column("physical_address").to_pylist())
+    assert address in found
+
+
+def copies_beside_a_reset() -> Explored:
+    """Every order of a copy, and of a reset with a collection after it: what the copy shares must be in it."""
+
+    def scene() -> Scene:
+        lake = make_lake(settings=DESIGN)
+        address = lake.address(lake.upload("z", b"z"))
+
+        def reset_and_scan(kv: Store) -> object:
+            catalog = lake.another_server(kv)
+            catalog.branches.reset_branch(lake.repository, "main", kind="reset")
+            return prepared(lake, catalog)[0]
+
+        def copy_it(kv: Store) -> object:
+            return lake.another_server(kv).objects.copy_object(lake.repository, "main", "a", "z")
+
+        def check(results: Mapping[str, object]) -> None:
+            found = results["reset"]
+            assert isinstance(found, set)
+            shared = [stats for stats in lake.listing() if lake.address(stats) == address]
+            assert not shared or address in found, "the collector would delete what was shared"
+
+        return Scene(lake.kv, {"copy": copy_it, "reset": reset_and_scan}, check)
+
+    return explore(scene)
+
+
+def test_a_copy_shares_nothing_that_a_collection_has_missed() -> None:
+    explored = copies_beside_a_reset()
+    assert set(explored.outcomes) == {("ok", "ok"), ("PathNotFoundError", "ok")}
+
+
+def test_without_the_second_look_it_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    def share(self: ObjectService, found: Repository, branch: str, path: bytes, source: Entry) -> bool:
+        if not self._is_staged(found, branch, path, source):
+            return False
+        self._copies.track(found, source.address, self._clock())
+        return True
+
+    monkeypatch.setattr(ObjectService, "_share", share)
+    with pytest.raises(AssertionError, match="would delete what was shared"):
+        copies_beside_a_reset()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_rename_that_is_committed_at_once_is_staged_or_committed(seed: int) -> None:
+    lake = make_lake(settings=ROW_BY_ROW)
+    lake.upload("m", b"m")
+    address = lake.address(lake.upload("z", b"z"))
+
+    def rename_and_commit(kv: Store) -> object:
+        catalog = lake.another_server(kv)
+        rename(lake, catalog)
+        return catalog.commits.commit(lake.repository, "main", committer="c", message="m")
+
+    def collect(kv: Store) -> object:
+        catalog = lake.another_server(kv)
+        staged = prepared(lake, catalog)[0]
+        committed = catalog.reading.list_entries(lake.repository, "main@").results
+        return staged | {lake.address(stats) for stats in committed}
+
+    results, taken = run_turns(
+        lake.kv, {"collect": collect, "rename": rename_and_commit}, random_choice(seed)
+    )
+    found = results["collect"]
+    assert isinstance(found, set), taken
+    assert address in found, taken

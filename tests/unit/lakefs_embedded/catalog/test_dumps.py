@@ -1,0 +1,302 @@
+"""Refs as files: equal to a real server's byte for byte, and a repository made of them again."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dredge.errors import DredgeError
+from dredge.lakefs.files.ranges import SplitRule
+from dredge.lakefs.files.records import Branch, Commit, Tag
+from dredge.lakefs.files.values import Value
+from dredge.storage import open_writer
+from lakefs_embedded.catalog import RefsDump, Settings
+from lakefs_embedded.catalog.dump_files import (
+    MANIFEST_KEY,
+    DumpFiles,
+    branch_record,
+    commit_record,
+    tag_record,
+)
+from lakefs_embedded.catalog.dumps import InvalidDumpError, NotBareError
+from lakefs_embedded.errors import MissingError, ReadOnlyError, TaskNotFoundError
+from tests.support.faulty import Operation, WatchedStore
+from tests.support.lakes import Lake, make_lake, with_settings
+
+FOLDER = Path(__file__).parents[3] / "fixtures" / "lakefs" / "tables" / "refs_dump"
+KINDS = {
+    "commit": ("commits", lambda raw: commit_record(Commit.decode(raw).id, raw)),
+    "branch": ("branches", lambda raw: branch_record(Branch.decode(raw))),
+    "tag": ("tags", lambda raw: tag_record(Tag.decode(raw))),
+}
+
+
+def captured(name: str) -> Iterator[bytes]:
+    for line in (FOLDER / f"{name}_range.jsonl").read_text().splitlines():
+        yield base64.b64decode(json.loads(line)["data_b64"])
+
+
+@pytest.mark.parametrize("entity", KINDS)
+def test_files_equal_a_real_servers(entity: str) -> None:
+    name, record = KINDS[entity]
+    objects = open_writer(f"memory://dumps-{name}/ns")
+    made = DumpFiles(objects, SplitRule()).write(entity, map(record, captured(name)))
+    for kind in ("range", "metarange"):
+        table_id = json.loads((FOLDER / f"{name}_{kind}.json").read_text())["id"]
+        assert objects.get(f"_lakefs/{table_id}") == (FOLDER / f"{name}_{kind}.sst").read_bytes()
+    assert made == table_id
+    assert [raw for _, raw in DumpFiles(objects, SplitRule()).read(entity, made)] == list(captured(name))
+
+
+def test_the_manifest_equals_a_real_servers() -> None:
+    ids = json.loads((FOLDER / "answer.json").read_text())
+    dump = RefsDump(ids["commits_meta_range_id"], ids["tags_meta_range_id"], ids["branches_meta_range_id"])
+    assert dump.manifest() == (FOLDER / "refs_manifest.json").read_bytes()
+
+
+def test_dumps_of_a_real_server_are_read() -> None:
+    objects = open_writer("memory://dumps-read/ns")
+    for path in FOLDER.glob("*.sst"):
+        objects.put("_lakefs/" + json.loads(path.with_suffix(".json").read_text())["id"], path.read_bytes())
+    lake = make_lake(namespace="memory://dumps-read/ns", create=False)
+    lake.catalog.repositories.create_repository("lake", lake.namespace, bare=True)
+    ids = json.loads((FOLDER / "answer.json").read_text())
+    dump = RefsDump(ids["commits_meta_range_id"], ids["tags_meta_range_id"], ids["branches_meta_range_id"])
+    lake.catalog.dumps.restore_refs("lake", dump)
+    branches = lake.catalog.branches.list_branches("lake").results
+    assert [branch.name for branch in branches] == ["b1", "hidden", "main"]
+    assert [tag.name for tag in lake.catalog.tags.list_tags("lake").results] == ["t1"]
+    assert len(lake.catalog.commits.log("lake", "main").results) == 2
+    assert lake.catalog.dumps.dump_refs("lake") == dump
+
+
+# --- a repository and its copy -----------------------------------------------------------------------------
+
+
+def busy_lake(settings: Settings | None = None) -> Lake:
+    lake = make_lake(settings=settings)
+    for number in range(3):
+        lake.upload(f"path/{number}", b"%d" % number)
+        lake.commit(f"commit {number}", metadata={"number": str(number), "a": "b"})
+    lake.catalog.branches.create_branch(lake.repository, "side", "main~1")
+    lake.catalog.branches.create_branch(lake.repository, "hidden", "main", hidden=True)
+    lake.upload("side", branch="side")
+    lake.commit("on side", branch="side")
+    lake.catalog.merges.merge(lake.repository, "side", "main", committer="tester", message="merged")
+    lake.catalog.tags.create_tag(lake.repository, "v1", "main~1")
+    lake.upload("staged")
+    return lake
+
+
+def bare(lake: Lake, name: str = "copy", **more: bool) -> Lake:
+    lake.catalog.repositories.create_repository(name, lake.namespace, bare=True, **more)
+    return Lake(lake.catalog, lake.kv, lake.clock, lake.namespace, name, lake.settings)
+
+
+def refs(lake: Lake) -> dict[str, object]:
+    found = lake.catalog.repositories.get_repository(lake.repository)
+    return {
+        "commits": list(lake.catalog.refs.commits.all(found)),
+        "branches": [(each.name, each.commit_id) for each in lake.catalog.refs.branches.scan(found)],
+        "tags": list(lake.catalog.refs.tags.scan(found)),
+    }
+
+
+def test_a_restored_repository_has_the_same_commits_branches_and_tags() -> None:
+    lake = busy_lake()
+    copy = bare(lake)
+    lake.catalog.dumps.restore_refs("copy", lake.catalog.dumps.dump_refs(lake.repository))
+    assert refs(copy) == refs(lake)
+    assert copy.paths() == [*(f"path/{number}" for number in range(3)), "side"]
+    assert copy.read("path/1") == b"1"
+    copy.upload("new", b"new")
+    assert copy.commit().parents == (lake.catalog.branches.get_branch(lake.repository, "main").commit_id,)
+    assert lake.paths() == [*(f"path/{number}" for number in range(3)), "side", "staged"]
+
+
+def test_staging_of_the_original_and_of_the_copy_are_apart() -> None:
+    lake = busy_lake()
+    copy = bare(lake)
+    lake.catalog.dumps.restore_refs("copy", lake.catalog.dumps.dump_refs(lake.repository))
+    assert not set(copy.tokens()) & set(lake.tokens())
+    copy.upload("only-here")
+    assert "only-here" not in lake.paths()
+
+
+def test_ranges_are_split_and_put_together_again() -> None:
+    lake = busy_lake(Settings(background=False, range_raggedness=2))
+    copy = bare(lake)
+    lake.catalog.dumps.restore_refs("copy", lake.catalog.dumps.dump_refs(lake.repository))
+    assert refs(copy) == refs(lake)
+
+
+def test_a_dump_is_named_by_the_manifest_and_does_not_change_the_repository() -> None:
+    lake = busy_lake()
+    before, rows = refs(lake), lake.paths()
+    dump = lake.catalog.dumps.dump_refs(lake.repository)
+    assert lake.objects.get(MANIFEST_KEY) == dump.manifest()
+    assert (refs(lake), lake.paths()) == (before, rows)
+    assert lake.catalog.dumps.dump_refs(lake.repository) == dump
+
+
+def test_every_head_in_a_dump_has_its_commit_whatever_is_committed_meanwhile() -> None:
+    lake = busy_lake()
+    other = lake.another_server()
+    done: list[str] = []
+
+    def meddle(operation: Operation) -> None:
+        if operation.name == "scan" and operation.key.startswith((b"commits/", b"tags/")):
+            name = f"b{len(done)}"
+            done.append(name)
+            other.branches.create_branch(lake.repository, name, "main")
+            other.objects.upload_object(lake.repository, name, "x", name.encode())
+            other.commits.commit(lake.repository, name, committer="c", message=name)
+
+    catalog = lake.another_server(WatchedStore(lake.kv, before=meddle))
+    dump = catalog.dumps.dump_refs(lake.repository)
+    assert done
+    lake.catalog.dumps.restore_refs(bare(lake).repository, dump)
+
+
+# --- what a restore refuses --------------------------------------------------------------------------------
+
+
+def test_a_repository_with_refs_of_its_own_is_left_alone() -> None:
+    lake = busy_lake()
+    dump = lake.catalog.dumps.dump_refs(lake.repository)
+    lake.catalog.repositories.create_repository("full", lake.namespace + "-2")
+    full = Lake(lake.catalog, lake.kv, lake.clock, lake.namespace + "-2", "full", lake.settings)
+    for table in lake.keys("_lakefs/"):
+        full.objects.put(table, lake.objects.get(table))
+    before = refs(full)
+    with pytest.raises(NotBareError):
+        lake.catalog.dumps.restore_refs("full", dump)
+    assert refs(full) == before
+
+
+def test_an_interrupted_restore_can_be_repeated_and_another_dump_cannot_come_on_top() -> None:
+    lake = busy_lake()
+    dump = lake.catalog.dumps.dump_refs(lake.repository)
+    copy = bare(lake)
+    found = lake.catalog.repositories.get_repository("copy")
+    commits = list(lake.catalog.refs.commits.all(lake.catalog.repositories.get_repository(lake.repository)))
+    lake.catalog.refs.commits.add(found, commits[0])
+    for _ in range(2):
+        lake.catalog.dumps.restore_refs("copy", dump)
+        assert refs(copy) == refs(lake)
+    copy.upload("more")
+    copy.commit()
+    before = refs(copy)
+    with pytest.raises(NotBareError):
+        lake.catalog.dumps.restore_refs("copy", dump)
+    assert refs(copy) == before
+
+
+@pytest.mark.parametrize("kind", ["commits", "tags", "branches"])
+def test_a_dump_with_a_missing_or_damaged_file_restores_nothing(kind: str) -> None:
+    lake = busy_lake()
+    dump = lake.catalog.dumps.dump_refs(lake.repository)
+    copy = bare(lake)
+    key = f"_lakefs/{getattr(dump, kind)}"
+    data = lake.objects.get(key)
+    lake.objects.put(key, data[:-60] + b"x" + data[-59:])
+    with pytest.raises(InvalidDumpError):
+        lake.catalog.dumps.restore_refs("copy", dump)
+    gone = RefsDump(**{"commits": dump.commits, "tags": dump.tags, "branches": dump.branches, kind: "0" * 64})
+    with pytest.raises(MissingError, match="missing"):
+        lake.catalog.dumps.restore_refs("copy", gone)
+    assert refs(copy) == {"commits": [], "branches": [], "tags": []}
+
+
+def test_tables_of_another_kind_are_refused() -> None:
+    lake = busy_lake()
+    dump = lake.catalog.dumps.dump_refs(lake.repository)
+    objects = lake.catalog.commits.get_commit(lake.repository, "main").metarange_id
+    bare(lake)
+    for wrong in (
+        RefsDump(dump.tags, dump.tags, dump.branches),
+        RefsDump(dump.commits, dump.tags, objects),
+        RefsDump("", dump.tags, dump.branches),
+        RefsDump("../../etc/passwd", dump.tags, dump.branches),
+    ):
+        with pytest.raises(InvalidDumpError):
+            lake.catalog.dumps.restore_refs("copy", wrong)
+
+
+def test_trap_41_a_branch_without_its_commit_is_never_restored() -> None:
+    lake = busy_lake()
+    dump = lake.catalog.dumps.dump_refs(lake.repository)
+    bare(lake)
+    files = DumpFiles(lake.objects, SplitRule())
+    lost = files.write("branch", [branch_record(Branch("main", "0" * 64, ""))])
+    with pytest.raises(InvalidDumpError, match="unknown commit"):
+        lake.catalog.dumps.restore_refs("copy", RefsDump(dump.commits, dump.tags, lost))
+    forged = [
+        (key, Value(key, raw.replace(b"Repository", b"Repositorz")))
+        for key, raw in files.read("commit", dump.commits)
+    ]
+    wrong = files.write("commit", forged)
+    with pytest.raises(InvalidDumpError, match="is not the hash"):
+        lake.catalog.dumps.restore_refs("copy", RefsDump(wrong, dump.tags, dump.branches))
+
+
+def test_a_read_only_repository_is_restored_by_force_only() -> None:
+    lake = busy_lake()
+    dump = lake.catalog.dumps.dump_refs(lake.repository)
+    copy = bare(lake, read_only=True)
+    with pytest.raises(ReadOnlyError):
+        lake.catalog.dumps.restore_refs("copy", dump)
+    lake.catalog.dumps.restore_refs("copy", dump, force=True)
+    assert refs(copy) == refs(lake)
+
+
+# --- tasks -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_tasks_do_the_same(background: bool) -> None:
+    lake = with_settings(busy_lake(), background=background)
+    copy = bare(lake)
+    dumping = lake.catalog.dumps.dump_submit(lake.repository)
+    lake.catalog.close()
+    status = lake.catalog.dumps.dump_status(lake.repository, dumping)
+    assert dumping.startswith("DR")
+    assert (status.done, status.error) == (True, None)
+    assert status.refs is not None
+    restoring = lake.catalog.dumps.restore_submit("copy", status.refs)
+    lake.catalog.close()
+    assert lake.catalog.dumps.restore_status("copy", restoring).done
+    assert refs(copy) == refs(lake)
+
+
+def test_a_task_that_fails_says_why_and_one_of_another_kind_is_unknown() -> None:
+    lake = busy_lake()
+    dump = lake.catalog.dumps.dump_refs(lake.repository)
+    lake.commit()
+    task = lake.catalog.dumps.restore_submit(lake.repository, dump)
+    status = lake.catalog.dumps.restore_status(lake.repository, task)
+    assert status.done
+    assert "bare" in (status.error or "")
+    for look in (lake.catalog.dumps.dump_status, lake.catalog.garbage.prepare_commits_status):
+        with pytest.raises(TaskNotFoundError):
+            look(lake.repository, task)
+    lake.clock.advance(hours=25)
+    with pytest.raises(TaskNotFoundError):
+        lake.catalog.dumps.restore_status(lake.repository, task)
+
+
+def test_a_dump_that_fails_leaves_no_manifest() -> None:
+    lake = busy_lake()
+
+    def fail(operation: Operation) -> None:
+        if operation.name == "scan" and operation.key.startswith(b"commits/"):
+            raise DredgeError("the store is away")
+
+    catalog = lake.another_server(WatchedStore(lake.kv, before=fail))
+    with pytest.raises(DredgeError):
+        catalog.dumps.dump_refs(lake.repository)
+    assert MANIFEST_KEY not in lake.keys("_lakefs/")

@@ -1,0 +1,443 @@
+"""What garbage collection asks of a server."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import re
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dredge.errors import ConfigError, UnavailableError
+from dredge.lakefs.files.addresses import AddressType
+from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.messages import GarbageCollectionPrepareStatus
+from dredge.xid import descending_time
+from lakefs_embedded.catalog import PreparedUncommitted, Rules, Settings
+from lakefs_embedded.catalog.uncommitted import Mark
+from lakefs_embedded.errors import (
+    CommitNotFoundError,
+    ContinuationTokenError,
+    RulesNotFoundError,
+    TaskNotFoundError,
+)
+from lakefs_embedded.staging.area import Staged
+from tests.support.captured import FOLDER
+from tests.support.faulty import Operation, WatchedStore
+from tests.support.lakes import Lake, make_lake, with_settings
+
+CAPTURED = FOLDER / "api"
+
+
+def pages(lake: Lake, limit: int = 50) -> list[PreparedUncommitted]:
+    found = [lake.catalog.garbage.prepare_uncommitted(lake.repository)]
+    while (token := found[-1].continuation_token) is not None and len(found) < limit:
+        found.append(lake.catalog.garbage.prepare_uncommitted(lake.repository, token))
+    return found
+
+
+def files(lake: Lake, run_id: str) -> list[list[dict[str, Any]]]:
+    folder = f"_lakefs/retention/gc/uncommitted/{run_id}/uncommitted/"
+    return [pq.read_table(pa.BufferReader(lake.objects.get(key))).to_pylist() for key in lake.keys(folder)]
+
+
+def prepared(lake: Lake) -> set[str]:
+    """Addresses of all files of one run, read to its end."""
+    run = pages(lake)
+    return {row["physical_address"] for rows in files(lake, run[0].run_id) for row in rows}
+
+
+def stage_value(lake: Lake, path: str, address: str, address_type: AddressType) -> None:
+    value = Entry(address=address, address_type=address_type, size=1, etag=address).value()
+    lake.catalog.staging.areas.put(lake.tokens()[0], Staged(path.encode(), value))
+
+
+# --- uncommitted -------------------------------------------------------------------------------------------
+
+
+def test_a_repository_without_changes_answers_with_an_empty_location() -> None:
+    lake = make_lake()
+    answer = lake.catalog.garbage.prepare_uncommitted(lake.repository)
+    assert (answer.location, answer.continuation_token) == ("", None)
+    assert descending_time(answer.run_id) == lake.clock.now
+    assert lake.keys("_lakefs/retention/") == []
+
+
+def test_the_file_is_as_a_server_writes_it() -> None:
+    lake = make_lake()
+    stats = lake.upload("a")
+    answer = lake.catalog.garbage.prepare_uncommitted(lake.repository)
+    folder = f"_lakefs/retention/gc/uncommitted/{answer.run_id}/uncommitted/"
+    assert answer.location == f"{lake.namespace}/{folder}"
+    (key,) = lake.keys(folder)
+    data = pa.BufferReader(lake.objects.get(key))
+    metadata = pq.read_metadata(data)
+    column = metadata.row_group(0).column(0)
+    assert (column.compression, column.has_dictionary_page) == ("GZIP", True)
+    assert re.sub(r"\s+", " ", str(metadata.schema)).count("required") >= 2
+    (row,) = pq.read_table(data).to_pylist()
+    assert row == {"physical_address": lake.address(stats), "creation_date": int(lake.clock.now.timestamp())}
+
+
+def test_every_branch_counts_and_only_what_is_live_there() -> None:
+    lake = make_lake()
+    committed = lake.upload("committed", b"old")
+    lake.upload("deleted")
+    lake.commit()
+    lake.catalog.branches.create_branch(lake.repository, "hidden", "main", hidden=True)
+    lake.catalog.branches.create_branch(lake.repository, "gone", "main")
+    live = {
+        lake.address(lake.upload("committed", b"new")),
+        lake.address(lake.upload("hidden", branch="hidden")),
+    }
+    garbage = {lake.address(lake.upload("twice", b"1")), lake.address(lake.upload("deleted", b"2"))}
+    lake.catalog.objects.delete_object(lake.repository, "main", "deleted")
+    repository = lake.catalog.repositories.get_repository(lake.repository)
+    lake.catalog.staging.protocol.seal(repository, "main")
+    live.add(lake.address(lake.upload("sealed")))
+    lake.catalog.staging.protocol.seal(repository, "main")
+    live.add(lake.address(lake.upload("twice", b"3")))
+    garbage.add(lake.address(lake.upload("x", branch="gone")))
+    lake.catalog.branches.delete_branch(lake.repository, "gone")
+    found = prepared(lake)
+    assert found == live
+    assert not found & garbage
+    assert lake.address(committed) not in found
+
+
+def test_trap_6_identical_content_uploaded_again_is_in_no_page() -> None:
+    lake = make_lake()
+    lake.upload("twin", b"same")
+    lake.commit()
+    newer = lake.upload("twin", b"same")
+    assert prepared(lake) == set()
+    assert (
+        lake.catalog.reading.stat(lake.repository, "main", "twin").physical_address == newer.physical_address
+    )
+
+
+def test_a_metadata_update_lists_the_committed_address_again() -> None:
+    lake = make_lake()
+    stats = lake.upload("a")
+    lake.commit()
+    lake.catalog.objects.update_user_metadata(lake.repository, "main", "a", {"k": "v"})
+    assert prepared(lake) == {lake.address(stats)}
+
+
+def test_addresses_are_listed_relative_or_not_at_all() -> None:
+    lake = make_lake()
+    inside, outside = f"{lake.namespace}/some/object", f"{lake.namespace}2/some/object"
+    stage_value(lake, "1", "data/relative", AddressType.RELATIVE)
+    stage_value(lake, "2", inside, AddressType.FULL)
+    stage_value(lake, "3", outside, AddressType.FULL)
+    stage_value(lake, "4", "0123456789abcdef", AddressType.BY_PREFIX_DEPRECATED)  # L14
+    stage_value(lake, "5", f"{lake.namespace}/old/object", AddressType.BY_PREFIX_DEPRECATED)
+    stage_value(lake, "6", "data/odd, name%20/é", AddressType.RELATIVE)
+    assert prepared(lake) == {"data/relative", "some/object", "old/object", "data/odd, name%20/é"}
+
+
+def many(lake: Lake, branches: int = 3, objects: int = 4) -> set[str]:
+    live = set()
+    for number in range(branches):
+        name = f"b{number}"
+        lake.catalog.branches.create_branch(lake.repository, name, "main")
+        for item in range(objects):
+            live.add(lake.address(lake.upload(f"{item}", f"{name}{item}".encode(), branch=name)))
+    return live
+
+
+def test_pages_end_by_size_and_go_on_where_they_ended() -> None:
+    lake = make_lake(settings=Settings(background=False, prepare_file_bytes_max=500, prepare_flush_rows=2))
+    live = many(lake)
+    run = pages(lake)
+    assert len(run) > 2
+    assert len({page.run_id for page in run}) == 1
+    rows = [row["physical_address"] for rows in files(lake, run[0].run_id) for row in rows]
+    assert len(rows) == len(set(rows)) == len(live)
+    assert set(rows) == live
+
+
+def test_unflushed_bytes_end_no_page() -> None:
+    lake = make_lake(settings=Settings(background=False, prepare_file_bytes_max=500))
+    many(lake)
+    assert len(pages(lake)) == 1
+
+
+def test_pages_end_by_time_and_each_moves_on() -> None:
+    lake = make_lake(settings=Settings(background=False, prepare_interval=timedelta()))
+    live = many(lake, branches=2, objects=3)
+    run = pages(lake)
+    assert prepared(lake) == live
+    marks = [Mark.decode(page.continuation_token) for page in run[:-1] if page.continuation_token]
+    assert [(mark.branch, mark.path) for mark in marks] == [
+        ("b0", "1"),
+        ("b0", "2"),
+        ("b1", ""),
+        ("b1", "1"),
+        ("b1", "2"),
+        ("main", ""),
+    ]
+    assert run[-1].location == ""  # nothing was left for it: normal, and no sign of anything
+
+
+def test_a_token_is_the_servers() -> None:
+    mark = Mark("ft6nfqpksdu8vq8o18ig", "z09-idle", "z")
+    captured = json.loads((CAPTURED / "prepare_uncommitted_08.json").read_text())
+    token = captured["request"]["body"]["continuation_token"]
+    assert mark.encode() == token
+    assert Mark.decode(token) == mark
+    odd = Mark("run", "b", 'é \udcff\n"')
+    assert Mark.decode(odd.encode()) == odd
+
+
+@pytest.mark.parametrize(
+    "token", ["%%%", "AAAA", base64.b64encode(b"[]").decode(), base64.b64encode(b"{}").decode()]
+)
+def test_a_token_of_somebody_else_is_refused(token: str) -> None:
+    lake = make_lake()
+    with pytest.raises(ContinuationTokenError) as caught:
+        lake.catalog.garbage.prepare_uncommitted(lake.repository, token)
+    assert (caught.value.status, str(caught.value)) == (400, "invalid continuation token")
+
+
+def test_an_empty_token_begins_a_run_and_a_vanished_branch_is_passed_over() -> None:
+    lake = make_lake(settings=Settings(background=False, prepare_interval=timedelta()))
+    live = many(lake, branches=2, objects=1)
+    assert lake.catalog.garbage.prepare_uncommitted(lake.repository, "").continuation_token
+    first = lake.catalog.garbage.prepare_uncommitted(lake.repository)
+    gone = lake.address(lake.catalog.reading.list_entries(lake.repository, "b1").results[0])
+    lake.catalog.branches.delete_branch(lake.repository, "b1")
+    token = first.continuation_token
+    while token is not None:
+        token = lake.catalog.garbage.prepare_uncommitted(lake.repository, token).continuation_token
+    rows = {row["physical_address"] for rows in files(lake, first.run_id) for row in rows}
+    assert rows == live - {gone}
+
+
+def test_a_branch_without_its_head_commit_stops_the_run() -> None:
+    lake = make_lake()
+    repository = lake.catalog.repositories.get_repository(lake.repository)
+    head = lake.catalog.branches.get_branch(lake.repository, "main").commit_id
+    lake.upload("a")
+    lake.kv.delete(repository.partition, f"commits/{head}".encode())
+    with pytest.raises(CommitNotFoundError):
+        lake.another_server().garbage.prepare_uncommitted(lake.repository)
+
+
+def delete_branch_during_scan(lake: Lake, name: str) -> Lake:
+    """The branch is listed, and gone when its turn comes."""
+    done = False
+
+    def delete(operation: Operation) -> None:
+        nonlocal done
+        if not done and b":" in operation.partition and operation.name == "scan":
+            done = True
+            lake.another_server().branches.delete_branch(lake.repository, name)
+
+    catalog = lake.another_server(WatchedStore(lake.kv, delete))
+    return Lake(catalog, lake.kv, lake.clock, lake.namespace, lake.repository, lake.settings)
+
+
+@pytest.mark.parametrize("rest", [0, 1])
+def test_a_branch_deleted_during_the_scan_costs_only_its_own_rows(rest: int) -> None:
+    lake = make_lake()
+    kept = lake.address(lake.upload("a"))
+    lake.catalog.branches.create_branch(lake.repository, "middle", "main")
+    lake.catalog.branches.create_branch(lake.repository, "zz", "main")
+    live = {kept} | {lake.address(lake.upload("z", branch="zz")) for _ in range(rest)}
+    assert prepared(delete_branch_during_scan(lake, "middle")) == live
+
+
+def test_trap_4_defect_a_branch_deleted_during_the_scan_throws_the_page_away() -> None:
+    lake = with_settings(make_lake(), defects=frozenset({"rows_lost_on_branch_delete"}))
+    lake.upload("a")
+    lake.catalog.branches.create_branch(lake.repository, "middle", "main")
+    lake.catalog.branches.create_branch(lake.repository, "zz", "main")
+    run = pages(delete_branch_during_scan(lake, "middle"))
+    assert [(page.location, page.continuation_token) for page in run] == [("", None)]
+    assert len(prepared(lake)) == 1  # asked again it answers
+
+
+def test_trap_3_defect_the_last_page_is_empty() -> None:
+    lake = with_settings(make_lake(), defects=frozenset({"empty_last_page"}))
+    live = many(lake)
+    run = pages(lake)
+    assert [bool(page.location) for page in run] == [True, False]
+    assert prepared(lake) == live
+
+
+def test_trap_43_defect_a_token_is_repeated_for_ever() -> None:
+    settings = {"defects": frozenset({"repeated_token"}), "prepare_interval": timedelta()}
+    lake = with_settings(make_lake(), **settings)
+    many(lake)
+    run = pages(lake, limit=6)
+    assert len({page.continuation_token for page in run}) == 1
+    assert len(run) == 6
+    assert sorted(len(rows) for rows in files(lake, run[0].run_id)) == [0, 0, 0, 0, 0, 1]
+
+
+def test_defect_a_page_is_named_and_missing() -> None:
+    lake = with_settings(make_lake(), defects=frozenset({"page_missing"}))
+    many(lake)
+    (page,) = pages(lake)
+    assert page.location
+    assert files(lake, page.run_id) == []
+
+
+# --- rules and commits -------------------------------------------------------------------------------------
+
+
+def active(lake: Lake, location: str) -> dict[str, str]:
+    data = lake.objects.get(location.removeprefix(lake.namespace + "/")).decode()
+    rows = list(csv.DictReader(io.StringIO(data)))
+    assert {row["expired"] for row in rows} <= {"false"}
+    return {row["commit_id"]: row["metarange_id"] for row in rows}
+
+
+def test_rules_are_kept_in_the_namespace_and_deleted_by_an_empty_file() -> None:
+    lake = make_lake()
+    with pytest.raises(RulesNotFoundError, match=r"^not found$"):
+        lake.catalog.garbage.get_gc_rules(lake.repository)
+    rules = Rules(21, {"main": 28, "dev": 7})
+    lake.catalog.garbage.set_gc_rules(lake.repository, rules)
+    assert lake.catalog.garbage.get_gc_rules(lake.repository) == rules
+    lake.catalog.garbage.delete_gc_rules(lake.repository)
+    assert lake.objects.get("_lakefs/retention/gc/rules/config.json") == b""
+    with pytest.raises(RulesNotFoundError):
+        lake.catalog.garbage.get_gc_rules(lake.repository)
+
+
+def test_active_commits_are_written_to_a_csv() -> None:
+    lake = make_lake()
+    initial = lake.catalog.commits.get_commit(lake.repository, "main")
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
+    lake.upload("a")
+    first = lake.commit(date=lake.clock.now - timedelta(days=20))
+    lake.upload("b")
+    second = lake.commit()
+    answer = lake.catalog.garbage.prepare_commits(lake.repository)
+    assert answer.commits_location == (
+        f"{lake.namespace}/_lakefs/retention/gc/commits/run_id={answer.run_id}/commits.csv"
+    )
+    assert answer.addresses_location == f"{lake.namespace}/_lakefs/retention/gc/addresses/"
+    assert active(lake, answer.commits_location) == {
+        first.id: first.metarange_id,
+        second.id: second.metarange_id,
+    }
+    assert initial.id not in active(lake, answer.commits_location)
+
+
+def test_trap_8_the_first_commit_has_no_metarange() -> None:
+    lake = make_lake()
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
+    answer = lake.catalog.garbage.prepare_commits(lake.repository)
+    head = lake.catalog.branches.get_branch(lake.repository, "main").commit_id
+    assert active(lake, answer.commits_location) == {head: ""}
+
+
+def test_hidden_branches_are_starting_points_and_tags_are_not() -> None:
+    lake = make_lake()
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
+    old = lake.clock.now - timedelta(days=90)
+    commits = {}
+    for name in ("hidden", "tagged"):
+        lake.catalog.branches.create_branch(lake.repository, name, "main", hidden=name == "hidden")
+        lake.upload(name, branch=name)
+        commits[name] = lake.commit(branch=name, date=old).id
+    lake.catalog.tags.create_tag(lake.repository, "v1", "tagged")
+    lake.catalog.branches.delete_branch(lake.repository, "tagged")
+    found = active(lake, lake.catalog.garbage.prepare_commits(lake.repository).commits_location)
+    assert commits["hidden"] in found
+    assert commits["tagged"] not in found  # L18
+
+
+def test_without_rules_the_sync_call_is_404_and_the_task_ends_with_an_error() -> None:
+    lake = make_lake()
+    with pytest.raises(RulesNotFoundError) as caught:
+        lake.catalog.garbage.prepare_commits(lake.repository)
+    assert (caught.value.status, str(caught.value)) == (404, "get gc rules: not found")
+    task = lake.catalog.garbage.prepare_commits_async(lake.repository)
+    status = lake.catalog.garbage.prepare_commits_status(lake.repository, task)
+    assert (status.completed, status.result, status.error) == (True, None, "get gc rules: not found")
+
+
+def test_trap_41_a_branch_without_its_head_commit_is_404_and_no_crash() -> None:
+    lake = make_lake()
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
+    repository = lake.catalog.repositories.get_repository(lake.repository)
+    head = lake.catalog.branches.get_branch(lake.repository, "main").commit_id
+    lake.kv.delete(repository.partition, f"commits/{head}".encode())
+    with pytest.raises(CommitNotFoundError, match=r"^commit not found$"):
+        lake.catalog.garbage.prepare_commits(lake.repository)
+
+
+def test_a_task_ends_with_a_result() -> None:
+    lake = make_lake()
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
+    task = lake.catalog.garbage.prepare_commits_async(lake.repository)
+    assert re.fullmatch(r"GCPC[A-Za-z0-9_-]{20}", task)
+    status = lake.catalog.garbage.prepare_commits_status(lake.repository, task)
+    assert (status.task_id, status.completed, status.error) == (task, True, None)
+    assert status.result is not None
+    assert active(lake, status.result.commits_location)
+
+
+def test_a_task_in_the_background_ends_by_itself() -> None:
+    lake = with_settings(make_lake(), background=True)
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
+    task = lake.catalog.garbage.prepare_commits_async(lake.repository)
+    lake.catalog.close()
+    assert lake.catalog.garbage.prepare_commits_status(lake.repository, task).completed
+
+
+def failing_status(error: Exception) -> tuple[Lake, Callable[[Operation], None]]:
+    lake = make_lake()
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
+
+    def fail(operation: Operation) -> None:
+        if operation.name == "scan" and operation.key.startswith(b"commits/"):
+            raise error
+
+    return lake, fail
+
+
+def test_a_task_that_fails_says_why() -> None:
+    lake, fail = failing_status(UnavailableError("the store is down"))
+    server = lake.another_server(WatchedStore(lake.kv, fail))
+    task = server.garbage.prepare_commits_async(lake.repository)
+    status = server.garbage.prepare_commits_status(lake.repository, task)
+    assert (status.completed, status.error) == (True, "the store is down")
+    found = lake.catalog.repositories.get_repository(lake.repository)
+    raw = lake.kv.get(found.partition, f"tasks/{task}".encode())
+    assert GarbageCollectionPrepareStatus.FromString(raw).task.status_code == 500
+
+
+def test_trap_31_an_old_task_is_gone_which_is_no_success() -> None:
+    lake = make_lake()
+    task = lake.catalog.garbage.prepare_commits_async(lake.repository)
+    lake.clock.advance(hours=24)
+    assert lake.catalog.garbage.prepare_commits_status(lake.repository, task).completed
+    lake.clock.advance(seconds=1)
+    with pytest.raises(TaskNotFoundError):
+        lake.catalog.garbage.prepare_commits_status(lake.repository, task)
+    partition = lake.catalog.repositories.get_repository(lake.repository).partition.decode()
+    lake.catalog.garbage.prepare_commits_async(lake.repository)
+    assert f"tasks/{task}".encode() not in lake.rows(partition)
+
+
+def test_a_page_takes_its_time_for_each_branch_where_that_is_asked_for() -> None:
+    lake = with_settings(make_lake(), prepare_branch_time=timedelta(milliseconds=20))
+    lake.catalog.branches.create_branch(lake.repository, "work", "main")
+    begun = time.monotonic()
+    lake.catalog.garbage.prepare_uncommitted(lake.repository)
+    assert time.monotonic() - begun >= 0.04
+    with pytest.raises(ConfigError):
+        Settings(prepare_branch_time=timedelta(seconds=-1))

@@ -1,0 +1,193 @@
+"""Addresses of the design profile: for a time, for one use, tracked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import pytest
+
+from dredge.errors import DredgeError
+from dredge.kv import Store
+from lakefs_embedded.catalog import Catalog, ObjectStats, Settings
+from lakefs_embedded.errors import BranchNotFoundError, InvalidValueError, LinkAddressError
+from tests.support.lakes import Lake, make_lake
+from tests.support.turns import Scene, explore
+
+DESIGN = Settings(background=False, profile="design")
+
+
+@pytest.fixture
+def lake() -> Lake:
+    return make_lake(settings=DESIGN)
+
+
+def hand_out(lake: Lake, path: str = "a") -> str:
+    address = lake.catalog.addresses.get_physical_address(lake.repository, "main", path)
+    lake.objects.put(address.removeprefix(lake.namespace + "/"), b"content")
+    return address
+
+
+def link(
+    lake: Lake, address: str, path: str = "a", branch: str = "main", catalog: Catalog | None = None
+) -> ObjectStats:
+    return (catalog or lake.catalog).addresses.link_physical_address(
+        lake.repository, branch, path, physical_address=address, checksum="abc", size_bytes=7
+    )
+
+
+def tracked(lake: Lake) -> list[bytes]:
+    partition = lake.catalog.repositories.get_repository(lake.repository).partition.decode()
+    return [key for key in lake.rows(partition) if key.startswith(b"link-addresses/")]
+
+
+def test_an_address_is_tracked_until_it_is_linked(lake: Lake) -> None:
+    address = hand_out(lake)
+    relative = address.removeprefix(lake.namespace + "/")
+    assert tracked(lake) == [f"link-addresses/{relative}".encode()]
+    assert link(lake, address).physical_address == address
+    assert lake.read("a") == b"content"
+    assert tracked(lake) == []
+
+
+def test_an_address_is_linked_once(lake: Lake) -> None:
+    address = hand_out(lake)
+    link(lake, address)
+    with pytest.raises(LinkAddressError, match="link address invalid"):
+        link(lake, address)
+    assert lake.paths() == ["a"]
+
+
+@pytest.mark.parametrize("age", [timedelta(), timedelta(hours=24)])
+def test_an_address_is_good_for_its_validity_time(lake: Lake, age: timedelta) -> None:
+    address = hand_out(lake)
+    lake.clock.now += age
+    lake.catalog.expire_tracked()
+    link(lake, address)
+
+
+def test_an_older_address_is_refused_whether_or_not_it_was_scanned_away(lake: Lake) -> None:
+    address = hand_out(lake)
+    lake.clock.advance(hours=24, seconds=1)
+    for _ in range(2):
+        with pytest.raises(LinkAddressError, match=r"^link address expired$"):
+            link(lake, address)
+        lake.catalog.expire_tracked()
+    assert tracked(lake) == []
+    assert lake.paths() == []
+
+
+def test_the_scan_removes_what_cannot_be_linked_and_nothing_else(lake: Lake) -> None:
+    hand_out(lake, "old")
+    lake.clock.advance(hours=20)
+    young = hand_out(lake, "young")
+    partition = lake.catalog.repositories.get_repository(lake.repository).partition
+    lake.kv.set(partition, b"link-addresses/data/x/no-time", b"")
+    before = lake.rows(partition.decode())
+    lake.clock.advance(hours=5)
+    assert lake.catalog.expire_tracked().addresses == 1
+    assert lake.catalog.expire_tracked().addresses == 0
+    gone = set(before) - set(lake.rows(partition.decode()))
+    assert len(gone) == 1
+    assert link(lake, young, "young")
+
+
+@pytest.mark.parametrize(
+    "address", ["s3://elsewhere/object", "{namespace}/object", "{namespace}/data/x/y", "{namespace}-2/data/x"]
+)
+def test_nothing_is_linked_that_was_not_handed_out(lake: Lake, address: str) -> None:
+    with pytest.raises(LinkAddressError):
+        link(lake, address.format(namespace=lake.namespace))
+    assert lake.paths() == []
+
+
+def test_a_signed_address_that_is_not_tracked_is_refused(lake: Lake) -> None:
+    """What another profile handed out, with the same key: signed, young, and unknown here."""
+    address = make_signed(lake)
+    with pytest.raises(LinkAddressError, match="link address invalid"):
+        link(lake, address)
+
+
+def make_signed(lake: Lake) -> str:
+    other = Catalog(lake.kv, lake.open_namespace, lake.clock, Settings(background=False))
+    return other.addresses.get_physical_address(lake.repository, "main", "a")
+
+
+def test_a_refused_link_does_not_use_the_address_up(lake: Lake) -> None:
+    address = hand_out(lake)
+    with pytest.raises(LinkAddressError, match="signature"):
+        link(lake, address, "b")
+    with pytest.raises(LinkAddressError, match="signature"):
+        link(lake, address, branch="other")
+    link(lake, address)
+    unborn = lake.catalog.addresses.get_physical_address(lake.repository, "later", "a")
+    with pytest.raises(BranchNotFoundError):
+        link(lake, unborn, branch="later")
+    lake.catalog.branches.create_branch(lake.repository, "later", "main")
+    link(lake, unborn, branch="later")
+
+
+def test_of_two_links_at_once_exactly_one_wins_whatever_the_order() -> None:
+    def scene() -> Scene:
+        lake = make_lake(settings=DESIGN)
+        address = hand_out(lake)
+
+        def actor(kv: Store) -> object:
+            return link(lake, address, catalog=lake.another_server(kv))
+
+        def check(results: Mapping[str, object]) -> None:
+            refused = [result for result in results.values() if isinstance(result, LinkAddressError)]
+            assert len(refused) == 1
+            assert lake.paths() == ["a"]
+            assert tracked(lake) == []
+
+        return Scene(lake.kv, {"one": actor, "other": actor}, check)
+
+    explored = explore(scene)
+    assert explored.outcomes.keys() == {("LinkAddressError", "ok"), ("ok", "LinkAddressError")}
+
+
+def test_a_link_races_the_scan_without_being_half_done() -> None:
+    """At the very end of the validity time: the link wins or the scan does."""
+
+    def scene() -> Scene:
+        lake = make_lake(settings=DESIGN)
+        address = hand_out(lake)
+        lake.clock.advance(hours=24, seconds=1)
+
+        def expire(kv: Store) -> object:
+            return lake.another_server(kv).expire_tracked()
+
+        def late_link(kv: Store) -> object:
+            def behind() -> datetime:
+                return lake.clock.now - timedelta(seconds=2)
+
+            return link(lake, address, catalog=Catalog(kv, lake.open_namespace, behind, DESIGN))
+
+        def check(results: Mapping[str, object]) -> None:
+            assert (lake.paths() == ["a"]) == (not isinstance(results["link"], DredgeError))
+            assert tracked(lake) == []
+
+        return Scene(lake.kv, {"expire": expire, "link": late_link}, check)
+
+    assert len(explore(scene).outcomes) == 2
+
+
+def test_staging_inside_the_namespace_is_refused_and_outside_it_is_not(lake: Lake) -> None:
+    def stage(address: str) -> None:
+        lake.catalog.objects.stage_object(
+            lake.repository, "main", "x", physical_address=address, checksum="c", size_bytes=1
+        )
+
+    for inside in ("data/a", "object", "_lakefs/x"):
+        with pytest.raises(InvalidValueError, match="invalid value"):
+            stage(f"{lake.namespace}/{inside}")
+    assert lake.paths() == []
+    stage(f"{lake.namespace}-2/data/a")
+
+
+def test_the_lakefs_profile_tracks_nothing() -> None:
+    lake = make_lake()
+    hand_out(lake)
+    assert tracked(lake) == []
+    assert lake.catalog.expire_tracked().addresses == 0

@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+import pytest
+
+from lakefs_embedded.catalog import Commit, CommitOverrides, Rules, Settings
+from lakefs_embedded.errors import (
+    CommitNotFoundError,
+    DirtyBranchError,
+    InvalidValueError,
+    MergeConflictError,
+    MissingError,
+    NoChangesError,
+    ParentNumberError,
+    RevertParentError,
+)
+from tests.support.lakes import Lake, make_lake
+
+
+def put(lake: Lake, branch: str, *items: str) -> Commit:
+    """`path=content` uploads, `-path` deletes; then a commit."""
+    lake.clock.advance(minutes=1)
+    for item in items:
+        path, is_put, content = item.partition("=")
+        if is_put:
+            lake.upload(path, content.encode(), branch=branch)
+        else:
+            lake.catalog.objects.delete_object(lake.repository, branch, path.removeprefix("-"))
+    return lake.commit(",".join(items), branch)
+
+
+def content(lake: Lake, ref: str = "main") -> dict[str, str]:
+    return {path: lake.read(path, ref).decode() for path in lake.paths(ref)}
+
+
+@pytest.fixture
+def lake() -> Lake:
+    """base: a b c. main changes a, adds m; side changes b, deletes c, adds s."""
+    lake = make_lake()
+    put(lake, "main", "a=0", "b=0", "c=0")
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
+    put(lake, "main", "a=main", "m=main")
+    put(lake, "side", "b=side", "-c", "s=side")
+    return lake
+
+
+def merge(lake: Lake, source: str = "side", destination: str = "main", **more: object) -> Commit:
+    return lake.catalog.merges.merge(lake.repository, source, destination, committer="tester", **more)  # type: ignore[arg-type]
+
+
+MERGED = {"a": "main", "b": "side", "m": "main", "s": "side"}
+
+
+def test_a_merge_brings_what_the_source_changed(lake: Lake) -> None:
+    main, side = (lake.catalog.commits.get_commit(lake.repository, ref) for ref in ("main", "side"))
+    commit = merge(lake, metadata={"k": "v"})
+    assert content(lake) == content(lake, "main@") == MERGED
+    assert commit.parents == (main.id, side.id)
+    assert commit.metadata == {"k": "v", ".lakefs.merge.strategy": "default"}
+    assert commit.message == "Merge 'side' into 'main'"
+    assert commit.generation == max(main.generation, side.generation) + 1
+    assert content(lake, "side") == {"a": "0", "b": "side", "s": "side"}
+
+
+def test_a_squashed_merge_has_one_parent(lake: Lake) -> None:
+    main = lake.catalog.commits.get_commit(lake.repository, "main")
+    assert merge(lake, squash=True).parents == (main.id,)
+    assert content(lake) == MERGED
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected", "name"),
+    [("dest-wins", "main", "dest-wins"), ("source-wins", "side", "source-wins")],
+)
+def test_a_strategy_says_who_wins_a_conflict(lake: Lake, strategy: str, expected: str, name: str) -> None:
+    put(lake, "side", "a=side", "m=side")
+    commit = merge(lake, strategy=strategy)
+    assert content(lake) == MERGED | {"a": expected, "m": expected}
+    assert commit.metadata[".lakefs.merge.strategy"] == name
+
+
+def test_a_conflict_merges_nothing_and_leaves_one_sealed_token(lake: Lake) -> None:
+    put(lake, "side", "a=side")
+    before = content(lake)
+    for tries in (1, 2):
+        with pytest.raises(MergeConflictError) as caught:
+            merge(lake)
+        assert (caught.value.status, str(caught.value)) == (409, "update branch main: conflict found")
+        assert len(lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens) == tries
+    assert content(lake) == before
+
+
+def test_a_dirty_destination_is_refused_and_left_as_it_was(lake: Lake) -> None:
+    lake.upload("staged")
+    branch = lake.catalog.branches.get_branch(lake.repository, "main")
+    with pytest.raises(DirtyBranchError) as caught:
+        merge(lake)
+    assert caught.value.status == 400
+    assert lake.catalog.branches.get_branch(lake.repository, "main") == branch
+
+
+def test_a_dirty_source_brings_only_what_it_committed(lake: Lake) -> None:
+    lake.upload("staged", branch="side")
+    merge(lake)
+    assert content(lake) == MERGED
+
+
+def test_merging_again_changes_nothing(lake: Lake) -> None:
+    first = merge(lake)
+    with pytest.raises(NoChangesError, match=r"^update branch main: no changes$"):
+        merge(lake)
+    again = merge(lake, allow_empty=True)
+    assert again.metarange_id == first.metarange_id
+    with pytest.raises(InvalidValueError):
+        merge(lake, strategy="ours")
+
+
+def test_a_merge_that_leaves_the_destination_as_it_is_records_that_the_two_have_met(lake: Lake) -> None:
+    """As a real server does; refusing it would leave the conflict to be met again by the next merge."""
+    lake.catalog.branches.create_branch(lake.repository, "rival", "main~1")
+    put(lake, "rival", "a=rival")
+    before = lake.catalog.commits.get_commit(lake.repository, "main")
+    kept = merge(lake, "rival", strategy="dest-wins")
+    assert (kept.metarange_id, len(kept.parents)) == (before.metarange_id, 2)
+    with pytest.raises(NoChangesError):
+        merge(lake, "rival")
+
+
+def test_a_squashed_merge_can_be_repeated(lake: Lake) -> None:
+    """A squash keeps no trace of the source, so the merge base stays where it was."""
+    first = merge(lake, squash=True)
+    again = merge(lake, squash=True)
+    assert (again.metarange_id, again.parents) == (first.metarange_id, (first.id,))
+
+
+def test_a_missing_source_is_named_with_what_was_being_done(lake: Lake) -> None:
+    with pytest.raises(MissingError, match=r"^update branch main: get commit by ref nowhere: not found$"):
+        merge(lake, "nowhere")
+    with pytest.raises(MissingError, match=r"^source reference 'nowhere': not found$"):
+        lake.catalog.branches.create_branch(lake.repository, "x", "nowhere")
+    for call in (lake.catalog.merges.revert, lake.catalog.merges.cherry_pick):
+        with pytest.raises(MissingError, match=r"^get commit from ref nowhere: not found$"):
+            call(lake.repository, "main", "nowhere", committer="t")
+
+
+def test_a_second_merge_begins_where_the_first_ended(lake: Lake) -> None:
+    side = lake.catalog.commits.get_commit(lake.repository, "side")
+    merge(lake)
+    assert lake.catalog.merges.find_merge_base(lake.repository, "side", "main").base_commit_id == side.id
+    put(lake, "main", "-s")
+    put(lake, "side", "s2=side")
+    merge(lake)
+    assert content(lake) == {"a": "main", "b": "side", "m": "main", "s2": "side"}
+
+
+def test_a_merge_drops_the_tokens_it_sealed(lake: Lake) -> None:
+    merge(lake)
+    assert lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens == ()
+    assert lake.rows("cleanup-tokens") == []
+
+
+def test_a_revert_undoes_one_commit(lake: Lake) -> None:
+    commit = lake.catalog.commits.get_commit(lake.repository, "main")
+    put(lake, "main", "later=1")
+    reverted = lake.catalog.merges.revert(lake.repository, "main", "main~1", committer="tester")
+    assert content(lake) == {"a": "0", "b": "0", "c": "0", "later": "1"}
+    assert reverted.message == f"Revert {commit.id}"
+    assert (reverted.metadata, len(reverted.parents)) == ({}, 1)
+    with pytest.raises(NoChangesError):
+        lake.catalog.merges.revert(lake.repository, "main", commit.id, committer="tester")
+
+
+def test_a_revert_that_meets_later_changes_is_a_conflict(lake: Lake) -> None:
+    put(lake, "main", "a=later")
+    with pytest.raises(MergeConflictError):
+        lake.catalog.merges.revert(lake.repository, "main", "main~1", committer="tester")
+    assert content(lake)["a"] == "later"
+
+
+def test_a_merge_is_reverted_towards_a_named_parent(lake: Lake) -> None:
+    merge(lake)
+    with pytest.raises(RevertParentError) as caught:
+        lake.catalog.merges.revert(lake.repository, "main", "main", committer="tester")
+    assert caught.value.status == 409
+    with pytest.raises(ParentNumberError):
+        lake.catalog.merges.revert(lake.repository, "main", "main", committer="tester", parent_number=3)
+    lake.catalog.merges.revert(lake.repository, "main", "main", committer="tester", parent_number=1)
+    assert content(lake) == {"a": "main", "b": "0", "c": "0", "m": "main"}
+
+
+def test_a_cherry_pick_brings_one_commit_and_says_from_where(lake: Lake) -> None:
+    put(lake, "side", "s2=side")
+    picked = lake.catalog.commits.get_commit(lake.repository, "side~1")
+    commit = lake.catalog.merges.cherry_pick(lake.repository, "main", "side~1", committer="other")
+    assert content(lake) == MERGED
+    assert (commit.message, commit.committer) == (picked.message, "other")
+    assert commit.metadata == {"cherry-pick-origin": picked.id, "cherry-pick-committer": "tester"}
+    assert len(commit.parents) == 1
+
+
+def test_a_cherry_pick_leaves_the_source_commit_as_it_is(lake: Lake) -> None:
+    """A real server changes its cached record, and then cannot find the commit by its full id."""
+    before = lake.catalog.commits.get_commit(lake.repository, "side")
+    lake.catalog.merges.cherry_pick(lake.repository, "main", "side", committer="other")
+    assert lake.catalog.commits.get_commit(lake.repository, before.id) == before
+    assert lake.catalog.branches.create_branch(lake.repository, "from-picked", before.id) == before.id
+
+
+def test_a_cherry_pick_of_what_is_there_already_is_a_commit(lake: Lake) -> None:
+    first = lake.catalog.merges.cherry_pick(lake.repository, "main", "side", committer="t")
+    again = lake.catalog.merges.cherry_pick(lake.repository, "main", "side", committer="t")
+    assert (again.metarange_id, again.parents) == (first.metarange_id, (first.id,))
+    empty = lake.commit("empty", "side", allow_empty=True)
+    with pytest.raises(NoChangesError):
+        lake.catalog.merges.cherry_pick(lake.repository, "main", empty.id, committer="t")
+
+
+def test_with_the_defect_a_picked_commit_cannot_be_found_by_its_full_id_for_ten_minutes() -> None:
+    lake = make_lake(settings=Settings(background=False, defects=frozenset({"cherry_pick_cache"})))
+    put(lake, "main", "a=0")
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
+    picked = put(lake, "side", "b=0")
+    lake.catalog.merges.cherry_pick(lake.repository, "main", "side", committer="t")
+    for ask in (
+        lambda: lake.catalog.commits.get_commit(lake.repository, picked.id),
+        lambda: lake.catalog.reading.stat(lake.repository, picked.id, "a"),
+        lambda: lake.catalog.branches.create_branch(lake.repository, "broken", picked.id),
+    ):
+        with pytest.raises(CommitNotFoundError):
+            ask()
+    assert lake.catalog.commits.get_commit(lake.repository, picked.id[:63]) == picked
+    assert lake.catalog.commits.get_commit(lake.repository, "side") == picked
+    # The branch is there all the same, and makes every preparation fail.
+    assert lake.catalog.branches.get_branch(lake.repository, "broken").commit_id not in ("", picked.id)
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(1, {}))
+    with pytest.raises(CommitNotFoundError):
+        lake.catalog.garbage.prepare_commits(lake.repository)
+    lake.clock.advance(minutes=10)
+    assert lake.catalog.commits.get_commit(lake.repository, picked.id) == picked
+
+
+def test_a_merge_is_cherry_picked_with_a_parent_number_only(lake: Lake) -> None:
+    merge(lake)
+    lake.catalog.branches.create_branch(lake.repository, "target", "main~2")
+    with pytest.raises(ParentNumberError) as caught:
+        lake.catalog.merges.cherry_pick(lake.repository, "target", "main", committer="t")
+    assert caught.value.status == 400
+    lake.catalog.merges.cherry_pick(lake.repository, "target", "main", committer="t", parent_number=1)
+    assert content(lake, "target") == {"a": "0", "b": "side", "s": "side"}
+
+
+def test_overrides_replace_words_and_metadata(lake: Lake) -> None:
+    words = CommitOverrides(message="mine", metadata={"k": "v"})
+    picked = lake.catalog.commits.get_commit(lake.repository, "side")
+    made = lake.catalog.merges.cherry_pick(lake.repository, "main", "side", committer="t", overrides=words)
+    origin = {"cherry-pick-origin": picked.id, "cherry-pick-committer": "tester"}
+    assert (made.message, made.metadata) == ("mine", {"k": "v", **origin})
+    undone = lake.catalog.merges.revert(lake.repository, "main", "main", committer="t", overrides=words)
+    assert (undone.message, undone.metadata) == ("mine", {"k": "v"})
+
+
+def diffs(lake: Lake, **query: object) -> list[tuple[str, str]]:
+    page = lake.catalog.merges.diff_refs(lake.repository, "main", "side", **query)  # type: ignore[arg-type]
+    return [(diff.path, diff.type) for diff in page.results]
+
+
+def test_a_removed_path_is_shown_with_its_last_size(lake: Lake) -> None:
+    page = lake.catalog.merges.diff_refs(lake.repository, "main", "side", two_dot=True)
+    assert {diff.path: diff.size_bytes for diff in page.results if diff.type == "removed"} == {"c": 1, "m": 4}
+
+
+def test_two_dots_compare_directly(lake: Lake) -> None:
+    assert diffs(lake, two_dot=True) == [
+        ("a", "changed"),
+        ("b", "changed"),
+        ("c", "removed"),
+        ("m", "removed"),
+        ("s", "added"),
+    ]
+
+
+def test_three_dots_show_what_the_right_side_would_bring(lake: Lake) -> None:
+    assert diffs(lake) == [("b", "changed"), ("c", "removed"), ("s", "added")]
+    put(lake, "side", "a=side", "m=main")
+    assert diffs(lake) == [("a", "conflict"), ("b", "changed"), ("c", "removed"), ("s", "added")]
+
+
+def test_differences_come_in_pages_and_fold(lake: Lake) -> None:
+    put(lake, "side", "d/1=x", "d/2=x", "e=x")
+    assert diffs(lake, delimiter="/") == [
+        ("b", "changed"),
+        ("c", "removed"),
+        ("d/", "prefix_changed"),
+        ("e", "added"),
+        ("s", "added"),
+    ]
+    page = lake.catalog.merges.diff_refs(lake.repository, "main", "side", amount=2)
+    assert ([diff.path for diff in page.results], page.next_offset) == (["b", "c"], "c")
+    assert diffs(lake, after="c", amount=2) == [("d/1", "added"), ("d/2", "added")]
+    assert diffs(lake, prefix="d/", after="d/1") == [("d/2", "added")]
+
+
+def test_a_branchs_own_differences_have_types_and_sizes() -> None:
+    lake = make_lake()
+    put(lake, "main", "a=0", "b=0", "c=0")
+    lake.upload("a", b"longer")
+    lake.upload("b", b"0")  # the same again
+    lake.catalog.objects.delete_object(lake.repository, "main", "c")
+    lake.catalog.objects.delete_object(lake.repository, "main", "d")
+    lake.upload("e/1", b"12")
+    found = lake.catalog.branches.diff_branch(lake.repository, "main").results
+    assert [(diff.path, diff.type, diff.size_bytes) for diff in found] == [
+        ("a", "changed", 6),
+        ("c", "removed", 1),
+        ("e/1", "added", 2),
+    ]
+    folded = lake.catalog.branches.diff_branch(lake.repository, "main", delimiter="/", after="c").results
+    assert [(diff.path, diff.type) for diff in folded] == [("e/", "prefix_changed")]

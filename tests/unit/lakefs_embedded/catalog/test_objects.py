@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import hashlib
+import io
+from datetime import timedelta
+
+import pytest
+
+from dredge.storage import memory_store
+from lakefs_embedded.catalog import ObjectStats, Settings
+from lakefs_embedded.errors import (
+    BranchNotFoundError,
+    DataNotFoundError,
+    InvalidValueError,
+    LinkAddressError,
+    PathNotFoundError,
+    UnsupportedError,
+)
+from tests.support.lakes import START, Lake, make_lake
+
+
+@pytest.fixture
+def lake() -> Lake:
+    return make_lake()
+
+
+def stage(lake: Lake, path: str, address: str) -> ObjectStats:
+    return lake.catalog.objects.stage_object(
+        lake.repository, "main", path, physical_address=address, checksum="abc", size_bytes=7
+    )
+
+
+def test_an_upload_is_read_back_from_its_address(lake: Lake) -> None:
+    stats = lake.upload("a/b", b"content", content_type="text/plain", metadata={"k": "v"})
+    assert lake.objects.get(lake.address(stats)) == b"content"
+    assert lake.address(stats).startswith("data/")
+    assert stats == lake.catalog.reading.stat(lake.repository, "main", "a/b")
+    assert stats.checksum == hashlib.md5(b"content", usedforsecurity=False).hexdigest()
+    assert (stats.size_bytes, stats.content_type) == (7, "text/plain")
+    assert (stats.metadata, stats.mtime) == ({"k": "v"}, START)
+    assert lake.read("a/b") == b"content"
+
+
+@pytest.mark.parametrize("content", [io.BytesIO(b"x" * 3_000_000), [b"x" * 1_000_000] * 3])
+def test_big_uploads_are_streamed(lake: Lake, content: object) -> None:
+    stats = lake.catalog.objects.upload_object(lake.repository, "main", "big", content)  # type: ignore[arg-type]
+    assert stats.size_bytes == 3_000_000
+    assert stats.checksum == hashlib.md5(b"x" * 3_000_000, usedforsecurity=False).hexdigest()
+    assert len(lake.read("big")) == 3_000_000
+
+
+def test_parts_of_an_object_are_read(lake: Lake) -> None:
+    lake.upload("a", b"0123456789")
+    content = lake.catalog.reading.get_object(lake.repository, "main", "a")
+    assert content.read(2, 3) == b"234"
+    assert content.read(7, None) == b"789"
+    with content.stream(4, None) as stream:
+        assert b"".join(stream) == b"456789"
+
+
+def test_an_object_whose_bytes_are_gone_answers_410(lake: Lake) -> None:
+    stats = lake.upload("a")
+    del memory_store(lake.namespace.split("/")[2]).objects[f"lake/{lake.address(stats)}"]
+    content = lake.catalog.reading.get_object(lake.repository, "main", "a")
+    for read in (content.read, content.stream):
+        with pytest.raises(DataNotFoundError) as caught:
+            read(0, None)
+        assert (caught.value.status, str(caught.value)) == (410, "No data")
+
+
+def test_an_upload_to_no_branch_stores_no_bytes(lake: Lake) -> None:
+    with pytest.raises(BranchNotFoundError):
+        lake.upload("a", branch="nothing")
+    assert lake.keys() == []
+
+
+@pytest.mark.parametrize("path", ["", "x" * 1025, "é" * 513])
+def test_paths_have_1_to_1024_bytes(lake: Lake, path: str) -> None:
+    with pytest.raises(InvalidValueError):
+        lake.upload(path)
+    lake.upload("é" * 512)
+
+
+ODD = [
+    " ",
+    "%20",
+    "a//b",
+    "a/",
+    "a/./b",
+    "..",
+    "e\u0301",
+    "\u00e9",
+    "😀",
+    "a,b",
+    "a\nb",
+    "\x01",
+    "'\"\\",
+    "/lead",
+]
+
+
+def test_odd_paths_are_kept_as_they_are(lake: Lake) -> None:
+    for path in ODD:
+        lake.upload(path, path.encode())
+    assert lake.paths() == sorted(ODD, key=str.encode)
+    lake.commit()
+    assert {path: lake.read(path, "main@") for path in lake.paths("main@")} == {p: p.encode() for p in ODD}
+
+
+def test_what_is_staged_lies_over_what_is_committed(lake: Lake) -> None:
+    for path in ("changed", "deleted", "kept"):
+        lake.upload(path, b"old")
+    lake.commit()
+    lake.upload("changed", b"new")
+    lake.upload("added", b"new")
+    lake.catalog.objects.delete_object(lake.repository, "main", "deleted")
+    assert {path: lake.read(path) for path in lake.paths()} == {
+        "added": b"new",
+        "changed": b"new",
+        "kept": b"old",
+    }
+    assert {path: lake.read(path, "main@") for path in lake.paths("main@")} == {
+        "changed": b"old",
+        "deleted": b"old",
+        "kept": b"old",
+    }
+    assert lake.paths("main$") == ["added", "changed"]
+    for ref, path in (("main", "deleted"), ("main@", "added"), ("main$", "kept"), ("main$", "deleted")):
+        with pytest.raises(PathNotFoundError):
+            lake.catalog.reading.stat(lake.repository, ref, path)
+
+
+def test_deleting_removes_no_bytes(lake: Lake) -> None:
+    lake.upload("a")
+    lake.catalog.objects.delete_object(lake.repository, "main", "a")
+    assert lake.paths() == []
+    assert len(lake.keys()) == 1
+
+
+def test_deleting_what_is_not_there_is_no_error_and_stages_nothing(lake: Lake) -> None:
+    lake.catalog.objects.delete_object(lake.repository, "main", "nothing")
+    assert lake.rows(lake.tokens()[0]) == []
+    with pytest.raises(BranchNotFoundError):
+        lake.catalog.objects.delete_object(lake.repository, "nothing", "a")
+
+
+def test_no_tombstone_is_left_where_none_is_needed(lake: Lake) -> None:
+    lake.upload("committed")
+    lake.commit()
+    lake.upload("staged")
+    lake.upload("committed", b"new")
+    for path in ("staged", "committed"):
+        lake.catalog.objects.delete_object(lake.repository, "main", path, no_tombstone=True)
+    assert lake.paths() == []
+    assert lake.rows(lake.tokens()[0]) == [b"committed"]  # needs its tombstone
+
+
+def test_deleting_many_says_which_failed(lake: Lake) -> None:
+    for path in ("a", "b", "c"):
+        lake.upload(path)
+    failed = lake.catalog.objects.delete_objects(lake.repository, "main", ["a", "", "nothing", "c"])
+    assert [(error.path, error.status_code) for error in failed] == [("", 400)]
+    assert lake.paths() == ["b"]
+    with pytest.raises(InvalidValueError):
+        lake.catalog.objects.delete_objects(lake.repository, "main", ["x"] * 1001)
+
+
+def test_a_copy_has_bytes_of_its_own(lake: Lake) -> None:
+    source = lake.upload("a", b"content", metadata={"k": "v"}, content_type="text/plain")
+    lake.clock.advance(hours=1)
+    copy = lake.catalog.objects.copy_object(lake.repository, "main", "b", "a")
+    assert copy.physical_address != source.physical_address
+    assert (copy.checksum, copy.metadata, copy.content_type) == (source.checksum, {"k": "v"}, "text/plain")
+    assert copy.mtime == lake.clock.now
+    memory_store(lake.namespace.split("/")[2]).objects.pop(f"lake/{lake.address(source)}")
+    assert lake.read("b") == b"content"
+
+
+def test_a_copy_may_come_from_any_ref(lake: Lake) -> None:
+    lake.upload("a", b"1")
+    first = lake.commit()
+    lake.upload("a", b"2")
+    lake.catalog.objects.copy_object(lake.repository, "main", "old", "a", source_ref=first.id)
+    assert lake.read("old") == b"1"
+    with pytest.raises(PathNotFoundError):
+        lake.catalog.objects.copy_object(lake.repository, "main", "x", "nothing")
+    with pytest.raises(UnsupportedError):
+        lake.catalog.objects.copy_object(lake.repository, "main", "x", "a", shallow=True)
+
+
+def test_new_metadata_stay_at_the_old_address(lake: Lake) -> None:
+    stats = lake.upload("a", b"content", metadata={"old": "1"})
+    lake.commit()
+    lake.clock.advance(days=2)
+    lake.catalog.objects.update_user_metadata(lake.repository, "main", "a", {"new": "2"})
+    found = lake.catalog.reading.stat(lake.repository, "main", "a")
+    assert found.metadata == {"new": "2"}
+    assert (found.physical_address, found.mtime) == (stats.physical_address, stats.mtime)
+    assert [diff.type for diff in lake.catalog.branches.diff_branch(lake.repository, "main").results] == [
+        "changed"
+    ]
+    with pytest.raises(PathNotFoundError):
+        lake.catalog.objects.update_user_metadata(lake.repository, "main", "nothing", {})
+
+
+def test_trap_12_addresses_below_data_are_kept_relative_and_others_full(lake: Lake) -> None:
+    inside = f"{lake.namespace}/data/some/object"
+    beside = f"{lake.namespace}-2/data/some/object"
+    elsewhere = f"{lake.namespace}/elsewhere/object"
+    for path, address in {"in": inside, "beside": beside, "root": elsewhere}.items():
+        assert stage(lake, path, address).physical_address == address
+    lake.objects.put("data/some/object", b"content")
+    assert lake.read("in") == b"content"
+    with pytest.raises(InvalidValueError):
+        stage(lake, "x", "no/uri")
+    with pytest.raises(InvalidValueError):
+        stage(lake, "x", f"{lake.namespace}/data/a\x01")
+
+
+def test_objects_outside_the_namespace_are_read_and_copied(lake: Lake) -> None:
+    store = memory_store(lake.namespace.split("/")[2])
+    store.write("outside/object", b"foreign")
+    uri = lake.namespace.removesuffix("/lake") + "/outside/object"
+    stage(lake, "foreign", uri)
+    assert lake.read("foreign") == b"foreign"
+    copy = lake.catalog.objects.copy_object(lake.repository, "main", "own", "foreign")
+    assert lake.objects.get(lake.address(copy)) == b"foreign"
+
+
+def test_the_design_profile_stages_nothing_inside_the_namespace() -> None:
+    lake = make_lake(settings=Settings(background=False, profile="design"))
+    with pytest.raises(InvalidValueError):
+        stage(lake, "a", f"{lake.namespace}/data/some/object")
+    stage(lake, "a", "s3://elsewhere/object")
+
+
+def link(lake: Lake, path: str, address: str) -> ObjectStats:
+    return lake.catalog.addresses.link_physical_address(
+        lake.repository, "main", path, physical_address=address, checksum="abc", size_bytes=7
+    )
+
+
+def test_a_handed_out_address_is_written_to_and_linked(lake: Lake) -> None:
+    address = lake.catalog.addresses.get_physical_address(lake.repository, "main", "a")
+    key = address.removeprefix(lake.namespace + "/")
+    assert "," in key
+    lake.objects.put(key, b"content")
+    lake.clock.advance(hours=24)
+    assert link(lake, "a", address).physical_address == address
+    assert lake.read("a") == b"content"
+    link(lake, "a", address)  # not single use
+
+
+def test_linking_elsewhere_or_too_late_is_refused(lake: Lake) -> None:
+    address = lake.catalog.addresses.get_physical_address(lake.repository, "main", "a")
+    with pytest.raises(LinkAddressError, match="signature"):
+        link(lake, "b", address)
+    with pytest.raises(LinkAddressError, match="not signed"):
+        link(lake, "a", address.partition(",")[0])
+    lake.clock.advance(hours=24, seconds=1)
+    with pytest.raises(LinkAddressError, match="expired"):
+        link(lake, "a", address)
+    assert lake.paths() == []
+
+
+def test_an_address_outside_data_is_linked_unverified(lake: Lake) -> None:
+    for address in ("s3://elsewhere/object", f"{lake.namespace}/object"):
+        assert link(lake, "a", address).physical_address == address
+
+
+def test_the_branch_is_not_looked_at_when_an_address_is_handed_out(lake: Lake) -> None:
+    assert lake.catalog.addresses.get_physical_address(lake.repository, "nothing", "a")
+
+
+def test_slices_change_every_hour(lake: Lake) -> None:
+    first = lake.address(lake.upload("a")).split("/")[1]
+    lake.clock.advance(minutes=59)
+    assert lake.address(lake.upload("b")).split("/")[1] == first
+    lake.now = lake.clock.advance(minutes=1)  # type: ignore[attr-defined]
+    assert lake.address(lake.upload("c")).split("/")[1] < first
+
+
+def test_an_mtime_may_be_the_callers(lake: Lake) -> None:
+    old = START - timedelta(days=1000)
+    lake.catalog.objects.stage_object(
+        lake.repository,
+        "main",
+        "a",
+        physical_address="s3://x/y",
+        checksum="",
+        size_bytes=0,
+        mtime=old,
+    )
+    assert lake.catalog.reading.stat(lake.repository, "main", "a").mtime == old

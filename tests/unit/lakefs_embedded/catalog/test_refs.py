@@ -1,0 +1,267 @@
+"""Branches, tags, commits, the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from lakefs_embedded.errors import (
+    BranchExistsError,
+    BranchNotFoundError,
+    DefaultBranchError,
+    DirtyBranchError,
+    InvalidValueError,
+    NoChangesError,
+    NotUniqueError,
+    TagExistsError,
+    TagNotFoundError,
+)
+from lakefs_embedded.refs.commits import new_commit
+from tests.support.lakes import START, Lake, make_lake
+
+
+@pytest.fixture
+def lake() -> Lake:
+    return make_lake()
+
+
+def names(lake: Lake, **query: object) -> list[str]:
+    return [branch.name for branch in lake.catalog.branches.list_branches(lake.repository, **query).results]  # type: ignore[arg-type]
+
+
+def test_a_branch_takes_over_the_commit_and_nothing_staged(lake: Lake) -> None:
+    lake.upload("committed")
+    commit = lake.commit()
+    lake.upload("staged")
+    assert lake.catalog.branches.create_branch(lake.repository, "side", "main") == commit.id
+    assert lake.paths("side") == ["committed"]
+    lake.upload("here", branch="side")
+    assert lake.paths() == ["committed", "staged"]
+
+
+def test_a_hard_reset_is_refused_only_while_sealed_changes_differ_from_the_head(lake: Lake) -> None:
+    """A commit that failed for "no changes" leaves its token sealed, with rows that equal the head's."""
+    lake.upload("a", b"1")
+    first = lake.commit()
+    lake.upload("a", b"1")
+    with pytest.raises(NoChangesError):
+        lake.commit()
+    lake.upload("b", b"staged")
+    lake.catalog.branches.hard_reset(lake.repository, "main", f"{first.id}~1")
+    assert lake.paths("main@") == []
+    assert lake.paths() == ["a", "b"]  # what was staged is still there, on the new head
+    with pytest.raises(DirtyBranchError):
+        lake.catalog.branches.hard_reset(lake.repository, "main", first.id)
+
+
+def test_branch_tag_and_commit_names_do_not_overlap(lake: Lake) -> None:
+    head = lake.catalog.commits.get_commit(lake.repository, "main").id
+    lake.catalog.tags.create_tag(lake.repository, "v1", "main")
+    for name in ("main", "v1", head):
+        with pytest.raises(BranchExistsError) as branch_error:
+            lake.catalog.branches.create_branch(lake.repository, name, "main")
+        assert branch_error.value.status == 409
+        with pytest.raises(TagExistsError):
+            lake.catalog.tags.create_tag(lake.repository, name, "main")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a:b", "-a", "a b", "ä"])
+def test_malformed_branch_names_are_refused(lake: Lake, name: str) -> None:
+    with pytest.raises(InvalidValueError):
+        lake.catalog.branches.create_branch(lake.repository, name, "main")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a/b", "a..b", ".a", "a.", "a.lock", "a b", "@", "a@{b", "a~", "-a", "a\x01"]
+)
+def test_malformed_tag_names_are_refused(lake: Lake, name: str) -> None:
+    with pytest.raises(InvalidValueError):
+        lake.catalog.tags.create_tag(lake.repository, name, "main")
+
+
+def test_trap_22_hidden_branches_are_left_out_of_the_default_listing_only(lake: Lake) -> None:
+    lake.catalog.branches.create_branch(lake.repository, "secret", "main", hidden=True)
+    lake.upload("a", branch="secret")
+    assert names(lake) == ["main"]
+    assert names(lake, show_hidden=True) == ["main", "secret"]
+    assert lake.catalog.branches.get_branch(lake.repository, "secret").hidden
+    lake.commit(branch="secret")
+    assert lake.catalog.branches.get_branch(
+        lake.repository, "secret"
+    ).hidden  # a commit does not lose the mark
+
+
+def test_hidden_branches_do_not_shorten_pages(lake: Lake) -> None:
+    for number in range(6):
+        lake.catalog.branches.create_branch(lake.repository, f"a{number}", "main", hidden=number % 2 == 0)
+    page = lake.catalog.branches.list_branches(lake.repository, amount=3)
+    assert ([branch.name for branch in page.results], page.has_more) == (["a1", "a3", "a5"], True)
+    assert names(lake, after="a5") == ["main"]
+    assert names(lake, prefix="a", after="a1") == ["a3", "a5"]
+
+
+def test_the_default_branch_stays(lake: Lake) -> None:
+    with pytest.raises(DefaultBranchError) as caught:
+        lake.catalog.branches.delete_branch(lake.repository, "main")
+    assert (caught.value.status, str(caught.value)) == (403, "cannot delete repository default branch")
+
+
+def test_deleting_a_branch_drops_its_staging_and_leaves_its_commits(lake: Lake) -> None:
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
+    lake.upload("a", branch="side")
+    commit = lake.commit(branch="side")
+    lake.upload("b", branch="side")
+    (token,) = lake.tokens("side")
+    lake.catalog.branches.delete_branch(lake.repository, "side")
+    assert lake.rows(token) == []
+    assert lake.paths(commit.id) == ["a"]  # dangling now
+    with pytest.raises(BranchNotFoundError):
+        lake.catalog.branches.delete_branch(lake.repository, "side")
+
+
+def test_tags_name_commits(lake: Lake) -> None:
+    for name in ("v2", "v1", "x-é"):
+        lake.catalog.tags.create_tag(lake.repository, name, "main")
+    assert [tag.name for tag in lake.catalog.tags.list_tags(lake.repository).results] == ["v1", "v2", "x-é"]
+    page = lake.catalog.tags.list_tags(lake.repository, prefix="v", after="v1")
+    assert [tag.name for tag in page.results] == ["v2"]
+    lake.catalog.tags.delete_tag(lake.repository, "v1")
+    with pytest.raises(TagNotFoundError):
+        lake.catalog.tags.get_tag(lake.repository, "v1")
+    with pytest.raises(TagNotFoundError):
+        lake.catalog.tags.delete_tag(lake.repository, "v1")
+
+
+def test_a_commit_carries_what_the_caller_says(lake: Lake) -> None:
+    lake.upload("a")
+    date = START - timedelta(days=400)
+    commit = lake.commit("why", metadata={"b": "2", "a": "1"}, date=date)
+    found = lake.catalog.commits.get_commit(lake.repository, commit.id)
+    assert (found.message, found.committer, found.metadata) == ("why", "tester", {"a": "1", "b": "2"})
+    assert (found.creation_date, found.generation, found.version) == (date, 2, 1)
+    assert len(found.parents) == 1
+
+
+def test_a_commit_without_changes_is_refused_unless_it_is_allowed(lake: Lake) -> None:
+    with pytest.raises(NoChangesError) as caught:
+        lake.commit()
+    assert (caught.value.status, str(caught.value)) == (400, "commit: no changes")
+    lake.upload("a")
+    first = lake.commit()
+    second = lake.commit(allow_empty=True)
+    assert second.metarange_id == first.metarange_id  # an empty commit keeps its parent's content
+
+
+def test_deleting_the_last_object_gives_the_empty_metarange(lake: Lake) -> None:
+    lake.upload("a")
+    lake.commit()
+    lake.catalog.objects.delete_object(lake.repository, "main", "a")
+    commit = lake.commit()
+    assert commit.metarange_id == "00fb7eff1a97c500eb3ca8d2ef5464131d6b6a5f9512e41eba97843522213b66"
+    assert lake.catalog.commits.read_metadata_object(lake.repository, commit.metarange_id)
+
+
+def test_ranges_that_do_not_change_are_named_again() -> None:
+    from lakefs_embedded.catalog import Settings
+
+    lake = make_lake(settings=Settings(background=False, range_raggedness=4))
+    for number in range(40):
+        lake.upload(f"{number:02}")
+    lake.commit()
+    before = set(lake.keys("_lakefs/"))
+    lake.upload("20", b"changed")
+    lake.commit()
+    assert len(set(lake.keys("_lakefs/")) - before) == 2  # one range, one metarange
+
+
+def test_a_metarange_can_be_committed_as_it_is(lake: Lake) -> None:
+    lake.upload("a")
+    first = lake.commit()
+    lake.upload("b")
+    lake.commit()
+    again = lake.commit("again", source_metarange=first.metarange_id)
+    assert again.metarange_id == first.metarange_id
+    assert lake.paths() == ["a"]
+
+
+def test_a_commit_record_must_hash_to_its_id(lake: Lake) -> None:
+    head = lake.catalog.commits.get_commit(lake.repository, "main")
+    made = new_commit(
+        committer="c",
+        message="m",
+        creation_date=START - timedelta(days=99),
+        metarange_id="",
+        metadata={},
+        parents=(head,),
+    )
+    with pytest.raises(InvalidValueError):
+        lake.catalog.commits.create_commit_record(lake.repository, replace(made, message="other"))
+    lake.catalog.commits.create_commit_record(lake.repository, replace(made, version=0))
+    assert lake.catalog.commits.get_commit(lake.repository, made.id).version == 0
+    with pytest.raises(NotUniqueError):
+        lake.catalog.commits.create_commit_record(lake.repository, made)
+
+
+def log(lake: Lake, ref: str = "main", **query: object) -> list[str]:
+    return [commit.message for commit in lake.catalog.commits.log(lake.repository, ref, **query).results]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def history() -> Lake:
+    """1 a/x · 2 a/y · side: s b/z · 3 a/x again · merge of side · 4 deletes a/y; one hour apart each."""
+    lake = make_lake()
+
+    def step(message: str, path: str, branch: str = "main", content: bytes = b"x") -> None:
+        lake.clock.advance(hours=1)
+        lake.upload(path, content, branch=branch)
+        lake.commit(message, branch)
+
+    step("1", "a/x")
+    step("2", "a/y")
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
+    step("s", "b/z", "side")
+    step("3", "a/x", content=b"changed")
+    lake.clock.advance(hours=1)
+    lake.catalog.merges.merge(lake.repository, "side", "main", committer="t", message="merge")
+    lake.clock.advance(hours=1)
+    lake.catalog.objects.delete_object(lake.repository, "main", "a/y")
+    lake.commit("4")
+    return lake
+
+
+def test_the_log_goes_along_the_graph_youngest_first(history: Lake) -> None:
+    assert log(history) == ["4", "merge", "3", "s", "2", "1", "Repository created"]
+    assert log(history, first_parent=True) == ["4", "merge", "3", "2", "1", "Repository created"]
+    assert log(history, "side") == ["s", "2", "1", "Repository created"]
+
+
+def test_the_log_comes_in_pages(history: Lake) -> None:
+    page = history.catalog.commits.log(history.repository, "main", amount=3)
+    assert [commit.message for commit in page.results] == ["4", "merge", "3"]
+    assert page.has_more
+    assert log(history, after=page.next_offset, amount=2) == ["s", "2"]
+    limited = history.catalog.commits.log(history.repository, "main", amount=3, limit=True)
+    assert (len(limited.results), limited.has_more, limited.next_offset) == (3, False, "")
+
+
+def test_the_log_of_paths_shows_the_commits_that_changed_them(history: Lake) -> None:
+    assert log(history, objects=["a/x"]) == ["3", "1"]
+    assert log(history, objects=["a/y"]) == ["4", "2"]
+    assert log(history, prefixes=["a/"]) == ["4", "3", "2", "1"]
+    assert log(history, prefixes=["b/"]) == ["merge", "s"]
+    assert log(history, objects=["a/x"], prefixes=["b/"]) == ["merge", "3", "s", "1"]
+    assert log(history, objects=["nothing"]) == []
+
+
+def test_the_log_can_stop(history: Lake) -> None:
+    assert log(history, since=history.clock.now - timedelta(hours=2)) == ["4", "merge", "3"]
+    assert log(history, stop_at="side") == ["4", "merge", "3", "s"]
+
+
+def test_commits_of_equal_age_keep_the_order_of_the_graph(lake: Lake) -> None:
+    for number in range(5):
+        lake.upload(str(number))
+        lake.commit(str(number))
+    assert log(lake) == ["4", "3", "2", "1", "0", "Repository created"]

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.xid import ascending_time
+from lakefs_embedded.catalog.signing import sign_address, verify_address
+from lakefs_embedded.errors import LinkAddressError
+
+VECTORS = json.loads((Path(__file__).parents[3] / "fixtures" / "lakefs" / "ids.json").read_text())[
+    "signed_addresses"
+]
+SECRET = VECTORS["secret_key"]
+DAY = timedelta(hours=24)
+
+
+@pytest.mark.parametrize("vector", VECTORS["vectors"])
+def test_signatures_equal_the_servers(vector: dict[str, Any]) -> None:
+    signed = sign_address(
+        SECRET, vector["repository"], vector["branch"], vector["path"], vector["physical_address"]
+    )
+    assert signed == vector["signed"]
+
+
+def verify(age: timedelta = timedelta(), **changes: Any) -> None:
+    vector = VECTORS["vectors"][1]
+    words = {"repository": vector["repository"], "branch": vector["branch"], "path": vector["path"]}
+    words |= {"signed": vector["signed"], "secret": SECRET} | changes
+    handed_out = ascending_time(vector["physical_address"].rpartition("/")[2])
+    verify_address(**words, now=handed_out + age, expiry=DAY)
+
+
+@pytest.mark.parametrize("age", [timedelta(), timedelta(hours=23.9), DAY])
+def test_an_address_may_be_linked_for_24_hours(age: timedelta) -> None:
+    verify(age)
+
+
+def test_an_older_address_may_not() -> None:
+    with pytest.raises(LinkAddressError, match=r"^link address expired$"):
+        verify(timedelta(hours=24.1))
+
+
+@pytest.mark.parametrize(
+    "change", [{"path": "other"}, {"branch": "main"}, {"repository": "x"}, {"secret": "x"}]
+)
+def test_an_address_is_good_for_its_own_path_only(change: dict[str, str]) -> None:
+    with pytest.raises(LinkAddressError, match=r"^invalid address signature: invalid address$"):
+        verify(**change)
+
+
+@pytest.mark.parametrize("signature", ["", "é", "A" * 43])
+def test_a_forged_signature_is_refused(signature: str) -> None:
+    unsigned = VECTORS["vectors"][1]["physical_address"]
+    with pytest.raises(LinkAddressError, match="signature"):
+        verify(signed=f"{unsigned},{signature}")
+
+
+def test_an_address_without_signature_is_refused() -> None:
+    with pytest.raises(LinkAddressError, match=r"^address is not signed: link address invalid$"):
+        verify(signed=VECTORS["vectors"][1]["physical_address"])
+
+
+def test_a_signed_address_that_holds_no_time_is_refused() -> None:
+    signed = sign_address(SECRET, "r", "b", "p", "data/slice/no-xid")
+    with pytest.raises(LinkAddressError, match="malformed"):
+        verify(signed=signed, repository="r", branch="b", path="p")

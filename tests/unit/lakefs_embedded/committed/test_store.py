@@ -1,0 +1,185 @@
+"""Ranges are cut where a server cuts them, and read back whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dredge.errors import FormatError, NotFoundError
+from dredge.lakefs.files.entries import Entry
+from dredge.lakefs.files.metaranges import read_metarange
+from dredge.lakefs.files.ranges import RangeInfo, SplitRule, fnv1a_64
+from dredge.lakefs.files.values import Value
+from dredge.storage import MemoryStore, forget_memory_store, memory_store, open_reader, open_writer
+from lakefs_embedded.committed import MetaRangeWriter, RangeReader, RangeStore
+from tests.support.lakefs_tables import LAKEFS, fixture, fixtures, key_bytes
+
+
+@pytest.fixture
+def files() -> Iterator[MemoryStore]:
+    yield memory_store("ranges")
+    forget_memory_store("ranges")
+
+
+@pytest.fixture
+def store(files: MemoryStore) -> RangeStore:
+    return RangeStore(open_writer("memory://ranges/repo"))
+
+
+def entry(text: str) -> Value:
+    return Entry(f"data/{text}", size=len(text), etag=text).value()
+
+
+def test_ranges_are_cut_where_a_server_with_the_same_setting_cut_them(store: RangeStore) -> None:
+    truth = read_metarange(fixture("metarange_many_ranges").data, "many", fixture("metarange_many_ranges").id)
+    rule = SplitRule(raggedness=7)
+    writer = MetaRangeWriter(store, rule)
+    last = key_bytes(fixture("range_of_many_2").records[-1]["key"])
+    for number in range(3):
+        for key, raw in (r for r in _records(f"range_of_many_{number}")):
+            writer.add_encoded(key, raw)
+    written = writer.finish()
+    assert written.ranges == truth.ranges[:3]
+    assert written.ranges[-1].max_key == last
+
+
+def test_every_bound_of_a_servers_ranges_follows_from_the_keys_alone() -> None:
+    ranges = read_metarange(fixture("metarange_many_ranges").data, "many").ranges
+    assert all(fnv1a_64(item.max_key) % 7 == 0 for item in ranges[:-1])
+    total = sum(item.count for item in ranges)
+    assert sum(fnv1a_64(b"r/%05d" % number) % 7 == 0 for number in range(total - 1)) == len(ranges) - 1
+
+
+def _records(name: str) -> list[tuple[bytes, bytes]]:
+    from dredge.lakefs.files.sstable import read_table
+
+    return list(read_table(fixture(name).data, name).records)
+
+
+def test_a_servers_repository_is_read_path_by_path() -> None:
+    reader = RangeReader(open_reader(str(LAKEFS / "repo-small/namespace")))
+    ranges = {item.id: item.records for item in fixtures("ranges") if item.path.parent.name == "_lakefs"}
+    for item in fixtures("metaranges", dumps=False):
+        if item.path.parent.name != "_lakefs":
+            continue
+        truth = [row for info in item.records for row in ranges[info["range_id"]]]
+        listed = list(reader.list_entries(item.id))
+        assert [key for key, _ in listed] == [row["key"].encode() for row in truth]
+        for (key, value), row in zip(listed, truth, strict=True):
+            assert Entry.decode(value.data, "x").address == row["address"]
+            assert reader.get_entry(item.id, key) == value
+        assert reader.get_entry(item.id, b"~ nothing here") is None
+        assert reader.get_entry(item.id, b"") is None
+
+
+def test_listing_begins_at_its_start(store: RangeStore) -> None:
+    keys = [b"a/%02d" % number for number in range(30)] + [b"b/%02d" % number for number in range(30)]
+    writer = MetaRangeWriter(store, SplitRule(raggedness=4))
+    for key in keys:
+        writer.add(key, entry(key.decode()))
+    metarange = writer.finish()
+    assert len(metarange.ranges) > 5
+    assert metarange.count == 60
+
+    def listed(start: bytes = b"") -> list[bytes]:
+        return [key for key, _ in store.list_entries(metarange.id, start)]
+
+    assert listed() == keys
+    for key in [*keys, b"", b"a", b"a/05x", b"c"]:
+        assert listed(key) == [k for k in keys if k >= key]
+
+
+def test_the_content_of_a_first_commit_is_empty_and_asks_for_no_file(store: RangeStore) -> None:
+    assert list(store.list_entries("")) == []
+    assert store.get_entry("", b"x") is None
+    assert store.get_metarange("").ranges == ()
+
+
+def test_a_missing_file_is_an_error_never_an_empty_answer(store: RangeStore, files: MemoryStore) -> None:
+    writer = MetaRangeWriter(store)
+    writer.add(b"a", entry("a"))
+    metarange = writer.finish()
+    files.objects.pop(f"repo/_lakefs/{metarange.ranges[0].id}")
+    fresh = RangeStore(open_writer("memory://ranges/repo"))
+    with pytest.raises(NotFoundError):
+        list(fresh.list_entries(metarange.id))
+    with pytest.raises(NotFoundError):
+        fresh.get_entry("ab" * 32, b"a")
+    with pytest.raises(FormatError, match="is not the id"):
+        fresh.get_metarange("../../etc/passwd")
+
+
+def test_a_file_under_anothers_id_is_refused(store: RangeStore, files: MemoryStore) -> None:
+    ids = []
+    for text in ("one", "two"):
+        writer = MetaRangeWriter(store)
+        writer.add(b"key", entry(text))
+        ids.append(writer.finish())
+    one, two = (f"repo/_lakefs/{item.ranges[0].id}" for item in ids)
+    files.objects[one] = files.objects[two]
+    with pytest.raises(FormatError, match=f"not {ids[0].ranges[0].id}"):
+        list(RangeStore(open_writer("memory://ranges/repo")).list_entries(ids[0].id))
+
+
+def test_a_range_that_differs_from_its_metaranges_word_is_refused(store: RangeStore) -> None:
+    writer = MetaRangeWriter(store)
+    writer.add(b"a", entry("a"))
+    true = writer.finish().ranges[0]
+    for wrong in (
+        RangeInfo(true.id, true.min_key, true.max_key, 1, 2),
+        RangeInfo(true.id, true.min_key, b"b", 1, 1),
+    ):
+        with pytest.raises(FormatError, match="its metarange says"):
+            store.get_range(wrong)
+
+
+def test_keys_out_of_order_and_ranges_that_overlap_are_refused(store: RangeStore) -> None:
+    writer = MetaRangeWriter(store)
+    writer.add(b"a", entry("a"))
+    writer.add(b"c", entry("c"))
+    info = writer.finish().ranges[0]
+    again = MetaRangeWriter(store)
+    again.add(b"b", entry("b"))
+    with pytest.raises(ValueError, match="does not come after"):
+        again.add(b"b", entry("b"))
+    with pytest.raises(FormatError, match="not after"):
+        again.add_range(info)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(st.binary(max_size=6), st.text(max_size=30), max_size=60),
+    st.builds(
+        SplitRule,
+        min_size=st.sampled_from([0, 100, 2000]),
+        max_size=st.sampled_from([1, 200, 3000, 20 << 20]),
+        raggedness=st.sampled_from([1, 3, 50_000]),
+    ),
+)
+def test_any_content_survives_any_split(content: dict[bytes, str], rule: SplitRule) -> None:
+    store = RangeStore(open_writer("memory://any-split"))
+    try:
+        writer = MetaRangeWriter(store, rule)
+        for key in sorted(content):
+            writer.add(key, entry(content[key]))
+        metarange = writer.finish()
+        fresh = RangeStore(open_writer("memory://any-split"))
+        assert dict(fresh.list_entries(metarange.id)) == {key: entry(text) for key, text in content.items()}
+        for item in metarange.ranges[:-1]:
+            by_size = rule.max_size < 4096
+            assert by_size or fnv1a_64(item.max_key) % rule.raggedness == 0
+    finally:
+        forget_memory_store("any-split")
+
+
+def test_the_cache_keeps_answers_right_when_it_is_too_small(tmp_path: object) -> None:
+    shutil.copytree(LAKEFS / "repo-small/namespace/_lakefs", f"{tmp_path}/_lakefs")
+    small = RangeReader(open_reader(str(tmp_path)), cache_size=1)
+    large = RangeReader(open_reader(str(tmp_path)))
+    for item in fixtures("metaranges", dumps=False):
+        if item.path.parent.name == "_lakefs":
+            assert list(small.list_entries(item.id)) == list(large.list_entries(item.id))

@@ -1,0 +1,208 @@
+"""Bodies in chunks: AWS's published examples, every cut of the stream, and every way to tamper with one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from lakefs_embedded.gateway.chunks import SIGNED, SIGNED_TRAILER, UNSIGNED_TRAILER
+from lakefs_embedded.gateway.errors import S3Error
+from lakefs_embedded.gateway.payload import Payload
+from lakefs_embedded.gateway.sigv4 import UNSIGNED, RawRequest, read_claim, verify
+
+SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+CREDENTIAL = "AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request"
+CONTENT = b"a" * 66560
+
+# Source: AWS S3 API reference, "Transferring Payload in Multiple Chunks", and the same "Including Trailing
+# Headers": 64 KiB and 1 KiB of the letter a.
+SEED = "4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9"
+CHUNKS = (
+    "ad80c730a21e5b8d04586a2213dd63b9a0e99e0e2307b0ade35a65485a288648",
+    "0055627c9e194cb4542bae2aa5492e3c1575bbb81b612b7d234b86a503ef5497",
+    "b6c6ea8a5354eaf15b3cb7646744f4275b71ea724fed81ceb9323e279d449df9",
+)
+TRAILER_SEED = "106e2a8a18243abcf37539882f36619c00e2dfc72633413f02d3b74544bfeb8e"
+TRAILER_CHUNKS = (
+    "b474d8862b1487a5145d686f57f013e54db672cee1c953b3010fb58501ef5aa2",
+    "1c1344b170168f8e65b41376b44b20fe354e373826ccbbe2c1d40a8cae51e5c7",
+    "2ca2aba2005185cf7159c6277faf83795951dd77a3a99e6e65d5c9f85863f992",
+)
+TRAILER = b"x-amz-checksum-crc32c:sOO8/Q==\r\n"
+TRAILER_SIGNATURE = "d81f82fc3505edab99d459891051a732e8730629a2e4a59689829ca17fe2e435"
+
+
+def request(payload: str, signature: str = SEED, **more: str) -> RawRequest:
+    headers = {
+        "host": "s3.amazonaws.com",
+        "x-amz-date": "20130524T000000Z",
+        "x-amz-storage-class": "REDUCED_REDUNDANCY",
+        "x-amz-content-sha256": payload,
+        "content-encoding": "aws-chunked",
+        "x-amz-decoded-content-length": "66560",
+        **more,
+    }
+    authorization = (
+        f"AWS4-HMAC-SHA256 Credential={CREDENTIAL},SignedHeaders={';'.join(sorted(headers))},"
+        f"Signature={signature}"
+    )
+    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    path = b"/examplebucket/chunkObject.txt"
+    return RawRequest("PUT", path, b"", [*pairs, (b"authorization", authorization.encode())])
+
+
+def chunked(parts: list[bytes], signatures: tuple[str, ...], trailers: bytes = b"") -> bytes:
+    body = b""
+    for part, signature in zip([*parts, b""], signatures, strict=True):
+        extension = f";chunk-signature={signature}" if signature else ""
+        body += f"{len(part):x}{extension}\r\n".encode() + (part + b"\r\n" if part else b"")
+    return body + trailers + b"\r\n"
+
+
+EXAMPLE = request(SIGNED, **{"content-length": "66824"})
+BODY = chunked([CONTENT[:65536], CONTENT[65536:]], CHUNKS)
+TRAILER_EXAMPLE = request(SIGNED_TRAILER, TRAILER_SEED, **{"x-amz-trailer": "x-amz-checksum-crc32c"})
+TRAILER_BODY = chunked(
+    [CONTENT[:65536], CONTENT[65536:]],
+    TRAILER_CHUNKS,
+    TRAILER + f"x-amz-trailer-signature:{TRAILER_SIGNATURE}\r\n".encode(),
+)
+SUM = base64.b64encode(zlib.crc32(CONTENT).to_bytes(4, "big"))
+UNSIGNED_EXAMPLE = request(UNSIGNED_TRAILER, **{"x-amz-trailer": "x-amz-checksum-crc32"})
+UNSIGNED_BODY = chunked(
+    [CONTENT[:65536], CONTENT[65536:]], ("", "", ""), b"x-amz-checksum-crc32:" + SUM + b"\r\n"
+)
+ALL = [(EXAMPLE, BODY), (TRAILER_EXAMPLE, TRAILER_BODY), (UNSIGNED_EXAMPLE, UNSIGNED_BODY)]
+
+
+def cut(body: bytes, size: int) -> Iterator[bytes]:
+    return (body[start : start + size] for start in range(0, len(body), size))
+
+
+def read(raw: RawRequest, body: bytes, size: int = 1000) -> bytes:
+    return b"".join(Payload(raw, read_claim(raw), SECRET, cut(body, size)).open())
+
+
+def refusal(raw: RawRequest, body: bytes) -> str:
+    with pytest.raises(S3Error) as refused:
+        read(raw, body)
+    return refused.value.code
+
+
+@pytest.mark.parametrize("raw", [EXAMPLE, TRAILER_EXAMPLE])
+def test_the_published_requests_are_accepted(raw: RawRequest) -> None:
+    verify(raw, read_claim(raw), SECRET, datetime(2013, 5, 24, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(("raw", "body"), ALL)
+@pytest.mark.parametrize("size", [1, 3, 4096, 10**6])
+def test_the_bytes_come_out_however_the_stream_is_cut(raw: RawRequest, body: bytes, size: int) -> None:
+    assert read(raw, body, size) == CONTENT
+
+
+@pytest.mark.parametrize(("raw", "body"), ALL)
+def test_a_changed_byte_ends_in_an_error(raw: RawRequest, body: bytes) -> None:
+    at = body.index(b"aaaa") + 1000
+    changed = body[:at] + b"b" + body[at + 1 :]
+    assert refusal(raw, changed) in {"SignatureDoesNotMatch", "BadDigest"}
+
+
+@pytest.mark.parametrize(("raw", "body"), ALL)
+def test_a_body_cut_short_anywhere_ends_in_an_error(raw: RawRequest, body: bytes) -> None:
+    for end in (0, 1, 50, 70, 5000, 65_700, len(body) - 200, len(body) - 30, len(body) - 3, len(body) - 1):
+        assert refusal(raw, body[:end]) in {"IncompleteBody", "SignatureDoesNotMatch"}, end
+
+
+@pytest.mark.parametrize(("raw", "body"), ALL)
+def test_more_behind_the_end_is_an_error(raw: RawRequest, body: bytes) -> None:
+    assert refusal(raw, body + b"x") == "IncompleteBody"
+    assert read(raw, body + b"\r\n") == CONTENT  # some clients send one empty line too many
+
+
+def test_chunks_cannot_be_left_out_or_swapped() -> None:
+    first, second = CONTENT[:65536], CONTENT[65536:]
+    assert refusal(EXAMPLE, chunked([first], (CHUNKS[0], CHUNKS[2]))) == "SignatureDoesNotMatch"
+    assert refusal(EXAMPLE, chunked([second, first], (CHUNKS[1], CHUNKS[0], CHUNKS[2]))) == (
+        "SignatureDoesNotMatch"
+    )
+
+
+def test_a_signed_body_without_signatures_is_refused() -> None:
+    assert refusal(EXAMPLE, chunked([CONTENT], ("", ""))) == "IncompleteBody"
+    assert refusal(EXAMPLE, CONTENT) == "IncompleteBody"
+
+
+def test_a_trailer_must_be_announced_signed_and_right() -> None:
+    unsigned = chunked([CONTENT[:65536], CONTENT[65536:]], TRAILER_CHUNKS, TRAILER)
+    assert refusal(TRAILER_EXAMPLE, unsigned) == "SignatureDoesNotMatch"
+    assert refusal(TRAILER_EXAMPLE, TRAILER_BODY.replace(b"sOO8/Q==", b"sOO8/A==")) == "SignatureDoesNotMatch"
+    assert refusal(UNSIGNED_EXAMPLE, UNSIGNED_BODY.replace(SUM, b"AAAAAA==")) == "BadDigest"
+    assert refusal(UNSIGNED_EXAMPLE, UNSIGNED_BODY.replace(SUM, b"AAAA")) == "InvalidDigest"
+    assert refusal(UNSIGNED_EXAMPLE, UNSIGNED_BODY.replace(b"crc32:", b"crc32c:")) == "IncompleteBody"
+    missing = UNSIGNED_BODY.replace(b"x-amz-checksum-crc32:" + SUM + b"\r\n", b"")
+    assert refusal(UNSIGNED_EXAMPLE, missing) == "IncompleteBody"
+
+
+@pytest.mark.parametrize(("raw", "body"), ALL)
+@pytest.mark.parametrize("length", ["66559", "66561", "", "x"])
+def test_the_decoded_length_must_be_right(raw: RawRequest, body: bytes, length: str) -> None:
+    headers = [(n, length.encode() if n == b"x-amz-decoded-content-length" else v) for n, v in raw.headers]
+    expected = "IncompleteBody" if length.isdecimal() else "MissingContentLength"
+    assert refusal(replace(raw, headers=headers), body) == expected
+
+
+@pytest.mark.parametrize(
+    "body", [b"g\r\n", b"-1\r\n", b" 1\r\na\r\n", b"1;x=y\r\n", b"1" * 5000, b"1\r\nab\r\n0\r\n\r\n"]
+)
+def test_what_is_no_chunk_is_refused(body: bytes) -> None:
+    assert refusal(UNSIGNED_EXAMPLE, body) == "IncompleteBody"
+
+
+@pytest.mark.parametrize("name", ["crc32", "crc32c", "crc64nvme", "sha1", "sha256"])
+def test_every_checksum_of_the_header_is_compared(name: str) -> None:
+    from lakefs_embedded.gateway.checksums import new_checksum
+
+    header = f"x-amz-checksum-{name}"
+    running = new_checksum(header)
+    running.update(CONTENT)
+    value = base64.b64encode(running.digest()).decode()
+    raw = request(UNSIGNED, **{header: value, "x-amz-checksum-type": "FULL_OBJECT"})
+    assert read(raw, CONTENT) == CONTENT
+    assert refusal(raw, CONTENT + b"a") == "BadDigest"
+    assert refusal(request(UNSIGNED, **{header: "?"}), CONTENT) == "InvalidDigest"
+
+
+def test_content_md5_and_the_signed_hash_are_compared() -> None:
+    md5 = base64.b64encode(hashlib.md5(CONTENT).digest()).decode()
+    raw = request(hashlib.sha256(CONTENT).hexdigest(), **{"content-md5": md5})
+    assert read(raw, CONTENT) == CONTENT
+    assert refusal(raw, CONTENT[1:]) == "XAmzContentSHA256Mismatch"
+    assert refusal(request(UNSIGNED, **{"content-md5": md5}), CONTENT[1:]) == "BadDigest"
+
+
+def test_an_unknown_checksum_is_refused_not_ignored() -> None:
+    assert refusal(request(UNSIGNED, **{"x-amz-checksum-xxh3": "AAAA"}), b"") == "InvalidRequest"
+    assert refusal(request("STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD"), b"") == "NotImplemented"
+
+
+@pytest.mark.parametrize("size", [0, 10, 66560, 3 << 20])
+def test_what_boto3_encodes_is_decoded(size: int) -> None:
+    from io import BytesIO
+
+    from botocore.httpchecksum import AwsChunkedWrapper, Crc32Checksum
+
+    content = bytes(range(256)) * (size // 256 + 1)
+    wrapper = AwsChunkedWrapper(
+        BytesIO(content[:size]), checksum_cls=Crc32Checksum, checksum_name="x-amz-checksum-crc32"
+    )
+    raw = request(
+        UNSIGNED_TRAILER,
+        **{"x-amz-trailer": "x-amz-checksum-crc32", "x-amz-decoded-content-length": str(size)},
+    )
+    assert read(raw, wrapper.read(), 5000) == content[:size]

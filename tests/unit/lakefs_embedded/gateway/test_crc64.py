@@ -1,0 +1,39 @@
+"""The fast CRC equals the plain one, however the bytes are cut."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakefs_embedded.gateway.crc64 import crc64_nvme
+
+POLYNOMIAL = 0x9A6C9329AC4BC9B5
+
+
+def plain(data: bytes) -> int:
+    register = (1 << 64) - 1
+    for byte in data:
+        register ^= byte
+        for _ in range(8):
+            register = (register >> 1) ^ (POLYNOMIAL if register & 1 else 0)
+    return register ^ ((1 << 64) - 1)
+
+
+def test_the_check_value_of_the_specification() -> None:
+    assert crc64_nvme(b"123456789") == 0xAE8B14860A799888
+    assert crc64_nvme(b"") == 0
+
+
+@given(st.binary(max_size=1500), st.integers(0, 1500))
+def test_it_equals_the_plain_algorithm_in_one_piece_or_two(data: bytes, at: int) -> None:
+    wanted = plain(data)
+    assert crc64_nvme(data) == wanted
+    assert crc64_nvme(data[at:], crc64_nvme(data[:at])) == wanted
+
+
+def test_long_pieces_equal_short_ones() -> None:
+    data = bytes(range(256)) * 3000 + b"end"
+    value = 0
+    for start in range(0, len(data), 100):
+        value = crc64_nvme(data[start : start + 100], value)
+    assert crc64_nvme(data) == value

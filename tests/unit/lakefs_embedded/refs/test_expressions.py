@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import pytest
+
+from dredge.lakefs.files.records import Commit, commit_key
+from lakefs_embedded.errors import (
+    CommitNotFoundError,
+    InvalidRefError,
+    MissingError,
+    RefAmbiguousError,
+    RefNotFoundError,
+    StagingRefError,
+)
+from lakefs_embedded.refs.expressions import Expression, parse
+from tests.support.lakes import START, Lake, make_lake
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("main", Expression("main")),
+        ("main~", Expression("main", (("~", 1),))),
+        ("main~3^2~", Expression("main", (("~", 3), ("^", 2), ("~", 1)))),
+        ("main@", Expression("main", (("@", 1),))),
+        ("main$", Expression("main", (("$", 1),))),
+        ("main@~2", Expression("main", (("@", 1), ("~", 2)))),
+        ("v1.0^0", Expression("v1.0", (("^", 0),))),
+    ],
+)
+def test_expressions_are_parsed(text: str, expected: Expression) -> None:
+    assert parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a b", "~1", "main~x", "main$~1", "main~1$", "main~1@", "main@@", "a\nb"]
+)
+def test_what_is_no_expression_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRefError):
+        parse(text)
+
+
+@pytest.fixture
+def lake() -> Lake:
+    """main: 0 ← 1 ← 2 ← merge(2, side); side: 1 ← side."""
+    lake = make_lake()
+    for number in (1, 2):
+        lake.upload(f"{number}")
+        lake.commit(str(number))
+        if number == 1:
+            lake.catalog.branches.create_branch(lake.repository, "side", "main")
+    lake.upload("side", branch="side")
+    lake.commit("side", "side")
+    lake.catalog.merges.merge(lake.repository, "side", "main", committer="tester", message="merge")
+    return lake
+
+
+def message(lake: Lake, ref: str) -> str:
+    return lake.catalog.commits.get_commit(lake.repository, ref).message
+
+
+@pytest.mark.parametrize(
+    ("ref", "expected"),
+    [
+        ("main", "merge"),
+        ("main@", "merge"),
+        ("main^0", "merge"),
+        ("main~", "2"),
+        ("main~2", "1"),
+        ("main~3", "Repository created"),
+        ("main^1", "2"),
+        ("main^2", "side"),
+        ("main^2~1", "1"),
+        ("main~1^", "1"),
+        ("side", "side"),
+    ],
+)
+def test_modifiers_lead_along_parents(lake: Lake, ref: str, expected: str) -> None:
+    assert message(lake, ref) == expected
+
+
+@pytest.mark.parametrize("ref", ["main~4", "main^3", "main~1^2"])
+def test_there_is_nothing_beyond_the_first_commit(lake: Lake, ref: str) -> None:
+    with pytest.raises(CommitNotFoundError):
+        message(lake, ref)
+
+
+def test_beginnings_of_ids_name_commits(lake: Lake) -> None:
+    commit = lake.catalog.commits.get_commit(lake.repository, "main")
+    assert lake.catalog.commits.get_commit(lake.repository, commit.id[:12]) == commit
+    assert lake.catalog.commits.get_commit(lake.repository, commit.id[:12] + "~1").message == "2"
+
+
+def test_a_beginning_of_several_ids_is_ambiguous(lake: Lake) -> None:
+    repository = lake.catalog.repositories.get_repository(lake.repository)
+    for end in "ab":
+        commit_id = "c0ffee" + end * 58
+        lake.kv.set(
+            repository.partition, commit_key(commit_id), Commit(commit_id, "", "", START, "").encode()
+        )
+    with pytest.raises(RefAmbiguousError):
+        message(lake, "c0ffee")
+    assert lake.catalog.commits.get_commit(lake.repository, "c0ffeea").id.endswith("a")
+
+
+def test_a_full_id_wins_over_a_branch_of_that_name(lake: Lake) -> None:
+    commit_id = lake.catalog.commits.get_commit(lake.repository, "main~1").id
+    repository = lake.catalog.repositories.get_repository(lake.repository)
+    raw = lake.kv.get(repository.partition, b"branches/side")
+    lake.kv.set(repository.partition, b"branches/" + commit_id.encode(), raw)
+    assert message(lake, commit_id) == "2"
+
+
+def test_a_branch_wins_over_a_tag_and_a_tag_over_a_beginning(lake: Lake) -> None:
+    head = lake.catalog.commits.get_commit(lake.repository, "main")
+    lake.catalog.tags.create_tag(lake.repository, head.id[:7], "main~2")
+    assert message(lake, head.id[:7]) == "1"
+    repository = lake.catalog.repositories.get_repository(lake.repository)
+    tag = lake.kv.get(repository.partition, b"tags/" + head.id[:7].encode())
+    lake.kv.set(repository.partition, b"tags/side", tag)
+    assert message(lake, "side") == "side"
+
+
+def test_staging_is_no_commit(lake: Lake) -> None:
+    with pytest.raises(StagingRefError):
+        message(lake, "main$")
+
+
+def test_only_branches_have_staging(lake: Lake) -> None:
+    lake.catalog.tags.create_tag(lake.repository, "v1", "main")
+    for ref in ("v1@", "v1$"):
+        with pytest.raises(InvalidRefError):
+            lake.catalog.reading.list_entries(lake.repository, ref)
+
+
+@pytest.mark.parametrize("ref", ["nothing", "0" * 64, "feedface"])
+def test_an_unknown_name_is_not_found(lake: Lake, ref: str) -> None:
+    with pytest.raises(MissingError):
+        message(lake, ref)
+    with pytest.raises(RefNotFoundError):
+        message(lake, "no-such-name")

@@ -1,0 +1,276 @@
+"""The two steps of the design: flows, and what is left when a process dies after any of its operations."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from dredge.errors import ConfigError
+from dredge.kv import Store
+from dredge.lakefs.files.records import Repository
+from lakefs_embedded.catalog import Settings
+from lakefs_embedded.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
+from lakefs_embedded.refs.life_cycle import LifeCycle
+from tests.support.life_cycles import NAME, Ground, clean_handed_over, crash_everywhere
+from tests.support.turns import Stage
+
+CREATION = timedelta(minutes=2)
+STEPS: tuple[LifeCycle, ...] = ("step-1", "step-2")
+ALL: tuple[LifeCycle, ...] = ("lakefs", *STEPS)
+
+
+def creator(life_cycle: LifeCycle, bare: bool = False) -> Callable[[Store], object]:
+    return lambda kv: Ground(life_cycle).create(kv, bare=bare)
+
+
+def deleter(life_cycle: LifeCycle) -> Callable[[Store], object]:
+    return lambda kv: Ground(life_cycle).server(kv).delete(NAME)
+
+
+def populated(life_cycle: LifeCycle) -> Ground:
+    ground = Ground(life_cycle)
+    ground.populated()
+    return ground
+
+
+def names(ground: Ground) -> list[str]:
+    return [found.name for found in ground.server().listed()]
+
+
+def refusal(call: Callable[[], object]) -> type[Exception] | None:
+    try:
+        call()
+    except (NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError) as error:
+        return type(error)
+    return None
+
+
+def require_fresh(ground: Ground, old: set[bytes]) -> None:
+    """Create the name again: the new life is complete and has nothing of the old ones."""
+    new = ground.create()
+    assert ground.server().get(NAME) == new
+    assert new.partition not in old
+    assert len(ground.rows(new.partition)) == 2
+
+
+def test_an_unknown_life_cycle_is_refused() -> None:
+    with pytest.raises(ConfigError, match="step-2"):
+        Settings(life_cycle="step-3")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("life_cycle", ALL)
+def test_a_repository_is_created_found_listed_deleted_and_created_again(life_cycle: LifeCycle) -> None:
+    ground = Ground(life_cycle)
+    first = ground.populated()
+    assert ground.server().get(NAME) == first
+    assert names(ground) == [NAME]
+    assert refusal(ground.create) is NotUniqueError
+    ground.server().delete(NAME)
+    assert ground.state == "none"
+    assert refusal(lambda: ground.server().get(NAME)) is RepositoryNotFoundError
+    assert refusal(lambda: ground.server().delete(NAME)) is RepositoryNotFoundError
+    require_fresh(ground, {first.partition})
+
+
+def test_step_1_leaves_nothing_in_the_partition_and_a_server_of_today_does() -> None:
+    for life_cycle, left in (("lakefs", [b"settings/protected_branches"]), ("step-1", [])):
+        ground = Ground(life_cycle)
+        repository = ground.populated()
+        ground.server().delete(NAME)
+        assert [row.key for row in ground.rows(repository.partition)] == left
+        assert ground.handed_over() == set()
+
+
+def test_step_2_deletes_in_four_operations_and_leaves_the_rows_to_the_cleaner() -> None:
+    *_, (done, ground) = crash_everywhere(lambda: populated("step-2"), deleter("step-2"))
+    assert [operation.name for operation in done] == ["get", "set_if", "set_if", "delete_if"]
+    (partition,) = ground.lives()
+    assert ground.handed_over() == {partition}
+    assert len(ground.rows(partition)) == 6
+    clean_handed_over(ground.kv, lambda _: False)
+    assert ground.lives() == set()
+    assert ground.handed_over() == set()
+
+
+# --- creating ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("life_cycle", ["lakefs", "step-1"])
+def test_step_1_a_create_that_died_leaves_unreachable_rows_and_a_free_name(life_cycle: LifeCycle) -> None:
+    left = []
+    runs = list(crash_everywhere(lambda: Ground(life_cycle), creator(life_cycle)))
+    for _, ground in runs:
+        old = ground.lives()
+        left.append((ground.state, sum(len(ground.rows(partition)) for partition in old)))
+        if ground.state == "none":
+            assert refusal(lambda: ground.server().get(NAME)) is RepositoryNotFoundError  # noqa: B023
+            assert names(ground) == []
+            require_fresh(ground, old)
+            assert {p: len(ground.rows(p)) for p in old} == dict.fromkeys(old, left[-1][1])  # there for ever
+    assert left == [("none", 0), ("none", 0), ("none", 1), ("none", 2), ("active", 2)]
+    assert [operation.name for operation in runs[-1][0]] == ["get", "set", "set_if", "set_if"]
+
+
+def test_step_2_a_create_that_died_is_not_found_then_failed_then_deleted() -> None:
+    left = []
+    runs = list(crash_everywhere(lambda: Ground("step-2"), creator("step-2")))
+    for _, ground in runs:
+        old = ground.lives()
+        left.append((ground.state, sum(len(ground.rows(partition)) for partition in old)))
+        server = ground.server()
+        if ground.state == "none":
+            require_fresh(ground, old)
+        elif ground.state == "initial":
+            ground.clock.now += CREATION - timedelta(microseconds=1)
+            assert refusal(lambda: server.get(NAME)) is RepositoryNotFoundError  # noqa: B023
+            assert refusal(lambda: server.delete(NAME)) is RepositoryNotFoundError  # noqa: B023
+            assert refusal(ground.create) is NotUniqueError
+            assert names(ground) == []
+            assert ground.state == "initial"
+            ground.clock.now += timedelta(microseconds=1)
+            assert refusal(lambda: server.get(NAME)) is RepositoryInDeletionError  # noqa: B023
+            assert ground.state == "in-deletion"
+            assert names(ground) == []
+            assert refusal(ground.create) is NotUniqueError
+            server.delete(NAME)
+            require_fresh(ground, old)
+            assert ground.handed_over() >= old
+            live = ground.server().get(NAME).partition
+            clean_handed_over(ground.kv, lambda partition: partition == live)  # noqa: B023
+            assert ground.lives() == {live}
+    assert left == [("none", 0), ("none", 0), ("initial", 0), ("initial", 1), ("initial", 2), ("active", 2)]
+    assert [operation.name for operation in runs[-1][0]] == ["get", "set_if", "set", "set_if", "set_if"]
+
+
+@pytest.mark.parametrize("access", ["get", "create", "delete", "settle"])
+def test_step_2_every_access_marks_a_create_that_failed(access: str) -> None:
+    for done, ground in crash_everywhere(lambda: Ground("step-2"), creator("step-2")):
+        if ground.state != "initial":
+            continue
+        ground.clock.now += CREATION
+        server = ground.server()
+        calls = {
+            "get": lambda: server.get(NAME),  # noqa: B023
+            "create": ground.create,
+            "delete": lambda: server.delete(NAME),  # noqa: B023
+            "settle": server.settle,
+        }
+        answer = refusal(calls[access])
+        if access in ("delete", "settle"):
+            assert (answer, ground.state, len(ground.handed_over())) == (None, "none", 1), done
+        else:
+            expected = {"get": RepositoryInDeletionError, "create": NotUniqueError}[access]
+            assert (answer, ground.state) == (expected, "in-deletion"), done
+
+
+@pytest.mark.parametrize("access", ["peek", "listed"])
+def test_step_2_looking_without_asking_for_it_marks_nothing(access: str) -> None:
+    """The listing only leaves out; a drop of tokens reads records as they are."""
+    _, _, (_, ground), *_ = crash_everywhere(lambda: Ground("step-2"), creator("step-2"))
+    ground.clock.now += 2 * CREATION
+    server = ground.server()
+    found = server.peek(NAME) if access == "peek" else list(server.listed())
+    assert not found or isinstance(found, Repository)
+    assert ground.state == "initial"
+
+
+def test_step_2_a_create_slower_than_two_minutes_does_not_bring_back_what_was_declared_failed() -> None:
+    """At each operation of the create the name is looked at by a process whose clock is two minutes on."""
+    answers = set()
+    for count, is_deleted in itertools.product(range(1, 6), (False, True)):
+        ground = Ground("step-2")
+        stage = stage_of(ground, count)
+        late = ground.server(later=CREATION)
+        if is_deleted and count > 1:
+            late.delete(NAME)
+            clean_handed_over(ground.kv, lambda _: False)
+        else:
+            refusal(lambda: late.get(NAME))  # noqa: B023
+        stage.run()
+        result = stage.results["creator"]
+        answers.add(type(result))
+        if isinstance(result, Repository):
+            assert ground.state == "active"
+            assert len(ground.rows(result.partition)) == 2
+            continue
+        assert ground.state == ("none" if is_deleted else "in-deletion")
+        if not is_deleted:
+            ground.server().delete(NAME)
+        assert ground.lives() <= ground.handed_over()  # nothing is out of the cleaner's reach
+    assert answers == {Repository, RepositoryInDeletionError, RepositoryNotFoundError}
+
+
+def stage_of(ground: Ground, count: int) -> Stage:
+    stage = Stage(ground.kv)
+    stage.start("creator", lambda kv: ground.create(kv))
+    for _ in range(min(count, 4)):
+        stage.step("creator")
+    return stage
+
+
+@pytest.mark.parametrize("life_cycle", ALL)
+def test_a_bare_create_writes_a_record_in_use_or_nothing(life_cycle: LifeCycle) -> None:
+    states = []
+    runs = list(crash_everywhere(lambda: Ground(life_cycle), creator(life_cycle, bare=True)))
+    for _, ground in runs:
+        states.append(ground.state)
+        assert ground.lives() == set()
+        answer = refusal(lambda: ground.create(bare=True))  # noqa: B023
+        assert answer is (NotUniqueError if states[-1] == "active" else None)
+    assert states == ["none", "none", "active"]
+    assert [operation.name for operation in runs[-1][0]] == ["get", "set_if"]
+
+
+# --- deleting ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("life_cycle", STEPS)
+def test_a_deletion_that_died_blocks_the_name_until_it_is_repeated(life_cycle: LifeCycle) -> None:
+    states = []
+    runs = list(crash_everywhere(lambda: populated(life_cycle), deleter(life_cycle)))
+    for _, ground in runs:
+        states.append(ground.state)
+        server = ground.server()
+        if ground.state == "in-deletion":
+            assert refusal(lambda: server.get(NAME)) is RepositoryInDeletionError  # noqa: B023
+            taken = RepositoryInDeletionError if life_cycle == "step-1" else NotUniqueError
+            assert refusal(ground.create) is taken
+            assert refusal(lambda: ground.create(bare=True)) is taken  # noqa: B023
+            assert names(ground) == []
+        old = ground.lives()
+        if ground.state != "none":
+            server.delete(NAME)
+        assert ground.state == "none"
+        if life_cycle == "step-1":
+            assert ground.lives() == set()
+        else:
+            assert ground.handed_over() == ground.lives()
+        require_fresh(ground, old)
+    if life_cycle == "step-1":
+        assert [operation.name for operation in runs[-1][0]] == ["get", "set_if", "scan"] + ["delete"] * 6 + [
+            "delete_if"
+        ]
+        assert states == ["active"] * 2 + ["in-deletion"] * 8 + ["none"]
+    else:
+        assert states == ["active", "active", "in-deletion", "in-deletion", "none"]
+
+
+def test_step_2_the_start_up_scan_finishes_deletions_and_skips_what_fails() -> None:
+    for _, ground in crash_everywhere(lambda: populated("step-2"), deleter("step-2")):
+        before = ground.state
+        ground.server().settle()
+        assert ground.state == ("active" if before == "active" else "none")
+        if before != "active":
+            assert ground.handed_over() == ground.lives()
+
+
+def test_staged_rows_of_a_deleted_repository_stay_where_they_are() -> None:
+    """The design leaves staging partitions out of the repository's; the trash rules find them."""
+    for life_cycle in ALL:
+        ground = populated(life_cycle)
+        tokens = [name for name in ground.store.partitions() if b":" in name]
+        ground.server().delete(NAME)
+        assert [name for name in ground.store.partitions() if b":" in name] == tokens

@@ -1,0 +1,350 @@
+"""The server side of garbage collection, over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import time
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lakefs
+import lakefs_sdk
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakefs_embedded.catalog import Settings
+from tests.support.lakefs_server import Lake, lakefs_server
+
+GC = "/repositories/shop/gc"
+
+
+@pytest.fixture
+def main(lake: Lake) -> lakefs.Branch:
+    branch = lake.repository("shop").branch("main")
+    branch.object("a").upload(b"1")
+    branch.commit("first")
+    return branch
+
+
+def rules(lake: Lake, default: int = 30, **branches: int) -> None:
+    each = [
+        lakefs_sdk.GarbageCollectionRule(branch_id=name, retention_days=days)
+        for name, days in branches.items()
+    ]
+    lake.sdk.repositories_api.set_gc_rules(
+        "shop", lakefs_sdk.GarbageCollectionRules(default_retention_days=default, branches=each)
+    )
+
+
+def key(lake: Lake, location: str) -> str:
+    assert location.startswith(lake.namespace("shop") + "/")
+    return location.removeprefix(lake.namespace("shop") + "/")
+
+
+def csv_rows(lake: Lake, location: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(lake.writer("shop").get(key(lake, location)).decode().splitlines()))
+
+
+def pages(lake: Lake) -> list[dict[str, Any]]:
+    """Every page of one run, as the server words it."""
+    found: list[dict[str, Any]] = []
+    token = None
+    while not found or token:
+        body = {"continuation_token": token} if token else {}
+        answer = lake.http("POST", f"{GC}/prepare_uncommited", json_body=body)
+        assert answer.status == 201
+        found.append(answer.json())
+        token = found[-1].get("continuation_token")
+        assert len(found) < 50
+    return found
+
+
+def uncommitted(lake: Lake, location: str) -> list[str]:
+    writer = lake.writer("shop")
+    keys = [name for batch in writer.list(key(lake, location)) for name in batch.column("key").to_pylist()]
+    tables = [pq.read_table(pa.BufferReader(writer.get(name))) for name in keys]
+    return sorted(address for table in tables for address in table.column("physical_address").to_pylist())
+
+
+# --- rules -------------------------------------------------------------------------------------------------
+
+
+def test_rules_are_set_read_and_removed(main: lakefs.Branch, lake: Lake) -> None:
+    api = lake.sdk.repositories_api
+    with pytest.raises(lakefs_sdk.exceptions.NotFoundException):
+        api.get_gc_rules("shop")
+    rules(lake, 21, main=28, dev=7)
+    found = api.get_gc_rules("shop")
+    assert found.default_retention_days == 21
+    assert {each.branch_id: each.retention_days for each in found.branches} == {"main": 28, "dev": 7}
+    api.delete_gc_rules("shop")
+    with pytest.raises(lakefs_sdk.exceptions.NotFoundException):
+        api.get_gc_rules("shop")
+
+
+def test_the_deprecated_twins_do_the_same(main: lakefs.Branch, lake: Lake) -> None:
+    api = lake.sdk.internal_api
+    given = lakefs_sdk.GarbageCollectionRules(
+        default_retention_days=5,
+        branches=[lakefs_sdk.GarbageCollectionRule(branch_id="b", retention_days=-1)],
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        api.internal_set_garbage_collection_rules("shop", given)
+        assert api.internal_get_garbage_collection_rules("shop") == given
+        assert lake.sdk.repositories_api.get_gc_rules("shop") == given
+        api.internal_delete_garbage_collection_rules("shop")
+        with pytest.raises(lakefs_sdk.exceptions.NotFoundException):
+            api.internal_get_garbage_collection_rules("shop")
+
+
+def test_trap_rules_without_branches_come_back_with_null(main: lakefs.Branch, lake: Lake) -> None:
+    rules(lake, 30)
+    answer = lake.http("GET", "/repositories/shop/settings/gc_rules")
+    assert answer.data == b'{"branches":null,"default_retention_days":30}\n'
+
+
+def test_trap_29_rules_of_zero_days_are_no_rules(main: lakefs.Branch, lake: Lake) -> None:
+    rules(lake, 0)
+    assert lake.http("GET", "/repositories/shop/settings/gc_rules").status == 404
+
+
+# --- active commits ----------------------------------------------------------------------------------------
+
+
+def test_the_synchronous_call_answers_400_with_two_documents_and_wrote_the_csv(
+    main: lakefs.Branch, lake: Lake
+) -> None:
+    rules(lake)
+    answer = lake.http("POST", f"{GC}/prepare_commits")
+    assert answer.status == 400
+    first, second = [json.loads(line) for line in answer.data.splitlines()]
+    assert first == {"message": "local adapter presigned URL: operation not supported"}
+    assert sorted(second) == [
+        "gc_addresses_location",
+        "gc_commits_location",
+        "gc_commits_presigned_url",
+        "run_id",
+    ]
+    assert second["gc_commits_presigned_url"] == ""
+    ids = {row["commit_id"] for row in csv_rows(lake, second["gc_commits_location"])}
+    assert ids == {each.id for each in main.log()}
+
+
+def test_the_synchronous_call_can_be_told_to_answer_once(tmp_path: Path) -> None:
+    with lakefs_server(tmp_path, prepare_commits_answer="single") as lake:
+        lake.repository("shop")
+        rules(lake)
+        made = lake.sdk.internal_api.prepare_garbage_collection_commits("shop")
+        assert made.gc_commits_presigned_url is None
+        assert [row["metarange_id"] for row in csv_rows(lake, made.gc_commits_location)] == [""]
+
+
+def test_without_rules_the_synchronous_call_is_404(main: lakefs.Branch, lake: Lake) -> None:
+    answer = lake.http("POST", f"{GC}/prepare_commits")
+    assert (answer.status, answer.json()) == (404, {"message": "get gc rules: not found"})
+
+
+def finished(lake: Lake, task: str) -> lakefs_sdk.PrepareGarbageCollectionCommitsStatus:
+    for _ in range(500):
+        status = lake.sdk.internal_api.prepare_garbage_collection_commits_status("shop", task)
+        if status.completed:
+            return status
+        time.sleep(0.01)
+    raise AssertionError("the task did not end")
+
+
+def test_the_asynchronous_call_ends_with_a_result(main: lakefs.Branch, lake: Lake) -> None:
+    rules(lake)
+    task = lake.sdk.internal_api.prepare_garbage_collection_commits_async("shop").id
+    assert task.startswith("GCPC")
+    assert len(task) == 24
+    status = finished(lake, task)
+    assert status.error is None
+    assert status.result is not None
+    assert len(csv_rows(lake, status.result.gc_commits_location)) == 2
+
+
+def test_without_rules_the_asynchronous_call_ends_with_an_error_and_no_404(
+    main: lakefs.Branch, lake: Lake
+) -> None:
+    status = finished(lake, lake.sdk.internal_api.prepare_garbage_collection_commits_async("shop").id)
+    assert status.result is None
+    assert status.error is not None
+    assert status.error.message == "get gc rules: not found"
+
+
+def test_an_unknown_task_is_404(main: lakefs.Branch, lake: Lake) -> None:
+    for task in ("GCPCaaaaaaaaaaaaaaaaaaaa", "x", ""):
+        answer = lake.http("GET", f"{GC}/prepare_commits/status", query={"id": task})
+        assert (answer.status, answer.json()) == (404, {"message": "not found"})
+
+
+@pytest.mark.parametrize("call", ["prepare_commits", "prepare_commits/async", "prepare_uncommited"])
+def test_a_read_only_repository_is_refused(lake: Lake, call: str) -> None:
+    body = {"name": "frozen", "storage_namespace": lake.namespace("frozen"), "read_only": True}
+    lake.http("POST", "/repositories", json_body=body)
+    answer = lake.http("POST", f"/repositories/frozen/gc/{call}")
+    assert (answer.status, answer.json()) == (403, {"message": "read-only repository"})
+
+
+# --- uncommitted -------------------------------------------------------------------------------------------
+
+
+def test_staged_addresses_are_written_and_the_page_chain_closes(main: lakefs.Branch, lake: Lake) -> None:
+    staged = main.object("b").upload(b"2").stat().physical_address
+    made = lake.sdk.internal_api.prepare_garbage_collection_uncommitted("shop")
+    assert made.continuation_token is None
+    assert uncommitted(lake, made.gc_uncommitted_location) == [key(lake, staged)]
+
+
+def test_nothing_staged_is_an_empty_location_and_no_token(main: lakefs.Branch, lake: Lake) -> None:
+    (page,) = pages(lake)
+    assert (sorted(page), page["gc_uncommitted_location"]) == (["gc_uncommitted_location", "run_id"], "")
+
+
+def test_hidden_branches_are_scanned(main: lakefs.Branch, lake: Lake) -> None:
+    hidden = lakefs.Repository("shop", lake.client).branch("secret").create("main", hidden=True)
+    staged = hidden.object("b").upload(b"2").stat().physical_address
+    assert uncommitted(lake, pages(lake)[0]["gc_uncommitted_location"]) == [key(lake, staged)]
+
+
+def test_many_pages_belong_to_one_run_and_unite_to_everything(tmp_path: Path) -> None:
+    with lakefs_server(tmp_path, catalog=Settings(prepare_file_bytes_max=4, prepare_flush_rows=1)) as lake:
+        repository = lake.repository("shop")
+        staged = []
+        for name in ("a", "b", "c"):
+            branch = repository.branch(name).create("main")
+            staged += [branch.object(f"{name}/{n}").upload(b"x").stat().physical_address for n in range(3)]
+        run = pages(lake)
+        assert len(run) > 3
+        assert len({page["run_id"] for page in run}) == 1
+        location = next(page["gc_uncommitted_location"] for page in run if page["gc_uncommitted_location"])
+        assert uncommitted(lake, location) == sorted(key(lake, address) for address in staged)
+
+
+@pytest.mark.parametrize("token", ["%%%", "bm90IGpzb24=", base64.b64encode(b"[]").decode(), "é"])
+def test_a_token_of_another_make_is_400(main: lakefs.Branch, lake: Lake, token: str) -> None:
+    answer = lake.http("POST", f"{GC}/prepare_uncommited", json_body={"continuation_token": token})
+    assert (answer.status, answer.json()) == (400, {"message": "invalid continuation token"})
+
+
+@pytest.mark.parametrize(
+    "body", [None, b"", b"{}", b'{"continuation_token":""}', b'{"continuation_token":null}']
+)
+def test_no_token_in_any_wording_starts_a_run(main: lakefs.Branch, lake: Lake, body: bytes | None) -> None:
+    assert lake.http("POST", f"{GC}/prepare_uncommited", body=body).status == 201
+
+
+# --- metadata files ----------------------------------------------------------------------------------------
+
+
+def test_metadata_locations_are_relative_and_not_looked_at(main: lakefs.Branch, lake: Lake) -> None:
+    metarange = main.get_commit().meta_range_id
+    assert lake.sdk.metadata_api.get_meta_range("shop", metarange).location == f"_lakefs/{metarange}"
+    assert lake.sdk.metadata_api.get_range("shop", "nothing").location == "_lakefs/nothing"
+    answer = lake.http("GET", f"/repositories/shop/metadata/range/{metarange}")
+    assert answer.headers["Location"] == f"_lakefs/{metarange}"
+
+
+def test_metadata_files_come_as_they_are(main: lakefs.Branch, lake: Lake) -> None:
+    metarange = main.get_commit().meta_range_id
+    stored = lake.writer("shop").get(f"_lakefs/{metarange}")
+    assert lake.http("GET", f"/repositories/shop/metadata/object/meta_range/{metarange}").data == stored
+    gone = lake.http("GET", f"/repositories/shop/metadata/object/range/{'0' * 64}")
+    assert (gone.status, gone.json()) == (410, {"message": "No data"})
+
+
+# --- faults of real servers --------------------------------------------------------------------------------
+
+
+def test_defect_404_hides_active_commits_behind_not_found(tmp_path: Path) -> None:
+    with lakefs_server(tmp_path, defects={"prepare_commits_404"}) as lake:
+        lake.repository("shop")
+        rules(lake)
+        for call in ("prepare_commits", "prepare_commits/async"):
+            assert lake.http("POST", f"{GC}/{call}").status == 404
+
+
+def test_defect_old_server_has_no_asynchronous_calls(tmp_path: Path) -> None:
+    with lakefs_server(
+        tmp_path, defects={"prepare_commits_500_async"}, prepare_commits_answer="single"
+    ) as lake:
+        lake.repository("shop")
+        rules(lake)
+        api = lake.sdk.internal_api
+        for call in (
+            lambda: api.prepare_garbage_collection_commits_async("shop"),
+            lambda: api.prepare_garbage_collection_commits_status("shop", "GCPCx"),
+        ):
+            with pytest.raises(lakefs_sdk.exceptions.ServiceException) as refused:
+                call()
+            assert refused.value.status == 500
+        assert api.prepare_garbage_collection_commits("shop").run_id
+
+
+def test_defect_old_server_that_finds_nothing(tmp_path: Path) -> None:
+    """The pair that lost everything with the vendor: 500 from the new call, 404 from the old one."""
+    with lakefs_server(tmp_path, defects={"prepare_commits_500_async", "prepare_commits_404"}) as lake:
+        lake.repository("shop")
+        rules(lake)
+        assert lake.http("POST", f"{GC}/prepare_commits/async").status == 500
+        assert lake.http("POST", f"{GC}/prepare_commits").status == 404
+
+
+def test_defect_double_body_counts_whatever_the_setting(tmp_path: Path) -> None:
+    defects = {"double_body_prepare_commits"}
+    with lakefs_server(tmp_path, defects=defects, prepare_commits_answer="single") as lake:
+        lake.repository("shop")
+        rules(lake)
+        answer = lake.http("POST", f"{GC}/prepare_commits")
+        assert (answer.status, len(answer.data.splitlines())) == (400, 2)
+
+
+def staged_lake(tmp_path: Path, check: Callable[[Lake, list[str]], None], **options: Any) -> None:
+    """Run a check on a lake with four branches that have two staged objects each."""
+    catalog = Settings(prepare_file_bytes_max=4, prepare_flush_rows=1, prepare_interval=timedelta(minutes=1))
+    with lakefs_server(tmp_path, catalog=catalog, **options) as lake:
+        repository = lake.repository("shop")
+        addresses = []
+        for name in ("a", "b", "c", "d"):
+            branch = repository.branch(name).create("main")
+            addresses += [branch.object(f"{n}").upload(b"x").stat().physical_address for n in range(2)]
+        check(lake, sorted(key(lake, each) for each in addresses))
+
+
+def test_defect_an_empty_last_page_has_no_location(tmp_path: Path) -> None:
+    def check(lake: Lake, addresses: list[str]) -> None:
+        run = pages(lake)
+        assert run[-1]["gc_uncommitted_location"] == ""
+        location = next(page["gc_uncommitted_location"] for page in run if page["gc_uncommitted_location"])
+        assert uncommitted(lake, location) == addresses
+
+    staged_lake(tmp_path, check, defects={"empty_last_page"})
+
+
+def test_defect_a_token_repeats_for_ever(tmp_path: Path) -> None:
+    def check(lake: Lake, addresses: list[str]) -> None:
+        path, token, seen = f"{GC}/prepare_uncommited", None, []
+        for _ in range(8):
+            body = {"continuation_token": token} if token else {}
+            token = lake.http("POST", path, json_body=body).json()["continuation_token"]
+            seen.append(token)
+        assert len(set(seen)) < len(seen)
+
+    staged_lake(tmp_path, check, defects={"repeated_token"})
+
+
+def test_defect_a_page_misses_a_file(tmp_path: Path) -> None:
+    def check(lake: Lake, addresses: list[str]) -> None:
+        run = pages(lake)
+        location = next(page["gc_uncommitted_location"] for page in run if page["gc_uncommitted_location"])
+        assert set(uncommitted(lake, location)) < set(addresses)
+
+    staged_lake(tmp_path, check, defects={"page_missing"})

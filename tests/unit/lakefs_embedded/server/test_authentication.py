@@ -1,0 +1,167 @@
+"""Authentication by key pair and by token."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from dredge.kv import Store, open_store
+from lakefs_embedded.auth import Accounts
+from lakefs_embedded.auth.model import SETUP_KEY
+from lakefs_embedded.errors import GravelerError
+from lakefs_embedded.server.authentication import Authenticator
+from tests.support.lakefs_server import Clock
+
+PAIR = ("nina", "KEY", "se:cret")
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def known_to(accounts: Accounts, clock: Clock, key: str = "signing") -> Authenticator:
+    return Authenticator(accounts, signing_key=key, login_seconds=60, clock=clock)
+
+
+def accounts(clock: Clock, key: str = "signing", kv: Store | None = None) -> Authenticator:
+    kv = open_store("memory://") if kv is None else kv
+    return known_to(Accounts(kv, signing_key=key, clock=clock, owner=PAIR), clock, key)
+
+
+def basic(text: str) -> str:
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
+def test_the_right_key_pair_names_its_user() -> None:
+    user = accounts(Clock(START)).authenticate(basic("KEY:se:cret"))
+    assert (user.name, user.created) == ("nina", START)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "Basic",
+        "Basic ",
+        "Basic !!!",
+        "Basic " + base64.b64encode(b"\xff\xff:x").decode(),
+        basic("KEY"),
+        basic("KEY:"),
+        basic("KEY:secret"),
+        basic("key:se:cret"),
+        basic(":se:cret"),
+        basic("KÉY:se:cret"),
+        "Bearer",
+        "Bearer x",
+        "Bearer a.b.c",
+        "Digest KEY",
+        "KEY:se:cret",
+    ],
+)
+def test_everything_else_is_401_in_the_same_words(header: str | None) -> None:
+    with pytest.raises(GravelerError) as refused:
+        accounts(Clock(START)).authenticate(header)
+    assert refused.value.status == 401
+    assert str(refused.value) == "error authenticating request"
+
+
+def test_a_login_token_stands_for_the_user_until_it_ends() -> None:
+    clock = Clock(START)
+    known = accounts(clock)
+    token, expires = known.login("KEY", "se:cret")
+    assert (expires - START).total_seconds() == 60
+    assert known.authenticate(f"Bearer {token}").name == "nina"
+    clock.advance(seconds=59)
+    assert known.authenticate(f"bearer {token}").name == "nina"
+    clock.advance(seconds=1)
+    with pytest.raises(GravelerError):
+        known.authenticate(f"Bearer {token}")
+
+
+def test_a_token_that_was_changed_or_signed_elsewhere_is_refused() -> None:
+    clock = Clock(START)
+    known = accounts(clock)
+    token, _ = known.login("KEY", "se:cret")
+    header, claims, signature = token.split(".")
+    longer = json.loads(base64.urlsafe_b64decode(claims + "==")) | {"exp": 2**40}
+    forged = base64.urlsafe_b64encode(json.dumps(longer).encode()).decode().rstrip("=")
+    none = base64.urlsafe_b64encode(b'{"alg":"none"}').decode().rstrip("=")
+    elsewhere, _ = accounts(clock, key="other").login("KEY", "se:cret")
+    for bad in (f"{header}.{forged}.{signature}", f"{none}.{claims}.", f"{header}.{claims}.", elsewhere):
+        with pytest.raises(GravelerError):
+            known.authenticate(f"Bearer {bad}")
+
+
+def test_a_wrong_login_is_401() -> None:
+    with pytest.raises(GravelerError) as refused:
+        accounts(Clock(START)).login("KEY", "wrong")
+    assert refused.value.status == 401
+
+
+def test_the_session_cookie_stands_for_the_token_where_there_is_no_header() -> None:
+    known = accounts(Clock(START))
+    token, _ = known.login("KEY", "se:cret")
+    assert known.authenticate(None, token).name == "nina"
+    for header, cookie in ((basic("KEY:wrong"), token), (None, "x.y.z"), (None, "")):
+        with pytest.raises(GravelerError):
+            known.authenticate(header, cookie)
+
+
+def test_a_token_ends_with_its_user_and_is_not_for_the_next_of_that_name() -> None:
+    clock = Clock(START)
+    users = Accounts(open_store("memory://"), signing_key="k", clock=clock, owner=PAIR)
+    known = known_to(users, clock)
+    users.directory.users.create("jane")
+    users.directory.credentials.add("jane", "JANE", "one")
+    token, _ = known.login("JANE", "one")
+    assert known.authenticate(f"Bearer {token}").name == "jane"
+    users.directory.users.delete("jane")
+    for _ in range(2):
+        with pytest.raises(GravelerError):
+            known.authenticate(f"Bearer {token}")
+        clock.advance(seconds=5)
+        users.directory.users.create("jane")
+        with pytest.raises(GravelerError):
+            known.authenticate(f"Bearer {token}")
+        users.directory.users.delete("jane")
+
+
+def test_a_cached_answer_is_what_the_store_would_say() -> None:
+    clock = Clock(START)
+    users = Accounts(open_store("memory://"), signing_key="k", clock=clock, owner=PAIR)
+    known = known_to(users, clock)
+    users.directory.users.create("jane")
+    users.directory.credentials.add("jane", "JANE", "one")
+    assert known.authenticate_cached(basic("JANE:one")) is None
+    assert known.authenticate(basic("JANE:one")).name == "jane"
+    assert known.authenticate_cached(basic("JANE:one")) == users.user("jane")
+    with pytest.raises(GravelerError):
+        known.authenticate_cached(basic("JANE:two"))
+    users.directory.credentials.delete("jane", "JANE")
+    assert known.authenticate_cached(basic("JANE:one")) is None
+    with pytest.raises(GravelerError):
+        known.authenticate(basic("JANE:one"))
+
+
+def test_nobody_gets_in_before_setup_and_setup_works_once() -> None:
+    clock = Clock(START)
+    users = Accounts(open_store("memory://"), signing_key="k", clock=clock)
+    known = known_to(users, clock)
+    assert not users.initialized
+    with pytest.raises(GravelerError):
+        known.authenticate(basic("KEY:se:cret"))
+    made = users.setup("jane")
+    assert (made.user, made.issued, users.initialized) == ("jane", START, True)
+    assert known.authenticate(basic(f"{made.access_key_id}:{made.secret}")).name == "jane"
+    with pytest.raises(GravelerError, match="already initialized") as refused:
+        users.setup("jane")
+    assert refused.value.status == 409
+
+
+def test_the_moment_of_setup_is_kept_where_lakefs_keeps_it() -> None:
+    kv = open_store("memory://")
+    accounts(Clock(START), kv=kv)
+    again = accounts(Clock(START, days=3), kv=kv)
+    assert kv.get(b"auth", SETUP_KEY) == b"2026-03-01T12:00:00Z"
+    assert again.authenticate(basic("KEY:se:cret")).created == START

@@ -1,0 +1,64 @@
+"""A data folder keeps one key pair, for its owner only."""
+
+from __future__ import annotations
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from dredge.errors import ConfigError, FormatError
+from dredge.kv import open_store
+from lakefs_embedded.server import Credentials, DataFolder
+
+
+def test_a_new_folder_gets_a_key_pair_and_a_second_start_finds_it(tmp_path: Path) -> None:
+    first = DataFolder.open(tmp_path / "lake")
+    second = DataFolder.open(tmp_path / "lake")
+    assert first.created
+    assert not second.created
+    assert second.credentials == first.credentials
+    assert second.signing_key == first.signing_key
+
+
+def test_the_key_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path)
+    assert stat.S_IMODE(Path(folder.secrets_path).stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["objects", "server.json"]
+
+
+def test_servers_that_start_at_once_agree_on_one_key_pair(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        folders = list(pool.map(DataFolder.open, [tmp_path] * 16))
+    assert len({folder.credentials for folder in folders}) == 1
+    assert sum(folder.created for folder in folders) == 1
+
+
+def test_given_credentials_are_used_and_not_kept(tmp_path: Path) -> None:
+    given = Credentials("MYKEY", "mysecret")
+    folder = DataFolder.open(tmp_path, given)
+    assert folder.credentials == given
+    assert not folder.created
+    assert "mysecret" not in Path(folder.secrets_path).read_text()
+
+
+def test_the_key_value_store_of_a_folder_with_odd_characters_opens(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path / "my lake %20 #1")
+    with open_store(folder.kv_url) as store:
+        store.set(b"p", b"k", b"v")
+    assert (tmp_path / "my lake %20 #1" / "kv.db").exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "{}", "[]", '{"access_key_id": "a"}'])
+def test_a_damaged_key_file_is_named_and_left_alone(tmp_path: Path, content: str) -> None:
+    (tmp_path / "server.json").write_text(content)
+    with pytest.raises(FormatError, match=r"server\.json"):
+        DataFolder.open(tmp_path)
+    assert (tmp_path / "server.json").read_text() == content
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigError, match="cannot be used"):
+        DataFolder.open(tmp_path / "file")

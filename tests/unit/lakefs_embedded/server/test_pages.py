@@ -1,0 +1,68 @@
+"""What is served beside the API, without credentials."""
+
+from __future__ import annotations
+
+import json
+
+import urllib3
+
+from lakefs_embedded.server.routes import BASE_PATH, OPERATIONS
+from tests.support.lakefs_server import Lake
+
+
+def fetch(lake: Lake, path: str, method: str = "GET") -> urllib3.BaseHTTPResponse:
+    with urllib3.PoolManager(retries=False) as pool:
+        return pool.request(method, lake.server.url + path)
+
+
+def test_a_path_outside_the_api_is_a_page(shared_lake: Lake) -> None:
+    for path in ("/", "/nowhere/at/all", "/repositories"):
+        answer = fetch(shared_lake, path)
+        assert (answer.status, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+        assert BASE_PATH.encode() in answer.data
+    assert fetch(shared_lake, "/nowhere", "POST").status == 404
+    assert fetch(shared_lake, f"{BASE_PATH}/nowhere").status == 404
+
+
+def test_metrics_count_requests_by_call_and_code(shared_lake: Lake) -> None:
+    for _ in range(2):
+        shared_lake.http("GET", "/repositories/nobody-has-this")
+    text = fetch(shared_lake, "/metrics").data.decode()
+    [line] = [
+        each
+        for each in text.splitlines()
+        if each.startswith('api_requests_total{code="404",method="get",operation="get_repository"}')
+    ]
+    assert int(line.split(" ")[1]) >= 2
+    assert 'api_request_duration_seconds_count{operation="get_repository"}' in text
+
+
+def test_the_specification_has_every_call_with_its_parameters_and_body(shared_lake: Lake) -> None:
+    found = json.loads(fetch(shared_lake, "/openapi.json").data)
+    assert found["servers"] == [{"url": BASE_PATH}]
+    calls = {(method.upper(), path) for path, methods in found["paths"].items() for method in methods}
+    assert calls == {(each.method, each.path) for each in OPERATIONS}
+    create = found["paths"]["/repositories/{repository}/branches"]["post"]
+    assert create["operationId"] == "create_branch"
+    assert [each["name"] for each in create["parameters"]] == ["repository"]
+    schema = create["requestBody"]["content"]["application/json"]["schema"]
+    assert schema["required"] == ["name", "source"]
+    assert schema["properties"]["hidden"] == {"type": "boolean"}
+    assert found["paths"]["/healthcheck"]["get"]["security"] == []
+
+
+def test_the_usage_report_counts_requests_by_month(shared_lake: Lake) -> None:
+    report = shared_lake.sdk.internal_api.get_usage_report_summary()
+    now = shared_lake.clock()
+    assert [(each.year, each.month) for each in report.reports] == [(now.year, now.month)]
+    assert report.reports[0].count > 0
+    assert shared_lake.sdk.internal_api.get_usage_report_summary().installation_id == report.installation_id
+    text = shared_lake.http("GET", "/usage-report/summary", headers={"Accept": "text/plain"}).data.decode()
+    assert text.startswith(
+        f"Usage for installation ID: {report.installation_id}\n{now.year}-{now.month:02}: "
+    )
+
+
+def test_users_are_not_invited(shared_lake: Lake) -> None:
+    answer = shared_lake.http("GET", "/auth/capabilities", credentials=None)
+    assert (answer.status, answer.json()) == (200, {"invite_user": False})

@@ -1,0 +1,197 @@
+"""Every route checks its permission, tried on each row of the route table."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from starlette.datastructures import QueryParams
+
+from dredge.lakefs.files.messages import graveler_pb2
+from lakefs_embedded.auth import Permission, Statement
+from lakefs_embedded.server.operations import Operation
+from lakefs_embedded.server.query import Query
+from lakefs_embedded.server.routes import OPERATIONS
+from tests.support.api_calls import QUERY, concrete, name, sample
+from tests.support.lakefs_server import Lake
+
+VIEWER = ("VIEWERKEY", "viewer")
+NOBODY = ("NOBODYKEY", "nobody")
+EXACT = ("EXACTKEY", "exact")
+
+# Open to everybody: nothing is known of who asks.
+OPEN = {"health", "get_setup_state", "setup", "login", "get_auth_capabilities"}
+# Open to who is signed in: about themselves, about the server, or looked at thing by thing in the handler.
+SIGNED_IN = {
+    "get_user",
+    "get_config",
+    "get_version",
+    "get_usage_report_summary",
+    "get_garbage_collection_config",
+    "post_statistics",
+    "list_repositories",
+    "delete_objects",
+}
+GUARDED = [each for each in OPERATIONS if each.permissions]
+CHANGING = [each for each in GUARDED if each.method not in ("GET", "HEAD")]
+
+
+@pytest.fixture(scope="module")
+def guarded_lake(shared_lake: Lake) -> Lake:
+    """A repository with an object, and three users: a viewer, one without rights, one for exact rights."""
+    shared_lake.repository("shop").branch("main").object("a/b").upload(b"x")
+    directory = shared_lake.server.accounts.directory
+    for user, pair in (("viewer", VIEWER), ("nobody", NOBODY), ("exact", EXACT)):
+        directory.users.create(user)
+        directory.credentials.add(user, *pair)
+    directory.groups.add_member("Viewers", "viewer")
+    directory.policies.create("exact", (Statement("allow", ("fs:ReadConfig",), "*"),))
+    directory.policies.attach_to_user("exact", "exact")
+    return shared_lake
+
+
+def ask(lake: Lake, operation: Operation, pair: tuple[str, str]) -> tuple[int, str]:
+    """Send the table's request; gives the status and the message of the answer."""
+    response = lake.http(
+        operation.method,
+        concrete(operation.path, "shop"),
+        query=QUERY,
+        json_body=sample(operation.schema),
+        credentials=pair,
+    )
+    if operation.method == "HEAD" or not response.data.startswith(b'{"message"'):
+        return response.status, ""
+    return response.status, str(json.loads(response.data.splitlines()[0])["message"])
+
+
+def needed(operation: Operation) -> list[Permission]:
+    """What the table's request needs."""
+    path = dict.fromkeys(("branch", "tag", "ref", "user", "group", "policy", "source"), "main")
+    body = sample(operation.schema) or {}
+    query = Query(QueryParams(dict(QUERY)))
+    return [each.resolve(path | {"repository": "shop"}, query, body) for each in operation.permissions or ()]
+
+
+def state(lake: Lake) -> list[tuple[bytes, bytes]]:
+    return [
+        (entry.key, entry.value)
+        for partition in (b"auth", b"graveler", shop_partition(lake))
+        for entry in lake.server.kv.scan(partition)
+    ]
+
+
+def shop_partition(lake: Lake) -> bytes:
+    record = graveler_pb2.RepositoryData.FromString(lake.server.kv.get(b"graveler", b"repos/shop"))
+    return f"shop-{record.instance_uid}".encode()
+
+
+def test_only_the_known_calls_are_open_or_need_nothing_but_a_login() -> None:
+    assert {each.name for each in OPERATIONS if each.permissions is None} == OPEN
+    assert {each.name for each in OPERATIONS if each.permissions == ()} == SIGNED_IN
+
+
+@pytest.mark.parametrize("operation", CHANGING, ids=name)
+def test_a_read_only_user_changes_nothing(guarded_lake: Lake, operation: Operation) -> None:
+    before = state(guarded_lake)
+    status, message = ask(guarded_lake, operation, VIEWER)
+    assert (status, message.partition(":")[0]) == (401, "insufficient permissions")
+    assert state(guarded_lake) == before
+
+
+@pytest.mark.parametrize("operation", GUARDED, ids=name)
+def test_a_user_without_policies_is_refused_by_every_call(guarded_lake: Lake, operation: Operation) -> None:
+    status, message = ask(guarded_lake, operation, NOBODY)
+    assert status == 401
+    if operation.method != "HEAD":
+        assert message == f"insufficient permissions: not allowed to {needed(operation)[0].action}"
+
+
+@pytest.mark.parametrize(
+    "operation", [each for each in GUARDED if each.method in ("GET", "HEAD")], ids=name
+)  # fmt: skip
+def test_exactly_what_a_call_needs_lets_it_through_and_less_does_not(
+    guarded_lake: Lake, operation: Operation
+) -> None:
+    directory = guarded_lake.server.accounts.directory
+    held = [Statement("allow", (each.action,), each.resource) for each in needed(operation)]
+    directory.policies.update("exact", tuple(held))
+    assert ask(guarded_lake, operation, EXACT)[0] != 401
+    for missing in range(len(held)):
+        directory.policies.update("exact", tuple(held[:missing] + held[missing + 1 :]))
+        assert ask(guarded_lake, operation, EXACT)[0] == 401
+
+
+@pytest.mark.parametrize("operation", CHANGING, ids=name)
+def test_a_changing_call_needs_all_of_its_permissions_on_its_own_resource(
+    guarded_lake: Lake, operation: Operation
+) -> None:
+    accounts = guarded_lake.server.accounts
+    held = [Statement("allow", (each.action,), each.resource) for each in needed(operation)]
+    accounts.directory.policies.update("exact", tuple(held))
+    accounts.check("exact", *needed(operation))
+    for missing in range(len(held)):
+        others = (*held[:missing], *held[missing + 1 :], Statement("allow", ("auth:ReadUser",), "*"))
+        accounts.directory.policies.update("exact", others)
+        assert ask(guarded_lake, operation, EXACT)[0] == 401
+    elsewhere = [Statement("allow", each.actions, each.resource + "-not") for each in held]
+    if "*" not in {each.resource for each in held}:
+        accounts.directory.policies.update("exact", tuple(elsewhere))
+        assert ask(guarded_lake, operation, EXACT)[0] == 401
+
+
+def test_a_bulk_delete_looks_at_each_path(guarded_lake: Lake) -> None:
+    for path in ("mine/x", "theirs/x"):
+        guarded_lake.http("POST", "/repositories/shop/branches/main/objects", query={"path": path}, body=b"x")
+    directory = guarded_lake.server.accounts.directory
+    own = Statement("allow", ("fs:DeleteObject",), "arn:lakefs:fs:::repository/shop/object/mine/*")
+    directory.policies.update("exact", (own,))
+    response = guarded_lake.http(
+        "POST",
+        "/repositories/shop/branches/main/objects/delete",
+        json_body={"paths": ["mine/x", "theirs/x"]},
+        credentials=EXACT,
+    )
+    assert response.status == 200
+    assert json.loads(response.data) == {
+        "errors": [{"message": "Unauthorized", "path": "theirs/x", "status_code": 401}]
+    }
+    listed = guarded_lake.http("GET", "/repositories/shop/refs/main/objects/ls", query={"prefix": ""})
+    paths = [each["path"] for each in json.loads(listed.data)["results"]]
+    assert "theirs/x" in paths
+    assert "mine/x" not in paths
+    refused = guarded_lake.http(
+        "POST",
+        "/repositories/shop/branches/main/objects/delete",
+        json_body={"paths": ["theirs/x"]},
+        credentials=NOBODY,
+    )
+    assert json.loads(refused.data)["errors"][0]["status_code"] == 401
+
+
+def test_a_listing_of_repositories_shows_those_that_may_be_listed_and_pages_over_them(
+    guarded_lake: Lake,
+) -> None:
+    for number in range(4):
+        for kind in ("open", "shut"):
+            guarded_lake.repository(f"list-{number}-{kind}")
+    directory = guarded_lake.server.accounts.directory
+    directory.policies.update(
+        "exact", (Statement("allow", ("fs:List*",), "arn:lakefs:fs:::repository/list-*-open"),)
+    )
+    seen: list[str] = []
+    after = ""
+    while True:
+        response = guarded_lake.http(
+            "GET", "/repositories", query={"amount": 2, "after": after}, credentials=EXACT
+        )
+        body = json.loads(response.data)
+        assert len(body["results"]) <= 2
+        assert body["pagination"]["results"] == len(body["results"])
+        seen += [each["id"] for each in body["results"]]
+        if not body["pagination"]["has_more"]:
+            break
+        after = body["pagination"]["next_offset"]
+    assert seen == [f"list-{number}-open" for number in range(4)]
+    assert guarded_lake.http("GET", "/repositories", credentials=NOBODY).status == 401
+    directory.policies.update("exact", (Statement("deny", ("fs:*",), "*"),))
+    assert guarded_lake.http("GET", "/repositories", credentials=EXACT).status == 401

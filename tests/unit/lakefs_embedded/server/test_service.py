@@ -1,0 +1,103 @@
+"""A server that starts on a store which another one has left."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import lakefs
+import lakefs_sdk
+import pytest
+from lakefs.exceptions import ConflictException, NotFoundException
+from lakefs_sdk.client import LakeFSClient
+from lakefs_sdk.configuration import Configuration
+from lakefs_sdk.exceptions import ApiException
+
+from dredge.kv import open_store
+from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
+from lakefs_embedded.catalog import Settings
+from lakefs_embedded.refs.repositories import in_state
+from lakefs_embedded.server import ServerSettings, ThreadedServer
+from tests.support.lakefs_server import lakefs_server
+
+
+def test_tokens_that_were_queued_are_dropped_without_anybodys_asking(tmp_path: Path) -> None:
+    kv = open_store("memory://")
+    token = b"shop-main:00000000-0000-4000-8000-000000000000"
+    kv.set(token, b"path", b"")
+    kv.set(b"cleanup-tokens", token, b"stub-value")
+    with lakefs_server(tmp_path, kv=kv):
+        until = time.monotonic() + 20
+        while list(kv.scan(b"cleanup-tokens")) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert list(kv.scan(b"cleanup-tokens")) == []
+        assert list(kv.scan(token)) == []
+
+
+def test_step_2_over_http(tmp_path: Path) -> None:
+    kv = open_store("memory://")
+    with lakefs_server(tmp_path, kv=kv, catalog=Settings(life_cycle="step-2")) as lake:
+        lake.repository("shop").branch("main").object("a").upload(b"a")
+        with pytest.raises(ConflictException):
+            lake.repository("shop")
+        record = Repository.decode(kv.get(REPOSITORIES_PARTITION, repository_key("shop")))
+        lakefs.Repository("shop", lake.client).delete()
+        assert [entry.key for entry in kv.scan(b"graveler_deleted")] == [
+            f"repo/shop/{record.instance_uid}".encode()
+        ]
+        with pytest.raises(NotFoundException):
+            lakefs.Repository("shop", lake.client).delete()
+        kv.set(REPOSITORIES_PARTITION, repository_key("shop"), in_state(record, "in-deletion").encode())
+        assert list(lakefs.repositories(client=lake.client)) == []
+    with lakefs_server(tmp_path, kv=kv, catalog=Settings(life_cycle="step-2")) as lake:
+        assert list(kv.scan(REPOSITORIES_PARTITION)) == []  # the deletion was finished at the start
+
+
+@contextmanager
+def refused(status: int, words: str) -> Iterator[None]:
+    with pytest.raises(ApiException) as caught:
+        yield
+    assert caught.value.status == status
+    assert words in str(json.loads(caught.value.body)["message"])
+
+
+def test_setup_makes_a_user_that_outlives_a_restart(tmp_path: Path) -> None:
+    settings = ServerSettings(
+        listen="127.0.0.1:0", kv_url=f"sqlite://{tmp_path}/kv.db", local_base=str(tmp_path / "objects")
+    )
+    body = lakefs_sdk.Setup(username="jane")
+    with ThreadedServer(settings, keep_unset=True) as server:
+        made = LakeFSClient(Configuration(host=server.endpoint)).internal_api.setup(setup=body)
+    with ThreadedServer(settings, keep_unset=True) as server:
+        sdk = LakeFSClient(
+            Configuration(host=server.endpoint, username=made.access_key_id, password=made.secret_access_key)
+        )
+        assert sdk.auth_api.get_current_user().user.id == "jane"
+        assert sdk.internal_api.get_setup_state().state == "initialized"
+        with refused(409, "already initialized"):
+            sdk.internal_api.setup(setup=body)
+        assert [each.id for each in sdk.auth_api.list_user_groups("jane").results] == ["Admins"]
+
+
+def test_users_of_a_data_folder_outlive_a_restart(tmp_path: Path) -> None:
+    settings = ServerSettings.for_folder(tmp_path)
+    with ThreadedServer(settings) as server:
+        sdk = LakeFSClient(
+            Configuration(
+                host=server.endpoint, username=server.access_key_id, password=server.secret_access_key
+            )
+        )
+        sdk.auth_api.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
+        made = sdk.auth_api.create_credentials("bob")
+        sdk.auth_api.delete_group("Viewers")
+    assert made.secret_access_key.encode() not in (tmp_path / "kv.db").read_bytes()
+    with ThreadedServer(ServerSettings.for_folder(tmp_path)) as server:
+        bob = LakeFSClient(
+            Configuration(host=server.endpoint, username=made.access_key_id, password=made.secret_access_key)
+        )
+        assert bob.auth_api.get_current_user().user.id == "bob"
+        # what was removed does not come back with a start
+        assert not server.accounts.directory.groups.list(prefix="Viewers", amount=1).results

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from lakefs_embedded.catalog import Settings
+from lakefs_embedded.staging.area import Staged
+from tests.support.lakes import Lake, make_lake, with_settings
+
+
+def queue_by_hand(lake: Lake, token: str) -> None:
+    lake.kv.set(b"cleanup-tokens", token.encode(), b"stub-value")
+
+
+def test_a_commit_drops_its_tokens() -> None:
+    lake = make_lake()
+    lake.upload("a")
+    (token,) = lake.tokens()
+    lake.commit()
+    assert lake.rows(token) == []
+    assert lake.rows("cleanup-tokens") == []
+
+
+def test_a_queued_token_that_a_branch_names_is_kept() -> None:
+    """A real server deletes uncommitted data here: a reset whose answer was lost can queue a token in use."""
+    lake = make_lake()
+    lake.upload("sealed")
+    lake.catalog.staging.protocol.seal(lake.catalog.repositories.get_repository(lake.repository), "main")
+    lake.upload("current")
+    for token in lake.tokens():
+        queue_by_hand(lake, token)
+    lake.catalog.resume()
+    assert lake.paths() == ["current", "sealed"]
+    assert lake.rows("cleanup-tokens") == []
+
+
+def test_names_with_dashes_do_not_hide_a_reference() -> None:
+    """`a-b` + `c` and `a` + `b-c` make the same token text; only branch records tell whose it is."""
+    short = make_lake(repository="abc")
+    short.catalog.branches.create_branch("abc", "de-f", "main")
+    short.upload("x", branch="de-f")
+    twin = make_lake(repository="abc-de", kv=short.kv)
+    twin.catalog.branches.create_branch("abc-de", "f", "main")
+    twin.upload("y", branch="f")
+    for lake, branch in ((short, "de-f"), (twin, "f")):
+        (token,) = lake.tokens(branch)
+        assert token.startswith("abc-de-f:")
+        queue_by_hand(lake, token)
+    twin.catalog.resume()
+    assert short.paths("de-f") == ["x"]
+    assert twin.paths("f") == ["y"]
+
+
+def test_a_token_without_reference_is_emptied() -> None:
+    lake = make_lake()
+    token = "lake-gone:00000000-0000-4000-8000-000000000000"
+    lake.catalog.staging.areas.put(token, Staged(b"a", None))
+    queue_by_hand(lake, token)
+    lake.catalog.resume()
+    assert lake.rows(token) == []
+
+
+def test_dropping_in_the_background_ends_before_close_does() -> None:
+    lake = with_settings(make_lake(), background=True)
+    tokens = []
+    for number in range(20):
+        lake.upload(f"{number}")
+        tokens += lake.tokens()
+        lake.commit()
+    lake.catalog.close()
+    assert lake.rows("cleanup-tokens") == []
+    assert all(lake.rows(token) == [] for token in tokens)
+
+
+def test_nothing_runs_before_it_is_asked_for() -> None:
+    lake = make_lake(settings=Settings())
+    assert lake.catalog.staging.dropper._thread is None
+    lake.catalog.close()

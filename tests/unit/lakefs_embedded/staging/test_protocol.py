@@ -1,0 +1,308 @@
+"""The committer's flow beside others who commit, write, reset and delete."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+
+from dredge.kv import Store
+from lakefs_embedded.catalog import Commit, Settings
+from lakefs_embedded.errors import BranchNotFoundError, DirtyBranchError, NoChangesError, TooManyTriesError
+from lakefs_embedded.staging.protocol import overlap
+from tests.support.faulty import Operation, WatchedStore
+from tests.support.lakes import Lake, make_lake
+from tests.support.turns import preempted_schedules, random_choice, run_turns
+
+BRANCH_KEY = b"branches/main"
+
+
+@pytest.mark.parametrize(
+    ("ours", "present", "expected"),
+    [
+        ("321", "321", "321"),  # nobody else
+        ("321", "54321", "321"),  # others sealed meanwhile
+        ("321", "543", "3"),  # an earlier commit took 2 and 1
+        ("321", "3", "3"),
+        ("321", "32", "32"),
+        ("321", "54", ""),  # a later commit took all
+        ("321", "", ""),
+        ("", "21", ""),
+        ("321", "21", ""),  # never happens: the newest of ours is gone, so all older are
+    ],
+)
+def test_the_beginning_of_our_tokens_is_sought_at_the_end_of_the_branchs(
+    ours: str, present: str, expected: str
+) -> None:
+    assert overlap(tuple(ours), tuple(present)) == tuple(expected)
+
+
+def at_branch_writes(store: Store, number: int, do: Callable[[], object]) -> WatchedStore:
+    """Do something right before the n-th set_if on the branch (counted from 1)."""
+    seen = 0
+
+    def before(operation: Operation) -> None:
+        nonlocal seen
+        if operation.name == "set_if" and operation.key == BRANCH_KEY:
+            seen += 1
+            if seen == number:
+                do()
+
+    return WatchedStore(store, before)
+
+
+def commit_on(lake: Lake, kv: Store, message: str = "commit", **more: bool) -> Commit:
+    server = lake.another_server(kv)
+    return server.commits.commit(lake.repository, "main", committer="tester", message=message, **more)
+
+
+def messages(lake: Lake, ref: str = "main") -> list[str]:
+    return [commit.message for commit in lake.catalog.commits.log(lake.repository, ref).results]
+
+
+def test_a_commit_takes_few_branch_operations_when_alone() -> None:
+    lake = make_lake()
+    lake.upload("a")
+    kv = WatchedStore(lake.kv)
+    commit_on(lake, kv)
+    on_branch = [operation.name for operation in kv.done if operation.key == BRANCH_KEY]
+    # read, seal, fast path; then the dropper looks for references
+    assert on_branch == ["get", "set_if", "set_if", "get"]
+
+
+def test_a_later_seal_is_left_to_the_later_commit() -> None:
+    """Identical start, another token sealed on top: our tokens are taken out, the other's stays."""
+    lake = make_lake()
+    lake.upload("ours")
+
+    def seal() -> None:
+        lake.upload("theirs")
+        repository = lake.catalog.repositories.get_repository(lake.repository)
+        lake.another_server().staging.protocol.seal(repository, "main")
+
+    commit = commit_on(lake, at_branch_writes(lake.kv, 2, seal))
+    branch = lake.catalog.branches.get_branch(lake.repository, "main")
+    assert branch.commit_id == commit.id
+    assert len(branch.sealed_tokens) == 1
+    assert lake.paths(commit.id) == ["ours"]
+    assert lake.paths() == ["ours", "theirs"]
+
+
+def test_a_later_commit_that_took_all_makes_ours_empty() -> None:
+    lake = make_lake()
+    lake.upload("a")
+
+    def commit_later() -> None:
+        lake.upload("b")
+        commit_on(lake, lake.kv, "later")
+
+    with pytest.raises(NoChangesError, match=r"^commit: no changes$"):
+        commit_on(lake, at_branch_writes(lake.kv, 2, commit_later), "ours")
+    assert messages(lake) == ["later", "Repository created"]
+    assert lake.paths("main@") == ["a", "b"]
+
+
+def test_an_empty_commit_is_made_on_the_later_one_when_it_is_allowed() -> None:
+    lake = make_lake()
+    lake.upload("a")
+    store = at_branch_writes(lake.kv, 2, lambda: commit_on(lake, lake.kv, "later"))
+    ours = commit_on(lake, store, "ours", allow_empty=True)
+    assert messages(lake) == ["ours", "later", "Repository created"]
+    assert lake.paths(ours.id) == ["a"]
+
+
+def test_an_earlier_commit_that_took_some_stays_in_history() -> None:
+    """A seals t1, B seals t2; A commits t1, then B commits what is left of [t2, t1] on top of A's commit."""
+    lake = make_lake()
+    lake.upload("a")
+
+    def first(kv: Store) -> Commit:
+        return commit_on(lake, kv, "earlier")
+
+    def second(kv: Store) -> Commit:
+        server = lake.another_server(kv)
+        server.objects.upload_object(lake.repository, "main", "b", b"b")
+        return server.commits.commit(lake.repository, "main", committer="tester", message="ours")
+
+    def until_both_have_sealed(waiting: list[str]) -> str:
+        sealed = len(lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens)
+        return "b" if sealed == 1 and "b" in waiting and not lake_has_commit(lake, "earlier") else waiting[0]
+
+    results, taken = run_turns(lake.kv, {"a": first, "b": second}, until_both_have_sealed)
+    assert all(isinstance(result, Commit) for result in results.values()), (results, taken)
+    assert messages(lake) == ["ours", "earlier", "Repository created"]
+    assert lake.paths("main~1") == ["a"]
+    assert lake.paths("main@") == ["a", "b"]
+    assert lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens == ()
+
+
+def lake_has_commit(lake: Lake, message: str) -> bool:
+    return message in messages(lake)
+
+
+def two_committers(schedule: list[str] | Callable[[list[str]], str]) -> None:
+    """Writes that ended before a commit began are in it; every commit is in history; nothing stays behind."""
+    lake = make_lake()
+    lake.upload("before", b"before")
+    lake.upload("deleted", b"x")
+    lake.commit("base")
+    acknowledged: dict[str, list[str]] = {"a": [], "b": []}
+
+    def actor(name: str) -> Callable[[Store], object]:
+        def act(kv: Store) -> object:
+            server = lake.another_server(kv)
+            server.objects.upload_object(lake.repository, "main", f"{name}/1", name.encode())
+            acknowledged[name].append(f"{name}/1")
+            if name == "a":
+                server.objects.delete_object(lake.repository, "main", "deleted")
+            try:
+                commit: object = server.commits.commit(lake.repository, "main", committer="t", message=name)
+            except NoChangesError as error:
+                commit = error
+            server.objects.upload_object(lake.repository, "main", f"{name}/2", name.encode())
+            acknowledged[name].append(f"{name}/2")
+            return commit
+
+        return act
+
+    results, taken = run_turns(lake.kv, {"a": actor("a"), "b": actor("b")}, schedule)
+    history = messages(lake)
+    for name, result in results.items():
+        if isinstance(result, Commit):
+            assert name in history, taken
+            assert f"{name}/1" in lake.paths(result.id), taken
+        else:
+            assert isinstance(result, NoChangesError), (result, taken)
+            assert f"{name}/1" in lake.paths("main@"), taken  # the other commit took it
+    lake.catalog.commits.commit(lake.repository, "main", committer="t", message="rest", allow_empty=True)
+    assert lake.paths("main@") == ["a/1", "a/2", "b/1", "b/2", "before"], taken
+    assert lake.paths("main@") == lake.paths("main")
+    assert lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens == ()
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_two_committers_in_every_order_with_two_changes_of_turn(block: int) -> None:
+    schedules = list(preempted_schedules("ab", 22, 2))
+    for schedule in schedules[block::16]:
+        two_committers(schedule)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_two_committers_in_random_orders(seed: int) -> None:
+    two_committers(random_choice(seed))
+
+
+@pytest.mark.parametrize("no_tombstone", [False, True])
+@pytest.mark.parametrize("seed", range(40))
+def test_a_delete_beside_a_commit_in_random_orders(seed: int, no_tombstone: bool) -> None:
+    lake = make_lake()
+    lake.upload("deleted")
+
+    def delete(kv: Store) -> None:
+        lake.another_server(kv).objects.delete_object(
+            lake.repository, "main", "deleted", no_tombstone=no_tombstone
+        )
+
+    def commit(kv: Store) -> None:
+        with contextlib.suppress(NoChangesError):
+            commit_on(lake, kv)
+
+    results, taken = run_turns(lake.kv, {"a": delete, "b": commit}, random_choice(seed))
+    assert results == {"a": None, "b": None}, taken
+    assert lake.paths() == [], taken
+    lake.commit(allow_empty=True)
+    assert lake.paths("main@") == [], taken
+
+
+def test_a_head_moved_by_a_hard_reset_is_built_on() -> None:
+    lake = make_lake()
+    first = lake.catalog.commits.get_commit(lake.repository, "main")
+    lake.upload("a")
+    lake.commit("dropped")
+    store = at_branch_writes(
+        lake.kv, 2, lambda: lake.another_server().branches.hard_reset(lake.repository, "main", first.id)
+    )
+    assert commit_on(lake, store, "empty", allow_empty=True).parents == (first.id,)
+    assert lake.paths() == []
+
+
+def test_changes_sealed_after_the_look_at_a_merge_are_not_thrown_away() -> None:
+    """A merge finds the branch clean; then a change is staged and sealed before the merge's last step."""
+    lake = make_lake()
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
+    lake.upload("side", branch="side")
+    lake.commit("side", "side")
+
+    def stage_and_seal() -> None:
+        lake.upload("late")
+        lake.another_server().staging.protocol.seal(
+            lake.catalog.repositories.get_repository(lake.repository), "main"
+        )
+
+    for write in (1, 2):
+        server = lake.another_server(at_branch_writes(lake.kv, write, stage_and_seal))
+        with pytest.raises(DirtyBranchError):
+            server.merges.merge(lake.repository, "side", "main", committer="t")
+        assert lake.paths() == ["late"]
+        lake.catalog.branches.reset_branch(lake.repository, "main")
+
+
+def test_tries_are_bounded_and_leave_the_changes_on_the_branch() -> None:
+    lake = make_lake(settings=Settings(background=False, commit_tries=3))
+    lake.upload("a")
+    repository = lake.catalog.repositories.get_repository(lake.repository)
+    other = lake.another_server()
+    busy = True
+
+    def disturb(operation: Operation) -> None:
+        if busy and operation.name == "set_if" and operation.key == BRANCH_KEY:
+            other.staging.protocol.seal(repository, "main")
+
+    with pytest.raises(TooManyTriesError):
+        commit_on(lake, WatchedStore(lake.kv, disturb))
+    busy = False
+    assert lake.paths() == ["a"]
+    commit_on(lake, lake.kv)
+    assert lake.paths("main@") == ["a"]
+
+
+def test_a_commit_on_a_branch_deleted_meanwhile_fails_and_brings_no_branch_back() -> None:
+    lake = make_lake()
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
+    lake.upload("a", branch="side")
+
+    def delete(operation: Operation) -> None:
+        if operation.name == "set_if" and operation.key.startswith(b"commits/"):
+            lake.another_server().branches.delete_branch(lake.repository, "side")
+
+    server = lake.another_server(WatchedStore(lake.kv, after=delete))
+    with pytest.raises(BranchNotFoundError):
+        server.commits.commit(lake.repository, "side", committer="t", message="m")
+    with pytest.raises(BranchNotFoundError):
+        lake.catalog.branches.get_branch(lake.repository, "side")
+
+
+def test_a_reset_beside_a_commit_throws_the_changes_away() -> None:
+    lake = make_lake()
+    lake.upload("a")
+    lake.commit("base")
+    lake.upload("b")
+    reset = at_branch_writes(
+        lake.kv, 2, lambda: lake.another_server().branches.reset_branch(lake.repository, "main")
+    )
+    with pytest.raises(NoChangesError):
+        commit_on(lake, reset)
+    assert lake.paths() == ["a"]
+    assert messages(lake) == ["base", "Repository created"]
+
+
+def test_each_refused_commit_leaves_one_sealed_token() -> None:
+    lake = make_lake()
+    for expected in (1, 2):
+        with pytest.raises(NoChangesError):
+            lake.commit()
+        assert len(lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens) == expected
+    lake.upload("a")
+    lake.commit()
+    assert lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens == ()

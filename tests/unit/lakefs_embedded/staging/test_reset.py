@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import pytest
+
+from lakefs_embedded.catalog import Settings
+from lakefs_embedded.errors import DirtyBranchError, TooManyTriesError
+from tests.support.faulty import Operation, WatchedStore
+from tests.support.lakes import Lake, make_lake
+
+
+@pytest.fixture
+def lake() -> Lake:
+    """Committed a/1 a/2 b/1; staged: a/1 changed, a/2 deleted, a/3 new, b/1 changed, c new."""
+    lake = make_lake()
+    for path in ("a/1", "a/2", "b/1"):
+        lake.upload(path, b"old")
+    lake.commit()
+    lake.upload("a/1", b"new")
+    lake.catalog.objects.delete_object(lake.repository, "main", "a/2")
+    for path in ("a/3", "b/1", "c"):
+        lake.upload(path, b"new")
+    return lake
+
+
+def content(lake: Lake) -> dict[str, bytes]:
+    return {path: lake.read(path) for path in lake.paths()}
+
+
+def test_a_full_reset_leaves_what_is_committed(lake: Lake) -> None:
+    old = lake.tokens()
+    lake.catalog.branches.reset_branch(lake.repository, "main")
+    assert content(lake) == {"a/1": b"old", "a/2": b"old", "b/1": b"old"}
+    assert lake.catalog.branches.diff_branch(lake.repository, "main").results == []
+    assert lake.rows(old[0]) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"), [("a/1", b"old"), ("a/2", b"old"), ("a/3", None), ("b/1", b"old"), ("c", None)]
+)
+def test_resetting_an_object_touches_no_other(lake: Lake, path: str, expected: bytes | None) -> None:
+    before = content(lake)
+    lake.catalog.branches.reset_branch(lake.repository, "main", kind="object", path=path)
+    after = content(lake)
+    assert after.pop(path, None) == expected
+    before.pop(path, None)
+    assert after == before
+
+
+def test_resetting_an_object_restages_the_committed_address(lake: Lake) -> None:
+    committed = lake.catalog.reading.stat(lake.repository, "main@", "a/1")
+    lake.catalog.branches.reset_branch(lake.repository, "main", kind="object", path="a/1")
+    assert lake.catalog.reading.stat(lake.repository, "main", "a/1") == committed
+    assert b"a/1" in lake.rows(lake.tokens()[0])
+
+
+def test_resetting_a_prefix_touches_nothing_outside(lake: Lake) -> None:
+    lake.catalog.branches.reset_branch(lake.repository, "main", kind="common_prefix", path="a/")
+    assert content(lake) == {"a/1": b"old", "a/2": b"old", "b/1": b"new", "c": b"new"}
+    lake.commit()
+    assert lake.paths("main@") == ["a/1", "a/2", "b/1", "c"]
+
+
+def test_a_prefix_that_holds_nothing_staged_resets_nothing(lake: Lake) -> None:
+    before = content(lake)
+    for prefix in ("d", "a/4", "b/1/"):
+        lake.catalog.branches.reset_branch(lake.repository, "main", kind="common_prefix", path=prefix)
+    assert content(lake) == before
+
+
+def test_a_reset_by_prefix_that_loses_its_race_begins_again(lake: Lake) -> None:
+    raced = False
+
+    def race(operation: Operation) -> None:
+        nonlocal raced
+        if not raced and operation.name == "set_if" and operation.key == b"branches/main":
+            raced = True
+            lake.another_server().commits.commit(lake.repository, "main", committer="t", message="m")
+
+    server = lake.another_server(WatchedStore(lake.kv, race))
+    server.branches.reset_branch(lake.repository, "main", kind="common_prefix", path="a/")
+    # The commit came first, and left the reset nothing to do.
+    assert content(lake) == {"a/1": b"new", "a/3": b"new", "b/1": b"new", "c": b"new"}
+    assert lake.rows("cleanup-tokens") == []
+
+
+def test_a_reset_by_prefix_that_always_loses_says_so_and_changes_nothing() -> None:
+    lake = make_lake(settings=Settings(background=False, write_tries=2))
+    lake.upload("a/1", b"new")
+    repository = lake.catalog.repositories.get_repository(lake.repository)
+
+    def race(operation: Operation) -> None:
+        if operation.name == "set_if" and operation.key == b"branches/main":
+            lake.another_server().staging.protocol.seal(repository, "main")
+
+    with pytest.raises(TooManyTriesError):
+        lake.another_server(WatchedStore(lake.kv, race)).branches.reset_branch(
+            lake.repository, "main", kind="common_prefix", path="b/"
+        )
+    assert lake.paths() == ["a/1"]
+
+
+def test_a_reset_whose_answer_is_lost_does_not_queue_the_token_it_made(lake: Lake) -> None:
+    """The record was changed, yet the caller hears of an error; a real server then drops the live token."""
+
+    def lose(operation: Operation) -> None:
+        if operation.name == "set_if" and operation.key == b"branches/main":
+            raise OSError("connection lost")
+
+    server = lake.another_server(WatchedStore(lake.kv, after=lose))
+    with pytest.raises(OSError, match="lost"):
+        server.branches.reset_branch(lake.repository, "main", kind="common_prefix", path="a/")
+    lake.upload("late")
+    lake.catalog.resume()
+    assert lake.paths() == ["a/1", "a/2", "b/1", "c", "late"]
+    assert lake.rows("cleanup-tokens") == []
+
+
+def test_traps_6_and_45_identical_content_uploaded_again_is_live_and_invisible() -> None:
+    lake = make_lake()
+    first = lake.upload("twin", b"same")
+    lake.commit()
+    second = lake.upload("twin", b"same")
+    assert second.physical_address != first.physical_address
+    assert lake.catalog.branches.diff_branch(lake.repository, "main").results == []
+    lake.catalog.branches.reset_branch(lake.repository, "main", kind="object", path="twin")  # does nothing
+    assert (
+        lake.catalog.reading.stat(lake.repository, "main", "twin").physical_address == second.physical_address
+    )
+    lake.upload("other")
+    lake.commit()  # keeps the committed address and drops the new one
+    assert (
+        lake.catalog.reading.stat(lake.repository, "main", "twin").physical_address == first.physical_address
+    )
+
+
+def test_trap_46_a_hard_reset_keeps_what_is_staged() -> None:
+    lake = make_lake()
+    lake.upload("a", b"1")
+    first = lake.commit("first")
+    lake.upload("a", b"2")
+    lake.commit("second")
+    lake.upload("a", b"2")  # identical to the head: no difference
+    lake.upload("b", b"b")
+    assert [diff.path for diff in lake.catalog.branches.diff_branch(lake.repository, "main").results] == ["b"]
+    lake.catalog.branches.hard_reset(lake.repository, "main", first.id)
+    assert lake.read("a") == b"2"
+    assert [diff.path for diff in lake.catalog.branches.diff_branch(lake.repository, "main").results] == [
+        "a",
+        "b",
+    ]
+
+
+def test_a_hard_reset_is_refused_while_a_sealed_token_holds_changes() -> None:
+    lake = make_lake()
+    repository = lake.catalog.repositories.get_repository(lake.repository)
+    lake.catalog.staging.protocol.seal(repository, "main")  # an empty one is no hindrance
+    lake.catalog.branches.hard_reset(lake.repository, "main", "main")
+    lake.upload("a")
+    lake.catalog.staging.protocol.seal(repository, "main")
+    with pytest.raises(DirtyBranchError):
+        lake.catalog.branches.hard_reset(lake.repository, "main", "main")
+
+
+def test_trap_23_what_sealed_tokens_hold_is_live() -> None:
+    lake = make_lake()
+    repository = lake.catalog.repositories.get_repository(lake.repository)
+    lake.upload("oldest", b"1")
+    lake.catalog.staging.protocol.seal(repository, "main")
+    lake.upload("older", b"2")
+    lake.upload("oldest", b"3")
+    lake.catalog.staging.protocol.seal(repository, "main")
+    lake.catalog.objects.delete_object(lake.repository, "main", "older")
+    lake.upload("newest", b"4")
+    assert content(lake) == {"newest": b"4", "oldest": b"3"}
+    assert len(lake.tokens()) == 3
