@@ -136,7 +136,7 @@ def read_alarms(state: ObjectReader) -> list[Alarm]:
             found.append(from_file(Alarm, read_json(state, item.key)))
         except UnavailableError:
             raise
-        except (DredgeError, KeyError, TypeError, ValueError) as error:
+        except DredgeError as error:
             raise FormatError(
                 f"the alarm {state.uri}/{item.key} cannot be read ({error}). Nothing was deleted. Restore the file, or"
                 " remove it when you know what it was about."
