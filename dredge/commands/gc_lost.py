@@ -11,6 +11,7 @@ import click
 
 from dredge.commands.options import FiniteRange
 from dredge.gc.config import KEEP_UNNAMED_DAYS
+from dredge.runs.payload import to_json
 
 if TYPE_CHECKING:
     from dredge.gc.mark_uncommitted import KVAccess
@@ -99,7 +100,7 @@ def forget_lost_command(repository: str, reason: str, keep_unnamed_days: float, 
 
     consent, found = forget_lost(LakeFSClient.from_env(), repository, reason, keep_unnamed_days, _kv_access())
     if as_json:
-        click.echo(json.dumps({"at": consent.at.isoformat(), "lost": [item.to_json() for item in found]}))
+        click.echo(json.dumps({"at": consent.at.isoformat(), "lost": [to_json(item) for item in found]}))
         return
     _show_lost(found, repository, as_json=False)
     click.echo(
@@ -115,7 +116,7 @@ def _kv_access() -> KVAccess | None:
 
 def _show_lost(found: Sequence[LostCommit], repository: str, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([item.to_json() for item in found]))
+        click.echo(json.dumps([to_json(item) for item in found]))
         return
     if not found:
         click.echo(

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import batched
-from typing import Any, Literal
+from typing import Literal
 
 from dredge.errors import AlarmError, UnavailableError
 from dredge.kv.model import Entry
@@ -59,10 +59,6 @@ class Outcome:
     finding: TrashFinding
     fate: Fate
     rows: int
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return self.finding.to_json() | {"fate": self.fate, "rows_deleted": self.rows}
 
 
 class NamedAgainError(AlarmError):

@@ -51,6 +51,7 @@ from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate
 from dredge.runs.lifetimes import run_ids
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.watch import watching
@@ -101,7 +102,7 @@ def collect_metadata(
         return f"{namespace.rstrip('/')}/{METADATA_RUNS}"
 
     with side_run(
-        config.repository, place, "metadata", config.to_json(), holder, server, options, clock
+        config.repository, place, "metadata", to_json(config), holder, server, options, clock
     ) as run:
         asking = Asking(server, Place(run.plan.repository, run.plan.namespace), records)
         collection = _Collection(run, config, NamesReader(asking, run.reader))

@@ -59,21 +59,6 @@ class LostCommit:
     branches: tuple[str, ...] = ()
     commit: Commit | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        text = None if self.commit is None else self.commit.text
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "metarange_id": self.metarange_id,
-            "written_at": None if self.written_at is None else self.written_at.isoformat(),
-            "objects": self.objects,
-            "branches": list(self.branches),
-            "created_at": None if self.commit is None else self.commit.created_at.isoformat(),
-            "committer": None if text is None else text.committer,
-            "message": None if text is None else text.message,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Restored:

@@ -21,6 +21,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate, GateConfig
 from dredge.runs.lifetimes import run_ids
 from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.run import PlannedRun
 from dredge.runs.summary import PartInfo, StepSummary
@@ -104,7 +105,7 @@ def purge(
         collected.state,
         f"{collected.state.uri}/{FOLDER}",
         "purge",
-        config.to_json(),
+        to_json(config),
         holder,
         options,
         clock,

@@ -36,8 +36,8 @@ ICECHUNK_PAST = (
     ),
     Breakage(
         "counts of before virtual chunks were read are built upon",
-        "dredge.icechunk.collection.state.model",
-        "RunState.from_json",
+        "dredge.runs.payload",
+        "from_versioned",
         Put("If", 1, False),
         ("test_index_of_an_earlier_version_is_not_built_upon",),
     ),

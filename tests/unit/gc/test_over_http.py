@@ -17,6 +17,7 @@ from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
 from dredge.lakefs import LakeFSClient, transport
+from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from lakefs_embedded.server.fault_injection import InjectedResponse
@@ -34,7 +35,7 @@ def planned(lake: Lake, **settings: object) -> Iterator[Run]:
     client = client_of(lake)
     usual = {"repository": "lake", "mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 0}
     wanted = {**usual, **settings}
-    plan = plan_run(GCConfig.from_json(wanted), None, client)
+    plan = plan_run(from_json(GCConfig, wanted), None, client)
     context = Run.open(plan.run_uri, None, client)
     try:
         yield context

@@ -70,7 +70,11 @@ def test_lost_commits_are_listed_with_their_branches_and_contents() -> None:
         "main": len(read),
         "side": len(read) + 1,
     }
-    assert sorted(item.to_json()["message"] for item in found) == ["first day", "second day", "side"]
+    assert sorted(item.commit.text.message for item in found if item.commit and item.commit.text) == [
+        "first day",
+        "second day",
+        "side",
+    ]
 
 
 def test_c1_what_was_committed_reads_again_with_the_ids_that_it_had() -> None:
