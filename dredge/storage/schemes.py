@@ -1,7 +1,7 @@
 """The kinds of object stores, by the scheme of their URIs: one line each.
 
 Parsing URIs, comparing storage namespaces and resolving lakeFS's physical addresses all go by this table. A new kind
-of store is a line here, a line in `dredge.storage.opening`, and a line in `tests/contract/test_object_store.py`.
+of store is a line here, one in `dredge.storage.drivers`, and one in the fixture of `tests/contract/conftest.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-type Driver = Literal["local", "s3", "memory", "azure", "gcs"]
+type Driver = Literal["local", "s3", "azure", "gcs"]
 
 #: Schemes that mean the same place, by the one they are compared as. Treating two places as one can only keep more.
 SAME_PLACE: Mapping[str, str] = {
@@ -27,13 +27,12 @@ SAME_PLACE: Mapping[str, str] = {
 }
 
 #: The driver of each scheme.
-DRIVERS: Mapping[str, Driver] = {
+DRIVERS: dict[str, Driver] = {
     "file": "local",
     "local": "local",
     "s3": "s3",
     "s3a": "s3",
     "s3n": "s3",
-    "memory": "memory",
     "gs": "gcs",
     "gcs": "gcs",
     "az": "azure",

@@ -30,11 +30,11 @@ from dredge.sets.files import write_hashes
 from dredge.sets.hashes import unite
 from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import ShardedSet
-from dredge.storage import MemoryStore, ObjectWriter, memory_store
-from dredge.storage.memory import MemoryVersionDeleter
-from dredge.storage.memory_versions import OlderVersions
+from dredge.storage import ObjectWriter
 from dredge.undo.pins import Pin, pin_folder, write_pin
 from tests.support.gc import World, busy_world, make_world
+from tests.support.memory_store import MemoryStore, MemoryVersionDeleter, memory_store
+from tests.support.memory_versions import OlderVersions
 
 WAYS = ("versions", "quarantine")
 

@@ -50,7 +50,7 @@ METADATA = (
     ),
     Breakage(
         "metadata goes by name",
-        "dredge.storage.memory",
+        "tests.support.memory_store",
         "MemoryVersionDeleter._delete",
         Put("BoolOp", 1, True, "values.1"),
         ("test_whenever_a_commit_writes_its_files_and_names_them_they_are_there",),

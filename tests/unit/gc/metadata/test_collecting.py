@@ -24,11 +24,11 @@ from dredge.kv.memory import MemoryKV
 from dredge.lakefs.files import messages
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter
-from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.model import MaySend, always
 from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.refs.commits import new_commit
 from tests.support.gc import World, make_world
+from tests.support.memory_versions import OlderVersions
 from tests.support.undo import store_of
 from tests.unit.gc.mark_uncommitted.test_kv_standing import copy_of
 from tests.unit.gc.metadata.test_report import Records, is_metarange, left_behind
