@@ -133,7 +133,7 @@ def clean_command(
     3 refused: a limit, another run, a database that was put back; 4 the store did not answer, also for a
     single repository (the next run verifies what this one removed, and tries the rest); 5 a record cannot be
     read; 9 something was removed, and the store's rights do not allow the rest; 10 alarm: something removed
-    is named now, and was put back.
+    is named now, and was put back, or nobody has acknowledged that (dredge trash acknowledge).
     """
     from dredge.kv.row_opening import open_row_cleaner
     from dredge.runs.clock import utc_now
@@ -206,6 +206,39 @@ def restore_command(
             f"{done['markers_of_live_tokens']:,} queue markers do not come back: branches name their tokens, and the"
             " server would delete what was uploaded to them"
         )
+
+
+@command.command("acknowledge", context_settings=_CONTEXT)
+@click.argument("state_uri", metavar="STATE", envvar=STATE_ENV)
+@click.option(
+    "--reason", metavar="TEXT", help="Why removing may go on; kept with the state. Without: list alarms."
+)
+@click.option("--by", metavar="NAME", help="Who says so.  [default: the login name]")
+@_JSON
+def acknowledge_command(state_uri: str, reason: str | None, by: str | None, as_json: bool) -> None:
+    """End the alarms of a state folder: a record named what a run had removed. Until then nothing is removed.
+
+    Without --reason it lists alarms: which partitions, which run removed them, and what came back.
+
+    \b
+    Examples:
+      dredge trash acknowledge s3://ops/trash
+      dredge trash acknowledge s3://ops/trash --reason "a reset took three days, the grace is a week now"
+
+    \b
+    Exit codes: 0 acknowledged, or no alarm is open; 2 bad input; 4 the store of the folder does not answer;
+    5 an alarm cannot be read; 10 an alarm is open.
+    """
+    from dredge.commands.gc_alarms import show_alarms
+    from dredge.trash.alarms import acknowledge_alarms, check_folder
+    from dredge.undo.alarms import open_alarms
+
+    state = _open_state(state_uri).writer
+    check_folder(state)
+    found = open_alarms(state) if reason is None else acknowledge_alarms(state, reason, by)
+    show_alarms(found, reason is not None, as_json)
+    if reason is None and found:
+        sys.exit(TRASH_FOUND)
 
 
 @command.command("unqueue", context_settings=_CONTEXT)
