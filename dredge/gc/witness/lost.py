@@ -179,8 +179,8 @@ class LostCommits:
         if absent:
             raise RefusedError(
                 f"the metarange {METADATA}{by_name[absent[0]].metarange_id} of {absent[0]} is not in the bucket, or"
-                " is damaged: the commit has no content. Restore the file from a backup or an older version. Nothing was"
-                " changed."
+                " is damaged: the commit has no content. Restore the file from a backup or an older version. Nothing"
+                " was changed."
             )
         state = open_state(self.repository.namespace, options)
         for name in dict.fromkeys(names):
