@@ -11,6 +11,7 @@ import click
 
 from dredge.commands.options import setting_options
 from dredge.trash.config import TrashConfig
+from dredge.trash.restore_config import TrashRestoreConfig
 
 if TYPE_CHECKING:
     from dredge.kv.rows import ReadRate
@@ -165,13 +166,9 @@ def clean_command(
 @command.command("restore", context_settings=_CONTEXT)
 @_URL
 @_state(required=True)
-@click.option("--run", "run_id", required=True, help="The run whose rows are to be put back.")
-@click.option("--partition", "partitions", multiple=True, metavar="NAME", help="Only this one; repeatable.")
-@click.option("--dry-run/--no-dry-run", default=True, show_default=True, help="Only count the rows.")
+@setting_options(TrashRestoreConfig, without=("state_uri",))
 @_JSON
-def restore_command(
-    url: str, state_uri: str, run_id: str, partitions: tuple[str, ...], dry_run: bool, as_json: bool
-) -> None:
+def restore_command(url: str, as_json: bool, **settings: Any) -> None:
     """Put back what a run removed. A key that exists by now stays as it is.
 
     \b
@@ -183,22 +180,27 @@ def restore_command(
     store does not answer; 5 an undo file is damaged.
     """
     from dredge.kv.row_opening import open_row_cleaner
-    from dredge.kv.rows import name_of
     from dredge.trash.steps import restore
 
-    names = [name_of(name) for name in partitions] or None
+    config = TrashRestoreConfig.from_params(_given(settings))
     store = open_row_cleaner(url)
     try:
-        done = restore(store, _open_state(state_uri), run_id, partitions=names, dry_run=dry_run)
+        done = restore(
+            store,
+            _open_state(config.state_uri),
+            config.run,
+            partitions=config.partitions,
+            dry_run=config.dry_run,
+        )
     finally:
         store.close()
     if as_json:
         click.echo(json.dumps(done))
-    elif dry_run:
-        click.echo(f"run {run_id}: {done['rows']:,} rows would be put back (--no-dry-run puts them back)")
+    elif config.dry_run:
+        click.echo(f"run {config.run}: {done['rows']:,} rows would be put back (--no-dry-run puts them back)")
     else:
         click.echo(
-            f"run {run_id}: {done['rows_written']:,} rows put back,"
+            f"run {config.run}: {done['rows_written']:,} rows put back,"
             f" {done['keys_existing']:,} keys existed already"
         )
     if done["markers_of_live_tokens"] and not as_json:
@@ -276,8 +278,11 @@ def unqueue_command(url: str, state_uri: str, dry_run: bool, as_json: bool) -> N
 
 
 def _config(state_uri: str, settings: dict[str, Any]) -> TrashConfig:
-    given = {name: value for name, value in settings.items() if value is not None}
-    return TrashConfig.from_params({**given, "state_uri": state_uri})
+    return TrashConfig.from_params({**_given(settings), "state_uri": state_uri})
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _rate(config: TrashConfig, segments: int) -> ReadRate:
