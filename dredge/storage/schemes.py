@@ -82,11 +82,14 @@ def _canonical_host(scheme: str, host: str) -> str:
 
 
 def served_parts(scheme: str, rest: str) -> tuple[str, str]:
-    """Give the same of the place for which lakeFS takes a URI: what stands before an `@` is no part of it, and
-    on Azure nothing but the account is taken from a host with a domain, nor do slashes before the container count.
+    """Give the same of the place that a URI in lakeFS may lead to: what stands before an `@` is no part of it, on Azure
+    nothing but the account is taken from a host with a domain, and slashes before a key do not count.
 
-    Source: lakeFS pkg/block/namespace.go (resolveRelative, resolveFull), pkg/block/azure/adapter.go
-    (ResolveBlobURLInfoFromURL)
+    lakeFS passes over the slashes on Azure only. Elsewhere it hands them to the store: to AWS `/x` is another key than
+    `x`, to MinIO it is the same.
+
+    Source: lakeFS pkg/block/namespace.go (resolveRelative, resolveFull), pkg/block/s3/adapter.go (ExtractParamsFromQK),
+    pkg/block/azure/adapter.go (ResolveBlobURLInfoFromURL)
     """
     canonical, rest = canonical_parts(scheme, rest)
     if canonical == "file":  # what stands there is a path
@@ -94,8 +97,8 @@ def served_parts(scheme: str, rest: str) -> tuple[str, str]:
     host, slash, path = rest.partition("/")
     host = host.rpartition("@")[2]
     if canonical == "https" and not has_no_domain(host):
-        host, path = host.partition(".")[0], path.lstrip("/")
-    return canonical, host + slash + path
+        host = host.partition(".")[0]
+    return canonical, host + slash + path.lstrip("/")
 
 
 def has_no_domain(host: str) -> bool:

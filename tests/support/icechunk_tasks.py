@@ -58,7 +58,7 @@ class Task:
         stores = Stores(
             run_uri=self.run_uri,
             run_id="r",
-            attempt=self.attempt.to_json(),
+            attempt=self.attempt.named,
             store_uri=self.uri,
             state_uri=self.state.uri,
             progress=f"{step}/_progress/x",

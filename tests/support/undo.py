@@ -24,6 +24,7 @@ from dredge.gc.restore.step import restore as restore_deleted
 from dredge.gc.run import Run
 from dredge.gc.steps import purge as purge_leftovers
 from dredge.hashing import hash64
+from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.summary import StepSummary
 from dredge.sets.files import write_hashes
 from dredge.sets.hashes import unite
@@ -88,6 +89,7 @@ def pin_down(state: ObjectWriter, addresses: Collection[str], now: datetime) -> 
         objects=len(addresses),
         size_bytes=6,
         sets=(LocatedSet(folder.uri, ShardedSet(0, {0: part})),),
+        slices=Coverage(((BEGINNING, END),)),
     )
     write_pin(state, pin)
 

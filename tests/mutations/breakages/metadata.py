@@ -84,6 +84,13 @@ METADATA = (
         ("test_a_file_that_was_written_again_between_two_notes_stays",),
     ),
     Breakage(
+        "metadata goes that counts as a commit without a name",
+        "dredge.gc.metadata.collecting",
+        "_Collection._chosen",
+        Put("Compare", 2, True),
+        ("test_a_metarange_that_counts_as_a_lost_commit_stays_with_its_ranges_and_so_do_its_objects",),
+    ),
+    Breakage(
         "two notes of metadata may be of one moment",
         "dredge.gc.metadata.collecting",
         "_Collection._earlier",

@@ -255,7 +255,7 @@ def test_workers_ask_for_the_time_by_many_objects(
         state_uri=writer.uri,
         run_uri=writer.uri,
         run_id="r",
-        attempt=gate.attempt.to_json(),
+        attempt=gate.attempt.named,
         progress=STEP,
     )
     config = GateConfig(lease=lease.acquire("run r"), watch=WATCH, trusted_seconds=0, silence_seconds_max=60)

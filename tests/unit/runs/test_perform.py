@@ -67,7 +67,7 @@ def test_an_end_without_success_is_recorded_with_its_reason(folder: RunFolder) -
     assert found is not None
     assert (found.counts, found.warnings) == ({"figures": 5}, ("a word for the report",))
     assert failure is not None
-    assert (failure["message"], failure["claimed"], failure["try"]) == ("too many", True, 1)
+    assert (failure["message"], failure["claimed"], failure["try_number"]) == ("too many", True, 1)
 
 
 def test_a_step_writes_apart_only_while_it_is_at_work(folder: RunFolder) -> None:

@@ -158,7 +158,7 @@ class Sweep:
         stores = Stores(
             run_uri=writer.uri,
             run_id="r",
-            attempt=self.attempt.to_json(),
+            attempt=self.attempt.named,
             store_uri=writer.uri,
             state_uri=writer.uri,
             progress="bulk_delete/_progress/x",

@@ -217,7 +217,7 @@ def test_a_file_that_only_looks_like_a_table_is_damaged_and_no_garbage() -> None
 
 
 def test_the_report_is_json_with_all_kinds() -> None:
-    value = json.loads(json.dumps(look(committed()).to_json()))
+    value = json.loads(json.dumps(look(committed()).figures()))
     assert value["kinds"].keys() == KINDS.keys()
     assert value["complete"] is True
 

@@ -147,11 +147,6 @@ def test_what_is_archived_is_held_and_counted_and_nothing_else_for_its_class(fol
     }
 
 
-def test_a_listing_of_an_earlier_version_tells_no_classes_and_is_read(folder: RunFolder) -> None:
-    rows = listed("data/a").drop_columns(["storage_class"])
-    assert classify(folder, rows, config())["storage_class"].to_pylist() == [None]
-
-
 def test_early_deletions_are_told_by_class_for_what_is_younger_than_its_minimum(folder: RunFolder) -> None:
     rows = in_classes("AZURE_COOL", "AZURE_COOL", "AZURE_COLD", None, "AZURE_ARCHIVE", "NEW_CLASS")
     after = timedelta(days=40)
