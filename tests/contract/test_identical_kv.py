@@ -12,11 +12,8 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConfigError, DredgeError, RefusedError
-from dredge.gc.mark_uncommitted import staging
+from dredge.errors import ConfigError, RefusedError
 from dredge.gc.mark_uncommitted.kv_access import URL
-from dredge.gc.mark_uncommitted.kv_records import read_records
-from dredge.gc.mark_uncommitted.output import StagedFiles
 from dredge.gc.steps import (
     Run,
     bulk_delete,
@@ -70,15 +67,6 @@ def world_on(kv: Any, **settings: Any) -> World:
     return World(lake, CatalogClient(lake.catalog), settings=settings)
 
 
-def without_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The naive version: the server's answer is everything, and nothing is held."""
-
-    def nothing(context: Any, _files: StagedFiles, shown: Any) -> Any:
-        return read_records(context, StagedFiles(context.folder, "ignored"), shown)
-
-    monkeypatch.setattr(staging, "read_records", nothing)
-
-
 def twins(world: World, after: str = "upload") -> tuple[str, str, str]:
     """A committed object, the same bytes uploaded over it, and an orphan with the same bytes."""
     first = world.upload("a", b"same")
@@ -123,19 +111,6 @@ def assert_twins_are_kept(world: World, after: str) -> Run:
     guard = summary_of(context, "check_limits")
     assert (guard.counts["same_size_objects"], guard.counts["questions"]) == (0, 0)
     return context
-
-
-def test_trap_06_without_the_records_the_naive_version_deletes_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_records(monkeypatch)
-    _, second, _ = twins(world)
-    monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
-    monkeypatch.setattr("dredge.gc.verify.living.sample", lambda *_: [])
-    world.collect()
-    assert second not in world.data()
-    with pytest.raises(DredgeError):
-        world.assert_readable()
 
 
 def test_trap_14_an_entry_of_the_oldest_kind_is_in_the_records(world: World) -> None:

@@ -333,7 +333,7 @@ def test_no_increment_is_lost_between_threads(store: Store, driver: Driver) -> N
 def test_of_many_processes_exactly_one_wins(url: str, store: Store, driver: Driver) -> None:
     racers = max(2, driver.racers // 2)
     writes = driver.race_writes
-    start_at = time.time() + 3
+    start_at = time.time() + 2
     with ProcessPoolExecutor(racers, mp_context=multiprocessing.get_context("spawn")) as processes:
         races = [processes.submit(create_all, url, start_at, b"%d" % n, writes) for n in range(racers)]
         won = [race.result() for race in races]

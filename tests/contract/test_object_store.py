@@ -96,23 +96,23 @@ def test_absent_objects_are_not_found(stores: Stores) -> None:
     assert stores.reader.list_level("no/such/").objects == []
 
 
-@pytest.mark.parametrize("name", ODD_NAMES)
-def test_odd_names_are_kept_to_the_letter(stores: Stores, name: str) -> None:
-    key = f"data/{name}"
+def test_odd_names_are_kept_to_the_letter(stores: Stores) -> None:
     stores.writer.put("data/other", b"keep")
-    if stores.kind == "azure" and name in REFUSED_BY_AZURE:
-        with pytest.raises(ConfigError, match="cannot be addressed exactly"):
-            stores.writer.put(key, name.encode())
-        assert [o.outcome for o in stores.deleter.delete([key])] == ["not_addressable"]
-        assert stores.keys() == ["data/other"]
-        return
-    stores.writer.put(key, name.encode())
-    assert key in stores.keys("data/")
-    assert stores.reader.get(key) == name.encode()
-    assert stores.reader.stat(key).key == key
-    assert [o.key for o in stores.reader.list_level("data/").objects] == sorted([key, "data/other"])
-    assert [o.outcome for o in stores.deleter.delete([key])] == ["deleted"]
-    assert stores.keys("data/") == ["data/other"]
+    for name in ODD_NAMES:
+        key = f"data/{name}"
+        if stores.kind == "azure" and name in REFUSED_BY_AZURE:
+            with pytest.raises(ConfigError):
+                stores.writer.put(key, name.encode())
+            assert [o.outcome for o in stores.deleter.delete([key])] == ["not_addressable"]
+            assert stores.keys() == ["data/other"]
+            continue
+        stores.writer.put(key, name.encode())
+        assert key in stores.keys("data/")
+        assert stores.reader.get(key) == name.encode()
+        assert stores.reader.stat(key).key == key
+        assert [o.key for o in stores.reader.list_level("data/").objects] == sorted([key, "data/other"])
+        assert [o.outcome for o in stores.deleter.delete([key])] == ["deleted"]
+        assert stores.keys("data/") == ["data/other"]
 
 
 def test_the_empty_object_is_an_object(stores: Stores) -> None:

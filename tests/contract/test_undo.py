@@ -30,6 +30,7 @@ from dredge.storage import (
     open_versions,
     open_writer,
 )
+from dredge.storage.location import parse_uri
 from dredge.storage.s3 import copying
 from dredge.storage.s3.copying import S3Copier
 from tests.support.azure import make_container
@@ -115,15 +116,22 @@ def bucket(moto_options: StorageOptions) -> TestBucket:
     return make_bucket(moto_options)
 
 
-@pytest.mark.parametrize("in_parts", [False, True])
-def test_a_copy_on_s3_keeps_what_is_known_of_the_object(
-    bucket: TestBucket, in_parts: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class InParts(S3Copier):
+    """Copies in parts what others copy by one request."""
+
+    LIMIT_BYTES = 1
+    PART_BYTES = 5 << 20
+
+
+def copier_of(kind: type[S3Copier], bucket: TestBucket, source: str, target: str) -> S3Copier:
+    from_, to = (parse_uri(f"{bucket.uri}/{name}", bucket.options) for name in (source, target))
+    return kind(from_, to, bucket.options)
+
+
+@pytest.mark.parametrize("kind", [S3Copier, InParts])
+def test_a_copy_on_s3_keeps_what_is_known_of_the_object(bucket: TestBucket, kind: type[S3Copier]) -> None:
     """Above 5 GiB the copy is made in parts, which takes nothing along by itself."""
-    content = b"0123456789" * (600_000 if in_parts else 1)
-    if in_parts:
-        monkeypatch.setattr(copying, "COPY_LIMIT_BYTES", 100)
-        monkeypatch.setattr(copying, "PART_BYTES", 5 << 20)
+    content = b"0123456789" * (600_000 if kind is InParts else 1)
     bucket.client.put_object(
         Bucket=bucket.bucket,
         Key="lake/data/a",
@@ -135,7 +143,7 @@ def test_a_copy_on_s3_keeps_what_is_known_of_the_object(
         SSEKMSKeyId="a-key",
         Tagging="team=a%20b",
     )
-    copied = open_copier(f"{bucket.uri}/lake", f"{bucket.uri}/q", bucket.options).copy("data/a")
+    copied = copier_of(kind, bucket, "lake", "q").copy("data/a")
     assert copied.size == len(content)
     found = bucket.client.head_object(Bucket=bucket.bucket, Key="q/data/a")
     assert found["ContentType"] == "application/x-parquet"
@@ -149,36 +157,30 @@ def test_a_copy_on_s3_keeps_what_is_known_of_the_object(
     assert body == content
 
 
-def test_a_copy_in_parts_that_fails_leaves_no_upload_and_no_object(
-    bucket: TestBucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(copying, "COPY_LIMIT_BYTES", 100)
-    monkeypatch.setattr(
-        copying, "_spans", lambda _size: [(n, {"CopySourceRange": f"bytes={n}-{900 * n}"}) for n in (1, 2)]
-    )
+def test_a_copy_in_parts_that_fails_leaves_no_upload_and_no_object(bucket: TestBucket) -> None:
+    class TooSmall(InParts):
+        PART_BYTES = 100
+
     bucket.put("lake/data/a", data=b"x" * 200)
-    with pytest.raises((ConfigError, NotFoundError)):
-        open_copier(f"{bucket.uri}/lake", f"{bucket.uri}/q", bucket.options).copy("data/a")
+    with pytest.raises(ConfigError):
+        copier_of(TooSmall, bucket, "lake", "q").copy("data/a")
     assert bucket.keys("q/") == []
     assert "Uploads" not in bucket.client.list_multipart_uploads(Bucket=bucket.bucket)
 
 
 @pytest.mark.parametrize("content", [b"what was deleted", b""])
-def test_what_is_put_under_the_key_between_look_and_copy_stays(
-    bucket: TestBucket, content: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_put_under_the_key_between_look_and_copy_stays(bucket: TestBucket, content: bytes) -> None:
     """Some stores, as the one of this test, know no condition for CopyObject, and do it all the same."""
     bucket.put("q/data/a", data=content)
-    look = S3Copier._is_there
 
-    def late(self: S3Copier, key: str) -> bool:
-        found = look(self, key)
-        bucket.put("lake/data/a", data=b"somebody else's")
-        return found
+    class Late(S3Copier):
+        def _is_there(self, key: str) -> bool:
+            found = super()._is_there(key)
+            bucket.put("lake/data/a", data=b"somebody else's")
+            return found
 
-    monkeypatch.setattr(S3Copier, "_is_there", late)
     with pytest.raises(ConflictError):
-        open_copier(f"{bucket.uri}/q", f"{bucket.uri}/lake", bucket.options).copy("data/a", if_absent=True)
+        copier_of(Late, bucket, "q", "lake").copy("data/a", if_absent=True)
     found = bucket.client.get_object(Bucket=bucket.bucket, Key="lake/data/a")["Body"].read()
     assert found == b"somebody else's"
     assert "Uploads" not in bucket.client.list_multipart_uploads(Bucket=bucket.bucket)
@@ -194,15 +196,12 @@ def test_a_copy_to_a_free_key_keeps_what_is_known_of_the_object(bucket: TestBuck
     assert (found["Body"].read(), found["TagCount"]) == (content, 1)
 
 
-def test_an_upload_that_is_gone_does_not_say_that_its_source_is(
-    bucket: TestBucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_upload_that_is_gone_does_not_say_that_its_source_is(bucket: TestBucket) -> None:
     """A request to complete it that is sent again after a lost answer is told so. Whoever took it for a source that is
     gone would write down as deleted what is there, and give up what could be brought back."""
-    monkeypatch.setattr(copying, "COPY_LIMIT_BYTES", 1)
     bucket.put("lake/data/a", data=b"content")
 
-    class Lost:
+    class Client:
         def __getattr__(self, name: str) -> Any:
             return getattr(bucket.client, name)
 
@@ -210,9 +209,11 @@ def test_an_upload_that_is_gone_does_not_say_that_its_source_is(
             bucket.client.complete_multipart_upload(**more)
             raise ClientError({"Error": {"Code": "NoSuchUpload"}}, "CompleteMultipartUpload")
 
-    monkeypatch.setattr(S3Copier, "_client", Lost())
+    class Lost(InParts):
+        _client = Client()  # type: ignore[assignment]
+
     with pytest.raises(UnavailableError, match="lost"):
-        open_copier(f"{bucket.uri}/lake", f"{bucket.uri}/q", bucket.options).copy("data/a")
+        copier_of(Lost, bucket, "lake", "q").copy("data/a")
 
 
 @pytest.mark.parametrize(

@@ -227,33 +227,3 @@ def test_who_comes_second_to_a_folder_hears_that_the_upload_is_over(
     monkeypatch.setattr(local_uploads, "_parts", gone_meanwhile)
     with pytest.raises(NotFoundError):
         uploads.complete("key", upload_id, [(1, part.etag)])
-
-
-def test_an_upload_to_memory_is_listed_until_its_object_is_there_and_completed_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    writer = open_writer(f"memory://{uuid.uuid4().hex}")
-    uploads = open_uploads(writer)
-    upload_id = uploads.begin("key")
-    part = uploads.put_part("key", upload_id, 1, [b"part"])
-    seen: list[str] = []
-
-    def while_others_look(key: str, data: bytes) -> None:
-        seen.extend(each.upload_id for each in uploads.open())
-        for late in (
-            lambda: uploads.complete("key", upload_id, [(1, part.etag)]),
-            lambda: uploads.abort("key", upload_id),
-            lambda: uploads.put_part("key", upload_id, 1, [b"late"]),
-        ):
-            with pytest.raises(NotFoundError):
-                late()
-        raise TimeoutError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(writer, "put", while_others_look)
-        with pytest.raises(TimeoutError):
-            uploads.complete("key", upload_id, [(1, part.etag)])
-    assert seen == [each.upload_id for each in uploads.open()] == [upload_id]
-    uploads.complete("key", upload_id, [(1, part.etag)])
-    assert writer.get("key") == b"part"
-    assert not uploads.open()

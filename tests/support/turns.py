@@ -355,26 +355,6 @@ def _kind(result: object) -> str:
     return type(result).__name__ if isinstance(result, BaseException) else "ok"
 
 
-def preempted_schedules(names: Sequence[str], steps: int, switches: int) -> Iterator[list[str]]:
-    """All schedules of actors in which the turn changes at most so many times before the rest runs out.
-
-    Args:
-        names: the actors.
-        steps: the longest run of one actor between two changes.
-        switches: changes.
-    """
-    for order in itertools.permutations(names):
-        for lengths in itertools.product(range(1, steps + 1), repeat=switches):
-            schedule: list[str] = []
-            for turn, length in enumerate(lengths):
-                schedule += [order[turn % len(order)]] * length
-            # Whoever is next runs to its end, then the others.
-            rest = order[switches % len(order) :] + order[: switches % len(order)]
-            for name in rest:
-                schedule += [name] * 100
-            yield schedule
-
-
 def random_choice(seed: int) -> Callable[[list[str]], str]:
     """A schedule by lot that a seed repeats."""
     return random.Random(seed).choice

@@ -23,8 +23,6 @@ from dredge.storage.s3.errors import translated
 from dredge.storage.s3.store import COPY_LIMIT_BYTES, info_of_answer
 from dredge.storage.undo import check_source
 
-PART_BYTES = 1 << 30
-"""5 TiB, the largest object, are 5,120 parts of this size; a store takes 10,000."""
 _PARTS_AT_ONCE = 8
 _KEPT = ("ServerSideEncryption", "SSEKMSKeyId", "BucketKeyEnabled", "StorageClass")
 _SAID_AT_BEGIN = (
@@ -51,7 +49,15 @@ class S3Copier:
         source: copied from.
         target: copied to.
         options: how both are reached.
+
+    Attributes:
+        LIMIT_BYTES: largest object that is copied by one request.
+        PART_BYTES: size of a part above that. 5 TiB, the largest object, are 5,120 parts of a GiB; a store takes
+            10,000.
     """
+
+    LIMIT_BYTES = COPY_LIMIT_BYTES
+    PART_BYTES = 1 << 30
 
     def __init__(self, source: Location, target: Location, options: StorageOptions) -> None:
         self._source = source
@@ -100,7 +106,7 @@ class S3Copier:
         names the key in XML, which cannot carry every name."""
         if if_absent and is_xml_safe(_name(self._target, key)):
             return self._send_parts if source["ContentLength"] else self._send_nothing
-        return self._send_whole if source["ContentLength"] <= COPY_LIMIT_BYTES else self._send_parts
+        return self._send_whole if source["ContentLength"] <= self.LIMIT_BYTES else self._send_parts
 
     def _send_whole(self, key: str, source: Any, condition: dict[str, str]) -> None:
         self._client.copy_object(
@@ -127,7 +133,8 @@ class S3Copier:
             return {"PartNumber": number, "ETag": copied["ETag"], **_said(copied, _CHECKSUMS)}
 
         try:
-            parts = list(ordered_map(send_part, list(_spans(source["ContentLength"])), _PARTS_AT_ONCE))
+            spans = list(_spans(source["ContentLength"], self.PART_BYTES))
+            parts = list(ordered_map(send_part, spans, _PARTS_AT_ONCE))
             self._client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts}, **condition)
         except BaseException as error:
             self._give_up(upload)
@@ -194,13 +201,13 @@ def _said(source: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: source[name] for name in names if source.get(name)}
 
 
-def _spans(size: int) -> Iterator[tuple[int, dict[str, str]]]:
+def _spans(size: int, part_bytes: int) -> Iterator[tuple[int, dict[str, str]]]:
     """Parts with what each takes; a single one takes all: stores refuse to cut what is shorter than a part."""
-    if size <= PART_BYTES:
+    if size <= part_bytes:
         yield 1, {}
         return
-    for number, start in enumerate(range(0, size, PART_BYTES), 1):
-        yield number, {"CopySourceRange": f"bytes={start}-{min(start + PART_BYTES, size) - 1}"}
+    for number, start in enumerate(range(0, size, part_bytes), 1):
+        yield number, {"CopySourceRange": f"bytes={start}-{min(start + part_bytes, size) - 1}"}
 
 
 def _compare(key: str, source: Any, copied: Any) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from dredge.errors import ConfigError, UnavailableError
-from dredge.kv import KeyNotFoundError, PredicateFailedError, open_store
+from dredge.kv import KeyNotFoundError, open_store
 from dredge.kv.dynamodb import TRIES, DynamoStore, TableAddress
 from tests.support.dynamodb import Faults, dynamodb_server, table_url
 
@@ -52,40 +51,9 @@ def test_the_table_is_the_one_of_a_real_lakefs(store: DynamoStore) -> None:
     assert items == [{"PartitionKey": {"B": b"p\x00"}, "ItemKey": {"B": b"k\xff"}, "ItemValue": {"B": b"v"}}]
 
 
-def test_keys_come_in_byte_order_across_pages(store: DynamoStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dredge.kv.dynamodb.PAGE_ITEMS", 7)
-    keys = sorted(bytes([a, b]) for a in range(0, 256, 51) for b in (0, 1, 127, 128, 255))
-    for key in keys[::-1]:
-        store.set(b"p", key, b"")
-    assert [entry.key for entry in store.scan(b"p")] == keys
-    assert [entry.key for entry in store.scan(b"p", keys[11])] == keys[11:]
-    assert [entry.key for entry in store.scan(b"p", keys[11] + b"\0")] == keys[12:]
-
-
-def test_a_value_may_be_empty_or_large(store: DynamoStore) -> None:
-    large = bytes(range(256)) * 1500
-    store.set(b"p", b"empty", b"")
-    store.set(b"p", b"large", large)
-    assert store.get(b"p", b"empty") == b""
-    store.set_if(b"p", b"large", b"small", large)
-    assert store.get(b"p", b"large") == b"small"
-
-
 def test_a_value_beyond_the_limit_of_an_item_is_an_input_error(store: DynamoStore) -> None:
     with pytest.raises(ConfigError):
         store.set(b"p", b"k", b"x" * 410_000)
-
-
-def test_exactly_one_of_many_threads_wins_a_conditional_write(store: DynamoStore) -> None:
-    def attempt(number: int) -> bool:
-        try:
-            store.set_if(b"p", b"race", b"%d" % number, None)
-        except PredicateFailedError:
-            return False
-        return True
-
-    with ThreadPoolExecutor(8) as threads:
-        assert sum(threads.map(attempt, range(16))) == 1
 
 
 @pytest.mark.parametrize("code", ["ProvisionedThroughputExceededException", "ThrottlingException"])

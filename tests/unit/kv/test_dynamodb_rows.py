@@ -10,7 +10,7 @@ import pytest
 from dredge.errors import ConfigError
 from dredge.kv.dynamodb import DynamoStore
 from dredge.kv.dynamodb_rows import DynamoRows, RateLimiter
-from dredge.kv.rows import Guard, GuardFailedError, ReadRate, Row
+from dredge.kv.rows import Guard, ReadRate, Row
 from tests.support.dynamodb import Faults, dynamodb_server, table_url
 
 
@@ -100,17 +100,6 @@ def test_a_pacer_spreads_what_is_read_over_time() -> None:
     assert len(slept) == 5
 
 
-def test_only_rows_with_their_value_go(store: DynamoStore, rows: DynamoRows) -> None:
-    store.set(b"p", b"same", b"v")
-    store.set(b"p", b"changed", b"new")
-    store.set(b"p", b"bystander", b"v")
-    outcome = rows.delete_rows(
-        [Row(b"p", b"changed", b"old"), Row(b"p", b"same", b"v"), Row(b"p", b"gone", b"v")]
-    )
-    assert outcome == [False, True, False]
-    assert [entry.key for entry in store.scan(b"p")] == [b"bystander", b"changed"]
-
-
 def test_many_rows_go_in_transactions_of_a_hundred_actions(store: DynamoStore, rows: DynamoRows) -> None:
     doomed = [Row(b"p", b"%04d" % number, b"v%d" % number) for number in range(205)]
     for row in doomed:
@@ -120,18 +109,6 @@ def test_many_rows_go_in_transactions_of_a_hundred_actions(store: DynamoStore, r
     assert rows.delete_rows(doomed, [Guard(b"g", b"k", b"v")]) == [True] * 205
     assert faults.sent == ["TransactWriteItems"] * 3
     assert list(store.scan(b"p")) == []
-
-
-@pytest.mark.parametrize(
-    "guard", [Guard(b"g", b"k", b"other"), Guard(b"g", b"k", None), Guard(b"g", b"absent", b"v")]
-)
-def test_a_failing_guard_keeps_every_row(store: DynamoStore, rows: DynamoRows, guard: Guard) -> None:
-    store.set(b"g", b"k", b"v")
-    store.set(b"p", b"k", b"v")
-    with pytest.raises(GuardFailedError):
-        rows.delete_rows([Row(b"p", b"k", b"v")], [guard])
-    assert store.get(b"p", b"k") == b"v"
-    assert rows.delete_rows([Row(b"p", b"k", b"v")], [Guard(b"g", b"k", b"v"), Guard(b"a", b"k", None)])
 
 
 def test_a_deletion_whose_answer_is_lost_is_sent_again_as_the_same_one(
@@ -151,12 +128,6 @@ def test_a_throttled_deletion_is_tried_again(store: DynamoStore, rows: DynamoRow
     store.set(b"p", b"k", b"v")
     Faults(rows._store.client).refuse("ThrottlingException", 3)
     assert rows.delete_rows([Row(b"p", b"k", b"v")]) == [True]
-
-
-def test_a_row_is_put_back_only_where_nothing_is(store: DynamoStore, rows: DynamoRows) -> None:
-    assert rows.insert_row(Row(b"p", b"k", b"v"))
-    assert not rows.insert_row(Row(b"p", b"k", b"other"))
-    assert store.get(b"p", b"k") == b"v"
 
 
 def test_the_clock_is_the_services(rows: DynamoRows) -> None:

@@ -44,30 +44,6 @@ def rows(database: str) -> Iterator[PostgresRows]:
     opened.close()
 
 
-def test_partitions_are_found_once_each_in_byte_order(store: PostgresStore, rows: PostgresRows) -> None:
-    names = [b"\x00", b"\x00\xff", b"a", b"a-b", b"a-b:c", b"\xff"]
-    for name in names:
-        for key in (b"1", b"2"):
-            store.set(name, key, b"v")
-    with rows.view() as view:
-        assert list(view.partitions()) == names
-
-
-def test_an_empty_store_has_no_partitions(store: PostgresStore, rows: PostgresRows) -> None:
-    with rows.view() as view:
-        assert list(view.partitions()) == []
-
-
-def test_a_view_is_one_moment_whatever_is_written_meanwhile(store: PostgresStore, rows: PostgresRows) -> None:
-    store.set(b"p", b"k", b"old")
-    with rows.view() as view:
-        before = [(entry.key, entry.value) for entry in view.scan(b"p")]
-        store.set(b"p", b"k", b"new")
-        store.set(b"q", b"k", b"new")
-        assert [(entry.key, entry.value) for entry in view.scan(b"p")] == before == [(b"k", b"old")]
-        assert list(view.partitions()) == [b"p"]
-
-
 def test_two_scans_of_a_view_may_overlap(store: PostgresStore, rows: PostgresRows) -> None:
     for number in range(1500):
         store.set(b"p", b"%04d" % number, b"")
@@ -78,17 +54,6 @@ def test_two_scans_of_a_view_may_overlap(store: PostgresStore, rows: PostgresRow
         assert len(list(first)) == 1499
 
 
-def test_only_rows_with_their_value_go(store: PostgresStore, rows: PostgresRows) -> None:
-    store.set(b"p", b"same", b"v")
-    store.set(b"p", b"changed", b"new")
-    store.set(b"p", b"bystander", b"v")
-    outcome = rows.delete_rows(
-        [Row(b"p", b"changed", b"old"), Row(b"p", b"same", b"v"), Row(b"p", b"gone", b"v")]
-    )
-    assert outcome == [False, True, False]
-    assert [entry.key for entry in store.scan(b"p")] == [b"bystander", b"changed"]
-
-
 def test_many_rows_go_in_several_transactions(store: PostgresStore, rows: PostgresRows) -> None:
     doomed = [Row(b"p", b"%05d" % number, b"v%d" % number) for number in range(1201)]
     for row in doomed:
@@ -97,26 +62,6 @@ def test_many_rows_go_in_several_transactions(store: PostgresStore, rows: Postgr
     assert rows.delete_rows(doomed) == [True] * 1201
     assert list(store.scan(b"p")) == []
     assert store.get(b"q", b"00001") == b"v1"
-
-
-@pytest.mark.parametrize(
-    "guard", [Guard(b"g", b"k", b"other"), Guard(b"g", b"k", None), Guard(b"g", b"absent", b"v")]
-)
-def test_a_failing_guard_keeps_every_row(store: PostgresStore, rows: PostgresRows, guard: Guard) -> None:
-    store.set(b"g", b"k", b"v")
-    store.set(b"p", b"k", b"v")
-    with pytest.raises(GuardFailedError) as caught:
-        rows.delete_rows([Row(b"p", b"k", b"v")], [Guard(b"g", b"k", b"v"), guard])
-    assert caught.value.outcomes == []
-    assert store.get(b"p", b"k") == b"v"
-
-
-def test_guards_that_hold_let_rows_go(store: PostgresStore, rows: PostgresRows) -> None:
-    store.set(b"g", b"k", b"v")
-    store.set(b"p", b"k", b"v")
-    assert rows.delete_rows(
-        [Row(b"p", b"k", b"v")], [Guard(b"g", b"k", b"v"), Guard(b"g", b"absent", None)]
-    ) == [True]
 
 
 def test_a_row_that_is_being_changed_is_not_deleted(
@@ -168,12 +113,6 @@ def test_a_writer_that_never_ends_does_not_hold_the_cleaner(
         writer.execute("SELECT 1 FROM kv WHERE partition_key = 'p' FOR UPDATE")
         with pytest.raises(UnavailableError):
             rows.delete_rows([Row(b"p", b"k", b"v")])
-    assert store.get(b"p", b"k") == b"v"
-
-
-def test_a_row_is_put_back_only_where_nothing_is(store: PostgresStore, rows: PostgresRows) -> None:
-    assert rows.insert_row(Row(b"p", b"k", b"v"))
-    assert not rows.insert_row(Row(b"p", b"k", b"other"))
     assert store.get(b"p", b"k") == b"v"
 
 

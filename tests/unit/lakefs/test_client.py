@@ -449,9 +449,8 @@ def test_the_usage_report_of_all_months_is_added_up(server: Script, client: Lake
     ],
 )
 def test_a_server_without_a_usage_report_tells_nothing_and_stops_nothing(
-    server: Script, client: LakeFSClient, answer: Any, monkeypatch: pytest.MonkeyPatch
+    server: Script, client: LakeFSClient, answer: Any
 ) -> None:
-    monkeypatch.setattr("dredge.lakefs.transport.time.sleep", lambda _: None)
     server.answer = lambda _: answer
     assert client.usage() is None
 
@@ -480,10 +479,7 @@ def test_metadata_is_set_by_merging_keys_and_read_back(server: Script, client: L
     assert {asked.method for asked in server.asked} == {"POST", "GET"}
 
 
-def test_setting_metadata_that_lost_a_race_is_tried_again(
-    server: Script, client: LakeFSClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+def test_setting_metadata_that_lost_a_race_is_tried_again(server: Script, client: LakeFSClient) -> None:
     answers = [(500, {"message": "predicate failed"}), (500, {"message": "predicate failed"}), (204, b"")]
     server.answer = lambda _: answers[min(len(server.asked), 3) - 1]
     assert client.set_metadata("lake", {"a": "1"})
@@ -503,9 +499,8 @@ def test_a_missing_right_to_metadata_and_a_missing_call_are_no_failure(
     "response", [(500, {"message": "predicate failed"}), (503, {"message": "x"}), (200, b"<html>")]
 )
 def test_metadata_that_fails_for_another_reason_is_an_error(
-    server: Script, client: LakeFSClient, monkeypatch: pytest.MonkeyPatch, response: tuple[int, Any]
+    server: Script, client: LakeFSClient, response: tuple[int, Any]
 ) -> None:
-    monkeypatch.setattr("time.sleep", lambda _seconds: None)
     server.answer = lambda _: response
     with pytest.raises(UnavailableError):
         client.set_metadata("lake", {"a": "1"})

@@ -2,70 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
-from dredge.errors import ConfigError
 from dredge.storage import open_versions
-from dredge.storage.s3 import versions as s3_versions
 from dredge.storage.undo import ExpiresOldVersions, Expiry
 from dredge.undo.ways import VERSIONS, UndoWay, _with_expiry
+from tests.support.objectstore import ScriptedS3
 
 
-class _Client:
-    def __init__(self, rules: list[dict[str, Any]]) -> None:
-        self.rules = rules
+def _rule(days: int, more: str = "", status: str = "Enabled", newer: str = "") -> str:
+    expiration = f"<NoncurrentDays>{days}</NoncurrentDays>{newer}"
+    return (
+        f"<Rule><Status>{status}</Status>{more}"
+        f"<NoncurrentVersionExpiration>{expiration}</NoncurrentVersionExpiration></Rule>"
+    )
 
-    def get_bucket_lifecycle_configuration(self, **_: Any) -> dict[str, Any]:
-        return {"Rules": self.rules}
 
-
-def _rule(days: int, status: str = "Enabled", **more: Any) -> dict[str, Any]:
-    return {"Status": status, "NoncurrentVersionExpiration": {"NoncurrentDays": days}, **more}
+def _below(prefix: str) -> str:
+    return f"<Filter><Prefix>{prefix}</Prefix></Filter>"
 
 
 @pytest.mark.parametrize(
     ("rules", "days"),
     [
-        ([], None),
         ([_rule(7)], 7),
-        ([_rule(7), _rule(3, Filter={"Prefix": "lake/data/"})], 3),
-        ([_rule(7), _rule(3, Filter={"Prefix": "lake/data/some"})], 3),
-        ([_rule(7), _rule(3, Filter={"And": {"Prefix": "elsewhere/"}})], 7),
-        ([_rule(7, Prefix="other")], None),
+        ([_rule(7), _rule(3, _below("lake/data/"))], 3),
+        ([_rule(7), _rule(3, _below("lake/data/some"))], 3),
+        ([_rule(7), _rule(3, "<Filter><And><Prefix>elsewhere/</Prefix></And></Filter>")], 7),
+        ([_rule(7, "<Prefix>other</Prefix>")], None),
         ([_rule(7, status="Disabled")], None),
-        ([{"Status": "Enabled", "Expiration": {"Days": 1}}], None),
-        (
-            [_rule(7) | {"NoncurrentVersionExpiration": {"NoncurrentDays": 7, "NewerNoncurrentVersions": 2}}],
-            None,
-        ),
+        (["<Rule><Status>Enabled</Status><Expiration><Days>1</Days></Expiration></Rule>"], None),
+        ([_rule(7, newer="<NewerNoncurrentVersions>2</NewerNoncurrentVersions>")], None),
     ],
 )
-def test_the_first_rule_that_is_in_force_for_the_keys_counts(
-    rules: list[dict[str, Any]], days: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(s3_versions, "s3_client", lambda _: _Client(rules))
-    store = open_versions("s3://bucket/lake")
-    assert isinstance(store, ExpiresOldVersions)
-    assert store.expiry("data/") == Expiry(days)
+def test_the_first_rule_that_is_in_force_for_the_keys_counts(rules: list[str], days: int | None) -> None:
+    told = f"<LifecycleConfiguration>{''.join(rules)}</LifecycleConfiguration>"
+    with ScriptedS3(lambda *_: (200, told)) as server:
+        store = open_versions("s3://bucket/lake", server.options)
+        assert isinstance(store, ExpiresOldVersions)
+        assert store.expiry("data/") == Expiry(days)
 
 
-@pytest.fixture
-def denied(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def raising(_: Any) -> Any:
-        raise ConfigError("AccessDenied")
+def test_a_bucket_without_rules_keeps_what_it_has() -> None:
+    none = "<Error><Code>NoSuchLifecycleConfiguration</Code></Error>"
+    with ScriptedS3(lambda *_: (404, none)) as server:
+        store = open_versions("s3://bucket/lake", server.options)
+        assert isinstance(store, ExpiresOldVersions)
+        assert store.expiry("data/") == Expiry(None)
 
-    monkeypatch.setattr(s3_versions, "s3_client", raising)
-    return
 
-
-@pytest.mark.usefixtures("denied")
 def test_a_missing_right_is_said() -> None:
-    store = open_versions("s3://bucket/lake")
-    assert isinstance(store, ExpiresOldVersions)
-    expiry = store.expiry("data/")
+    with ScriptedS3(lambda *_: (403, "<Error><Code>AccessDenied</Code></Error>")) as server:
+        store = open_versions("s3://bucket/lake", server.options)
+        assert isinstance(store, ExpiresOldVersions)
+        expiry = store.expiry("data/")
     assert expiry == Expiry(None, known=False)
     way = _with_expiry(UndoWay(way=VERSIONS, why="the bucket keeps versions"), expiry)
     assert "s3:GetLifecycleConfiguration" in way.why

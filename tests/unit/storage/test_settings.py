@@ -38,7 +38,6 @@ OPTIONS = StorageOptions(access_key_id="AKIAIOSFODNN7EXAMPLE", secret_access_key
         ("/data/lake", "local", "", "/data/lake", "file:///data/lake"),
         ("local://repo", "local", "", "/base/repo", "file:///base/repo"),
         ("file:///data/with space%20", "local", "", "/data/with space%20", "file:///data/with space%20"),
-        ("memory://m/x", "memory", "m", "x", "memory://m/x"),
         ("gs://b/p", "gcs", "b", "p", "gs://b/p"),
         ("gcs://b/p/", "gcs", "b", "p", "gs://b/p"),
     ],

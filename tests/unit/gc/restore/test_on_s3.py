@@ -53,8 +53,8 @@ def contents(bucket: TestBucket) -> dict[str, bytes]:
 def test_what_a_run_deletes_on_s3_comes_back_byte_for_byte(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "COPY_LIMIT_BYTES", 1000)
-    monkeypatch.setattr(copying, "PART_BYTES", 5 << 20)
+    monkeypatch.setattr(copying.S3Copier, "LIMIT_BYTES", 1000)
+    monkeypatch.setattr(copying.S3Copier, "PART_BYTES", 5 << 20)
     with moto_server() as options:
         bucket = make_bucket(options, versioned=way == "versions")
         for name, value in options.to_env().items():

@@ -80,13 +80,6 @@ def test_entry_identities_of_a_server_hold(vector: dict[str, str]) -> None:
     assert found == vector["identity"]
 
 
-def test_the_published_entry_identities_hold() -> None:
-    one = "56fef3921aa6e7fd62bbe23b2f69db3f9049a54b6f2c7bd886b7eb1a6ca3ab3e"
-    assert identity(11, "664c688b4ea9c56730daacfc3d70aeed", {}, "") == one
-    other = "6039b184d29379328b5364bb041b9926b4b388dbc326b7dd57f70cefd77b961e"
-    assert identity(4, "eb4585ad9fe0426781ed7c49252f8225", {}, "") == other
-
-
 def identity(size: object, etag: str, metadata: object, content_type: str) -> str:
     return Entry("x", size=size, etag=etag, metadata=metadata, content_type=content_type).identity().hex()  # type: ignore[arg-type]
 

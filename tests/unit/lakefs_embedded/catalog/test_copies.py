@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -232,24 +231,6 @@ def test_a_rename_during_a_scan_is_kept_in_every_order() -> None:
     explored = renames_during_a_scan()
     assert explored.schedules >= 10
     assert set(explored.outcomes) == {("ok", "ok")}
-
-
-def test_a_rename_during_a_run_of_many_pages_and_a_long_pause_is_kept() -> None:
-    lake = make_lake(settings=ROW_BY_ROW)
-    lake.upload("m", b"m")
-    address = lake.address(lake.upload("z", b"z"))
-    page = lake.catalog.garbage.prepare_uncommitted(lake.repository)
-    rename(lake, lake.catalog)
-    lake.clock.now += timedelta(hours=20)
-    lake.catalog.expire_tracked()
-    found: set[str] = set()
-    while page.continuation_token:
-        page = lake.catalog.garbage.prepare_uncommitted(lake.repository, page.continuation_token)
-    folder = f"_lakefs/retention/gc/uncommitted/{page.run_id}/uncommitted/"
-    for key in lake.keys(folder):
-        table = pq.read_table(pa.BufferReader(lake.objects.get(key)))
-        found.update(table.column("physical_address").to_pylist())
-    assert address in found
 
 
 def copies_beside_a_reset() -> Explored:

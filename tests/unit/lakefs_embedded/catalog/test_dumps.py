@@ -118,15 +118,6 @@ def test_a_restored_repository_has_the_same_commits_branches_and_tags() -> None:
     assert lake.paths() == [*(f"path/{number}" for number in range(3)), "side", "staged"]
 
 
-def test_a_dump_is_named_by_the_manifest_and_does_not_change_the_repository() -> None:
-    lake = busy_lake()
-    before, rows = refs(lake), lake.paths()
-    dump = lake.catalog.dumps.dump_refs(lake.repository)
-    assert lake.objects.get(MANIFEST_KEY) == dump.manifest()
-    assert (refs(lake), lake.paths()) == (before, rows)
-    assert lake.catalog.dumps.dump_refs(lake.repository) == dump
-
-
 def test_every_head_in_a_dump_has_its_commit_whatever_is_committed_meanwhile() -> None:
     lake = busy_lake()
     other = lake.another_server()
@@ -147,19 +138,6 @@ def test_every_head_in_a_dump_has_its_commit_whatever_is_committed_meanwhile() -
 
 
 # --- what a restore refuses --------------------------------------------------------------------------------
-
-
-def test_a_repository_with_refs_of_its_own_is_left_alone() -> None:
-    lake = busy_lake()
-    dump = lake.catalog.dumps.dump_refs(lake.repository)
-    lake.catalog.repositories.create_repository("full", lake.namespace + "-2")
-    full = Lake(lake.catalog, lake.kv, lake.clock, lake.namespace + "-2", "full", lake.settings)
-    for table in lake.keys("_lakefs/"):
-        full.objects.put(table, lake.objects.get(table))
-    before = refs(full)
-    with pytest.raises(NotBareError):
-        lake.catalog.dumps.restore_refs("full", dump)
-    assert refs(full) == before
 
 
 def test_an_interrupted_restore_can_be_repeated_and_another_dump_cannot_come_on_top() -> None:

@@ -50,14 +50,6 @@ def test_an_address_is_tracked_until_it_is_linked(lake: Lake) -> None:
     assert tracked(lake) == []
 
 
-def test_an_address_is_linked_once(lake: Lake) -> None:
-    address = hand_out(lake)
-    link(lake, address)
-    with pytest.raises(LinkAddressError, match="link address invalid"):
-        link(lake, address)
-    assert lake.paths() == ["a"]
-
-
 @pytest.mark.parametrize("age", [timedelta(), timedelta(hours=24)])
 def test_an_address_is_good_for_its_validity_time(lake: Lake, age: timedelta) -> None:
     address = hand_out(lake)

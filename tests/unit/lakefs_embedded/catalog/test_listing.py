@@ -79,15 +79,6 @@ def test_common_prefixes_have_a_type_and_nothing_else(lake: Lake) -> None:
     assert (found[1].physical_address, found[1].size_bytes, found[1].mtime) == ("", 0, None)
 
 
-def test_a_deleted_folder_has_no_common_prefix() -> None:
-    lake = make_lake()
-    lake.upload("a/1")
-    lake.upload("b/1")
-    lake.commit()
-    lake.catalog.objects.delete_object(lake.repository, "main", "a/1")
-    assert page(lake, delimiter="/") == ["b/"]
-
-
 TEXT = st.text(alphabet="ab/", max_size=4).map(str.encode)
 KEYS = st.sets(st.one_of(TEXT, st.binary(max_size=3)).filter(bool), max_size=12)
 

@@ -98,12 +98,6 @@ def test_a_dirty_destination_is_refused_and_left_as_it_was(lake: Lake) -> None:
     assert lake.catalog.branches.get_branch(lake.repository, "main") == branch
 
 
-def test_a_dirty_source_brings_only_what_it_committed(lake: Lake) -> None:
-    lake.upload("staged", branch="side")
-    merge(lake)
-    assert content(lake) == MERGED
-
-
 def test_merging_again_changes_nothing(lake: Lake) -> None:
     first = merge(lake)
     with pytest.raises(NoChangesError, match=r"^update branch main: no changes$"):
@@ -123,13 +117,6 @@ def test_a_merge_that_leaves_the_destination_as_it_is_records_that_the_two_have_
     assert (kept.metarange_id, len(kept.parents)) == (before.metarange_id, 2)
     with pytest.raises(NoChangesError):
         merge(lake, "rival")
-
-
-def test_a_squashed_merge_can_be_repeated(lake: Lake) -> None:
-    """A squash keeps no trace of the source, so the merge base stays where it was."""
-    first = merge(lake, squash=True)
-    again = merge(lake, squash=True)
-    assert (again.metarange_id, again.parents) == (first.metarange_id, (first.id,))
 
 
 def test_a_missing_source_is_named_with_what_was_being_done(lake: Lake) -> None:
@@ -195,14 +182,6 @@ def test_a_cherry_pick_brings_one_commit_and_says_from_where(lake: Lake) -> None
     assert (commit.message, commit.committer) == (picked.message, "other")
     assert commit.metadata == {"cherry-pick-origin": picked.id, "cherry-pick-committer": "tester"}
     assert len(commit.parents) == 1
-
-
-def test_a_cherry_pick_leaves_the_source_commit_as_it_is(lake: Lake) -> None:
-    """A real server changes its cached record, and then cannot find the commit by its full id."""
-    before = lake.catalog.commits.get_commit(lake.repository, "side")
-    lake.catalog.merges.cherry_pick(lake.repository, "main", "side", committer="other")
-    assert lake.catalog.commits.get_commit(lake.repository, before.id) == before
-    assert lake.catalog.branches.create_branch(lake.repository, "from-picked", before.id) == before.id
 
 
 def test_a_cherry_pick_of_what_is_there_already_is_a_commit(lake: Lake) -> None:

@@ -255,14 +255,6 @@ def test_an_address_outside_data_is_linked_unverified(lake: Lake) -> None:
         assert link(lake, "a", address).physical_address == address
 
 
-def test_slices_change_every_hour(lake: Lake) -> None:
-    first = lake.address(lake.upload("a")).split("/")[1]
-    lake.clock.advance(minutes=59)
-    assert lake.address(lake.upload("b")).split("/")[1] == first
-    lake.now = lake.clock.advance(minutes=1)  # type: ignore[attr-defined]
-    assert lake.address(lake.upload("c")).split("/")[1] < first
-
-
 def test_an_mtime_may_be_the_callers(lake: Lake) -> None:
     old = START - timedelta(days=1000)
     lake.catalog.objects.stage_object(

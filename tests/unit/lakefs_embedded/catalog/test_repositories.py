@@ -25,16 +25,6 @@ def create(lake: Lake, **more: bool) -> Repository:
     return lake.catalog.repositories.create_repository(lake.repository, lake.namespace, **more)
 
 
-def test_a_new_repository_has_a_branch_on_a_commit_without_content() -> None:
-    lake = make_lake()
-    branch = lake.catalog.branches.get_branch(lake.repository, "main")
-    commit = lake.catalog.commits.get_commit(lake.repository, "main")
-    assert (commit.message, commit.committer, commit.metarange_id) == ("Repository created", "", "")
-    assert (commit.parents, commit.generation, branch.commit_id) == ((), 1, commit.id)
-    assert lake.paths() == lake.paths("main@") == []
-    assert lake.keys("") == ["_lakefs/dummy"]
-
-
 def test_a_namespace_is_taken_once_even_after_its_repository() -> None:
     lake = make_lake()
     with pytest.raises(NamespaceInUseError):

@@ -26,12 +26,6 @@ def test_a_key_without_a_path_is_no_object(s3: Any, repo: str) -> None:
             put(s3, repo, key)
 
 
-def test_a_key_may_have_1024_bytes_and_no_more(s3: Any, repo: str) -> None:
-    put(s3, repo, "main/" + "ü" * 512)
-    with refused("KeyTooLongError", 400):
-        put(s3, repo, "main/" + "ü" * 512 + "x")
-
-
 @pytest.mark.parametrize("parameter", ["acl", "tagging", "retention", "legal-hold", "torrent"])
 def test_parts_of_s3_that_are_not_here_never_touch_the_object(
     lake: Lake, s3: Any, repo: str, parameter: str

@@ -258,12 +258,3 @@ def test_step_2_the_start_up_scan_finishes_deletions_and_skips_what_fails() -> N
         assert ground.state == ("active" if before == "active" else "none")
         if before != "active":
             assert ground.handed_over() == ground.lives()
-
-
-def test_staged_rows_of_a_deleted_repository_stay_where_they_are() -> None:
-    """The design leaves staging partitions out of the repository's; the trash rules find them."""
-    for life_cycle in ALL:
-        ground = populated(life_cycle)
-        tokens = [name for name in ground.store.partitions() if b":" in name]
-        ground.server().delete(NAME)
-        assert [name for name in ground.store.partitions() if b":" in name] == tokens

@@ -5,12 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import lakefs_sdk as sdk
 import pytest
-from lakefs_sdk.exceptions import ApiException
 
 from lakefs_embedded.catalog import Settings
 from lakefs_embedded.catalog.copies import Copies
@@ -38,36 +36,6 @@ def stat(lake: Lake, path: str) -> str:
 
 def tracked(lake: Lake) -> int:
     return len(list(Copies(lake.server.kv).scan(lake.server.catalog.repositories.get_repository("lake"))))
-
-
-def link(lake: Lake, location: sdk.StagingLocation, path: str = "a") -> sdk.ObjectStats:
-    metadata = sdk.StagingMetadata(staging=location, checksum="c", size_bytes=7)
-    return lake.sdk.staging_api.link_physical_address("lake", "main", path, metadata)
-
-
-def test_of_many_links_at_once_one_succeeds(lake: Lake) -> None:
-    location = lake.sdk.staging_api.get_physical_address("lake", "main", "a")
-
-    def attempt(_number: int) -> int:
-        try:
-            link(lake, location)
-        except ApiException as refused:
-            return int(refused.status)
-        return 200
-
-    with ThreadPoolExecutor(8) as pool:
-        codes = list(pool.map(attempt, range(8)))
-    assert sorted(codes) == [200] + [400] * 7
-
-
-def test_staging_inside_the_namespace_is_400_in_the_shape_of_errors(lake: Lake) -> None:
-    body = {"physical_address": lake.namespace("lake") + "/data/x", "checksum": "c", "size_bytes": 1}
-    url = "/repositories/lake/branches/main/objects"
-    answer = lake.http("PUT", url, query={"path": "a"}, json_body=body)
-    assert answer.status == 400
-    assert list(answer.json()) == ["message"]
-    body["physical_address"] = "local:///elsewhere/x"
-    assert lake.http("PUT", url, query={"path": "a"}, json_body=body).status == 201
 
 
 @pytest.mark.parametrize("shallow", [None, True])

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 import lakefs
 import pytest
 import urllib3
-from lakefs.exceptions import ServerException
 
 from dredge.errors import UnavailableError
 from dredge.kv import open_store
 from lakefs_embedded.server import DropConnection, IncomingRequest, InjectedResponse
 from tests.support.lakefs_server import Lake, WatchedStore, lakefs_server
-
-GC = "/repositories/shop/gc"
 
 
 def test_a_rule_sees_every_request_with_its_operation_and_names(lake: Lake) -> None:
@@ -114,32 +109,6 @@ def test_a_rule_may_work_on_the_lake_before_the_call_goes_on(lake: Lake) -> None
         assert list(main.uncommitted()) == []
 
 
-@pytest.mark.parametrize(("defects", "files"), [((), 1), (("rows_lost_on_branch_delete",), 0)])
-def test_trap_4_a_branch_deleted_in_the_middle_of_a_scan(
-    tmp_path: Path, defects: tuple[str, ...], files: int
-) -> None:
-    """The rows of other branches stay; with the defect switched on they are lost without a sign."""
-    armed: list[Lake] = []
-
-    def delete_meanwhile(operation: str, partition: bytes, key: bytes) -> None:
-        if operation == "scan" and partition.startswith(b"shop-aa:") and armed:
-            armed.pop().server.catalog.branches.delete_branch("shop", "mm")
-
-    store = WatchedStore(open_store("memory://"), delete_meanwhile)
-    with lakefs_server(tmp_path, kv=store, defects=defects) as lake:
-        repository = lake.repository("shop")
-        for name in ("aa", "mm", "zz"):
-            repository.branch(name).create("main")
-        repository.branch("aa").object("staged").upload(b"x")
-        armed.append(lake)
-        page = lake.http("POST", f"{GC}/prepare_uncommited", json_body={})
-        assert (page.status, armed) == (201, [])
-        written = sum(
-            batch.num_rows for batch in lake.writer("shop").list("_lakefs/retention/gc/uncommitted/")
-        )
-        assert (written, bool(page.json()["gc_uncommitted_location"])) == (files, bool(files))
-
-
 def test_a_store_that_throttles_is_503(tmp_path: Path) -> None:
     def throttle(operation: str, partition: bytes, key: bytes) -> None:
         if partition == b"graveler":
@@ -161,33 +130,6 @@ def test_hundreds_of_requests_at_once_are_all_served(lake: Lake) -> None:
     with ThreadPoolExecutor(32) as pool:
         contents = list(pool.map(lambda n: main.object(f"o/{n:03}").reader().read(), range(100)))
     assert contents == [f"{n}".encode() for n in range(100)]
-
-
-def test_commits_and_uploads_at_once_lose_nothing(lake: Lake) -> None:
-    main = lake.repository("shop").branch("main")
-
-    def upload(number: int) -> None:
-        for attempt in range(20):
-            try:
-                main.object(f"o/{number:03}").upload(b"x")
-            except ServerException as failure:
-                if failure.status_code != 429:  # an honest answer while others commit
-                    raise
-                time.sleep(0.01 * attempt)
-            else:
-                return
-        raise AssertionError("twenty tries")
-
-    with ThreadPoolExecutor(9) as pool:
-        uploads = [pool.submit(upload, number) for number in range(120)]
-        while not all(each.done() for each in uploads):
-            with suppress(ServerException):
-                main.commit("some", allow_empty=True)
-        for each in uploads:
-            each.result()
-    main.commit("rest", allow_empty=True)
-    committed = lake.sdk.objects_api.list_objects("shop", "main@", amount=1000)
-    assert len(committed.results) == 120
 
 
 def test_two_servers_on_one_store_see_each_others_work(

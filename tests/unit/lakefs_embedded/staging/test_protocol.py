@@ -12,7 +12,6 @@ from lakefs_embedded.errors import BranchNotFoundError, DirtyBranchError, NoChan
 from lakefs_embedded.staging.protocol import overlap
 from tests.support.faulty import Operation, WatchedStore
 from tests.support.lakes import Lake, make_lake
-from tests.support.turns import preempted_schedules, random_choice, run_turns
 
 BRANCH_KEY = b"branches/main"
 
@@ -109,58 +108,6 @@ def test_an_empty_commit_is_made_on_the_later_one_when_it_is_allowed() -> None:
     ours = commit_on(lake, store, "ours", allow_empty=True)
     assert messages(lake) == ["ours", "later", "Repository created"]
     assert lake.paths(ours.id) == ["a"]
-
-
-def two_committers(schedule: list[str] | Callable[[list[str]], str]) -> None:
-    """Writes that ended before a commit began are in it; every commit is in history; nothing stays behind."""
-    lake = make_lake()
-    lake.upload("before", b"before")
-    lake.upload("deleted", b"x")
-    lake.commit("base")
-    acknowledged: dict[str, list[str]] = {"a": [], "b": []}
-
-    def actor(name: str) -> Callable[[Store], object]:
-        def act(kv: Store) -> object:
-            server = lake.another_server(kv)
-            server.objects.upload_object(lake.repository, "main", f"{name}/1", name.encode())
-            acknowledged[name].append(f"{name}/1")
-            if name == "a":
-                server.objects.delete_object(lake.repository, "main", "deleted")
-            try:
-                commit: object = server.commits.commit(lake.repository, "main", committer="t", message=name)
-            except NoChangesError as error:
-                commit = error
-            server.objects.upload_object(lake.repository, "main", f"{name}/2", name.encode())
-            acknowledged[name].append(f"{name}/2")
-            return commit
-
-        return act
-
-    results, taken = run_turns(lake.kv, {"a": actor("a"), "b": actor("b")}, schedule)
-    history = messages(lake)
-    for name, result in results.items():
-        if isinstance(result, Commit):
-            assert name in history, taken
-            assert f"{name}/1" in lake.paths(result.id), taken
-        else:
-            assert isinstance(result, NoChangesError), (result, taken)
-            assert f"{name}/1" in lake.paths("main@"), taken  # the other commit took it
-    lake.catalog.commits.commit(lake.repository, "main", committer="t", message="rest", allow_empty=True)
-    assert lake.paths("main@") == ["a/1", "a/2", "b/1", "b/2", "before"], taken
-    assert lake.paths("main@") == lake.paths("main")
-    assert lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens == ()
-
-
-@pytest.mark.parametrize("block", range(2))
-def test_two_committers_in_every_order_with_two_changes_of_turn(block: int) -> None:
-    schedules = list(preempted_schedules("ab", 22, 2))
-    for schedule in schedules[block::16]:
-        two_committers(schedule)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_two_committers_in_random_orders(seed: int) -> None:
-    two_committers(random_choice(seed))
 
 
 def test_a_head_moved_by_a_hard_reset_is_built_on() -> None:

@@ -16,7 +16,7 @@ from dredge.kv import Store
 from lakefs_embedded.catalog import Catalog, Commit, Settings
 from lakefs_embedded.errors import BranchNotFoundError, DirtyBranchError, PreconditionError, TooManyTriesError
 from tests.support.lakes import Lake, make_lake
-from tests.support.overlaps import History, listing, log_ids, stage
+from tests.support.overlaps import listing, log_ids, stage
 from tests.support.turns import Explored, Scene, Stage, explore
 
 pytestmark = pytest.mark.hunt
@@ -314,63 +314,3 @@ def test_an_earlier_commit_took_some_and_others_sealed_meanwhile() -> None:
 
 
 # --- the design's two non-guarantees -----------------------------------------------------------------------
-
-
-def lake_with(history: History, tries: int = 10) -> Lake:
-    return make_lake(settings=Settings(background=False, write_tries=tries))
-
-
-def test_allowed_1_3_2_an_observer_may_see_a_slower_writer_after_a_faster_one() -> None:
-    """Two runs of `n += 1`: the first writes 2 and meets a commit; the second reads 2 and writes 3; then the
-    first, which has had no answer yet, writes 2 again."""
-    history = History(["n"])
-    lake = lake_with(history)
-    seen: list[str] = []
-
-    def observe() -> None:
-        found = lake.commit("observed", allow_empty=True)
-        seen.append(listing(lake.catalog, "lake", found.id)["n"])
-        history.require_listing({"n": seen[-1]}, clock(), clock())
-
-    ticks = itertools.count()
-    clock = lambda: next(ticks)  # noqa: E731
-    first = history.begin("n", "1", clock())
-    stage(lake.catalog, "lake", "n", "1")
-    first.ended, first.acknowledged = clock(), True
-    observe()
-    slow = history.begin("n", "2", clock())
-    stage_ = Stage(lake.kv)
-    stage_.start("slow", lambda kv: stage(lake.another_server(kv), "lake", "n", "2"))
-    while b":" not in stage_.step("slow").partition:
-        pass  # until it has written its row
-    assert listing(lake.catalog, "lake")["n"] == "2"
-    fast = history.begin("n", "3", clock())
-    stage(lake.another_server(), "lake", "n", "3")
-    fast.ended, fast.acknowledged = clock(), True
-    observe()
-    stage_.run()
-    slow.ended, slow.acknowledged = clock(), True
-    observe()
-    assert seen == ["1", "3", "2"]
-
-
-def test_allowed_banana_two_writers_and_a_committer_may_alternate() -> None:
-    history = History(["f"])
-    lake = lake_with(history)
-    ticks = itertools.count()
-    stage(lake.catalog, "lake", "f", "B")
-    first = history.begin("f", "B", next(ticks))
-    first.ended, first.acknowledged = next(ticks), True
-    seen = [listing(lake.catalog, "lake", lake.commit("m").id)["f"]]
-    stage_ = Stage(lake.kv)
-    for value in ("N", "A"):
-        history.begin("f", value, next(ticks))
-        stage_.start(value, lambda kv, value=value: stage(lake.another_server(kv), "lake", "f", value))  # type: ignore[misc]
-    for value in "NANAN":
-        while b":" not in stage_.step(value).partition:
-            pass
-        seen.append(listing(lake.catalog, "lake", lake.commit("m").id)["f"])
-        history.require_listing({"f": seen[-1]}, next(ticks), next(ticks))
-    assert "".join(seen) == "BNANAN"
-    stage_.run()
-    assert listing(lake.catalog, "lake")["f"] in "NA"

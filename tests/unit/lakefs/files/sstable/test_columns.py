@@ -64,11 +64,6 @@ def test_columns_come_as_asked_for(wanted: tuple[str, ...]) -> None:
     assert read_addresses(item.data, "odd", wanted).to_pydict() == {name: truth[name] for name in wanted}
 
 
-def test_an_unknown_column_is_refused() -> None:
-    with pytest.raises(ValueError, match="no such column: owner"):
-        read_addresses(b"", "x", ("address", "owner"))
-
-
 def test_a_range_without_records_has_no_rows() -> None:
     batch = read_addresses(write_table([]).data, "empty", COLUMNS)
     assert batch.num_rows == 0
@@ -139,7 +134,7 @@ SIZES = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(KEYS, ENTRIES, max_size=60), SIZES)
 def test_any_entries_in_any_layout_decode_as_the_strict_reader_says(
     entries: dict[bytes, Entry], sizes: BlockSizes
@@ -156,7 +151,7 @@ def test_any_entries_in_any_layout_decode_as_the_strict_reader_says(
 )
 def test_no_flipped_bit_ever_gives_other_rows(name: str) -> None:
     data = bytearray(fixture(name).data)
-    for spot in random.Random(11).sample(range(len(data) * 8), 700):
+    for spot in random.Random(11).sample(range(len(data) * 8), 300):
         data[spot // 8] ^= 1 << spot % 8
         with pytest.raises(FormatError):
             read_addresses(bytes(data), name)

@@ -234,7 +234,7 @@ BASE = [(b"k%04d" % n, Entry(f"data/{n:04d}", size=n, etag=f"{n:x}").value().enc
 SMALL = BlockSizes(data=300)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 399), st.sampled_from(["change", "remove", "insert"])), max_size=6),
     st.lists(st.sampled_from(COLUMNS), unique=True),
@@ -277,7 +277,7 @@ def test_blocks_that_equal_the_last_ranges_are_not_decoded_again(monkeypatch: py
     assert blocks - 6 <= taken[2] < blocks - 2
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.integers(0, 11), min_size=1, max_size=20)
     | st.tuples(st.integers(0, 11), st.integers(0, 11)).map(lambda p: [n for n in range(12) if n not in p])

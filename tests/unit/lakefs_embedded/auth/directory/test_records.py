@@ -17,7 +17,7 @@ from lakefs_embedded.auth.errors import (
     UserNotFoundError,
 )
 from tests.support.auth_directory import READ, directory, filled, keys, names
-from tests.support.faulty import CrashError, Operation, WatchedStore, crash_after_writes
+from tests.support.faulty import Operation, WatchedStore
 
 
 def test_records_are_where_a_real_server_has_them() -> None:
@@ -38,54 +38,6 @@ def test_records_are_where_a_real_server_has_them() -> None:
     assert index.primary_key == b"users/user-b"
     index = graveler_pb2.SecondaryIndex.FromString(kv.get(b"auth", b"gPolicies/group-a/policies/policy-b"))
     assert index.primary_key == b"policies/policy-b"
-
-
-REMOVALS: list[tuple[str, Callable[[Directory], None], str]] = [
-    ("user", lambda d: d.users.delete("user-a"), "users/user-a"),
-    ("group", lambda d: d.groups.delete("group-a"), "groups/group-a"),
-    ("policy", lambda d: d.policies.delete("policy-a"), "policies/policy-a"),
-]
-
-
-def links_of(entity: str, found: set[str]) -> set[str]:
-    """Keys of the links of an entity."""
-    return {key for key in found if entity.partition("/")[2] in key.split("/") and key != entity}
-
-
-@pytest.mark.parametrize(("remove", "entity"), [r[1:] for r in REMOVALS], ids=[r[0] for r in REMOVALS])
-def test_removal_takes_its_links_along_and_nothing_else(
-    remove: Callable[[Directory], None], entity: str
-) -> None:
-    kv = open_store("memory://")
-    made = filled(kv)
-    before = keys(kv)
-    remove(made)
-    assert before - keys(kv) == {entity} | links_of(entity, before)
-
-
-@pytest.mark.parametrize(("remove", "entity"), [r[1:] for r in REMOVALS], ids=[r[0] for r in REMOVALS])
-def test_a_crash_in_a_removal_leaves_no_link_without_its_entity(
-    remove: Callable[[Directory], None], entity: str
-) -> None:
-    crashes = 0
-    for count in range(100):
-        kv = open_store("memory://")
-        filled(kv)
-        before = keys(kv)
-        try:
-            remove(directory(crash_after_writes(kv, count)))
-        except CrashError:
-            crashes += 1
-        after = keys(kv)
-        assert entity in after or not links_of(entity, after), f"after {count} writes"
-        assert before - after <= {entity} | links_of(entity, before)
-        if entity not in after and count > crashes:
-            break
-        if entity in after:  # whoever tries again completes it
-            remove(directory(kv))
-            assert entity not in keys(kv)
-            assert not links_of(entity, keys(kv))
-    assert crashes > 4
 
 
 LINKINGS: list[tuple[str, Callable[[Directory], object], Callable[[Directory], None], str]] = [

@@ -45,13 +45,6 @@ def test_random_keys_come_back_as_they_went(lake: Lake, s3: Any, repo: str, path
     assert "Contents" not in s3.list_objects_v2(Bucket=repo, Prefix="main/")
 
 
-def test_objects_are_the_same_through_the_api(lake: Lake, s3: Any, repo: str) -> None:
-    s3.put_object(Bucket=repo, Key="main/by/s3", Body=b"one")
-    lake.http("POST", f"/repositories/{repo}/branches/main/objects", query={"path": "by/api"}, body=b"two")
-    assert lake.sdk.objects_api.get_object(repo, "main", "by/s3") == b"one"
-    assert s3.get_object(Bucket=repo, Key="main/by/api")["Body"].read() == b"two"
-
-
 def test_if_none_match_writes_only_what_is_new(s3: Any, repo: str) -> None:
     s3.put_object(Bucket=repo, Key="main/a", Body=b"1", IfNoneMatch="*")
     with refused("PreconditionFailed", 412):

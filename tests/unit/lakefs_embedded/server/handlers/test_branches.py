@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import lakefs
 import pytest
-from lakefs.exceptions import ConflictException, NotFoundException
 
 from tests.support.lakefs_server import Lake
 
@@ -18,22 +17,11 @@ def shop(lake: Lake) -> lakefs.Repository:
     return repository
 
 
-def paths(ref: lakefs.Reference) -> list[str]:
-    return [each.path for each in ref.objects()]
-
-
 def test_create_branch_answers_with_the_commit_id_as_plain_text(shop: lakefs.Repository, lake: Lake) -> None:
     made = lake.http("POST", "/repositories/shop/branches", json_body={"name": "dev", "source": "main"})
     assert made.status == 201
     assert made.headers["Content-Type"].startswith("text/plain")
     assert made.data.decode() == shop.branch("main").head.id
-
-
-def test_a_branch_that_exists_is_a_conflict(shop: lakefs.Repository) -> None:
-    shop.branch("dev").create("main")
-    with pytest.raises(ConflictException):
-        shop.branch("dev").create("main")
-    shop.branch("dev").create("main", exist_ok=True)
 
 
 def test_branches_come_in_pages_in_name_order(shop: lakefs.Repository, lake: Lake) -> None:
@@ -78,26 +66,3 @@ def test_reset_throws_away_what_it_names(
         main.object(each).upload(b"1")
     main.reset_changes(kind, path)  # type: ignore[arg-type]
     assert [each.path for each in main.uncommitted()] == left
-
-
-def test_an_unknown_kind_of_reset_is_400(shop: lakefs.Repository, lake: Lake) -> None:
-    answer = lake.http("PUT", "/repositories/shop/branches/main", json_body={"type": "everything"})
-    assert (answer.status, answer.json()) == (400, {"message": "unknown reset type"})
-
-
-def test_hard_reset_moves_the_head(shop: lakefs.Repository, lake: Lake) -> None:
-    main = shop.branch("main")
-    main.object("b").upload(b"1")
-    main.commit("second")
-    lake.sdk.experimental_api.hard_reset_branch("shop", "main", "main~1")
-    assert paths(main) == ["a"]
-
-
-def test_a_tag_is_made_once_and_deleted_once(shop: lakefs.Repository) -> None:
-    tag = shop.tag("v1").create("main")
-    with pytest.raises(ConflictException):
-        tag.create("main")
-    tag.create("main", exist_ok=True)
-    tag.delete()
-    with pytest.raises(NotFoundException):
-        tag.delete()

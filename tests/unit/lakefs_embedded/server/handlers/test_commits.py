@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import lakefs
 import lakefs_sdk
 import pytest
-from lakefs.exceptions import BadRequestException, ConflictException
+from lakefs.exceptions import ConflictException
 
 from tests.support.lakefs_server import Lake
 
@@ -44,13 +44,6 @@ def test_a_commit_can_be_dated(shop: lakefs.Repository) -> None:
     for path, date in (("b", 0), ("c", 4102444800)):
         main.object(path).upload(b"1")
         assert main.commit("dated", date=date).get_commit().creation_date == date
-
-
-def test_committing_nothing_is_400_unless_allowed(shop: lakefs.Repository) -> None:
-    main = shop.branch("main")
-    with pytest.raises(BadRequestException, match="no changes"):
-        main.commit("empty")
-    assert main.commit("empty", allow_empty=True).get_commit().message == "empty"
 
 
 def test_the_log_goes_back_in_pages(shop: lakefs.Repository, lake: Lake) -> None:
@@ -109,25 +102,6 @@ def test_a_squash_merge_has_one_parent(shop: lakefs.Repository) -> None:
     put(shop, "dev", b=b"1")
     shop.branch("dev").merge_into("main", squash_merge=True)
     assert len(shop.branch("main").get_commit().parents) == 1
-
-
-def test_the_merge_base_is_where_they_parted(shop: lakefs.Repository, lake: Lake) -> None:
-    base = shop.branch("main").head.id
-    shop.branch("dev").create("main")
-    dev, main = put(shop, "dev", b=b"1"), put(shop, "main", c=b"1")
-    found = lake.sdk.refs_api.find_merge_base("shop", "dev", "main")
-    assert (found.base_commit_id, found.source_commit_id, found.destination_commit_id) == (base, dev, main)
-
-
-def test_reverting_a_merge_needs_a_parent_number(shop: lakefs.Repository) -> None:
-    shop.branch("dev").create("main")
-    put(shop, "dev", b=b"1")
-    merged = shop.branch("dev").merge_into("main")
-    main = shop.branch("main")
-    with pytest.raises(ConflictException):
-        main.revert(merged)
-    main.revert(merged, parent_number=1)
-    assert [each.path for each in main.objects()] == ["a"]
 
 
 def test_a_commit_record_is_written_when_its_id_is_its_hash(shop: lakefs.Repository, lake: Lake) -> None:

@@ -56,19 +56,6 @@ def uncommitted(lake: Lake, location: str) -> list[str]:
 # --- rules -------------------------------------------------------------------------------------------------
 
 
-def test_rules_are_set_read_and_removed(main: lakefs.Branch, lake: Lake) -> None:
-    api = lake.sdk.repositories_api
-    with pytest.raises(lakefs_sdk.exceptions.NotFoundException):
-        api.get_gc_rules("shop")
-    rules(lake, 21, main=28, dev=7)
-    found = api.get_gc_rules("shop")
-    assert found.default_retention_days == 21
-    assert {each.branch_id: each.retention_days for each in found.branches} == {"main": 28, "dev": 7}
-    api.delete_gc_rules("shop")
-    with pytest.raises(lakefs_sdk.exceptions.NotFoundException):
-        api.get_gc_rules("shop")
-
-
 def test_the_deprecated_twins_do_the_same(main: lakefs.Branch, lake: Lake) -> None:
     api = lake.sdk.internal_api
     given = lakefs_sdk.GarbageCollectionRules(
@@ -156,12 +143,6 @@ def test_without_rules_the_asynchronous_call_ends_with_an_error_and_no_404(
     assert status.error.message == "get gc rules: not found"
 
 
-def test_an_unknown_task_is_404(main: lakefs.Branch, lake: Lake) -> None:
-    for task in ("GCPCaaaaaaaaaaaaaaaaaaaa", "x", ""):
-        answer = lake.http("GET", f"{GC}/prepare_commits/status", query={"id": task})
-        assert (answer.status, answer.json()) == (404, {"message": "not found"})
-
-
 @pytest.mark.parametrize("call", ["prepare_commits", "prepare_commits/async", "prepare_uncommited"])
 def test_a_read_only_repository_is_refused(lake: Lake, call: str) -> None:
     body = {"name": "frozen", "storage_namespace": lake.namespace("frozen"), "read_only": True}
@@ -232,21 +213,3 @@ def test_defect_old_server_has_no_asynchronous_calls(tmp_path: Path) -> None:
                 call()
             assert refused.value.status == 500
         assert api.prepare_garbage_collection_commits("shop").run_id
-
-
-def test_defect_old_server_that_finds_nothing(tmp_path: Path) -> None:
-    """The pair that lost everything with the vendor: 500 from the new call, 404 from the old one."""
-    with lakefs_server(tmp_path, defects={"prepare_commits_500_async", "prepare_commits_404"}) as lake:
-        lake.repository("shop")
-        rules(lake)
-        assert lake.http("POST", f"{GC}/prepare_commits/async").status == 500
-        assert lake.http("POST", f"{GC}/prepare_commits").status == 404
-
-
-def test_defect_double_body_counts_whatever_the_setting(tmp_path: Path) -> None:
-    defects = {"double_body_prepare_commits"}
-    with lakefs_server(tmp_path, defects=defects, prepare_commits_answer="single") as lake:
-        lake.repository("shop")
-        rules(lake)
-        answer = lake.http("POST", f"{GC}/prepare_commits")
-        assert (answer.status, len(answer.data.splitlines())) == (400, 2)

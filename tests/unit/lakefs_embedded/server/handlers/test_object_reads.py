@@ -10,7 +10,6 @@ from pathlib import Path
 import lakefs
 import pytest
 import urllib3
-from lakefs.exceptions import NotFoundException, ObjectNotFoundException
 
 from lakefs_embedded.server.handlers import object_reads
 from tests.support.lakefs_server import Lake
@@ -40,16 +39,6 @@ def test_a_listing_leaves_missing_metadata_out(main: lakefs.Branch, lake: Lake) 
     assert ["metadata" in each for each in shown] == [True, False]
     hidden = lake.http("GET", f"{OBJECTS}/ls", query={"user_metadata": "false"}).json()["results"]
     assert ["metadata" in each for each in hidden] == [False, False]
-
-
-def test_what_is_not_there_is_404(main: lakefs.Branch, lake: Lake) -> None:
-    with pytest.raises(ObjectNotFoundException):
-        main.object("nothing").stat()
-    with pytest.raises(ObjectNotFoundException):
-        main.object("nothing").reader().read()
-    assert main.object("nothing").exists() is False
-    with pytest.raises(NotFoundException):
-        list(lakefs.Repository("shop", lake.client).ref("nowhere").objects())
 
 
 def test_a_listing_with_a_delimiter_folds_folders(main: lakefs.Branch, lake: Lake) -> None:
@@ -151,14 +140,6 @@ def test_the_high_level_reader_seeks_and_reads_to_the_end(main: lakefs.Branch) -
         assert reader.read() == b""
     with main.object("a").reader("r") as reader:
         assert list(reader) == ["one\n", "two\n", "three"]
-
-
-def test_an_etag_that_is_known_is_304(main: lakefs.Branch, lake: Lake) -> None:
-    etag = main.object("a").upload(TEN).stat().checksum
-    known = lake.http("GET", OBJECTS, query={"path": "a"}, headers={"If-None-Match": f'"{etag}"'})
-    assert (known.status, known.data) == (304, b"")
-    other = lake.http("GET", OBJECTS, query={"path": "a"}, headers={"If-None-Match": '"x"'})
-    assert (other.status, other.data) == (200, TEN)
 
 
 @pytest.mark.parametrize("headers", [{}, {"Range": "bytes=2-3"}])

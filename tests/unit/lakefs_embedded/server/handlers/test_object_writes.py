@@ -92,20 +92,6 @@ def test_a_file_goes_up_as_a_form_through_the_sdk(main: lakefs.Branch, lake: Lak
     assert main.object("p").reader().read() == b"\x89PNG" * 1000
 
 
-def test_a_form_without_content_stores_nothing(main: lakefs.Branch, lake: Lake) -> None:
-    answer = lake.http(
-        "POST",
-        "/repositories/shop/branches/main/objects",
-        query={"path": "a"},
-        body=b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nx\r\n--b--\r\n',
-        headers={"Content-Type": "multipart/form-data; boundary=b"},
-    )
-    assert answer.status == 400
-    assert "missing key 'content'" in answer.json()["message"]
-    assert list(main.objects()) == []
-    assert sum(batch.num_rows for batch in lake.writer("shop").list("data/")) == 0
-
-
 def chunks(size: int, count: int) -> Iterator[bytes]:
     for number in range(count):
         yield bytes([number % 256]) * size
@@ -150,24 +136,6 @@ def test_an_upload_to_an_unknown_branch_is_404_and_stores_nothing(main: lakefs.B
     answer = lake.http("POST", "/repositories/shop/branches/dev/objects", query={"path": "a"}, body=b"x")
     assert (answer.status, answer.json()) == (404, {"message": "branch 'dev' not found"})
     assert sum(batch.num_rows for batch in lake.writer("shop").list("data/")) == 0
-
-
-def test_a_staged_object_is_an_entry_for_bytes_elsewhere(main: lakefs.Branch, lake: Lake) -> None:
-    lake.writer("shop").put("data/mine/x", b"hello")
-    made = lake.stage(
-        "shop",
-        "main",
-        "linked",
-        "data/mine/x",
-        checksum="abc",
-        size_bytes=5,
-        mtime=1_000_000,
-        metadata={"a": "b"},
-        content_type="text/plain",
-    )
-    assert (made.mtime, made.checksum, made.content_type) == (1_000_000, "abc", "text/plain")
-    assert main.object("linked").reader().read() == b"hello"
-    assert main.object("linked").stat().metadata == {"a": "b"}
 
 
 def test_a_handed_out_address_is_linked(main: lakefs.Branch, lake: Lake) -> None:
@@ -227,19 +195,6 @@ def test_a_signed_url_is_not_to_be_had(main: lakefs.Branch, lake: Lake) -> None:
         lake.sdk.objects_api.list_objects("shop", "main", presign=True)
 
 
-def test_a_shallow_copy_is_501(main: lakefs.Branch, lake: Lake) -> None:
-    main.object("a").upload(b"x")
-    shallow = lakefs_sdk.ObjectCopyCreation(src_path="a", shallow=True)
-    with pytest.raises(lakefs_sdk.ApiException) as refused:
-        lake.sdk.objects_api.copy_object("shop", "main", "b", shallow)
-    assert refused.value.status == 501
-
-
-def test_a_bulk_delete_says_nothing_failed_with_an_empty_list(main: lakefs.Branch, lake: Lake) -> None:
-    answer = lake.http("POST", "/repositories/shop/branches/main/objects/delete", json_body={"paths": ["a"]})
-    assert (answer.status, answer.data) == (200, b'{"errors":[]}\n')
-
-
 def test_a_bulk_delete_takes_a_thousand_paths(main: lakefs.Branch, lake: Lake) -> None:
     path = "/repositories/shop/branches/main/objects/delete"
     main.object("p999").upload(b"x")
@@ -257,19 +212,6 @@ def test_bulk_deletes_without_tombstones_remove_staged_entries(main: lakefs.Bran
     path = "/repositories/shop/branches/main/objects/delete"
     assert lake.http("POST", path, query={"no_tombstone": "true"}, json_body={"paths": ["a"]}).status == 200
     assert list(main.uncommitted()) == []
-
-
-def test_new_metadata_keeps_the_address(main: lakefs.Branch, lake: Lake) -> None:
-    before = main.object("a").upload(b"x", metadata={"k": "v"}).stat()
-    answer = lake.http(
-        "PUT",
-        "/repositories/shop/branches/main/objects/stat/user_metadata",
-        query={"path": "a"},
-        json_body={"set": {"n": "m"}},
-    )
-    assert (answer.status, answer.data) == (204, b"")
-    after = main.object("a").stat()
-    assert (after.metadata, after.physical_address) == ({"n": "m"}, before.physical_address)
 
 
 def test_a_transaction_commits_and_merges_or_leaves_nothing(main: lakefs.Branch) -> None:

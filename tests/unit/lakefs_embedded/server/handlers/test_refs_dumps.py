@@ -53,15 +53,6 @@ def wait(look: Callable[[], Any]) -> Any:
     return status
 
 
-def test_a_dump_is_restored_into_a_bare_repository(lake: Lake) -> None:
-    dump = original(lake)
-    bare(lake)
-    lake.sdk.internal_api.restore_refs("copy", as_restore(dump))
-    assert refs(lake, "copy") == refs(lake, "lake")
-    answer = lake.http("GET", "/repositories/copy/refs/v1/objects", query={"path": "a"})
-    assert answer.data == b"content"
-
-
 def test_the_same_in_the_background(lake: Lake) -> None:
     original(lake)
     bare(lake)

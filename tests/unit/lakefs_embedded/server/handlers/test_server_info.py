@@ -28,26 +28,6 @@ def test_health_needs_no_credentials(lake: Lake) -> None:
     assert urllib3.request("GET", f"{lake.server.url}/_health").status == 200
 
 
-def test_a_server_with_credentials_is_initialized_and_cannot_be_set_up_again(lake: Lake) -> None:
-    assert lake.sdk.internal_api.get_setup_state().state == "initialized"
-    with pytest.raises(lakefs_sdk.ApiException, match="already initialized") as refused:
-        lake.sdk.internal_api.setup(lakefs_sdk.Setup(username="jane"))
-    assert refused.value.status == 409
-
-
-def test_a_token_ends_by_the_servers_clock(tmp_path: Path) -> None:
-    clock = Clock()
-    with lakefs_server(tmp_path, clock=clock, login_seconds=3600) as lake:
-        pair = lakefs_sdk.LoginInformation(
-            access_key_id=lake.server.access_key_id, secret_access_key=lake.server.secret_access_key
-        )
-        token = lake.sdk.auth_api.login(pair).token
-        clock.advance(hours=2)
-        late = LakeFSClient(lakefs_sdk.Configuration(host=lake.server.endpoint, access_token=token))
-        with pytest.raises(lakefs_sdk.exceptions.UnauthorizedException):
-            late.auth_api.get_current_user()
-
-
 def test_every_answer_tells_the_date_by_the_servers_clock(tmp_path: Path) -> None:
     with lakefs_server(tmp_path, clock=Clock(days=-40)) as lake:
         for path in ("/repositories", "/nowhere", "/healthcheck"):

@@ -1,8 +1,9 @@
-"""Raw rows of the memory and SQLite stores: a view is a snapshot, and a delete removes exactly the given rows."""
+"""Raw rows of every store: a view is a snapshot, but of DynamoDB, and a delete removes exactly the given rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,20 +13,24 @@ from dredge.kv import Store, open_store
 from dredge.kv.memory import MemoryKV
 from dredge.kv.row_opening import open_row_cleaner, open_row_reader
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner
+from tests.support.kv_drivers import DRIVERS
 from tests.support.memory_rows import MemoryRows
 
 type Pair = tuple[Store, RowCleaner]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=sorted(DRIVERS))
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     if request.param == "memory":
         memory = MemoryKV()
         yield memory, MemoryRows(memory)
         return
-    url = f"sqlite://{tmp_path}/kv.db"
-    with open_store(url) as store:
-        yield store, open_row_cleaner(url)
+    with (
+        DRIVERS[request.param].fresh_url(tmp_path, request) as url,
+        open_store(url) as store,
+        closing(open_row_cleaner(url)) as rows,
+    ):
+        yield store, rows
 
 
 def test_partitions_are_found_once_each_in_byte_order(pair: Pair) -> None:
@@ -40,6 +45,7 @@ def test_partitions_are_found_once_each_in_byte_order(pair: Pair) -> None:
         assert list(view.partitions()) == names
 
 
+@pytest.mark.parametrize("pair", ["memory", "postgresql", "sqlite"], indirect=True)
 def test_a_view_is_one_moment_whatever_is_written_meanwhile(pair: Pair) -> None:
     store, rows = pair
     store.set(b"p", b"k", b"old")
