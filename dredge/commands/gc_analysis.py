@@ -181,6 +181,7 @@ def plan_command(
     known = None if access is None else all_commits(access, repository, base.plan.namespace)
     foreseen = foresee(base, proposals, lambda item: client.commit(repository, item), known)
     found = [to_json(item) for item in foreseen]
+    unnamed = base.unnamed_metaranges()
     root = run_root or base.plan.run_uri.rpartition("/")[0]
     runs = {kind: expected(root, repository, mode, dry) for kind, (mode, dry) in _KINDS_OF_RUN.items()}
     if svg is not None:
@@ -190,11 +191,16 @@ def plan_command(
         Path(svg).write_text(render_curve(curve), encoding="utf-8")
     if as_json:
         value = {"repository": repository, "run_id": base.plan.run_id, "proposals": found, "expected": runs}
-        click.echo(json.dumps(value))
+        click.echo(json.dumps(value | {"unnamed_metaranges": unnamed}))
         return
     click.secho(f"{repository}, as {base.text} saw it", bold=True)
     for line in table_lines(found):
         click.echo(line)
+    if unnamed:
+        click.echo(
+            f"Metaranges that count as active although no active commit names them: {len(unnamed):,}. No rules free"
+            " what they name; --json has their ids."
+        )
     for kind, expect in runs.items():
         if expect is not None:
             click.echo()

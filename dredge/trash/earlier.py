@@ -52,8 +52,7 @@ def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str
     def kept_rows() -> Iterator[Row]:
         # Ids of runs descend: the newest comes first, its rows count.
         for run in sorted({run for runs in taken.values() for run in runs}):
-            own = {name for name, runs in taken.items() if run in runs}
-            yield from (row for row in state.undo(run).read() if row.partition in own)
+            yield from (row for row in state.undo(run).read() if run in taken.get(row.partition, ()))
 
     names = ", ".join(sorted(show(name) for name in named))
     kept = {row.partition for row in kept_rows()}

@@ -56,13 +56,18 @@ class Airflow:
 
 @dataclass(frozen=True)
 class DagRun:
-    """A finished run: its state, its tasks' states, what they returned, and why they failed."""
+    """A finished run: its state, its tasks' states, what they returned, and why they failed.
+
+    Attributes:
+        xcom: every value, by `<task>.<key>`.
+    """
 
     state: str
     tasks: dict[str, str]
     returned: dict[str, Any]
     rendered: dict[str, dict[str, Any]]
     failures: dict[str, str]
+    xcom: dict[str, Any]
 
     @classmethod
     def of(cls, run: Any) -> DagRun:
@@ -82,7 +87,8 @@ class DagRun:
             ).all()
             rendered = {row.task_id: dict(row.rendered_fields) for row in fields}
         tasks = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
-        return cls(str(run.state), tasks, returned, rendered, failures)
+        xcom = {f"{task}.{key}": value for (task, key), value in values.items()}
+        return cls(str(run.state), tasks, returned, rendered, failures, xcom)
 
 
 def empty_database() -> Path:

@@ -69,6 +69,12 @@ class BaseRun:
         """Read the history."""
         return read_history(self.folder, self.committed)
 
+    def unnamed_metaranges(self) -> list[str]:
+        """Read the ids, in order, of the metaranges that counted as active commits and that no active commit named."""
+        unnamed = self.folder.read_part(self.committed.unnamed_metaranges)["metarange_id"]
+        active = self.folder.read_part(self.committed.commits)["metarange_id"]
+        return sorted({*unnamed.to_pylist()}.difference(active.to_pylist()))
+
 
 @dataclass(slots=True)
 class History:

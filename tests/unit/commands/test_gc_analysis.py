@@ -101,8 +101,35 @@ def test_plan_says_what_days_and_files_of_rules_would_free(
     found = json.loads(said)
     assert [item["proposal"]["days"] for item in found["proposals"]] == [7, 14, 30, 60, 90]
     assert [item["freed"]["objects"] for item in found["proposals"]] == [1] * 5
+    assert found["unnamed_metaranges"] == []
     assert run(capsys, "plan", "lake", "--branch", "main")[0] == 2
     assert run(capsys, "plan", "lake", "--retention-days", "x")[0] == 2
+
+
+def test_plan_names_the_metaranges_that_count_although_no_commit_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with lakefs_server(tmp_path) as lake:
+        monkeypatch.setenv(ENDPOINT, lake.server.endpoint)
+        monkeypatch.setenv(ACCESS_KEY, KEY_PAIR.access_key_id)
+        monkeypatch.setenv(SECRET_KEY, KEY_PAIR.secret_access_key)
+        repository = lake.repository()
+        repository.branch("main").object("kept").upload(b"kept")
+        repository.branch("main").commit("kept")
+        short = repository.branch("short").create("main")
+        short.object("short").upload(b"of a branch that no run saw")
+        unnamed = short.commit("short").get_commit().meta_range_id
+        short.delete()
+        lake.writer().put("data/orphan", b"orphan")
+        time.sleep(1.1)  # the folder tells whole seconds
+        assert (
+            run(capsys, "run", "lake", "--mode", "clean", "--unsafe-min-age-seconds", "1", "--quiet")[0] == 0
+        )
+        code, said, _ = run(capsys, "plan", "lake", "--json")
+        found = json.loads(said)
+        assert (code, found["unnamed_metaranges"]) == (0, [unnamed])
+        assert {item["freed_objects"] for item in found["proposals"]} == {1}
+        assert "no active commit names them: 1" in run(capsys, "plan", "lake")[1]
 
 
 def test_metadata_tells_which_files_no_commit_names_and_what_it_cannot_know(
