@@ -54,8 +54,6 @@ def test_what_was_staged_since_a_copy_of_the_store_was_made_stays(monkeypatch: p
     assert orphan not in world.data()
     summary = summary_of(context, "mark_uncommitted")
     assert (summary.counts["scans"], summary.details["kv"]["exact"]) == (1, False)
-    assert any("it is a copy" in text for text in summary.warnings)
-    assert any("it is a copy" in text for text in summary_of(context, "list_committed").warnings)
 
 
 def test_a_copy_on_which_another_server_works_does_not_stand_for_the_server(
@@ -95,7 +93,8 @@ def test_a_copy_that_counts_along_with_a_busy_server_does_not_stand_for_it(
     world.run(context)
     assert staged in world.data()
     assert orphan not in world.data()
-    assert any("it is a copy" in text for text in summary_of(context, "mark_uncommitted").warnings)
+    summary = summary_of(context, "mark_uncommitted")
+    assert (summary.counts["scans"], summary.details["kv"]["exact"]) == (1, False)
 
 
 def test_a_copy_that_stands_still_at_the_servers_count_is_found_out_afterwards(
@@ -202,7 +201,7 @@ def test_a_record_that_a_newer_server_wrote_does_not_stand_for_the_server(
     world.run(context)
     summary = summary_of(context, "mark_uncommitted")
     assert summary.counts["scans"] == 1
-    assert any("branches/main have fields" in text for text in summary.warnings)
+    assert any("branches/main" in text for text in summary.warnings)
 
 
 def test_what_a_newer_server_keeps_elsewhere_than_in_known_records_stays(
@@ -248,7 +247,6 @@ def test_an_entry_that_a_newer_server_staged_does_not_stand_for_the_server(
     world.run(context)
     summary = summary_of(context, "mark_uncommitted")
     assert (summary.counts["scans"], summary.details["kv"]["exact"]) == (1, False)
-    assert any("such as b have fields" in text for text in summary.warnings)
 
 
 def test_a_whole_collection_asks_the_server_for_nothing_heavy(monkeypatch: pytest.MonkeyPatch) -> None:

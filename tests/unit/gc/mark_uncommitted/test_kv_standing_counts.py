@@ -133,7 +133,7 @@ def test_a_branch_that_did_not_move_has_its_head_in_the_servers_own_store(
     if is_ours:
         _check_heads(records, {"b": before}, heads)
     else:
-        with pytest.raises(RefusedError, match=r"branch b is at commit c1… on the server, and (at|not)"):
+        with pytest.raises(RefusedError, match=r"\bb\b.*c1"):
             _check_heads(records, {"b": before}, heads)
 
 
