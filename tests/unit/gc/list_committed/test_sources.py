@@ -153,7 +153,7 @@ def test_a_branch_without_its_commit_stops_the_run(monkeypatch: pytest.MonkeyPat
     world.age(days=2)
     open_as(Snapshots(world), monkeypatch)
     world.lake.kv.delete(partition_of(world), b"commits/" + head.id.encode())
-    with pytest.raises(RefusedError, match="of which the key-value store has no record"):
+    with pytest.raises(RefusedError, match=head.id):
         world.collect()
     assert orphan in world.data()
 
@@ -167,7 +167,7 @@ def test_a_dangling_commit_without_its_parent_stops_the_run(monkeypatch: pytest.
     world.lake.kv.set(partition_of(world), b"commits/" + lost.id.encode(), lost.encode())
     world.age(days=2)
     open_as(Snapshots(world), monkeypatch)
-    with pytest.raises(RefusedError, match="a parent of which there is no record"):
+    with pytest.raises(RefusedError, match="parent"):
         world.collect()
     assert orphan in world.data()
 
