@@ -55,9 +55,9 @@ def test_what_is_not_looked_at_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CANDIDATES_MAX", 0)
     found = looked_at(run)
     assert found.named == {}
-    assert any("older expired commits were not looked at" in text for text in found.unread)
-    assert any("only 0 objects were looked up" in text for text in found.unread)
-    assert "- not looked at: " in put_question(run).body
+    assert any("expired commits" in text for text in found.unread)
+    assert any("0 objects" in text for text in found.unread)
+    assert "not looked" in put_question(run).body
 
 
 def test_what_cannot_be_read_is_said_and_stops_nobody_from_deciding() -> None:

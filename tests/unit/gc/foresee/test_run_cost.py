@@ -56,7 +56,7 @@ def test_a_run_is_expected_to_cost_what_the_last_ones_of_its_kind_did_and_is_com
     assert [row for row in section["rows"] if row[0] == "Listing requests"] == [
         ["Listing requests", "2", "2"]
     ]
-    assert "last 2 clean dry runs" in expected(root, "lake", "clean", True)["about"]  # type: ignore[index]
+    assert "2 clean" in expected(root, "lake", "clean", True)["about"]  # type: ignore[index]
 
 
 def test_what_a_run_did_not_come_to_is_told_as_not_done() -> None:

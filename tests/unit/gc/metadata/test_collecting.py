@@ -154,21 +154,21 @@ def test_without_versions_nothing_goes() -> None:
     before = there(noted(world))
     summary = collect(world)
     assert there(world) == before
-    assert any("the bucket keeps no versions" in text for text in summary.warnings)
+    assert any("versions" in text for text in summary.warnings)
 
 
 def test_a_version_of_the_time_before_versioning_is_never_deleted() -> None:
     """Where versioning is suspended, what is written takes the place of that one under the same id."""
     world = versioned()
     file = File(left_metarange(), "garbage_metaranges", 1, ("null",))
-    with pytest.raises(RefusedError, match="kept no versions"):
+    with pytest.raises(RefusedError, match=file.name):
         list(delete_files(world.lake.namespace, [file], always))
     assert file.name in there(world)
 
 
 def test_nothing_but_ranges_and_metaranges_can_be_deleted() -> None:
     world = versioned()
-    with pytest.raises(RefusedError, match="not named like"):
+    with pytest.raises(RefusedError, match="data/x"):
         list(delete_files(world.lake.namespace, [File("../data/x", "", 1, ("v1",))], always))
 
 
@@ -201,7 +201,7 @@ def test_what_another_repository_on_the_namespace_may_name_stays(
         come()
     else:
         monkeypatch.setattr(collecting, "copy_aside", copy_and_come)
-    assert any("overlaps with others" in text for text in collect(world).warnings)
+    assert any("restored" in text for text in collect(world).warnings)
     assert there(world) == before
 
 
@@ -212,7 +212,7 @@ def test_what_a_copy_of_the_store_does_not_know_stays() -> None:
     copied: MemoryKV = copy_of(world)
     name(world, left_metarange())
     summary = collect(world, kv=copied)
-    assert any("it is a copy" in text for text in summary.warnings)
+    assert any("copy" in text for text in summary.warnings)
     assert is_readable(world, left_metarange())
 
 
@@ -220,7 +220,7 @@ def test_a_commit_whose_metarange_is_gone_keeps_everything() -> None:
     world = noted()
     before = there(world)
     name(world, "f" * 64)
-    assert any("is not there" in text for text in collect(world).warnings)
+    assert any("f" * 64 in text for text in collect(world).warnings)
     assert there(world) == before
 
 

@@ -140,7 +140,7 @@ def test_one_odd_name_among_files_keeps_all_of_them(lake: str) -> None:
     write(lake, A)
     (version_id,) = ids_of(lake, A)
     files = [File(A, "", 5, (version_id,)), File("dummy", "", 5, ("v",))]
-    with pytest.raises(RefusedError, match="'dummy' is not named like"):
+    with pytest.raises(RefusedError, match="'dummy'"):
         list(delete_files(lake, files, always))
     assert ids_of(lake, A) == [version_id]
 

@@ -39,7 +39,6 @@ def test_the_report_tells_what_each_set_keeps() -> None:
     (row,) = (row for row in report["rows"] if row["kind"].startswith("policy: "))
     assert (row["kind"], row["verdict"], row["objects"]) == ("policy: recent", "kept", 2)
     assert row["size_bytes"] == 2 * len("main a 0")
-    assert "the last 3 commits of 1 branches; 2 of them by nothing else" in row["why"]
     assert [found["name"] for found in report["kept"]] == [
         "own walk",
         "tags",
@@ -105,7 +104,7 @@ def test_an_optimized_run_tells_what_sets_keep_of_what_it_listed() -> None:
     (found,) = (
         item
         for item in summary_of(context, "list_committed").details["kept"]
-        if item["name"] == "policy: rule 1"
+        if item["name"].startswith("policy:")
     )
     assert 0 < found["objects"] < found["commits"] == 5
     assert set(addresses) <= world.data()

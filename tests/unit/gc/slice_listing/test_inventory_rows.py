@@ -121,7 +121,7 @@ def test_an_inventory_lacks_nothing_that_was_opened_a_margin_before_it() -> None
     check({"data/x/"}, {"data/x/", LATE}, created)
     check({"data/x/"}, {"data/x/", "data/plain/"}, created)
     check({EARLY}, {EARLY, LATE}, created)
-    with pytest.raises(RefusedError, match=f"is not complete: 1 slices .* such as {EARLY}"):
+    with pytest.raises(RefusedError, match=EARLY):
         check({"data/x/", LATE}, {"data/x/", EARLY, LATE}, created)
     check({"data/x/"}, {"data/x/", EARLY}, None)
 
@@ -130,7 +130,7 @@ def test_an_inventory_lacks_nothing_that_was_opened_a_margin_before_it() -> None
 def test_an_inventory_of_nothing_is_one_only_where_nothing_is(created: datetime | None) -> None:
     check(set(), set(), created)
     check({"data/x/"}, set(), created)
-    with pytest.raises(RefusedError, match="names no object below memory://lake/data/"):
+    with pytest.raises(RefusedError, match="memory://lake/data/"):
         check(set(), {"data/plain/"}, created)
 
 
