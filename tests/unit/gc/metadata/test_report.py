@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted import KVAccess
-from dredge.gc.metadata.files import KINDS, find_named, sort_files
+from dredge.gc.metadata.files import find_named, sort_files
 from dredge.gc.metadata.report import MetadataReport, look_at_metadata, report_lines
 from dredge.kv.memory_rows import MemoryRows
 from dredge.lakefs import LakeFS
@@ -93,14 +93,6 @@ def test_young_files_are_nobodys_garbage() -> None:
     assert objects(look(world)) == {"kept": 2, "young": 2, "other": 1}
     world.age(hours=2)
     assert objects(look(world))["garbage_ranges"] == 1
-
-
-def test_a_file_that_a_commit_wrote_again_is_young_again() -> None:
-    world = committed()
-    left_behind(world.lake.objects)
-    world.age(days=9)
-    left_behind(world.lake.objects)
-    assert "garbage_ranges" not in objects(look(world))
 
 
 def test_what_is_committed_while_we_look_is_not_garbage() -> None:
@@ -203,19 +195,6 @@ def test_a_metarange_of_a_commit_that_is_missing_or_damaged_is_told_of() -> None
     world.lake.objects.put(f"_lakefs/{commit.metarange_id}", b"nothing of the kind")
     with pytest.raises(FormatError):
         look(world)
-
-
-def test_a_file_that_only_looks_like_a_table_is_damaged_and_no_garbage() -> None:
-    world = committed()
-    world.lake.objects.put(f"_lakefs/{'f' * 64}", b"no table")
-    world.age(days=2)
-    assert objects(look(world)) == {"kept": 2, "damaged": 1, "other": 1}
-
-
-def test_the_report_is_json_with_all_kinds() -> None:
-    value = json.loads(json.dumps(look(committed()).figures()))
-    assert value["kinds"].keys() == KINDS.keys()
-    assert value["complete"] is True
 
 
 @settings(

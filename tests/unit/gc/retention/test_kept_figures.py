@@ -49,15 +49,6 @@ def test_the_report_tells_what_each_set_keeps() -> None:
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_a_dry_run_counts_the_same(dry_run: bool) -> None:
-    world = make_world(policy=policy("last: 3"))
-    world.rules(1)
-    history(world, 5)
-    _, sets = kept(world, dry_run=dry_run)
-    assert sets["policy: rule 1"]["objects"] == 2
-
-
-@pytest.mark.parametrize("dry_run", [True, False])
 def test_what_is_staged_or_active_elsewhere_is_not_told_as_kept_by_a_set(dry_run: bool) -> None:
     world = make_world(policy=policy("last: 4"))
     world.rules(1)
