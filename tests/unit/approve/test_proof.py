@@ -173,13 +173,6 @@ def test_an_approval_expires_before_the_mark_does() -> None:
     assert world.data() == kept | gone
 
 
-def test_an_approval_is_still_one_right_before_it_expires() -> None:
-    world, run, kept, _ = approved_run(approval_hours=2)
-    world.age(hours=1, minutes=59)
-    bulk_delete(run, world.runner)
-    assert world.data() == kept
-
-
 def test_an_approval_of_the_last_minute_does_not_outlive_the_mark() -> None:
     world, run, kept, gone = waiting_run()
     world.age(hours=11, minutes=59)

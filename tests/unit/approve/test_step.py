@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from dredge.approve import step
-from dredge.approve.records import AIRFLOW, Asked, record_answer
+from dredge.approve.records import AIRFLOW
 from dredge.errors import AwaitingApprovalError, DredgeError, RefusedError, RejectedError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.approve.step import answer, approve, find_question
@@ -148,21 +147,6 @@ def test_a_rejected_and_approved_run_is_told_as_rejected() -> None:
         world.run(run)
     told = read_report(run)["approval"]
     assert (told["state"], told["by"]) == ("rejected", "eve")
-
-
-def test_a_yes_during_which_somebody_says_no_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, run, kept, gone = waiting_run()
-
-    def overtaken(*answered: Any) -> Asked:
-        record_answer(run, find_question(run), "rejected", "eve", AIRFLOW)
-        return record_answer(*answered)
-
-    monkeypatch.setattr(step, "record_answer", overtaken)
-    with pytest.raises(RejectedError):
-        said(run, by="ada")
-    with pytest.raises(RejectedError):
-        world.run(run)
-    assert world.data() == kept | gone
 
 
 def test_a_yes_to_what_was_shown_before_is_none_to_what_is_asked_now_and_a_no_is_one() -> None:

@@ -140,9 +140,3 @@ def test_a_file_that_is_another_metarange_or_none_stops_the_run(world: World, ru
     for name in (other, put(world, made.data, made.id)):
         with pytest.raises(FormatError):
             read_files(run.reader, [name])
-
-
-def test_metaranges_that_say_other_things_of_a_range_stop_the_run(world: World, run: Run) -> None:
-    names = [written(world, [info("a")]), written(world, [info("a", 2), info("b")])]
-    with pytest.raises(FormatError):
-        read_files(run.reader, names)

@@ -214,13 +214,6 @@ def test_an_inventory_without_an_old_slice_is_refused() -> None:
     assert len(world.data()) == 2
 
 
-def test_an_inventory_of_another_prefix_is_refused() -> None:
-    world = planted()
-    rows = [row | {"key": "another/data/x"} for row in rows_of(world)]
-    with pytest.raises(RefusedError, match=f"{world.lake.namespace}/data/"):
-        world.collect(inventory=Inventory(world, rows=rows).write())
-
-
 @pytest.mark.parametrize("damage", [b"", b"x"])
 def test_a_file_that_is_not_what_the_manifest_says_stops_the_run(damage: bytes) -> None:
     world = planted()
@@ -259,14 +252,6 @@ def test_an_inventory_is_not_too_old_because_the_run_took_long() -> None:
     world.age(hours=5)
     slice_listing(context, world.runner)
     assert SliceListingOutput.of(summary_of(context, "slice_listing")).from_inventory
-
-
-@pytest.mark.parametrize("missing", ["size", "last_modified"])
-def test_a_row_without_size_or_time_stops_the_run(missing: str) -> None:
-    world = planted()
-    rows = [row | {missing: None} for row in rows_of(world)]
-    with pytest.raises((FormatError, RefusedError), match=r"no (size|time)"):
-        world.collect(inventory=Inventory(world, rows=rows).write())
 
 
 def test_a_uri_that_names_nothing_is_told_of_before_anything_is_done() -> None:

@@ -73,12 +73,6 @@ def test_only_objects_below_data_become_rows_and_the_rest_is_counted() -> None:
     assert total.counts["old_objects"] == 3
 
 
-def test_a_batch_of_data_alone_counts_nothing_outside() -> None:
-    total = Listed()
-    sorted_rows(total, set(), ("data/a", 1, OLD))
-    assert [total.counts[name] for name in ("root_objects", "root_bytes", "elsewhere_objects")] == [0, 0, 0]
-
-
 def test_the_folder_of_anothers_metadata_is_told() -> None:
     total = Listed()
     for key in ("data/a", "data/x/_lakefs/1", "data/b", "data/x/_lakefs/2"):
