@@ -48,7 +48,7 @@ def test_sweep_refuses_a_plan_that_is_not_the_one_the_listing_was_made_for() -> 
     world.mark(context)
     later = replace(context.plan, cutoff=context.plan.cutoff + timedelta(days=30))
     context.folder.write_json(PLAN, to_json(later))
-    with pytest.raises(RefusedError, match="plan"):
+    with pytest.raises(RefusedError, match="of plan"):
         bulk_delete(driver(world, context), HERE)
     assert world.data() == kept | gone
 

@@ -230,15 +230,6 @@ def test_trap_26_an_address_that_two_paths_share_outlives_one_of_them() -> None:
     assert address in world.data()
 
 
-def test_nothing_staged_is_fine_when_nothing_was() -> None:
-    world = make_world()
-    kept = world.upload("a", b"1")
-    world.lake.commit()
-    world.age(days=2)
-    world.collect()
-    assert world.data() == {kept}
-
-
 def test_staging_that_vanished_since_the_last_run_stops_the_run() -> None:
     world = make_world(safety={"staged_rows_plenty": 5})
     staged = {world.upload(f"a{number}", b"%d" % number) for number in range(6)}

@@ -47,19 +47,6 @@ def test_every_layout_is_listed_exactly_once(rows_max: int, part_rows: int) -> N
     assert summary.counts["old_objects"] == len(made)
 
 
-def test_a_long_folder_is_cut_by_key_range() -> None:
-    world = make_world()
-    made = {world.orphan(f"data/flat/{number:05d}") for number in range(300)}
-    world.age(days=2)
-    honest, memory.BATCH_ROWS = memory.BATCH_ROWS, 16
-    try:
-        addresses, summary = listed(world, tuning={"listing_rows_max": 20})
-    finally:
-        memory.BATCH_ROWS = honest
-    assert sorted(addresses) == sorted(made)
-    assert summary.details["rounds"] > 1
-
-
 def test_objects_in_slices_that_are_too_young_to_be_listed_are_spoken_of() -> None:
     """A dry run of a fresh repository counts next to nothing, and must not look broken."""
     world = make_world()
