@@ -83,17 +83,17 @@ def lost_command(
 def forget_lost_command(repository: str, reason: str, keep_unnamed_days: float, as_json: bool) -> None:
     """Give up all commits that lakeFS lost: the older state of the database is the wanted one.
 
-    What `dredge gc lost` lists becomes garbage, and the next run starts without the record of the last one. The
-    statement is kept with the state of the repository. A block that a refused run left remains until
-    `dredge gc lift-block` ends it.
+    What `dredge gc lost` lists becomes garbage, and runs ask for it no more; what is lost later is refused again. The
+    statement is kept with the state of the repository. It needs the connection of the namespace's owner, and no run
+    may be at work. A block that a refused run left remains until `dredge gc lift-block` ends it.
 
     \b
     Examples:
       dredge gc forget-lost my-repo --reason "restored on purpose to Monday, ticket 123"
 
     \b
-    Exit codes: 0 written down · 2 bad input · 3 the history cannot be read
-                4 the server or the store is not available · 6 no such repository
+    Exit codes: 0 written down · 2 bad input · 3 the history cannot be read, a run is at work, or the server is not
+                the owner · 4 the server or the store is not available · 6 no such repository
     """
     from dredge.gc.witness.lost import forget_lost
     from dredge.lakefs import LakeFSClient

@@ -75,8 +75,7 @@ def _expiration_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--estimate", is_flag=True, help="Also say what a collection would free; reads every live manifest."
 )
-@click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Write the picture to this file.")
-def plan(uri: str, estimate: bool, svg: str | None, as_json: bool, whole: bool, **asked: Any) -> None:
+def plan(uri: str, estimate: bool, as_json: bool, whole: bool, **asked: Any) -> None:
     """Show what an expiration would do. Changes nothing.
 
     \b
@@ -89,11 +88,6 @@ def plan(uri: str, estimate: bool, svg: str | None, as_json: bool, whole: bool, 
                 4 the store is not available · 5 a file cannot be trusted · 6 no repository
     """
     made = _plan(uri, estimate=estimate, **asked)
-    if svg is not None:
-        from dredge.icechunk.expiration.picture import draw_picture
-
-        with open(svg, "w", encoding="utf-8") as file:
-            file.write(draw_picture(made))
     if as_json:
         click.echo(made.dumps())
         return

@@ -11,6 +11,7 @@ import click
 
 from dredge.commands.options import setting_options
 from dredge.trash.config import TrashConfig
+from dredge.trash.restore_config import TrashRestoreConfig
 
 if TYPE_CHECKING:
     from dredge.kv.rows import ReadRate
@@ -133,7 +134,7 @@ def clean_command(
     3 refused: a limit, another run, a database that was put back; 4 the store did not answer, also for a
     single repository (the next run verifies what this one removed, and tries the rest); 5 a record cannot be
     read; 9 something was removed, and the store's rights do not allow the rest; 10 alarm: something removed
-    is named now, and was put back.
+    is named now, and was put back, or nobody has acknowledged that (dredge trash acknowledge).
     """
     from dredge.kv.row_opening import open_row_cleaner
     from dredge.runs.clock import utc_now
@@ -165,13 +166,9 @@ def clean_command(
 @command.command("restore", context_settings=_CONTEXT)
 @_URL
 @_state(required=True)
-@click.option("--run", "run_id", required=True, help="The run whose rows are to be put back.")
-@click.option("--partition", "partitions", multiple=True, metavar="NAME", help="Only this one; repeatable.")
-@click.option("--dry-run/--no-dry-run", default=True, show_default=True, help="Only count the rows.")
+@setting_options(TrashRestoreConfig, without=("state_uri",))
 @_JSON
-def restore_command(
-    url: str, state_uri: str, run_id: str, partitions: tuple[str, ...], dry_run: bool, as_json: bool
-) -> None:
+def restore_command(url: str, as_json: bool, **settings: Any) -> None:
     """Put back what a run removed. A key that exists by now stays as it is.
 
     \b
@@ -183,22 +180,27 @@ def restore_command(
     store does not answer; 5 an undo file is damaged.
     """
     from dredge.kv.row_opening import open_row_cleaner
-    from dredge.kv.rows import name_of
     from dredge.trash.steps import restore
 
-    names = [name_of(name) for name in partitions] or None
+    config = TrashRestoreConfig.from_params(_given(settings))
     store = open_row_cleaner(url)
     try:
-        done = restore(store, _open_state(state_uri), run_id, partitions=names, dry_run=dry_run)
+        done = restore(
+            store,
+            _open_state(config.state_uri),
+            config.run,
+            partitions=config.partitions,
+            dry_run=config.dry_run,
+        )
     finally:
         store.close()
     if as_json:
         click.echo(json.dumps(done))
-    elif dry_run:
-        click.echo(f"run {run_id}: {done['rows']:,} rows would be put back (--no-dry-run puts them back)")
+    elif config.dry_run:
+        click.echo(f"run {config.run}: {done['rows']:,} rows would be put back (--no-dry-run puts them back)")
     else:
         click.echo(
-            f"run {run_id}: {done['rows_written']:,} rows put back,"
+            f"run {config.run}: {done['rows_written']:,} rows put back,"
             f" {done['keys_existing']:,} keys existed already"
         )
     if done["markers_of_live_tokens"] and not as_json:
@@ -206,6 +208,39 @@ def restore_command(
             f"{done['markers_of_live_tokens']:,} queue markers do not come back: branches name their tokens, and the"
             " server would delete what was uploaded to them"
         )
+
+
+@command.command("acknowledge", context_settings=_CONTEXT)
+@click.argument("state_uri", metavar="STATE", envvar=STATE_ENV)
+@click.option(
+    "--reason", metavar="TEXT", help="Why removing may go on; kept with the state. Without: list alarms."
+)
+@click.option("--by", metavar="NAME", help="Who says so.  [default: the login name]")
+@_JSON
+def acknowledge_command(state_uri: str, reason: str | None, by: str | None, as_json: bool) -> None:
+    """End the alarms of a state folder: a record named what a run had removed. Until then nothing is removed.
+
+    Without --reason it lists alarms: which partitions, which run removed them, and what came back.
+
+    \b
+    Examples:
+      dredge trash acknowledge s3://ops/trash
+      dredge trash acknowledge s3://ops/trash --reason "a reset took three days, the grace is a week now"
+
+    \b
+    Exit codes: 0 acknowledged, or no alarm is open; 2 bad input; 4 the store of the folder does not answer;
+    5 an alarm cannot be read; 10 an alarm is open.
+    """
+    from dredge.commands.gc_alarms import show_alarms
+    from dredge.trash.alarms import acknowledge_alarms, check_folder
+    from dredge.undo.alarms import open_alarms
+
+    state = _open_state(state_uri).writer
+    check_folder(state)
+    found = open_alarms(state) if reason is None else acknowledge_alarms(state, reason, by)
+    show_alarms(found, reason is not None, as_json)
+    if reason is None and found:
+        sys.exit(TRASH_FOUND)
 
 
 @command.command("unqueue", context_settings=_CONTEXT)
@@ -243,8 +278,11 @@ def unqueue_command(url: str, state_uri: str, dry_run: bool, as_json: bool) -> N
 
 
 def _config(state_uri: str, settings: dict[str, Any]) -> TrashConfig:
-    given = {name: value for name, value in settings.items() if value is not None}
-    return TrashConfig.from_params({**given, "state_uri": state_uri})
+    return TrashConfig.from_params({**_given(settings), "state_uri": state_uri})
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _rate(config: TrashConfig, segments: int) -> ReadRate:

@@ -88,10 +88,11 @@ class Alarm:
 
     @property
     def text(self) -> str:
-        """In words: "20 live objects that run … deleted, such as …; restored 20"."""
+        """In words: "20 live addresses were deleted by run …, such as …; outcome: restored 20"."""
         runs = ", ".join(f"run {run_id} ({count:,})" for run_id, count in sorted(self.deleted_by.items()))
         became = ", ".join(f"{name} {count:,}" for name, count in sorted(self.outcomes.items()))
-        return f"{self.objects:,} live objects were deleted by {runs}, such as {self.examples[0]!r}; outcome: {became}"
+        what = f"{self.objects:,} live addresses were deleted by {runs}, such as {self.examples[0]!r}"
+        return f"{what}; outcome: {became}"
 
 
 def write_alarm(state: ObjectWriter, alarm_id: str, run_id: str, at: datetime, rows: pa.Table) -> Alarm:
@@ -136,7 +137,7 @@ def read_alarms(state: ObjectReader) -> list[Alarm]:
             found.append(from_file(Alarm, read_json(state, item.key)))
         except UnavailableError:
             raise
-        except (DredgeError, KeyError, TypeError, ValueError) as error:
+        except DredgeError as error:
             raise FormatError(
                 f"the alarm {state.uri}/{item.key} cannot be read ({error}). Nothing was deleted. Restore the file, or"
                 " remove it when you know what it was about."
@@ -184,8 +185,8 @@ def alarm_error(
     """
     return AlarmError(
         f"{what}: {'; '.join(alarm.text for alarm in alarms)}. Nothing is deleted or purged here until a person"
-        " acknowledges this. Find out why those runs took live objects for garbage (another server or an older database"
-        f" on this namespace, see docs/operations.md), then run `{command} --reason`."
+        " acknowledges this. Find out why those runs took for garbage what is live (another server or an older"
+        f" database, see docs/operations.md), then run `{command} --reason`."
     )
 
 

@@ -161,7 +161,7 @@ def read_deletions(state: ObjectReader) -> Deletions:
             return from_file(Deletion, read_json(state, key))
         except UnavailableError:
             raise
-        except (DredgeError, KeyError, TypeError, ValueError) as error:
+        except DredgeError as error:
             return f"{state.uri}/{key} cannot be read: {error}"
 
     for key, item in zip(keys, ordered_map(read, keys, _AT_ONCE), strict=True):

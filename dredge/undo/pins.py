@@ -104,7 +104,7 @@ def read_pins(state: ObjectReader) -> list[Pin]:
             # The end of a run removes what ended long ago, also between two looks.
             if name in _records(state):
                 raise FormatError(f"{state.uri}/{name} is listed, and not there: {error}") from None
-        except (KeyError, TypeError, ValueError, LookupError) as error:
+        except FormatError as error:
             raise FormatError(
                 f"{state.uri}/{name} is no pin ({error}), so nobody can tell what it holds. Nothing was deleted."
                 " Restore the objects again, then remove this file."

@@ -238,7 +238,7 @@ def test_dry_run_changes_and_deletes_nothing(airflow: Airflow, repo: Path, when:
     assert read_history(open_reader(f"file://{repo}")).digest == history
     assert run.returned["plan_expiration"]["released"] == 7
     plan = Path(run.returned["plan_expiration"]["plan_uri"].removeprefix("file://"))
-    assert "<svg" in (plan / "plan.html").read_text()
+    assert (plan / "plan.html").is_file()
     counts = run.returned["save_report"]["counts"]
     assert counts["candidates_objects"] == 20
     assert counts["candidates_bytes"] == run.returned["plan_expiration"]["would_free_bytes"] > 0

@@ -37,7 +37,7 @@ from dredge.storage import ObjectReader, ObjectWriter
 
 log = logging.getLogger("dredge")
 
-FORMAT = 3
+FORMAT = 4
 """Changes whenever the same range would give other hashes. No run then builds on counts made before."""
 PARTS = "index/parts"
 MANIFESTS = "index/manifests"

@@ -236,9 +236,13 @@ def _count(record: StepRecord, roles: Roles, base: Base | None, collected: Colle
     summary = base.folder.read_summary(STEP)
     before = {} if summary is None else summary.counts
     record.counts["outside_rows"] += before.get("outside_rows", 0)
-    # Layers have what was dropped since as well: where nothing is live any more, their rows are many.
-    record.counts["named_addresses"] += before.get("named_addresses", 0)
-    record.counts["live_addresses"] += record.counts["named_addresses"]
+    if "named_addresses" in before:
+        # Layers have what was dropped since as well: where nothing is live any more, their rows are many.
+        record.counts["named_addresses"] += before["named_addresses"]
+        record.counts["live_addresses"] += record.counts["named_addresses"]
+    else:  # that run's result is gone
+        del record.counts["named_addresses"]
+        record.counts["live_addresses"] += sum(part.rows for part in counted.parts)
     record.counts["dropped_ranges"] = len(roles.dropped)
     return counted
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dredge.gc.config import MIN_AGE_HOURS
+from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS
 from dredge.settings import DAYS_MAX, HOURS_MAX, check_settings, read_settings, setting
 
 REPORT, DELETE = "report", "delete"
@@ -36,6 +36,15 @@ class MetadataConfig:
         minimum=MIN_AGE_HOURS,
         maximum=HOURS_MAX,
         because="commits are assumed to take less than that",
+    )
+    keep_unnamed_days: float = setting(
+        "Days that unnamed metaranges are kept",
+        "A metarange file that no known commit names counts as an active commit in runs of `lakefs_gc` for so long"
+        " after it was written, and longer if no mark was complete since. It stays for as long, with its ranges. Not"
+        " less than in those runs.",
+        default=KEEP_UNNAMED_DAYS,
+        minimum=0,
+        maximum=DAYS_MAX,
     )
     keep_copies_days: float = setting(
         "Days that copies are looked through",

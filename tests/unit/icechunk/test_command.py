@@ -50,15 +50,14 @@ def run(*words: Any) -> Result:
     return CliRunner().invoke(cli.dredge, ["icechunk", *map(str, words)], catch_exceptions=True)
 
 
-def test_plan_draws_the_history_and_changes_nothing(repo: Path, when: str, tmp_path: Path) -> None:
+def test_plan_draws_the_history_and_changes_nothing(repo: Path, when: str) -> None:
     before = {path: path.read_bytes() for path in repo.rglob("*") if path.is_file()}
-    result = run("plan", repo, "--older-than", when, "--estimate", "--svg", tmp_path / "plan.svg")
+    result = run("plan", repo, "--older-than", when, "--estimate")
     assert result.exit_code == 0, result.output
     assert "before\n● 1CECHNKREP0F1RSTCMT0" in result.output
     assert "gets the parent 1CECHNKREP0F1RSTCMT0" in result.output
     assert "a collection would then free" in result.output
     assert "5 snapshots, 5 manifests, 5 chunks" in result.output
-    assert (tmp_path / "plan.svg").read_text().startswith("<svg")
     assert {path: path.read_bytes() for path in repo.rglob("*") if path.is_file()} == before
 
 

@@ -15,7 +15,8 @@ from dredge.runs.payload import from_json, from_sealed, to_json, to_sealed
 from dredge.runs.perform import StepRecord, perform
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry
-from dredge.storage import forget_memory_store, open_deleter, open_writer
+from dredge.storage import open_deleter, open_writer
+from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = pa.table({"address": ["a", "b,c", ""], "hash": pa.array([1, 2, 2**64 - 1], pa.uint64())})

@@ -12,7 +12,8 @@ from dredge.errors import DefectError, FormatError, OvertakenError, RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
+from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -20,8 +20,9 @@ from dredge.runs.partition import Stores, WorkerRun
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
 from dredge.runs.watch import Watch
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer, store_clock
+from dredge.storage import ObjectWriter, open_writer, store_clock
 from dredge.storage.clock import probe_of
+from tests.support.memory_store import forget_memory_store
 
 STEP, WATCH = "bulk_delete", "bulk_delete/_watch/1.json"
 

@@ -13,7 +13,8 @@ from dredge.errors import ConflictError, FormatError, NotFoundError, Unavailable
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import to_json
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+from dredge.storage import ObjectWriter, open_writer
+from tests.support.memory_store import forget_memory_store
 
 UNTIL = datetime(2026, 1, 1, tzinfo=UTC)
 KEY = "plan.json"

@@ -11,7 +11,8 @@ from dredge.errors import RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord, perform
 from dredge.runs.summary import StepSummary
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
+from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -24,7 +24,8 @@ from dredge.runs.payload import from_json, to_json
 from dredge.runs.perform import StepRecord, perform
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry, newest_number
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+from dredge.storage import ObjectWriter, open_writer
+from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = pa.table({"x": [1, 2]})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError
-from dredge.runs.payload import from_json, from_sealed, to_json, to_sealed
+from dredge.runs.payload import from_sealed, to_json, to_sealed
 from dredge.trash.finding import KINDS, TrashFinding
 from dredge.trash.margins import TrashLimits
 from dredge.trash.plan import TrashPlan, check_kinds, check_limits, in_both
@@ -53,13 +53,13 @@ def test_a_plan_without_one_of_its_parts_is_not_read(name: str) -> None:
     value = to_sealed(plan_of([TRASH, KEY]))
     del value[name]
     with pytest.raises(FormatError):
-        from_json(TrashPlan, value)
+        from_sealed(TrashPlan, value)
 
 
 def test_a_plan_with_another_finding_than_its_digest_says_is_not_read() -> None:
-    value = to_json(plan_of([TRASH]))
+    value = to_sealed(plan_of([TRASH]))
     with pytest.raises(FormatError):
-        from_json(TrashPlan, value | {"findings": [*value["findings"], to_json(KEY)]})
+        from_sealed(TrashPlan, value | {"findings": [*value["findings"], to_json(KEY)]})
 
 
 def test_only_kinds_that_can_become_trash_may_be_asked_for() -> None:

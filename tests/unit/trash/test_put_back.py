@@ -9,7 +9,6 @@ import pytest
 
 from dredge.errors import AlarmError, WitnessError
 from dredge.kv.memory import MemoryKV
-from dredge.kv.memory_rows import MemoryRows
 from dredge.kv.postgres import PostgresStore
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Row
@@ -17,6 +16,7 @@ from dredge.runs.payload import from_json, to_json
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.noted import Noted
 from tests.support.kv_world import DAY, Store
+from tests.support.memory_rows import MemoryRows
 from tests.support.postgres import postgres_server
 from tests.support.trash import Ground, fates
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.storage.memory import MemoryDeleter, MemoryReader, MemoryVersions, MemoryWriter
 from dredge.undo.cost import cost_of_undo
 from tests.support.gc import summary_of
+from tests.support.memory_store import MemoryDeleter, MemoryReader, MemoryVersions, MemoryWriter
 from tests.support.undo import undo_world
 
 

@@ -17,7 +17,7 @@ from dredge.runs.coverage import Coverage
 from dredge.sets.files import write_hashes
 from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import ShardedSet
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+from dredge.storage import ObjectWriter, open_writer
 from dredge.undo import pins
 from dredge.undo.came_back import is_seen, slices_of, slices_to_list
 from dredge.undo.pins import (
@@ -31,6 +31,7 @@ from dredge.undo.pins import (
     write_pin,
 )
 from dredge.xid import new_descending_xid
+from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 TICK, DAY = timedelta(microseconds=1), timedelta(days=1)

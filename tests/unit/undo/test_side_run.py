@@ -14,9 +14,10 @@ import pytest
 from dredge.errors import LeaseHeldError, RefusedError
 from dredge.gc.config import Safety
 from dredge.runs.payload import to_json
-from dredge.storage import MemoryStore, forget_memory_store, memory_store, open_writer
+from dredge.storage import open_writer
 from dredge.undo.side_run import SideRun, side_run
 from dredge.xid import descending_time
+from tests.support.memory_store import MemoryStore, forget_memory_store, memory_store
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

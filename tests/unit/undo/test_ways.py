@@ -10,11 +10,12 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.runs.payload import from_json, to_json
-from dredge.storage import forget_memory_store, memory_store, open_deleter, open_versions, open_writer
-from dredge.storage.memory_versions import OlderVersions
+from dredge.storage import open_deleter, open_versions, open_writer
 from dredge.storage.undo import Versioning
 from dredge.undo import ways
 from dredge.undo.ways import AUTO, OFF, QUARANTINE, VERSIONS, UndoWay, choose_way, quarantine_uri, way_back
+from tests.support.memory_store import forget_memory_store, memory_store
+from tests.support.memory_versions import OlderVersions
 
 KEY = "data/a"
 

@@ -10,8 +10,8 @@ import pytest
 from dredge.errors import ConfigError, NotFoundError, RefusedError
 from dredge.gc.config import GCConfig
 from dredge.lakefs import Change
-from dredge.storage import memory_store
 from tests.support.gc import World, make_world, seen_with, stage_again
+from tests.support.memory_store import memory_store
 from tests.support.storms import old_version, recovery
 
 

@@ -23,9 +23,10 @@ from dredge.sets.files import read_hashes, write_hashes
 from dredge.sets.hashes import unite
 from dredge.sets.live import LiveSet, LocatedSet
 from dredge.sets.sharded import ShardedSet
-from dredge.storage import memory_store, open_writer
+from dredge.storage import open_writer
 from dredge.undo.pins import PINNED
 from tests.support.gc import make_world
+from tests.support.memory_store import memory_store
 
 SIGNED = "data/slice/object," + "s" * 43
 

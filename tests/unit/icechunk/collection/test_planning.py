@@ -25,9 +25,10 @@ from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.inventory import Inventory
 from dredge.inventory.manifest import Contents, Layout
 from dredge.runs.payload import to_json
-from dredge.storage import memory_store, open_writer, store_clock
+from dredge.storage import open_writer, store_clock
 from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo
+from tests.support.memory_store import memory_store
 
 
 def test_another_run_holds_the_repository(repo: Repo) -> None:

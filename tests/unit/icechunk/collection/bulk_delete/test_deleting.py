@@ -16,7 +16,6 @@ from dredge.icechunk.collection.run import Run
 from dredge.runs import ledger
 from dredge.runs.gate import GateConfig, write_look
 from dredge.runs.partition import Stores, WorkerRun
-from dredge.runs.payload import to_json
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
 from dredge.storage import LISTING_SCHEMA, store_clock
@@ -25,7 +24,7 @@ from tests.support.icechunk_repo import Repo
 
 def in_a_worker(run: Run) -> WorkerRun:
     """The run as a task of the newest try sees it."""
-    attempt = to_json(StepTry.newest(run.folder.writer, "bulk_delete"))
+    attempt = StepTry.newest(run.folder.writer, "bulk_delete").named
     stores = Stores(
         run_uri=run.folder.uri,
         run_id=run.plan.run_id,

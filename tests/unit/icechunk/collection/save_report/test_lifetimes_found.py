@@ -28,6 +28,7 @@ from dredge.icechunk.collection.state.pending import note_pending
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.collection.steps import release_lease
 from dredge.icechunk.maintenance import make_lease
+from dredge.runs.coverage import Coverage
 from dredge.runs.lifetimes import ListedFiles
 from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
@@ -92,6 +93,7 @@ def pin(run: Run, name: str, ended_days_ago: float, now: datetime) -> str:
             objects=1,
             size_bytes=1,
             sets=(),
+            slices=Coverage(),
         ),
     )
     return f"pins/{name}.json"
