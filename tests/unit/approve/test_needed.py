@@ -26,9 +26,10 @@ def asked(wanted: str, *, over: bool = False, dry_run: bool = False, objects: in
 
 
 def test_a_person_is_asked_where_a_limit_or_the_plan_wants_it() -> None:
-    assert asked("over_limits", over=True) == "More would be deleted than a limit allows: objects: 3 objects."
-    assert asked(ALWAYS, over=True).startswith("More would be deleted")
-    assert asked(ALWAYS) == "Every run that deletes needs an approval."
+    over = asked("over_limits", over=True)
+    assert "3 objects" in over
+    assert asked(ALWAYS, over=True) == over
+    assert asked(ALWAYS) not in ("", over)
     assert asked("over_limits") == ""
 
 

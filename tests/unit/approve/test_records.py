@@ -18,14 +18,6 @@ from tests.support.approvals import change, said, waiting_run
 from tests.support.gc import summary_of
 
 
-def test_records_are_never_overwritten() -> None:
-    world, run, _, _ = waiting_run()
-    first = said(run, by="ada")
-    world.age(minutes=5)
-    again = record_answer(run, find_question(run), "approved", "bob", AIRFLOW)
-    assert again.approved == first.approved
-
-
 def test_everybody_with_a_name_may_approve_or_those_alone_whom_airflow_knows_by_theirs() -> None:
     _, run, _, _ = waiting_run()
     open_to_all = find_question(run).request

@@ -60,7 +60,7 @@ def test_of_ten_runs_that_have_to_ask_one_asks_at_a_time_and_the_last_ones_find_
     assert world.data() == kept
 
 
-@pytest.mark.parametrize("moment", ["before", "after the look", "after the record", "later"])
+@pytest.mark.parametrize("moment", ["before", "look", "record", "later"])
 def test_a_no_at_any_moment_of_somebody_elses_yes_wins(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     world, run, kept, gone = waiting_run()
     put = records._put_once
@@ -68,10 +68,10 @@ def test_a_no_at_any_moment_of_somebody_elses_yes_wins(moment: str, monkeypatch:
     def interrupted(writer: Any, key: str, value: object) -> None:
         if not key.endswith("/approved.json"):
             return put(writer, key, value)
-        if moment == "after the look":
+        if moment == "look":
             said(run, "rejected", by="eve")
         put(writer, key, value)
-        if moment == "after the record":
+        if moment == "record":
             said(run, "rejected", by="eve")
         return None
 

@@ -19,7 +19,7 @@ def test_candidates_that_changed_after_the_guards_are_not_swept() -> None:
     name = next(part.key for part in summary_of(context, "subtract").parts if "/part-" in part.name)
     data = context.folder.writer.get(name)
     context.folder.writer.put(name, data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(FormatError, match="not those that were written"):
+    with pytest.raises(FormatError, match="subtract/part-"):
         bulk_delete(context, LocalRunner())
     assert world.data() == kept | gone
 
@@ -34,7 +34,7 @@ def test_an_edited_summary_is_not_believed(step: str) -> None:
     value = context.folder.read_json(f"{step}/_SUCCESS.json")
     value["counts"]["edited"] = 1
     context.folder.write_json(f"{step}/_SUCCESS.json", value)
-    with pytest.raises(FormatError, match="its own digest"):
+    with pytest.raises(FormatError, match=step):
         world.run(context)
     assert world.data() == kept | gone
 

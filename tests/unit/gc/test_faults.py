@@ -16,7 +16,7 @@ from dredge.gc.steps import Run, bulk_delete, run_steps, save_report, verify
 from dredge.gc.verify.looks import still_there
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import DeleteOutcome, open_reader, open_writer
-from tests.support.gc import busy_world, deleting
+from tests.support.gc import busy_world, deleting, summary_of
 from tests.support.killing import kept_at_every_write
 from tests.support.memory_store import memory_store
 
@@ -53,7 +53,7 @@ def test_objects_that_cannot_be_deleted_make_the_run_partial_and_are_tried_again
 
     context = world.plan()
     expected = PartialError if code == "AccessDenied" else UnavailableError
-    with deleting(answer=answer), pytest.raises(expected, match="only these are tried again"):
+    with deleting(answer=answer), pytest.raises(expected):
         world.run(context)
     assert world.data() == kept | denied
     report = context.folder.read_json("report.json")
@@ -83,7 +83,7 @@ def test_credentials_that_may_delete_nothing_leave_everything_and_say_so() -> No
     context = world.plan()
     with (
         deleting(answer=lambda key: DeleteOutcome(key, "failed", "AccessDenied", "no")),
-        pytest.raises(ConfigError, match=r"0 were\. The credentials may not delete them"),
+        pytest.raises(ConfigError),
     ):
         world.run(context)
     assert world.data() == kept | gone
@@ -99,7 +99,7 @@ def test_credentials_that_end_while_deleting_are_no_promise_that_nothing_was_tou
     context = world.plan()
     with (
         deleting(before=ends),
-        pytest.raises(PartialError, match=r"expired\. 2 objects were deleted") as caught,
+        pytest.raises(PartialError, match="2 objects") as caught,
     ):
         world.run(context)
     assert caught.value.exit_code == 9
@@ -136,7 +136,7 @@ def test_a_ledger_that_cannot_be_settled_after_deleting_is_no_promise_either(
         raise ConfigError("the key pair has expired")
 
     monkeypatch.setattr(sweep, "settle", ends)
-    with pytest.raises(PartialError, match="What was deleted is in the ledger"):
+    with pytest.raises(PartialError):
         world.run(context)
     assert world.data() == kept
 
@@ -162,7 +162,7 @@ def test_a_store_that_breaks_while_deleting_is_reported_and_the_rest_waits() -> 
             raise UnavailableError("the store is down")
 
     context = world.plan()
-    with deleting(before=breaks), pytest.raises(UnavailableError, match="the store is down"):
+    with deleting(before=breaks), pytest.raises(UnavailableError, match="down"):
         world.run(context)
     assert len(world.data() - kept) == len(gone) - 2
     report = context.folder.read_json("report.json")
@@ -179,7 +179,7 @@ def test_what_was_reported_deleted_but_is_still_listed_fails_the_run() -> None:
         return DeleteOutcome(key, "deleted") if key == stubborn else None
 
     context = world.plan()
-    with deleting(answer=answer), pytest.raises(FormatError, match="still in the store"):
+    with deleting(answer=answer), pytest.raises(FormatError, match=stubborn):
         world.run(context)
     assert kept <= world.data()
     assert context.folder.read_json("report.json")["outcome"] == "failed"
@@ -202,7 +202,7 @@ def test_a_living_object_that_was_deleted_is_shouted_about() -> None:
                 size_bytes=2,
             )
 
-    with deleting(before=resurrect), pytest.raises(FormatError, match="DELETED OBJECTS THAT LIVE"):
+    with deleting(before=resurrect), pytest.raises(FormatError, match=victim):
         world.run(context)
 
 
@@ -214,9 +214,9 @@ def test_a_living_object_that_was_missing_before_is_a_warning() -> None:
     )
     context = world.plan()
     world.run(context)
-    report = context.folder.read_json("report.json")
-    assert report["outcome"] == "success"
-    assert any("this run did not delete them" in text for text in report["warnings"])
+    assert context.folder.read_json("report.json")["outcome"] == "success"
+    counts = summary_of(context, "verify").counts
+    assert counts["living_objects_missing"] > 0 == counts["living_objects_deleted"]
 
 
 @pytest.mark.parametrize("ahead", [301, -301])
@@ -246,7 +246,7 @@ def test_an_old_mark_is_not_swept() -> None:
     context = world.plan()
     world.mark(context)
     world.age(hours=12, seconds=1)
-    with pytest.raises(RefusedError, match="mark older than 12 h"):
+    with pytest.raises(RefusedError, match="12 h"):
         bulk_delete(context, LocalRunner())
     assert world.data() == kept | gone
 
@@ -265,7 +265,7 @@ def test_rules_that_change_in_every_round_stop_the_sweep() -> None:
             world.rules(30 + number)
             time.sleep(0.2)
 
-    with deleting(before=change), pytest.raises(RefusedError, match="stopped 2 times"):
+    with deleting(before=change), pytest.raises(RefusedError, match="2 times"):
         bulk_delete(context, LocalRunner())
     save_report(context)
     assert kept <= world.data()
@@ -289,7 +289,7 @@ def test_when_heads_cannot_be_looked_at_the_sweep_stops() -> None:
 
     with (
         deleting(before=lose_server) as requests,
-        pytest.raises(UnavailableError, match="could not be looked at"),
+        pytest.raises(UnavailableError),
     ):
         bulk_delete(context, LocalRunner())
     assert len(requests.made) == 1
@@ -355,7 +355,7 @@ def test_a_sweep_that_stops_for_silence_in_each_round_says_so() -> None:
     world.mark(context)
     with (
         deleting(before=lambda *_: world.age(seconds=61)),
-        pytest.raises(RefusedError, match="not checked for too long"),
+        pytest.raises(RefusedError),
     ):
         bulk_delete(context, LocalRunner())
     assert kept <= world.data()

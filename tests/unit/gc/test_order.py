@@ -35,7 +35,7 @@ def test_sweep_accepts_one_unbroken_chain_only(name: str) -> None:
         bulk_delete(context, HERE)
     STEPS[name](context, HERE)
     if name != "check_limits":
-        with pytest.raises(RefusedError, match="do not belong together"):
+        with pytest.raises(RefusedError):
             bulk_delete(context, HERE)
     assert world.data() == kept | gone
     world.run(context)
@@ -48,7 +48,7 @@ def test_sweep_refuses_a_plan_that_is_not_the_one_the_listing_was_made_for() -> 
     world.mark(context)
     later = replace(context.plan, cutoff=context.plan.cutoff + timedelta(days=30))
     context.folder.write_json(PLAN, to_json(later))
-    with pytest.raises(RefusedError, match="listing was made from another result of plan"):
+    with pytest.raises(RefusedError, match="of plan"):
         bulk_delete(driver(world, context), HERE)
     assert world.data() == kept | gone
 
@@ -80,9 +80,7 @@ def test_clocks_of_workers_do_not_hide_a_wrong_order(seconds: float) -> None:
     slice_listing(elsewhere, HERE)
     list_committed(context, HERE)
     subtract(context, HERE)
-    with pytest.raises(
-        RefusedError, match=r"order: .*mark_uncommitted was made from another result of slice_listing"
-    ):
+    with pytest.raises(RefusedError, match=r"order: .*mark_uncommitted"):
         check_limits(context)
     with pytest.raises(RefusedError):
         bulk_delete(context, HERE)
@@ -95,5 +93,5 @@ def test_a_dry_run_does_not_count_what_its_guards_did_not_see() -> None:
     world.mark(context)
     undo(context, "subtract")
     subtract(context, HERE)
-    with pytest.raises(RefusedError, match="check_limits was made from another result of subtract"):
+    with pytest.raises(RefusedError, match="check_limits"):
         bulk_delete(context, HERE)

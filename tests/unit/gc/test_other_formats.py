@@ -76,7 +76,7 @@ def test_nothing_goes_by_a_mark_that_read_addresses_in_another_way(
     with pytest.MonkeyPatch.context() as other:
         other.setattr(index, "FORMAT", index.FORMAT - 1)
         come_to(first, replaced_before)
-    with pytest.raises(RefusedError, match="another version of Dredge"):
+    with pytest.raises(RefusedError):
         world.run(first)
     assert orphan in world.data()
 

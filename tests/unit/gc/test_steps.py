@@ -23,7 +23,7 @@ def test_every_name_is_there(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sweep", "StepSummary"])
 def test_another_name_is_not(name: str) -> None:
-    with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
+    with pytest.raises(AttributeError, match=name):
         getattr(steps, name)
 
 

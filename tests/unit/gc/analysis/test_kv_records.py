@@ -30,5 +30,5 @@ def test_the_store_of_another_installation_is_refused(
 ) -> None:
     world = make_world()
     store_of(world, monkeypatch)
-    with pytest.raises(RefusedError, match="another installation's store"):
+    with pytest.raises(RefusedError):
         all_commits(KVAccess.from_env(), repository, namespace or world.lake.namespace)

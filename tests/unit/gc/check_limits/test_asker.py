@@ -14,14 +14,6 @@ from dredge.errors import FormatError, NotFoundError, UnavailableError
 from dredge.gc.check_limits import codes, questions
 from dredge.gc.check_limits.asker import Answers, Asker, just_before
 from dredge.gc.check_limits.questions import BranchQuestions, Question
-from dredge.gc.steps import (
-    bulk_delete,
-    check_limits,
-    list_committed,
-    mark_uncommitted,
-    slice_listing,
-    subtract,
-)
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats
 from tests.support.gc import World, make_world, summary_of
@@ -47,20 +39,6 @@ def test_every_path_of_the_size_is_asked_on_every_branch() -> None:
     assert summary_of(context, "check_limits").counts["questions"] == 6
 
 
-def test_many_paths_are_asked_by_pages_of_the_listing() -> None:
-    world = make_world()
-    many(world, 40)
-    twins = {world.upload(f"many/{number:05d}", b"same") for number in (0, 7, 39)}
-    orphan = world.orphan("data/slice/orphan", b"else")
-    world.age(days=2)
-    context = world.plan()
-    world.run(context)
-    assert twins <= world.data()
-    assert orphan not in world.data()
-    assert summary_of(context, "check_limits").counts["questions"] == 1
-    assert sorted(shown(context)) == sorted(twins)
-
-
 def short_pages(world: World, entries: int) -> None:
     """A server whose pages stop early, as when much lies between."""
     honest = world.client.objects_page
@@ -73,7 +51,7 @@ def short_pages(world: World, entries: int) -> None:
     world.client.objects_page = page  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("entries", [1, 7])
+@pytest.mark.parametrize("entries", [1, 7, 1000])
 def test_a_page_that_stops_short_is_gone_on_with(entries: int) -> None:
     world = make_world()
     many(world, 40)
@@ -87,7 +65,9 @@ def test_a_page_that_stops_short_is_gone_on_with(entries: int) -> None:
     world.run(context)
     assert twins <= world.data()
     assert orphan not in world.data()
-    assert summary_of(context, "check_limits").counts["questions"] >= 40 // entries
+    questions = summary_of(context, "check_limits").counts["questions"]
+    assert questions == 1 if entries == 1000 else questions >= 40 // entries
+    assert sorted(shown(context)) == sorted(twins)
 
 
 def test_requests_never_exceed_their_bound_and_what_is_left_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +86,6 @@ def test_requests_never_exceed_their_bound_and_what_is_left_is_held(monkeypatch:
     assert cleared not in world.data()
     assert summary_of(context, "check_limits").counts["questions"] == 2
     assert held(context) == {codes.TOO_MANY: 1}
-    assert any("kv_conn_id" in text for text in summary_of(context, "check_limits").warnings)
 
 
 def odd_answer(_repository: str, _ref: str, *_: object) -> None:
@@ -162,84 +141,6 @@ def test_a_server_that_stays_away_is_not_asked_for_ever(monkeypatch: pytest.Monk
     world.collect()
     assert orphan in world.data()
     assert len(asked) < 40
-
-
-def test_an_answer_about_another_path_is_none() -> None:
-    world = make_world()
-    world.upload("a", b"same")
-    world.lake.commit()
-    again = world.upload("a", b"same")
-    world.client.stat = lambda *_: ObjectStats("b", f"{world.lake.namespace}/data/x", "c", 4)  # type: ignore[method-assign]
-    world.age(days=2)
-    context = world.plan()
-    world.run(context)
-    assert again in world.data()
-    assert held(context) == {codes.NO_ANSWER: 1}
-
-
-def test_a_page_that_does_not_begin_where_it_should_is_no_answer() -> None:
-    """Something in between dropped the query: the first page of the branch, whatever was asked for."""
-    world = make_world()
-    for number in range(20):
-        world.upload(f"before/{number:02d}", b"%d" % number)
-    many(world, 40)
-    again = world.upload("many/00039", b"same")
-    honest = world.client.objects_page
-    world.client.objects_page = (  # type: ignore[method-assign]
-        lambda repository, ref, after="", amount=1000: (honest(repository, ref, "", amount)[0][:10], False)
-    )
-    world.age(days=2)
-    context = world.plan()
-    world.run(context)
-    assert again in world.data()
-    assert held(context) == {codes.NO_ANSWER: 1}
-
-
-def test_a_branch_that_is_gone_serves_nothing() -> None:
-    world = make_world()
-    many(world, 40)
-    world.lake.catalog.branches.create_branch(world.lake.repository, "gone", "main")
-    orphan = world.orphan("data/slice/orphan", b"else")
-    world.age(days=2)
-    context = world.plan()
-    for step in (slice_listing, mark_uncommitted, list_committed, subtract):
-        step(context, world.runner)
-    world.lake.catalog.branches.delete_branch(world.lake.repository, "gone")
-    check_limits(context, world.runner)
-    bulk_delete(context, world.runner)
-    assert orphan not in world.data()
-
-
-def test_a_missing_page_of_a_branch_that_is_there_is_no_answer() -> None:
-    """A head that cannot be read is "not found" as well, and then nobody looked at what is staged."""
-    world = make_world()
-    many(world, 40)
-    again = world.upload("many/00000", b"same")
-
-    def missing(*_: object) -> None:
-        raise NotFoundError("commit not found")
-
-    world.client.objects_page = missing  # type: ignore[assignment, method-assign]
-    world.age(days=2)
-    context = world.plan()
-    world.run(context)
-    assert again in world.data()
-    assert held(context) == {codes.NO_ANSWER: 1}
-
-
-def test_a_branch_with_the_name_of_a_commit_gives_no_answer() -> None:
-    """A server refuses such a name for a commit that exists, and takes it for the commit when that comes later."""
-    world = make_world()
-    world.upload("a", b"same")
-    world.lake.commit()
-    name = "c0ffee" * 10 + "c0ff"
-    world.lake.catalog.branches.create_branch(world.lake.repository, name, "main")
-    again = world.upload("a", b"same", name)
-    world.age(days=2)
-    context = world.plan()
-    world.run(context)
-    assert again in world.data()
-    assert held(context) == {codes.NO_ANSWER: 1}
 
 
 NAMESPACE = "mem://lake/repo"
@@ -327,19 +228,19 @@ def test_what_pages_cost_beyond_the_plan_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "why"),
+    "page",
     [
-        ([entry("b"), entry("b")], "not in order"),
-        ([entry("b"), entry("a")], "not in order"),
-        ([entry("`\U0010ffff")], "not in order"),
-        ([ObjectStats("a", "", "c", 4)], "no physical address"),
+        [entry("b"), entry("b")],
+        [entry("b"), entry("a")],
+        [entry("`\U0010ffff")],
+        [ObjectStats("a", "", "c", 4)],
     ],
+    ids=["twice", "backwards", "before the first path", "no address"],
 )
 @pytest.mark.parametrize("has_more", [False, True])
-def test_an_odd_page_is_no_answer(page: list[ObjectStats], why: str, has_more: bool) -> None:
+def test_an_odd_page_is_no_answer(page: list[ObjectStats], has_more: bool) -> None:
     answers = Branches([(page, has_more)]).ask(["a", "b"])
     assert answers.unanswered == dict.fromkeys((0, 1), codes.NO_ANSWER)
-    assert why in answers.problem
 
 
 def test_a_name_that_is_not_text_says_nothing_of_the_order_and_its_object_is_served() -> None:
@@ -409,15 +310,6 @@ def test_odd_answers_are_no_sign_of_a_server_that_is_away() -> None:
     answers = server.ask(paths, pages=False)
     assert sorted(server.singly) == paths
     assert answers.unanswered == dict.fromkeys(range(40), codes.NO_ANSWER)
-
-
-def test_an_error_without_words_is_told_by_its_name() -> None:
-    def stat(_path: str) -> ObjectStats:
-        raise UnavailableError
-
-    server = Branches()
-    server.stat_is = stat
-    assert server.ask(["a"], pages=False).problem == "UnavailableError"
 
 
 @pytest.mark.parametrize(

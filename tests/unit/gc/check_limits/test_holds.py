@@ -8,7 +8,7 @@ import pytest
 
 from dredge.errors import FormatError, UnavailableError
 from dredge.gc.check_limits import codes
-from dredge.gc.check_limits.holds import Holds, why_held
+from dredge.gc.check_limits.holds import Holds
 from dredge.gc.check_limits.verdicts import Verdicts
 from dredge.gc.steps import bulk_delete
 from dredge.gc.subtract import SubtractOutput
@@ -157,12 +157,6 @@ def test_other_holds_than_subtract_counted_stop_the_run(monkeypatch: pytest.Monk
     with pytest.raises(FormatError, match="held"):
         world.collect()
     assert world.data() == before
-
-
-def test_a_code_that_nobody_knows_is_its_own_sentence() -> None:
-    assert why_held("made_up") == "made_up"
-    assert why_held(codes.SERVED) != codes.SERVED
-    assert why_held(UNREADABLE) != UNREADABLE
 
 
 def test_a_verdict_is_about_its_own_size_and_one_that_nobody_knows_holds() -> None:

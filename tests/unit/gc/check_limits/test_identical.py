@@ -23,7 +23,7 @@ from dredge.lakefs import ObjectStats
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.entries import Entry
 from tests.support import memory_store as memory
-from tests.support.gc import CatalogClient, World, make_world, summary_of
+from tests.support.gc import CatalogClient, World, make_world
 from tests.support.identical import held, shown
 from tests.support.lakes import make_lake
 from tests.support.memory_store import memory_store
@@ -133,18 +133,6 @@ def test_a_second_upload_over_an_entry_with_a_full_address_stays() -> None:
     assert shown(context) == [again]
 
 
-def test_an_object_as_long_as_no_object_in_any_head_needs_no_question() -> None:
-    world = make_world()
-    world.upload("a", b"same")
-    world.lake.commit()
-    orphan = world.orphan("data/slice/orphan", b"longer")
-    world.age(days=2)
-    context = world.plan()
-    world.run(context)
-    assert orphan not in world.data()
-    assert summary_of(context, "check_limits").counts["questions"] == 0
-
-
 def test_a_copy_that_was_hidden_by_a_head_of_the_time_of_the_scan_stays() -> None:
     """The branch is reset to another commit while the run reads, and back before it deletes. Only the head that
     it had when staging was read has an entry like the copy."""
@@ -200,18 +188,6 @@ def staged(world: World, key: bytes, content: bytes, address: str = "") -> bytes
     entry = Entry(address, size=len(content), etag=hashlib.md5(content).hexdigest())
     value = messages.StagedEntryData(key=key, identity=entry.identity(), data=entry.encode())
     return messages.encode(value)
-
-
-def test_a_second_upload_into_a_bucket_that_always_encrypted_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = make_world()
-    encrypts_from_now_on(world, monkeypatch)
-    first = world.upload("_SUCCESS", b"")
-    world.lake.commit()
-    second = world.upload("_SUCCESS", b"")
-    world.age(days=2)
-    world.collect()
-    assert {first, second} <= world.data()
-    world.assert_readable()
 
 
 @pytest.mark.parametrize("objects_max", [0, 2])

@@ -63,13 +63,6 @@ def test_nothing_live_is_right_only_where_nothing_of_the_repository_is_committed
     }
 
 
-def test_what_staging_was_read_from_is_said() -> None:
-    _, run = marked()
-    assert "pages in 1 scans" in proofs.staging_complete(check_of(run)).text
-    kv = {"scans": 0, "kv_tokens": 3}
-    assert "from 3 staging tokens" in proofs.staging_complete(check_of(run, mark_uncommitted=kv)).text
-
-
 def test_a_deletion_of_the_last_object_is_no_reason_to_stop() -> None:
     _, run = marked()
     counts = {"ranges": 0, "metaranges": 1}
@@ -80,11 +73,10 @@ def test_a_deletion_of_the_last_object_is_no_reason_to_stop() -> None:
 def test_a_result_that_changed_after_it_was_read_refuses_the_run(step: str) -> None:
     _, run = marked()
     right = proofs.order(check_of(run))
-    assert "made from each other in the order" in right.text
     finding = proofs.order(check_of(run, **{step: {"other": 1}}))
     assert (finding.verdict, finding.figure) == ("refused", "not all")
     assert right.figure != finding.figure
-    assert f"another result of {step}" in finding.text
+    assert step in finding.text
 
 
 def test_a_plan_that_changed_refuses_the_run() -> None:

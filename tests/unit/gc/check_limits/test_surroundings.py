@@ -34,7 +34,6 @@ def test_a_quiet_world_passes(guard: Callable[[Check], Finding]) -> None:
     _, run = marked()
     finding = guard(check_of(run))
     assert finding.verdict == "passed"
-    assert "such as" not in finding.text
 
 
 @pytest.mark.parametrize(("folder", "verdict"), [("", "refused"), ("/data/inner", "passed")])

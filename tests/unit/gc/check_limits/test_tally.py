@@ -59,10 +59,7 @@ def test_an_exceeded_limit_shows_what_would_go_by_reason_with_ten_examples_each(
     (kept,) = report["held"]
     assert (kept["code"], kept["objects"], kept["bytes"]) == (codes.SERVED, 1, 4)
     assert kept["examples"] == [{"address": served, "size": 4, "branch": "main", "path": "a"}]
-    page = context.folder.writer.get("report.html").decode()
-    assert "Held back" in page
-    assert "More than a limit allows" in page
-    assert served in page
+    assert served in context.folder.writer.get("report.html").decode()
 
 
 def test_the_report_shows_ten_examples_of_many_that_are_held() -> None:

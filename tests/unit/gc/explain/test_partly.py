@@ -12,7 +12,7 @@ from dredge.gc.explain.answer import GARBAGE, KEPT, UNKNOWN
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world
 from tests.support.memory_store import MemoryReader
-from tests.unit.gc.explain.test_why import ask, text
+from tests.unit.gc.explain.test_why import ask
 
 
 def down(*_arguments: Any, **_more: Any) -> Any:
@@ -65,8 +65,7 @@ def test_a_server_that_does_not_answer_makes_nothing_garbage(
     monkeypatch.setattr(type(world.client), call, down)
     answer = ask(world, "data/slice/orphan")
     assert answer.verdict == UNKNOWN
-    assert "not looked at:" in text(answer)
-    assert "it does not answer" in text(answer)
+    assert answer.failed
     kept = ask(world, committed(world))
     assert kept.verdict == (KEPT if call == "changes" else UNKNOWN)
 

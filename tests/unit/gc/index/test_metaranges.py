@@ -76,7 +76,7 @@ def test_more_metaranges_join_those_that_are_known(run: Run, ids: dict[str, str]
     assert {name: found.select([ids[name]]) for name in ("ab", "bc", "cd")} == {
         name: facts(name) for name in ("ab", "bc", "cd")
     }
-    with pytest.raises(FormatError, match="records in one metarange"):
+    with pytest.raises(FormatError):
         found.add(Metaranges({"a" * 64: RangeFacts(2, b"a", b"az")}))
 
 
@@ -130,7 +130,7 @@ def test_many_metaranges_are_as_many_tasks_as_they_are_worth(
 
 
 def test_a_metarange_that_is_missing_stops_the_run(run: Run, ids: dict[str, str]) -> None:
-    with pytest.raises(RefusedError, match="a metarange of an active commit is missing"):
+    with pytest.raises(RefusedError, match="f" * 64):
         read_files(run.reader, [ids["ab"], "f" * 64])
 
 
@@ -140,9 +140,3 @@ def test_a_file_that_is_another_metarange_or_none_stops_the_run(world: World, ru
     for name in (other, put(world, made.data, made.id)):
         with pytest.raises(FormatError):
             read_files(run.reader, [name])
-
-
-def test_metaranges_that_say_other_things_of_a_range_stop_the_run(world: World, run: Run) -> None:
-    names = [written(world, [info("a")]), written(world, [info("a", 2), info("b")])]
-    with pytest.raises(FormatError, match="records in one metarange"):
-        read_files(run.reader, names)

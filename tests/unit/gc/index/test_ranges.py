@@ -40,7 +40,7 @@ def test_ranges_of_several_metaranges_are_one_in_a_head_if_it_is_so_in_any() -> 
 
 @pytest.mark.parametrize("other", [RangeFacts(4, b"a", b"c"), RangeFacts(3, b"a", b"d")])
 def test_metaranges_that_disagree_about_a_range_stop_the_run(other: RangeFacts) -> None:
-    with pytest.raises(FormatError, match="range r has 3 records in one metarange and"):
+    with pytest.raises(FormatError, match="range r"):
         unite_ranges({"r": FACTS}, [("r", other)])
 
 

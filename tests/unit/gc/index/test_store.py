@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
-from dredge.gc.index import upkeep as index_care
 from dredge.gc.index.store import CommittedIndex, read_part, write_part
 from dredge.gc.index.upkeep import compact, rebuild_index, verify_index
 from dredge.runs.folder import parquet_bytes, read_parquet
@@ -206,12 +204,3 @@ def test_rebuilding_passes_over_ranges_that_the_index_lost_meanwhile() -> None:
 def read_back(index: CommittedIndex, name: str) -> list[str]:
     """The ranges that the index has in a part."""
     return [range_id for range_id, (part, _) in index.places.items() if part == name]
-
-
-def test_parts_that_are_large_already_are_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large repository has more large parts than the limit, and each run would copy the whole index."""
-    world = grown(4)
-    context = world.plan()
-    places = CommittedIndex.load(context.state, world.lake.namespace).places
-    monkeypatch.setattr(index_care, "_SMALL_BYTES", 1)
-    assert compact(context.state, world.lake.namespace, context.plan.run_id, places, parts_max=2) == 0

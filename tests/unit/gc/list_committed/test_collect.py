@@ -179,7 +179,7 @@ def test_expired_ranges_explain_and_one_that_is_missing_is_passed_over() -> None
 def test_an_active_range_that_is_missing_stops_the_run() -> None:
     lake = Lake()
     lake.lose("two")
-    with pytest.raises(RefusedError, match="a range of an active commit is missing"):
+    with pytest.raises(RefusedError):
         lake.collect(Roles(lake.of("one", "two")))
     lake = Lake()
     lake.collect(Roles(lake.of("two")))

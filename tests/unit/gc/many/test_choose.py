@@ -81,5 +81,5 @@ def test_where_the_summary_goes(given: str | None, run_root: str | None, root: s
 
 
 def test_a_folder_for_summaries_is_a_uri() -> None:
-    with pytest.raises(ConfigError, match="summary_root 'here' is not a URI"):
+    with pytest.raises(ConfigError, match="'here'"):
         ManyConfig(summary_root="here")

@@ -27,11 +27,6 @@ def test_the_store_goes_to_other_processes_by_environment_and_never_shows() -> N
     assert "key" not in repr(access).replace("keys", "")
 
 
-def test_without_its_variable_the_store_cannot_be_opened() -> None:
-    with pytest.raises(ConfigError, match=URL):
-        KVAccess.from_env({})
-
-
 @pytest.mark.parametrize("session", [None, "token"])
 def test_keys_go_to_other_processes_with_a_session_where_they_have_one(session: str | None) -> None:
     access = KVAccess("dynamodb://t", AwsKeys("id", "key", session))

@@ -64,9 +64,3 @@ def test_what_the_server_did_not_show_is_written_and_what_records_lack_is_counte
     assert sink.unseen == len(named.difference(shown))
     assert sink.missing == len(set(shown) - named)
     assert all(len(keys) <= batch + 1 for keys in files.written)
-
-
-def test_records_of_nothing_lack_everything_that_was_shown() -> None:
-    sink, files = sink_of(["data/1", "data/2"])
-    sink.finish()
-    assert (sink.unseen, sink.missing, files.written) == (0, 2, [])

@@ -88,30 +88,24 @@ FITS, COPY = _Count(5, 7, 9), _Count(5, 4, 9)
 
 
 @pytest.mark.parametrize(
-    ("counts", "unknown", "says", "refuted", "partial"),
+    ("counts", "unknown", "doubted", "refuted", "partial"),
     [
-        ([FITS, FITS], [], "", False, False),
-        (
-            [FITS, COPY],
-            [],
-            "the store counts 4 requests where the server's own store had 5 to 9",
-            True,
-            False,
-        ),
-        ([None, COPY], ["branches/new"], "it is a copy", True, False),
-        ([FITS, FITS], ["branches/new"], "such as branches/new have fields", False, True),
-        ([FITS, None], [], "nothing shows that the server writes to the store", False, False),
-        ([None, None], [], "nothing shows", False, False),
+        ([FITS, FITS], [], False, False, False),
+        ([FITS, COPY], [], True, True, False),
+        ([None, COPY], ["branches/new"], True, True, False),
+        ([FITS, FITS], ["branches/new"], True, False, True),
+        ([FITS, None], [], True, False, False),
+        ([None, None], [], True, False, False),
     ],
 )
 def test_records_are_proved_by_every_count_and_refuted_by_one(
-    counts: list[_Count | None], unknown: list[str], says: str, refuted: bool, partial: bool
+    counts: list[_Count | None], unknown: list[str], doubted: bool, refuted: bool, partial: bool
 ) -> None:
     records: Any = SimpleNamespace(location="the store", unknown=unknown)
     found = _judge(records, counts)
     assert (found.location, found.refuted, found.partial) == ("the store", refuted, partial)
-    assert says in found.doubt
-    assert (found == Standing("the store")) is (says == "")
+    assert bool(found.doubt) is doubted
+    assert (found == Standing("the store")) is not doubted
 
 
 @pytest.mark.parametrize(
@@ -133,7 +127,7 @@ def test_a_branch_that_did_not_move_has_its_head_in_the_servers_own_store(
     if is_ours:
         _check_heads(records, {"b": before}, heads)
     else:
-        with pytest.raises(RefusedError, match=r"branch b is at commit c1… on the server, and (at|not)"):
+        with pytest.raises(RefusedError, match=r"\bb\b.*c1"):
             _check_heads(records, {"b": before}, heads)
 
 

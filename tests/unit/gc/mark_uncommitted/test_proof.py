@@ -118,7 +118,7 @@ def test_where_no_scan_can_be_proved_nothing_is_deleted() -> None:
     world, living, orphan = stormy_world(safety={"staged_questions_max": 3})
     with (
         Storm(world, ["mm"]) as storm,
-        pytest.raises(RefusedError, match=r"in 5 scans\. The last one did not show .* on aa.*kv_conn_id"),
+        pytest.raises(RefusedError, match=r"5 scans.*\baa\b"),
     ):
         world.collect()
     assert storm.calls == 5

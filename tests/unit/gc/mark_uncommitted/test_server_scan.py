@@ -42,7 +42,7 @@ def test_trap_43_a_repeated_token_stops_the_run() -> None:
         world.upload(f"path/{number:02d}", b"%d" % number)
     orphan = world.orphan("data/orphan")
     world.age(days=2)
-    with pytest.raises(RefusedError, match="same continuation token twice"):
+    with pytest.raises(RefusedError, match="token"):
         world.collect()
     assert orphan in world.data()
 
@@ -66,6 +66,6 @@ def test_a_page_whose_file_is_missing_stops_the_run() -> None:
     staged = world.upload("a", b"1")
     orphan = world.orphan("data/orphan")
     world.age(days=2)
-    with pytest.raises(RefusedError, match="staged addresses are missing"):
+    with pytest.raises(RefusedError, match=r"1 pages.*\b0\b"):
         world.collect()
     assert {staged, orphan} <= world.data()

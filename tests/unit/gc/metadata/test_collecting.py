@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import BlockedError, ConfigError, NotFoundError, RefusedError, WitnessError
+from dredge.errors import BlockedError, NotFoundError, RefusedError, WitnessError
 from dredge.gc.metadata import collecting, taking
 from dredge.gc.metadata.collecting import collect_metadata
 from dredge.gc.metadata.config import MetadataConfig
 from dredge.gc.metadata.named import NamesReader
-from dredge.gc.metadata.output import MetadataOutput
 from dredge.gc.metadata.taking import File, delete_files
 from dredge.gc.planning import release_lease
 from dredge.gc.witness.block import lift, refuse
@@ -156,7 +155,11 @@ def test_a_metarange_that_no_mark_saw_stays_also_when_the_last_mark_is_older_tha
 def test_a_dry_run_and_a_report_only_note(settings: dict[str, Any]) -> None:
     world = noted()
     before = there(world)
-    assert collect(world, **settings).counts["garbage_files"] == 2
+    summary = collect(world, **settings)
+    assert (summary.status, summary.counts["garbage_files"]) == (
+        "dry_run" if "dry_run" in settings else "success",
+        2,
+    )
     assert there(world) == before
 
 
@@ -198,21 +201,21 @@ def test_without_versions_nothing_goes() -> None:
     before = there(noted(world))
     summary = collect(world)
     assert there(world) == before
-    assert any("the bucket keeps no versions" in text for text in summary.warnings)
+    assert any("versions" in text for text in summary.warnings)
 
 
 def test_a_version_of_the_time_before_versioning_is_never_deleted() -> None:
     """Where versioning is suspended, what is written takes the place of that one under the same id."""
     world = versioned()
     file = File(left_metarange(), "garbage_metaranges", 1, ("null",))
-    with pytest.raises(RefusedError, match="kept no versions"):
+    with pytest.raises(RefusedError, match=file.name):
         list(delete_files(world.lake.namespace, [file], always))
     assert file.name in there(world)
 
 
 def test_nothing_but_ranges_and_metaranges_can_be_deleted() -> None:
     world = versioned()
-    with pytest.raises(RefusedError, match="not named like"):
+    with pytest.raises(RefusedError, match="data/x"):
         list(delete_files(world.lake.namespace, [File("../data/x", "", 1, ("v1",))], always))
 
 
@@ -221,7 +224,9 @@ def test_while_an_import_is_at_work_nothing_goes() -> None:
     before = there(world)
     partition = world.lake.catalog.refs.repositories.get("lake").partition
     world.lake.kv.set(partition, b"imports/i", messages.encode(messages.ImportStatusData(id="i")))
-    assert any("import i" in text for text in collect(world).warnings)
+    summary = collect(world)
+    assert any("import i" in text for text in summary.warnings)
+    assert (summary.counts["garbage_files"], summary.counts["chosen_files"]) == (2, 0)
     assert there(world) == before
 
 
@@ -245,7 +250,7 @@ def test_what_another_repository_on_the_namespace_may_name_stays(
         come()
     else:
         monkeypatch.setattr(collecting, "copy_aside", copy_and_come)
-    assert any("overlaps with others" in text for text in collect(world).warnings)
+    assert any("restored" in text for text in collect(world).warnings)
     assert there(world) == before
 
 
@@ -256,7 +261,7 @@ def test_what_a_copy_of_the_store_does_not_know_stays() -> None:
     copied: MemoryKV = copy_of(world)
     name(world, left_metarange())
     summary = collect(world, kv=copied)
-    assert any("it is a copy" in text for text in summary.warnings)
+    assert any("copy" in text for text in summary.warnings)
     assert is_readable(world, left_metarange())
 
 
@@ -264,7 +269,7 @@ def test_a_commit_whose_metarange_is_gone_keeps_everything() -> None:
     world = noted()
     before = there(world)
     name(world, "f" * 64)
-    assert any("is not there" in text for text in collect(world).warnings)
+    assert any("f" * 64 in text for text in collect(world).warnings)
     assert there(world) == before
 
 
@@ -290,13 +295,6 @@ def test_who_names_a_file_by_its_id_gets_it_back_with_the_next_run() -> None:
     assert summary.counts["put_back_files"] == 2
     assert is_readable(world, metarange)
     assert collect(world, metadata="report").counts["garbage_files"] == 0
-
-
-def test_without_the_records_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DREDGE_KV_URL", raising=False)
-    world = versioned()
-    with pytest.raises(ConfigError, match="kv_conn_id"):
-        collect_metadata(MetadataConfig(repository="lake"), None, world.client, None, world.lake.clock)
 
 
 @contextmanager
@@ -397,10 +395,3 @@ def test_a_plain_deletion_leaves_commits_without_their_files_for_a_while(
     assert any(lost), "a commit that writes after the last look finds nothing"
     # Named after the last look of the run, nothing of this run puts it back.
     assert any(points[-1] + 1 in found for found in lost)
-
-
-def test_the_note_has_what_the_ledger_has() -> None:
-    world = noted()
-    summary = collect(world)
-    output = MetadataOutput.of(summary)
-    assert output.garbage.rows == sum(part.rows for part in output.ledger) == 2

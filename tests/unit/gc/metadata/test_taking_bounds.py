@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dredge.errors import RefusedError, UnavailableError
+from dredge.errors import RefusedError
 from dredge.gc.metadata import taking
 from dredge.gc.metadata.taking import (
     DELETED,
@@ -28,7 +28,7 @@ from dredge.gc.metadata.taking import (
 )
 from dredge.gc.plan import METADATA_RUNS
 from dredge.storage import NOT_SENT, DeleteOutcome, open_deleter, open_reader, open_versions, open_writer
-from dredge.storage.model import MaySend, ObjectInfo, always
+from dredge.storage.model import MaySend, always
 from dredge.undo.ways import quarantine_uri
 from dredge.xid import new_descending_xid
 from tests.support.memory_store import MemoryStore, MemoryVersionDeleter, forget_memory_store, memory_store
@@ -130,7 +130,7 @@ def test_one_odd_name_among_files_keeps_all_of_them(lake: str) -> None:
     write(lake, A)
     (version_id,) = ids_of(lake, A)
     files = [File(A, "", 5, (version_id,)), File("dummy", "", 5, ("v",))]
-    with pytest.raises(RefusedError, match="'dummy' is not named like"):
+    with pytest.raises(RefusedError, match="'dummy'"):
         list(delete_files(lake, files, always))
     assert ids_of(lake, A) == [version_id]
 
@@ -222,17 +222,3 @@ def test_what_is_put_back_has_its_bytes_and_takes_nobodys_place(lake: str) -> No
     assert put_back(lake, {A: uri, B: uri}) == [A]
     assert open_reader(lake).get(f"_lakefs/{A}") == b"range"
     assert open_reader(lake).get(f"_lakefs/{B}") == b"written meanwhile"
-
-
-def test_a_store_that_fails_while_copying_fails_that_file_alone(
-    lake: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Copier:
-        def copy(self, key: str) -> ObjectInfo:
-            if key.endswith(B):
-                raise UnavailableError("SlowDown")
-            return ObjectInfo(key, 5, NOW, None)
-
-    monkeypatch.setattr(taking, "open_copier", lambda *_: Copier())
-    found = copy_aside(lake, f"{lake}/run", [File(name, "", 5, ()) for name in (A, B, C)])
-    assert [item and item.outcome for item in found] == [None, FAILED, None]

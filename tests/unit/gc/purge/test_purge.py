@@ -159,7 +159,7 @@ def test_the_deleter_of_old_versions_refuses_a_current_one() -> None:
     key = min(kept)
     (current,) = open_versions(world.lake.namespace).versions(key)
     assert isinstance(current, ObjectVersion)
-    with pytest.raises(RefusedError, match="is the current one"):
+    with pytest.raises(RefusedError, match=key):
         open_old_version_deleter(world.lake.namespace).delete([(key, current)])
     assert kept <= world.data()
 
@@ -225,7 +225,7 @@ def test_a_marker_stays_above_a_version_that_could_not_be_deleted(monkeypatch: p
         ]
 
     monkeypatch.setattr(MemoryVersionDeleter, "delete", denied)
-    with pytest.raises(UnavailableError, match="could not be deleted"):
+    with pytest.raises(UnavailableError, match="AccessDenied"):
         purge(world)
     assert world.data() == kept
     assert leftovers(world) == gone
@@ -291,5 +291,5 @@ def test_the_folder_of_a_run_stays_as_long_as_copies_are_in_it() -> None:
 
 
 def test_a_purge_keeps_a_day_at_least() -> None:
-    with pytest.raises(ConfigError, match="a day to say so"):
+    with pytest.raises(ConfigError, match="older_than_days"):
         PurgeConfig(repository="lake", older_than_days=0.5)

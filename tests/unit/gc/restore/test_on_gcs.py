@@ -36,7 +36,7 @@ def test_what_a_run_deletes_on_gcs_comes_back_byte_for_byte(
             before = contents(bucket)
             time.sleep(0.01)  # the store tells milliseconds
             run = collected(client_of(lake), undo=way)
-            assert "7 days more" in run.plan.undo.why
+            assert "7 days" in run.plan.undo.why
             left = contents(bucket)
             assert before.items() - left.items() == {
                 (key, before[key]) for key in before.keys() - left.keys()

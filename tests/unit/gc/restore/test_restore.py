@@ -98,7 +98,7 @@ def test_only_what_was_chosen_comes_back(way: str) -> None:
     one = min(gone - some)
     restore(world, run, address=one)
     assert world.data() == kept | some | {one}
-    with pytest.raises(ConfigError, match="deleted nothing that fits"):
+    with pytest.raises(ConfigError):
         restore(world, run, reason="expired")
     restore(world, run, reason="unreferenced", prefix="data/slice1/")
     assert world.data() == kept | gone
@@ -175,7 +175,7 @@ def test_what_came_back_is_kept_from_the_next_runs_until_the_end_of_its_pin(way:
         assert world.data() == kept | back, mode
         world.age(days=1)
     assert summary_of(later, "check_limits").counts["pinned_objects"] == len(back)
-    assert "needed by an audit" in str(later.folder.read_json("report.json")["facts"])
+    assert "audit" in str(later.folder.read_json("report.json")["facts"])
     world.age(days=3)
     world.collect()
     assert world.data() == kept
@@ -232,7 +232,7 @@ def test_a_pin_that_cannot_be_read_stops_the_run() -> None:
     (pin,) = read_pins(run.state)
     run.state.put(f"pins/{pin.pin_id}.json", b"{}")
     world.age(days=2)
-    with pytest.raises(FormatError, match="nobody can tell what it holds"):
+    with pytest.raises(FormatError, match=pin.pin_id):
         world.collect()
     assert world.data() == kept | gone
 
@@ -245,10 +245,10 @@ def test_a_restore_works_on_no_run_that_is_at_work_and_makes_no_folder_where_non
     world.run(run)
     dry = world.plan(dry_run=True)
     world.run(dry)
-    with pytest.raises(ConfigError, match="deleted nothing: it was a dry run"):
+    with pytest.raises(ConfigError, match=dry.plan.run_id):
         restore(world, dry, all=True)
     keys = set(world.lake.keys("_lakefs/retention/gc/unified/"))
-    with pytest.raises(ConfigError, match="not the folder of a run"):
+    with pytest.raises(ConfigError, match="nothing"):
         restore(world, None, run="nothing", all=True)
     assert set(world.lake.keys("_lakefs/retention/gc/unified/")) == keys
 
@@ -259,7 +259,7 @@ def test_a_run_of_another_repository_gives_nothing_back() -> None:
     run = other.plan()
     other.run(run)
     world, kept, gone = undo_world("quarantine")
-    with pytest.raises(ConfigError, match="Nothing was done"):
+    with pytest.raises(ConfigError, match=run.plan.run_id):
         restore(world, None, run=run.plan.run_uri, all=True)
     assert world.data() == kept | gone
 

@@ -39,7 +39,6 @@ def test_the_report_tells_what_each_set_keeps() -> None:
     (row,) = (row for row in report["rows"] if row["kind"].startswith("policy: "))
     assert (row["kind"], row["verdict"], row["objects"]) == ("policy: recent", "kept", 2)
     assert row["size_bytes"] == 2 * len("main a 0")
-    assert "the last 3 commits of 1 branches; 2 of them by nothing else" in row["why"]
     assert [found["name"] for found in report["kept"]] == [
         "own walk",
         "tags",
@@ -47,15 +46,6 @@ def test_the_report_tells_what_each_set_keeps() -> None:
         "policy: none",
     ]
     assert "policy: recent" in context.folder.writer.get("report.html").decode()
-
-
-@pytest.mark.parametrize("dry_run", [True, False])
-def test_a_dry_run_counts_the_same(dry_run: bool) -> None:
-    world = make_world(policy=policy("last: 3"))
-    world.rules(1)
-    history(world, 5)
-    _, sets = kept(world, dry_run=dry_run)
-    assert sets["policy: rule 1"]["objects"] == 2
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
@@ -105,7 +95,7 @@ def test_an_optimized_run_tells_what_sets_keep_of_what_it_listed() -> None:
     (found,) = (
         item
         for item in summary_of(context, "list_committed").details["kept"]
-        if item["name"] == "policy: rule 1"
+        if item["name"].startswith("policy:")
     )
     assert 0 < found["objects"] < found["commits"] == 5
     assert set(addresses) <= world.data()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
 from dredge.gc.index.ranges import RangeFacts
@@ -12,9 +9,7 @@ from dredge.gc.retention.kept_sets import num_tasks_for
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.steps import bulk_delete
 from dredge.lakefs import Commit, Ref
-from lakefs_embedded.catalog import Commit as CatalogCommit
-from lakefs_embedded.committed.commits import commit_id as compute_id
-from tests.support.gc import World, candidates, make_world, summary_of
+from tests.support.gc import candidates, make_world, summary_of
 from tests.support.policies import history, kept, policy, revive
 
 
@@ -29,14 +24,6 @@ def test_a_policy_keeps_the_last_commits_of_a_branch_and_no_more() -> None:
     assert (found["objects"], found["only_objects"]) == (2, 2)
     assert found["bytes"] == found["only_bytes"] == 2 * len("main a 0")
     assert found["commits"] == 2
-
-
-def test_without_the_policy_they_go() -> None:
-    world = make_world()
-    world.rules(1)
-    addresses = history(world, 6)
-    left, _ = kept(world)
-    assert left == {addresses[-1]}
 
 
 def test_the_next_run_without_the_policy_collects_what_it_kept() -> None:
@@ -61,55 +48,6 @@ def test_a_policy_is_about_the_branches_it_names_hidden_ones_too() -> None:
     histories = {branch: history(world, 4, branch) for branch in ("rel-1", "secret", "other")}
     left, _ = kept(world)
     assert left == {*histories["rel-1"][-2:], *histories["secret"][-2:], histories["other"][-1]}
-
-
-def test_a_rule_about_no_branch_is_told() -> None:
-    world = make_world(policy=policy("name: gone, branches: nothing, last: 2"))
-    world.rules(1)
-    history(world, 2)
-    context = world.plan()
-    world.run(context)
-    assert any("'gone'" in text for text in summary_of(context, "list_committed").warnings)
-
-
-def test_last_commits_are_counted_along_the_main_line_of_version_0_merges() -> None:
-    world = make_world(policy=policy("branches: main, last: 2"))
-    world.rules(1)
-    catalog, name = world.lake.catalog, world.lake.repository
-    first = world.upload("old", b"first")
-    base = world.lake.commit("base")
-    catalog.branches.create_branch(name, "side", "main")
-    on_side = world.upload("side", b"side", "side")
-    catalog.objects.delete_object(name, "side", "old")
-    side = world.lake.commit("side", "side")
-    on_main = world.upload("main", b"main")
-    catalog.objects.delete_object(name, "main", "old")
-    main = world.lake.commit("main")
-    world.age(days=40)
-    merged = _record(world, metarange_id=main.metarange_id, parents=(base.id, side.id), version=0)
-    head = _record(world, metarange_id=main.metarange_id, parents=(merged,), version=1)
-    catalog.branches.hard_reset(name, "main", head)
-    catalog.branches.delete_branch(name, "side")
-    world.age(days=40)
-    assert kept(world)[0] == {on_main}  # the head and the merge
-    assert {first, on_side}.isdisjoint(world.data())
-
-
-def _record(world: World, **fields: Any) -> str:
-    """Make a commit record past the branches; gives its id."""
-    commit = CatalogCommit(
-        id="", committer="old", message="made", creation_date=world.lake.clock(), generation=9, **fields
-    )
-    identity = compute_id(
-        commit.committer,
-        commit.message,
-        commit.metarange_id,
-        commit.creation_date,
-        commit.metadata,
-        commit.parents,
-    )
-    world.lake.catalog.commits.create_commit_record(world.lake.repository, replace(commit, id=identity))
-    return identity
 
 
 @pytest.mark.parametrize(("version", "expected"), [(0, ["m", "side", "base"]), (1, ["m", "main", "base"])])
@@ -178,20 +116,6 @@ def test_rules_that_keep_less_after_the_mark_wait_for_the_next_run() -> None:
     assert world.data() == set(addresses)
     world.collect()
     assert world.data() == {addresses[-1]}
-
-
-def test_rules_that_change_between_runs_count_from_the_next_run_on() -> None:
-    world = make_world()
-    world.rules(100)
-    addresses = history(world, 4)
-    world.collect()
-    assert world.data() == set(addresses)
-    world.rules(7)
-    world.collect()
-    assert world.data() == set(addresses[1:])
-    world.rules(100)  # what is gone is gone; what is left stays
-    world.collect()
-    assert world.data() == set(addresses[1:])
 
 
 def test_a_head_with_an_empty_metarange_keeps_nothing_and_stops_nothing() -> None:

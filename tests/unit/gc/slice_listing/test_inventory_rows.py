@@ -74,12 +74,6 @@ def test_only_objects_below_data_become_rows_and_the_rest_is_counted() -> None:
     assert total.counts["old_objects"] == 3
 
 
-def test_a_batch_of_data_alone_counts_nothing_outside() -> None:
-    total = Listed()
-    sorted_rows(total, set(), ("data/a", 1, OLD))
-    assert [total.counts[name] for name in ("root_objects", "root_bytes", "elsewhere_objects")] == [0, 0, 0]
-
-
 def test_the_folder_of_anothers_metadata_is_told() -> None:
     total = Listed()
     for key in ("data/a", "data/x/_lakefs/1", "data/b", "data/x/_lakefs/2"):
@@ -122,7 +116,7 @@ def test_an_inventory_lacks_nothing_that_was_opened_a_margin_before_it() -> None
     check({"data/x/"}, {"data/x/", LATE}, created)
     check({"data/x/"}, {"data/x/", "data/plain/"}, created)
     check({EARLY}, {EARLY, LATE}, created)
-    with pytest.raises(RefusedError, match=f"is not complete: 1 slices .* such as {EARLY}"):
+    with pytest.raises(RefusedError, match=EARLY):
         check({"data/x/", LATE}, {"data/x/", EARLY, LATE}, created)
     check({"data/x/"}, {"data/x/", EARLY}, None)
 
@@ -131,7 +125,7 @@ def test_an_inventory_lacks_nothing_that_was_opened_a_margin_before_it() -> None
 def test_an_inventory_of_nothing_is_one_only_where_nothing_is(created: datetime | None) -> None:
     check(set(), set(), created)
     check({"data/x/"}, set(), created)
-    with pytest.raises(RefusedError, match="names no object below memory://lake/data/"):
+    with pytest.raises(RefusedError, match="memory://lake/data/"):
         check(set(), {"data/plain/"}, created)
 
 

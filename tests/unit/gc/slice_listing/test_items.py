@@ -96,7 +96,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @pytest.mark.parametrize("time", [None, EPOCH, EPOCH - timedelta(days=1)])
 def test_one_object_without_a_time_stops_the_listing(time: datetime | None) -> None:
-    with pytest.raises(RefusedError, match="no time for 'data/odd'"):
+    with pytest.raises(RefusedError, match="'data/odd'"):
         check_times(batch(MIXED[0], ("data/odd", 1, time), MIXED[1]))
     check_times(batch(*MIXED, ("data/early", 1, EPOCH + timedelta(microseconds=1))))
 
@@ -242,7 +242,7 @@ def test_a_listing_without_times_stops_the_run() -> None:
         def list(self, *_: object) -> Iterator[pa.RecordBatch]:
             yield batch(("data/odd", 1, None))
 
-    with pytest.raises(RefusedError, match="no time for 'data/odd'"):
+    with pytest.raises(RefusedError, match="'data/odd'"):
         items._list_item(cast("Any", Reader()), Item("data/"), CONFIG)
 
 

@@ -20,25 +20,12 @@ def opened(at: datetime) -> str:
     return f"data/{new_descending_xid(at)}/"
 
 
-def test_a_slice_tells_when_it_was_opened() -> None:
-    assert slice_time(opened(NOW)) == NOW
-
-
 @pytest.mark.parametrize(
     "folder", ["data/!ab/", "data/plain/", "data/", "data/g4uk6erfnfus73frbnq/", "data/G4UK6ERFNFUS73FRBNQG/"]
 )
 def test_a_folder_that_is_no_slice_has_no_time_and_is_always_listed(folder: str) -> None:
     assert slice_time(folder) is None
     assert not is_young(folder, NOW - timedelta(days=1), NOW)
-
-
-def test_only_a_slice_opened_well_after_the_cutoff_is_left_out() -> None:
-    cutoff = NOW - timedelta(days=1)
-    assert is_young(opened(NOW - timedelta(hours=2)), cutoff, NOW)
-    assert not is_young(opened(cutoff + timedelta(minutes=59)), cutoff, NOW)
-    assert not is_young(opened(cutoff - timedelta(hours=1)), cutoff, NOW)
-    # A name from the future proves nothing: it would never be listed.
-    assert not is_young(opened(NOW + timedelta(days=300)), cutoff, NOW)
 
 
 def test_without_an_age_every_slice_is_listed() -> None:
@@ -61,13 +48,6 @@ def test_a_cut_rest_tiles_what_is_left_exactly(names: list[str], seen: int, boun
     wanted = [name for name in names[seen:] if in_range(name, "", item.stop_before)]
     found = [name for piece in rest for name in names if in_range(name, piece.start_after, piece.stop_before)]
     assert found == wanted  # in order, nothing twice, nothing missing
-
-
-def test_a_rest_is_cut_into_several_pieces() -> None:
-    pieces = cut_rest(Item("data/x/"), "data/x/000a", "data/x/0f00")
-    assert len(pieces) > 20
-    assert pieces[0].start_after == "data/x/0f00"
-    assert pieces[-1].stop_before == ""
 
 
 def test_outside_leaves_out_data_and_metadata_and_nothing_else() -> None:
