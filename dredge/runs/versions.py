@@ -46,6 +46,11 @@ class Version:
     name: str
     sha256: str
 
+    @property
+    def run_id(self) -> str:
+        """The run that left it."""
+        return self.name.rpartition("/")[2].rpartition("-")[0]
+
     def to_json(self) -> dict[str, str]:
         """As a JSON object."""
         return {"name": self.name, "sha256": self.sha256}

@@ -1,8 +1,8 @@
 """Random histories with runs of any mode at any time, and crashes at any step of a run.
 
 Always: nothing that lives is deleted. And after every complete run, whatever came before it: the run deleted
-exactly what a clean run would have deleted, and what nothing names and is still there is carried or will be
-listed again, so that no later run can miss it. In some histories what left staging goes at once, in others a while
+exactly what a clean run would have deleted, and what nothing names and is still there is in the pending list or will
+be listed again, so that no later run can miss it. In some histories what left staging goes at once, in others a while
 after the first mark that did not show it.
 
 `./run test` lives through 64 histories with fixed seeds, `./run test long` through 6,400 new ones;
@@ -30,7 +30,7 @@ from dredge.gc.slice_listing import slice_time
 from dredge.gc.state.store import StateStore
 from dredge.gc.steps import run_steps
 from tests.support.depth import IS_LONG, depth
-from tests.support.gc import CatalogClient, Parallel, World, make_world
+from tests.support.gc import CatalogClient, Parallel, World, make_world, pending_rows
 from tests.support.histories import History, alive, kept_by, later, of_unnamed, staged_anywhere
 from tests.support.killing import Killed, killed_at
 from tests.support.kv_views import Snapshots, WithoutSnapshots, open_as
@@ -216,12 +216,7 @@ def collect(
     state = StateStore(context.state).current(world.lake.repository, world.lake.namespace).state
     assert state is not None
     assert state.run_id == context.plan.run_id
-    carried = {
-        address
-        for part in state.carry
-        for address in context.folder.read_part(part, ["address"])["address"].to_pylist()
-    }
-    for address in world.data() - living - by_unnamed - carried:
+    for address in world.data() - living - by_unnamed - pending_rows(context).keys():
         opened = slice_time(address.rpartition("/")[0])
         assert opened is None or not state.covered.has(opened), f"{address} was forgotten"
     return context.plan.mode

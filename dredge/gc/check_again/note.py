@@ -22,6 +22,7 @@ def note_deletion(run: Run, record: StepRecord) -> None:
         record: of the sweep.
     """
     candidates, guards = record.input(SubtractOutput), record.input(CheckLimitsOutput)
-    parts: Sequence[PartInfo] = [*candidates.hashes, guards.hold_files.cleared]
+    holds = guards.hold_files
+    parts: Sequence[PartInfo] = holds.confirmed if holds.waits else [*candidates.hashes, holds.cleared]
     hashes = unite([read_hashes(run.folder, part) for part in parts])
     deletions.note_deletion(run, hashes)

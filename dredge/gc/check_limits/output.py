@@ -23,12 +23,16 @@ class HoldFiles:
         cleared: sorted hashes of the candidates that may go.
         ambiguous: sorted hashes of candidates whose address lakeFS shows for an object with another key; None: there
             are none.
+        confirmed: files of sorted hashes of the candidates that an earlier run found and that have waited since.
+        waits: whether all others wait.
     """
 
     size_verdicts: PartInfo
     served: PartInfo
     cleared: PartInfo
     ambiguous: PartInfo | None = None
+    confirmed: tuple[PartInfo, ...] = ()
+    waits: bool = True
 
 
 class CheckLimitsOutput(GuardsOutput):
@@ -40,6 +44,12 @@ class CheckLimitsOutput(GuardsOutput):
     def held(self) -> list[dict[str, Any]]:
         """Candidates that stay, by code: code, why, objects, bytes, examples."""
         found: list[dict[str, Any]] = self.detail("held")
+        return found
+
+    @property
+    def pending(self) -> dict[str, Any]:
+        """Figures of the pending list after this run (`dredge.gc.pending.figures`); {} in older runs."""
+        found: dict[str, Any] = self.summary.details.get("pending", {})
         return found
 
     @property
@@ -56,4 +66,6 @@ class CheckLimitsOutput(GuardsOutput):
             served=self.part("served.u64"),
             cleared=self.part("cleared.u64"),
             ambiguous=next(iter(self.parts("ambiguous.u64")), None),
+            confirmed=tuple(self.parts("confirmed-")),
+            waits=self.summary.details.get("waits", True),
         )
