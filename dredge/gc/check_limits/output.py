@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +58,17 @@ class CheckLimitsOutput(GuardsOutput):
         """What may go, by the reason why it is garbage: reason, objects, bytes, examples."""
         found: list[dict[str, Any]] = self.detail("would_delete")
         return found
+
+    def may_go(self, candidates: SubtractOutput) -> Sequence[PartInfo]:
+        """Files of hashes of all that the run may delete, at most.
+
+        Args:
+            candidates: of the run.
+        """
+        files = self.hold_files
+        # A run of an earlier version deleted what it found itself.
+        waits = self.summary.details.get("waits", False)
+        return files.confirmed if waits else [*candidates.hashes, files.cleared]
 
     @property
     def hold_files(self) -> HoldFiles:
