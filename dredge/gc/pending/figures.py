@@ -23,7 +23,7 @@ class Waits:
 
     Attributes:
         by_status: rows of the list by status, and `FOUND_NOW`.
-        first_since: when the first wait began; None where nothing waits.
+        first_since: when the first wait began of what may not be deleted yet; None where there is none.
         last_since: when the last one began.
         waiting: candidates that wait, by the reason why they are garbage.
         sizes: of the examples of these, by address.
@@ -66,8 +66,9 @@ class Waits:
         by_status = _by(rows, "status")
         if new.num_rows:
             by_status[FOUND_NOW] = Figures(objects=new.num_rows, size_bytes=pc.sum(new["size"]).as_py())
-        bounds = pc.min_max(waits["since"]).as_py() if waits.num_rows else {"min": None, "max": None}
         mask = pa.array(confirmed)
+        goes = pc.is_in(waits["address"], found.filter(mask)["address"].combine_chunks())
+        bounds = pc.min_max(waits.filter(pc.invert(goes))["since"]).as_py()
         held_off = found.filter(pc.and_(pc.is_null(found["code"]), pc.invert(mask)))
         waiting = _by(held_off, "reason")
         examples = [name for figures in waiting.values() for name in figures.examples]
