@@ -33,6 +33,7 @@ from dredge.gc.witness.mark import leave_record
 from dredge.gc.witness.owner import claim_namespace, leave_id
 from dredge.hashing import hash64
 from dredge.runs.limits import Finding, Limits, worst
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
@@ -74,10 +75,10 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     verdict = worst(findings)
     details = {
         "verdict": verdict,
-        "findings": [finding.to_json() for finding in findings],
+        "findings": [to_json(finding) for finding in findings],
         "held": check.tally.to_details(),
         "would_delete": _would_delete(check),
-        "undo": cost_of_undo(run.plan.undo.way, objects, size_bytes).to_json(),
+        "undo": to_json(cost_of_undo(run.plan.undo.way, objects, size_bytes)),
         "waits": run.plan.config.waits,
         "pending": check.pending.waits.to_details(check.known.grace),
     }

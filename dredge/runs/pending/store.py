@@ -19,7 +19,7 @@ import pyarrow as pa
 from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError, RefusedError
 from dredge.runs.conditional import replace_again
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_json, to_json
+from dredge.runs.payload import from_file, from_json, to_json
 from dredge.runs.pending.rows import PENDING
 from dredge.runs.summary import PartInfo
 from dredge.runs.versions import verify
@@ -126,7 +126,7 @@ def read_list(state: ObjectReader, expected: Expected, now: datetime) -> Stored:
     if found < FORMAT:
         return Stored(etag=etag, problem=f"{POINTER} has the older format {found}")
     try:
-        pending = from_json(PendingList, value)
+        pending = from_file(PendingList, value)
     except FormatError as error:
         return Stored(etag=etag, problem=f"{POINTER} is damaged ({error})")
     problem = _why_not(pending, expected, now, written_at) or _damage(state, pending)
@@ -204,11 +204,11 @@ def parts_named(state: ObjectReader) -> set[str]:
         DredgeError: the pointer cannot be read, so that nobody knows.
     """
     try:
-        value = json.loads(state.get(POINTER))
-        return {PartInfo.from_json(part).key for part in value["parts"].values()}
+        found = from_json(PendingList, json.loads(state.get(POINTER)))
+        return {part.key for part in found.parts.values()}
     except NotFoundError:
         return set()
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (FormatError, ValueError) as error:
         raise FormatError(f"{state.uri}/{POINTER} cannot be read: {error}") from None
 
 

@@ -19,7 +19,8 @@ from dredge.runs.many import (
     summarize,
     table_lines,
 )
-from dredge.storage import forget_memory_store, open_reader
+from dredge.storage import open_reader
+from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 HEADLINE = (

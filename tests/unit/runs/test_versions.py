@@ -13,8 +13,10 @@ import pytest
 from dredge.errors import ConflictError, FormatError
 from dredge.runs import versions
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import to_json
 from dredge.runs.versions import AUTO, CLEAN, OPTIMIZED, POINTER, Current, Version, choose_mode, verify
-from dredge.storage import ObjectWriter, forget_memory_store, open_deleter, open_writer
+from dredge.storage import ObjectWriter, open_deleter, open_writer
+from tests.support.memory_store import forget_memory_store
 from tests.support.versions import Told, ToldVersions
 
 DAY = timedelta(days=1)
@@ -148,7 +150,7 @@ def test_a_pointer_that_says_nothing_is_of_no_earlier_try(
 def test_a_pointer_without_a_try_is_of_one_before_the_first(
     store: ToldVersions, state: Told, writer: ObjectWriter
 ) -> None:
-    pointer = {**store.advance(state, Current()).to_json(), "run_id": "r1"}
+    pointer = {**to_json(store.advance(state, Current())), "run_id": "r1"}
     writer.put(POINTER, json.dumps(pointer).encode())
     with pytest.raises(ConflictError):
         store.advance(state, Current(), 0)

@@ -14,6 +14,7 @@ from dredge import xid
 from dredge.errors import ConfigError, UnavailableError
 from dredge.kv.rows import Row
 from dredge.trash import apply as apply_module
+from dredge.trash.alarms import acknowledge_alarms
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.finding import TrashFinding
 from dredge.trash.guards import named_now
@@ -213,6 +214,7 @@ def test_what_was_removed_and_is_named_afterwards_comes_back_and_stops_the_run(
     run = ground.state.runs()[0]
     assert b'"stopped"' in ground.state.writer.get(f"runs/{run}/report.json")
     assert ground.state.open_run() is None, "what it took is back: there is nothing to verify"
+    acknowledge_alarms(ground.state.writer, "looked into")
     assert ground.clean().status == "done"
 
 
@@ -229,6 +231,7 @@ def test_a_run_that_was_killed_is_verified_by_the_next_one(
     with pytest.raises(NamedAgainError):
         ground.clean()
     assert ground.orphan_rows() == 2
+    acknowledge_alarms(ground.state.writer, "looked into")
     assert ground.clean().status == "done"
 
 
@@ -251,6 +254,7 @@ def test_what_is_named_long_after_its_removal_is_reported_and_put_back(ground: G
     with pytest.raises(NamedAgainError):
         ground.clean()
     assert ground.orphan_rows() == 2
+    acknowledge_alarms(ground.state.writer, "looked into")
     assert ground.clean().status == "done"
     assert not ground.scan().findings
 

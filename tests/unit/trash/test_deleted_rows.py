@@ -11,6 +11,7 @@ from dredge.errors import LeaseHeldError
 from dredge.kv.rows import Row
 from dredge.storage import open_writer
 from dredge.trash import deleted
+from dredge.trash.report import deleted_row
 from dredge.trash.undo import UndoLog
 from tests.support.kv_world import World
 from tests.unit.trash.test_deleted import clean_deleted, planned_in, rows_of
@@ -61,7 +62,7 @@ def test_an_entry_that_changes_after_its_rows_went_stays(
     (outcome,) = clean_deleted(world.store, undo)
     assert (outcome.fate, outcome.rows, outcome.rows_removed) == ("skipped", 2, 2)
     assert outcome.removed_partition == partition
-    assert outcome.to_json()["rows_deleted"] == 2
+    assert deleted_row(outcome)["rows_deleted"] == 2
     assert len(list(world.kv.scan(b"graveler_deleted"))) == 1
 
 

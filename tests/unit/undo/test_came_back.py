@@ -10,11 +10,11 @@ import pytest
 
 from dredge.gc.run import Run
 from dredge.runs.coverage import Coverage
-from dredge.storage.memory_versions import OlderVersions
 from dredge.undo.came_back import INTERVALS_MAX, slices_of, unite_slices
-from dredge.undo.pins import EVERY_SLICE, read_pins
+from dredge.undo.pins import read_pins
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world, summary_of
+from tests.support.memory_versions import OlderVersions
 from tests.support.undo import WAYS, moments, restore, store_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -119,18 +119,6 @@ def test_after_a_restore_that_died_its_slices_are_listed_until_its_pin_has_ended
         world.age(days=days)
         assert collected(world)[1]["again_slices"] == again
         assert (gone in world.data()) == (world.lake.clock() < pin.until)
-    assert world.data() == kept
-
-
-def test_a_pin_of_an_earlier_version_may_have_brought_back_anything() -> None:
-    world, run, kept, _ = swept_world()
-    restore(world, run, all=True, keep_days=1)
-    (pin,) = read_pins(run.state)
-    older = {key: value for key, value in pin.to_json().items() if key not in ("slices", "finished_at")}
-    run.state.put(f"pins/{pin.pin_id}.json", json.dumps(older).encode())
-    assert read_pins(run.state)[0].slices == EVERY_SLICE
-    world.age(days=3)
-    assert collected(world)[1]["again_slices"] == 1
     assert world.data() == kept
 
 

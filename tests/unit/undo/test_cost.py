@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.storage.memory import MemoryDeleter, MemoryReader, MemoryVersions, MemoryWriter
 from dredge.undo.cost import cost_of_undo
 from tests.support.gc import summary_of
+from tests.support.memory_store import MemoryDeleter, MemoryReader, MemoryVersions, MemoryWriter
 from tests.support.undo import undo_world
 
 
@@ -35,7 +35,7 @@ def test_guards_report_and_the_next_plan_say_what_undo_costs() -> None:
     world, _, gone = undo_world("quarantine")
     dry = world.plan(dry_run=True)
     world.run(dry)
-    assert CheckLimitsOutput.of(summary_of(dry, "check_limits")).undo["requests"] == 3 * len(gone)
+    assert CheckLimitsOutput.of(summary_of(dry, "check_limits")).undo.requests == 3 * len(gone)
     facts = dict(map(tuple, dry.folder.read_json("report.json")["facts"]))
     assert f"{3 * len(gone)} requests" in facts["Undo"]
     world.age(minutes=1)

@@ -12,6 +12,7 @@ from dredge.errors import ConfigError, DredgeError, FormatError, RefusedError, U
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.steps import Run, run_steps
+from dredge.runs.payload import to_json
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import ObjectInfo
 from dredge.storage.streamed_copy import StreamedCopier
@@ -160,7 +161,7 @@ def test_versions_are_not_counted_on_where_the_store_has_none() -> None:
         world.plan(undo="versions")
     run = world.plan(undo="auto")
     assert (run.plan.undo.way, run.plan.undo.why) == ("off", "the store keeps no versions")
-    assert replace(run.plan, undo=run.plan.undo).to_json()["undo"]["way"] == "off"
+    assert to_json(replace(run.plan, undo=run.plan.undo))["undo"]["way"] == "off"
 
 
 def test_a_key_that_a_store_may_refuse_to_put_back_stays() -> None:

@@ -13,6 +13,7 @@ from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
 from airflow_dredge.operators.schedules import data_window
 from dredge.errors import ConfigError
+from dredge.runs.payload import to_json
 from tests.support.airflow import FILTERS
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
@@ -78,7 +79,7 @@ def test_plan_takes_the_policy_itself_along_and_of_the_database_only_that_there_
     assert config.read_kv is True
     assert config.policy is not None
     assert [rule.name for rule in config.policy.rules] == ["releases"]
-    assert "lakefs_kv_default" not in json.dumps(config.to_json())
+    assert "lakefs_kv_default" not in json.dumps(to_json(config))
 
 
 @pytest.mark.parametrize("empty", [None, "", "None", " "])

@@ -22,14 +22,7 @@ from dredge.runs.tasks import LocalRunner
 from dredge.sets.files import write_hashes
 from dredge.sets.live import LiveSet, LocatedSet
 from dredge.sets.sharded import ShardedSet
-from dredge.storage import (
-    ObjectVersion,
-    ObjectWriter,
-    forget_memory_store,
-    memory_store,
-    open_deleter,
-    open_writer,
-)
+from dredge.storage import ObjectVersion, ObjectWriter, open_deleter, open_writer
 from dredge.undo.deleted import Collected, SweptRun
 from dredge.undo.purge import step
 from dredge.undo.purge.choosing import Choosing, Leftover
@@ -39,6 +32,7 @@ from dredge.undo.purge.step import PurgingConfig, SweptPart
 from dredge.undo.side_run import SideRun
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
 from dredge.xid import new_descending_xid
+from tests.support.memory_store import forget_memory_store, memory_store
 
 NOW, DAY = datetime(2026, 3, 1, tzinfo=UTC), timedelta(days=1)
 
