@@ -15,11 +15,12 @@ from dredge.gc.witness.lost import forget_lost
 from dredge.gc.witness.people import take_over
 from dredge.runs.pending import store
 from dredge.runs.pending.rows import LIVE, WAITING
-from dredge.storage import memory_store, open_deleter
+from dredge.storage import open_deleter
 from dredge.undo.deletions import read_deletions
 from tests.support.gc import Parallel, World, make_world, pending_rows, stage_again, summary_of
 from tests.support.killing import Killed, killed_at
 from tests.support.lost_database import back_up, restore
+from tests.support.memory_store import memory_store
 from tests.support.second_server import copy_of
 
 ORPHAN = "data/slice/orphan"

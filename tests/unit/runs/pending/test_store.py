@@ -26,7 +26,8 @@ from dredge.runs.pending.store import (
     read_list,
     write_part,
 )
-from dredge.storage import ObjectWriter, forget_memory_store, memory_store, open_deleter, open_writer
+from dredge.storage import ObjectWriter, open_deleter, open_writer
+from tests.support.memory_store import forget_memory_store, memory_store
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HERE = Expected(subject="s3://bucket/lake", life="2026-01-01")
