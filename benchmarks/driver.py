@@ -33,7 +33,13 @@ from dredge.runs.tasks import LocalRunner, TaskRunner
 JOB = Path(__file__).resolve().parent.parent / "airflow_dredge" / "spark_jobs" / "step.py"
 SETTINGS = "DREDGE_BENCH_SETTINGS"
 """Names a variable with further settings of the run, as JSON."""
-RUN = {"mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 1.0, "keep_unnamed_days": 0.0}
+RUN = {
+    "mode": "clean",
+    "dry_run": False,
+    "unsafe_min_age_seconds": 1.0,
+    "unsafe_grace_seconds": 0.0,
+    "keep_unnamed_days": 0.0,
+}
 """How every benchmark collects."""
 SESSION = "5b1c7a52-3d0e-4d5f-9d64-0c2f1f0b7a11"
 

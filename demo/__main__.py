@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import time
@@ -18,6 +19,7 @@ from demo.stores import STORES, open_store
 
 STATE = Path(__file__).resolve().parent.parent / ".dredge" / "demo"
 MIN_AGE_SECONDS = 60
+GRACE_SECONDS = 1
 
 
 @click.group(invoke_without_command=True)
@@ -103,28 +105,43 @@ def lakefs_demo(scale: float, dry_run: bool, store: str = "local") -> bool:
             "repository": "demo",
             "dry_run": dry_run,
             "unsafe_min_age_seconds": MIN_AGE_SECONDS,
+            "unsafe_grace_seconds": GRACE_SECONDS,
             "keep_unnamed_days": 0,  # the files of old commits were just written
         }
         say("3. Airflow runs the DAG lakefs_gc, its steps on Spark (log: .dredge/demo/dag.log)")
         with young(lake, 20, MIN_AGE_SECONDS):
-            finished = airflow.run_dag(env, "lakefs_gc", conf, STATE / "dag.log")
-        return verdict(lake, before, finished, dry_run, started)
+            keys = proof.list_keys(lake)
+            finished = airflow.run_dag(env, "lakefs_gc", conf, STATE / "first.log")
+            deleted_early = keys - proof.list_keys(lake)
+            say(f"   The first run finds, and what it finds waits: {headline_of(lake)}")
+            say(f"4. Another run, {GRACE_SECONDS} s later or more, deletes what both have found")
+            finished = airflow.run_dag(env, "lakefs_gc", conf, STATE / "dag.log") and finished
+        if deleted_early:
+            say(f"   WRONG: the first run deleted {len(deleted_early):,} objects")
+        return verdict(lake, before, finished and not deleted_early, dry_run, started)
 
 
 def verdict(lake: Lake, before: proof.Reads, finished: bool, dry_run: bool, started: float) -> bool:
     """Print the table, the report's place and whether everything held."""
     rows = proof.tabulate(lake.planted, proof.list_keys(lake))
-    say("4. What became of every object\n\n" + proof.render(rows, dry_run) + "\n")
+    say("5. What became of every object\n\n" + proof.render(rows, dry_run) + "\n")
     lost = proof.unreadable(before, proof.read_everything(lake))
     for line in lost[:20]:
         say(f"   LOST {line}")
-    say(f"5. Read back through the SDK: {len(before) - len(lost):,} of {len(before):,} live objects")
+    say(f"6. Read back through the SDK: {len(before) - len(lost):,} of {len(before):,} live objects")
     right = not lost and all(row.right or dry_run for row in rows)
     if report := kept_report(lake):
         say(f"   Report: file://{report}")
     outcome = "held" if right and finished else "DID NOT HOLD" if not right else "the DAG failed: see its log"
     say(f"\n{outcome.upper()} after {time.monotonic() - started:.0f} s")
     return right and finished
+
+
+def headline_of(lake: Lake) -> str:
+    """What the newest run says that it did."""
+    keys = [key for batch in lake.store.list("_lakefs/retention/") for key in batch["key"].to_pylist()]
+    reports = [key for key in keys if key.endswith("/report.json") and "/unified/" in key]
+    return str(json.loads(lake.store.get(reports[0]))["headline"]) if reports else "it left no report"
 
 
 def kept_report(lake: Lake) -> Path | None:

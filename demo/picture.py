@@ -56,7 +56,13 @@ def _collected(folder: Path) -> str:
         namespace = f"local://{folder / 'lakefs' / 'objects' / 'demo'}"
         plant_all(Lake.create(client, "demo", namespace), 0.2)
         time.sleep(2)  # older than the minimum age, by a clock of whole seconds
-        config = GCConfig(repository="demo", dry_run=False, unsafe_min_age_seconds=1, keep_unnamed_days=0)
+        config = GCConfig(
+            repository="demo",
+            dry_run=False,
+            unsafe_min_age_seconds=1,
+            unsafe_grace_seconds=0,
+            keep_unnamed_days=0,
+        )
         found = collect(config, LocalRunner(), LakeFSClient(server.endpoint, key, secret))
     return f"{folder}/lakefs/objects/demo/_lakefs/retention/gc/unified/{found.run_id}"
 

@@ -22,6 +22,9 @@ _BOUNDS = ("fixed", "allowed", "minimum", "maximum")
 #: Params that replace another one, whose bounds hold for the value in their place; and their unit in that of the other.
 _REPLACES = {"unsafe_min_age_seconds": ("min_age_hours", 3600), "unsafe_grace_seconds": ("grace_hours", 3600)}
 
+#: Params whose value is chosen by the run where they are empty, with the least that it may be.
+_LEAST_WHEN_EMPTY = {"grace_hours": 20.0}
+
 
 def check_policy(form: Sequence[Setting], values: Mapping[str, Any]) -> None:
     """Check the Params of a run against the policy; without a policy there are no bounds.
@@ -84,7 +87,7 @@ def _effective(name: str, values: Mapping[str, Any]) -> Iterator[Any]:
         if name == replaced and values.get(replacing) is not None:
             yield values[replacing] / units
             return
-    yield values[name]
+    yield _LEAST_WHEN_EMPTY.get(name) if values[name] is None else values[name]
 
 
 def _keeps(found: Setting, value: Any, bound: str, limit: Any) -> bool:

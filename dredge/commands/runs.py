@@ -51,6 +51,7 @@ def _row(
     from dredge.xid import descending_time
 
     row: dict[str, Any] = {"run_id": run_id, "folder": folder, "repository": "", "deleted_objects": None}
+    row["pending_objects"] = row["pending_bytes"] = None
     try:
         found = report(folder)
     except (ConfigError, FormatError):
@@ -63,6 +64,7 @@ def _row(
         "started_at": found["started_at"],
         "outcome": found["outcome"],
         "deleted_objects": deleted(found),
+        **{name: found.get("counts", {}).get(name) for name in ("pending_objects", "pending_bytes")},
     }
 
 
@@ -78,15 +80,19 @@ def show_runs(rows: Sequence[Mapping[str, Any]], uri: str, as_json: bool) -> Non
         for row in rows:
             click.echo(json.dumps(row))
         return
+    from dredge.runs.words import size_text
+
     if not rows:
         click.echo(f"no runs below {uri}")
         return
-    click.echo(f"{'RUN':<22}{'STARTED (UTC)':<21}{'REPOSITORY':<24}{'OUTCOME':<18}{'DELETED':>12}  FOLDER")
+    click.echo(
+        f"{'RUN':<22}{'STARTED (UTC)':<21}{'REPOSITORY':<24}{'OUTCOME':<18}{'DELETED':>12}{'WAITING':>12}  FOLDER"
+    )
     for row in rows:
         deleted = "" if row["deleted_objects"] is None else f"{row['deleted_objects']:,}"
         click.echo(
             f"{row['run_id']:<22}{row['started_at'][:19].replace('T', ' '):<21}{row['repository']:<24}"
-            f"{row['outcome']:<18}{deleted:>12}  {row['folder']}"
+            f"{row['outcome']:<18}{deleted:>12}{size_text(row['pending_bytes']):>12}  {row['folder']}"
         )
 
 

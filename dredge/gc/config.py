@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.approve.settings import (
@@ -42,6 +42,9 @@ SLICE_OPEN_HOURS = 25.0
 SLICE_MARGIN_HOURS = 7 * 24 + 25.0
 """Long multipart uploads, and addresses handed out early and uploaded late."""
 KEEP_UNNAMED_DAYS = 30.0
+GRACE_HOURS, GRACE_HOURS_FINAL = 20.0, 72.0
+"""How long garbage waits where deletions can be taken back: daily runs confirm each other. And where they cannot, or
+nothing tells an older or another database."""
 KEEP_DAYS_MIN = versions.KEEP_DAYS_MIN
 CLEAN, OPTIMIZED, AUTO = versions.CLEAN, versions.OPTIMIZED, versions.AUTO
 BOTH = "both"
@@ -194,6 +197,24 @@ class GCConfig:
         minimum=0,
         maximum=SECONDS_MAX,
     )
+    grace_hours: float | None = setting(
+        "Grace in hours",
+        "A run deletes only what an earlier run found, and what has waited for so long since. At least 20. Empty: 20"
+        " where deletions can be taken back, 72 where not.",
+        default=None,
+        minimum=GRACE_HOURS,
+        maximum=HOURS_MAX,
+        because="a mark that knows too little, such as that of a restored database, is found out within a day. For"
+        " tests, on a repository that nobody writes to, there is unsafe_grace_seconds",
+    )
+    unsafe_grace_seconds: float | None = setting(
+        "Unsafe grace in seconds",
+        "Replaces the grace and **gives up the second look at garbage**. 0: a run deletes what it finds itself. For"
+        " tests, demos, and maintenance windows in which nothing writes. Empty: not used.",
+        default=None,
+        minimum=0,
+        maximum=SECONDS_MAX,
+    )
     undo: str = setting(
         "Undo",
         "How deletions can be taken back (`dredge gc restore`). `versions`: the bucket keeps versions, and the ledger"
@@ -319,7 +340,11 @@ class GCConfig:
     tuning: Tuning = field(default_factory=Tuning)
 
     def __post_init__(self) -> None:
-        check_settings(self, without=() if self.unsafe_min_age_seconds is None else ("min_age_hours",))
+        replaced = {
+            "min_age_hours": self.unsafe_min_age_seconds,
+            "grace_hours": self.unsafe_grace_seconds,
+        }
+        check_settings(self, without=[name for name, value in replaced.items() if value is not None])
         if self.unsafe_min_age_seconds is None:
             self._check_clocks()
         self._check_window()
@@ -360,6 +385,24 @@ class GCConfig:
         return (
             self.min_age_hours * 3600 if self.unsafe_min_age_seconds is None else self.unsafe_min_age_seconds
         )
+
+    def grace(self, undo: str, keeps_id: bool = True) -> timedelta:
+        """How long garbage waits before another run may delete it.
+
+        Args:
+            undo: way in which deletions can be taken back.
+            keeps_id: whether the server keeps the id of the last mark.
+        """
+        if self.unsafe_grace_seconds is not None:
+            return timedelta(seconds=self.unsafe_grace_seconds)
+        least = GRACE_HOURS_FINAL if undo == ways.OFF else GRACE_HOURS
+        hours = least if self.grace_hours is None else self.grace_hours
+        return timedelta(hours=hours if keeps_id else max(hours, GRACE_HOURS_FINAL))
+
+    @property
+    def waits(self) -> bool:
+        """Whether garbage waits for another run at all."""
+        return self.unsafe_grace_seconds != 0
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], options: StorageOptions | None = None) -> GCConfig:

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dredge.errors import ConfigError, DredgeError, LeaseHeldError, NotFoundError, RefusedError
@@ -14,9 +14,10 @@ from dredge.gc.clocks import compare_server
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
 from dredge.gc.foresee.run_cost import expected_lines, forecast
 from dredge.gc.namespaces import DATA, check_namespaces, places_of
+from dredge.gc.pending.known import find_list
 from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.run import Run, make_lease, open_state, read_plan
-from dredge.gc.state.store import StateStore
+from dredge.gc.state.store import Current, StateStore
 from dredge.gc.witness.owner import check_plan
 from dredge.gc.witness.ownership import Site
 from dredge.inventory.manifest import find_inventory
@@ -28,6 +29,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import to_json
+from dredge.runs.pending.store import Stored
 from dredge.runs.resuming import local_holder
 from dredge.runs.versions import choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_writer, store_clock
@@ -140,7 +142,10 @@ def plan_run(
     check_plan(Site(state, server, repository.name, run_id), config.dry_run)
     undo = choose_way(config.undo, repository.namespace, f"{root}/{run_id}", options)
     log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
-    current = StateStore(state, options).current(repository.name, repository.namespace)
+    current = _with_list(
+        StateStore(state, options).current(repository.name, repository.namespace),
+        find_list(state, repository.namespace, repository.created_at, now),
+    )
     mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
     if current.problem:
         log.error("the state of %s is unusable, so everything is read: %s", repository.name, current.problem)
@@ -184,6 +189,13 @@ def plan_run(
         log.info("run %s: %s", run_id, " ".join(line.strip() for line in expected_lines(expect)[:3]))
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.repository, plan.cutoff, plan.run_uri)
     return plan
+
+
+def _with_list(current: Current, stored: Stored) -> Current:
+    """What earlier runs left, which only a usable pending list makes complete."""
+    if current.state is None or stored.pending is not None:
+        return current
+    return replace(current, state=None, problem=f"the pending list: {stored.problem or 'it is gone'}")
 
 
 @dataclass(frozen=True, slots=True)

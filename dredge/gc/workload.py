@@ -91,7 +91,7 @@ def _to_compare(run: Run) -> int | None:
         return rows
     dropped = run.folder.read_part(ListCommittedOutput.of(committed).dropped, ["count"])["count"]
     rows += pc.sum(dropped).as_py() or 0
-    return rows + sum(part.rows for part in (*base.state.staged, *base.state.carry))
+    return rows + sum(part.rows for part in base.state.staged)
 
 
 def _to_delete(run: Run) -> int | None:

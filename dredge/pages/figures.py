@@ -47,6 +47,11 @@ class Standing:
         return max(0, last.found[0] - last.deleted[0]), max(0, last.found[1] - last.deleted[1])
 
     @property
+    def waiting(self) -> tuple[int, int]:
+        """Objects and bytes that wait for another run, as the newest run that came to its end left them."""
+        return next((run.pending for run in self.runs if run.outcome in ENDED), (0, 0))
+
+    @property
     def live(self) -> tuple[int, int] | None:
         """Objects and bytes in use, as the newest run counted them that looked at everything; None when none did."""
         return next((run.live for run in self.runs if run.live is not None), None)

@@ -53,6 +53,7 @@ class RunRow:
         deleted: objects and bytes that it deleted.
         found: objects and bytes that it would have been allowed to delete.
         held: objects and bytes that were held.
+        pending: objects and bytes that wait for another run.
         dry_run: whether it only looked.
         live: objects and bytes that it saw in use; None where it did not look at everything.
     """
@@ -65,6 +66,7 @@ class RunRow:
     deleted: tuple[int, int] = (0, 0)
     found: tuple[int, int] = (0, 0)
     held: tuple[int, int] = (0, 0)
+    pending: tuple[int, int] = (0, 0)
     dry_run: bool = False
     live: tuple[int, int] | None = None
 
@@ -219,6 +221,7 @@ def _row(place: Place, reader: ObjectReader, run_id: str) -> RunRow | None:
         deleted=pair("deleted"),
         found=pair("deletable"),
         held=pair("held"),
+        pending=pair("pending"),
         dry_run=bool(found["dry_run"]),
         live=found.get("live"),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dredge.errors import ConflictError, NotFoundError
 from dredge.storage import ObjectReader, ObjectWriter
 
@@ -45,3 +47,26 @@ def replace_tagged(writer: ObjectWriter, key: str, data: bytes, etag: str | None
     except ConflictError:
         return False
     return True
+
+
+def replace_again(
+    writer: ObjectWriter, key: str, data: bytes, etag: str | None, is_own: Callable[[bytes], bool]
+) -> bool:
+    """Replace an object that is still as it was read, or as an earlier try of the same run left it.
+
+    Args:
+        writer: on the folder of the object.
+        key: relative to it.
+        data: what it becomes.
+        etag: as `read_tagged` gave it; None to write an object that is not there.
+        is_own: whether bytes are of an earlier try.
+
+    Returns:
+        Whether it was, also when the answer to the request was lost.
+    """
+    if replace_tagged(writer, key, data, etag):
+        return True
+    tagged = read_tagged(writer, key)
+    if tagged is None or not is_own(tagged[1]):
+        return False
+    return tagged[1] == data or replace_tagged(writer, key, data, tagged[0])

@@ -47,6 +47,11 @@ class Version:
     name: str
     sha256: str
 
+    @property
+    def run_id(self) -> str:
+        """The run that left it."""
+        return self.name.rpartition("/")[2].rpartition("-")[0]
+
 
 class State(Protocol):
     """What every state says."""

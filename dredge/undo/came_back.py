@@ -1,9 +1,9 @@
 """Which slices have to be listed again, because a restore has brought objects back into them.
 
-An optimized run passes over slices that earlier runs have covered, and what a restore puts there is in no run's carry:
+An optimized run passes over slices that earlier runs have covered, and what a restore puts there is in no pending list:
 it was deleted. So the pin of a restore notes the slices, and runs list them until one that is complete has seen all
 that came back as old as a candidate is: its cutoff is after the end of the restore, or after that of the pin where the
-restore died and nobody knows when its last request was done. What nothing names is carried from then on.
+restore died and nobody knows when its last request was done. What nothing names is in the pending list from then on.
 
 Intervals of time stand for slices, a bounded number of them; more slices than needed may be listed.
 """

@@ -189,6 +189,8 @@ def test_params_are_these(dag: DAG) -> None:
         "keep_unnamed_days",
         "min_age_hours",
         "unsafe_min_age_seconds",
+        "grace_hours",
+        "unsafe_grace_seconds",
         "clean_every_days",
         "keep_runs_days",
         "slice_margin_hours",

@@ -25,6 +25,7 @@ CONF: dict[str, Any] = {
     "repository": "lake",
     "dry_run": False,
     "unsafe_min_age_seconds": 0,
+    "unsafe_grace_seconds": 0,
     "spark_rows_min": 0,
 }
 

@@ -38,6 +38,7 @@ CONF: dict[str, Any] = {
     "repository": "lake",
     "dry_run": False,
     "unsafe_min_age_seconds": 1,
+    "unsafe_grace_seconds": 0,
     "keep_unnamed_days": 0,  # the files of expired commits are just written
     "spark_rows_min": 0,
 }
@@ -155,7 +156,9 @@ def test_dry_run_deletes_nothing_and_starts_no_job_to_delete(
     airflow: Airflow, planted: PlantedLake, jobs: InProcess
 ) -> None:
     planted.age(2)
-    run = airflow.run("lakefs_gc", {"repository": "lake", "unsafe_min_age_seconds": 1})
+    run = airflow.run(
+        "lakefs_gc", {"repository": "lake", "unsafe_min_age_seconds": 1, "unsafe_grace_seconds": 0}
+    )
     assert run.state == "success"
     planted.assert_untouched()
     assert "bulk_delete" not in jobs.started

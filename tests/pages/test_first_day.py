@@ -99,7 +99,11 @@ def test_a_dry_run_from_the_form_is_watched_and_its_candidates_are_looked_at(
     home: House, tour: Tour, story: dict[str, str]
 ) -> None:
     time.sleep(MIN_AGE_SECONDS)
-    run = trigger(tour, "lakefs_gc", {"repository": "demo", "unsafe_min_age_seconds": MIN_AGE_SECONDS})
+    run = trigger(
+        tour,
+        "lakefs_gc",
+        {"repository": "demo", "unsafe_min_age_seconds": MIN_AGE_SECONDS, "unsafe_grace_seconds": 0},
+    )
     story["dry"] = run_page(tour, "lakefs_gc", run)
     assert tour.page.get_by_text("at work").count()
     tour.picture("run-at-work")
@@ -125,7 +129,12 @@ def test_a_dry_run_from_the_form_is_watched_and_its_candidates_are_looked_at(
 def test_a_run_in_earnest_asks_and_deletes_what_was_approved(
     home: House, tour: Tour, story: dict[str, str]
 ) -> None:
-    asked = {"repository": "demo", "unsafe_min_age_seconds": MIN_AGE_SECONDS, **IN_EARNEST}
+    asked = {
+        "repository": "demo",
+        "unsafe_min_age_seconds": MIN_AGE_SECONDS,
+        "unsafe_grace_seconds": 0,
+        **IN_EARNEST,
+    }
     run = trigger(tour, "lakefs_gc", asked)
     story["real"] = run_page(tour, "lakefs_gc", run)
     tour.until("awaiting approval: nothing was deleted")

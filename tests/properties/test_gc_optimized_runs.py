@@ -1,9 +1,9 @@
 """Random histories with runs of any mode at any time, and crashes at any step of a run.
 
-Always: nothing that lives is deleted. And after every complete run, whatever came before it: the run deleted
-exactly what a clean run would have deleted, and what nothing names and is still there is carried or will be
-listed again, so that no later run can miss it. In some histories what left staging goes at once, in others a while
-after the first mark that did not show it.
+Always: nothing that lives is deleted, and where garbage waits, nothing that no other run found a grace before. And
+after every complete run, whatever came before it: the run deleted exactly what a clean run would have deleted, and
+what nothing names and is still there is in the pending list or will be listed again, so that no later run can miss it.
+In some histories what left staging goes at once, in others a while after the first mark that did not show it.
 
 `./run test` lives through 64 histories with fixed seeds, `./run test long` through 6,400 new ones;
 `DREDGE_HISTORIES` sets another number.
@@ -15,6 +15,7 @@ import itertools
 import os
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from dredge.gc.slice_listing import slice_time
 from dredge.gc.state.store import StateStore
 from dredge.gc.steps import run_steps
 from tests.support.depth import IS_LONG, depth
-from tests.support.gc import CatalogClient, Parallel, World, make_world
+from tests.support.gc import CatalogClient, Parallel, World, candidates, make_world, pending_rows
 from tests.support.histories import History, alive, kept_by, later, of_unnamed, staged_anywhere
 from tests.support.killing import Killed, killed_at
 from tests.support.kv_views import Snapshots, WithoutSnapshots, open_as
@@ -78,6 +79,7 @@ story = st.fixed_dictionaries(
         "rules": st.sampled_from([None, 1, 5, 30]),
         "commit_hours": st.sampled_from([0, 20, 60]),
         "small_pages": st.booleans(),
+        "grace_hours": st.sampled_from([None, None, 20]),
         "chapters": st.lists(chapter, min_size=2, max_size=4),
     }
 )
@@ -114,7 +116,11 @@ def tell(story: dict[str, Any], sources: Sequence[Source]) -> None:
     """Live through a history, and look at every run of it."""
     by_turns = itertools.cycle(sources)
     safety = {"staged_rows_plenty": 1000, "commit_hours_max": story["commit_hours"]}
+    grace, waits = story["grace_hours"], None
     world = make_world(tuning=SMALL, safety=safety, slice_margin_hours=50, keep_runs_days=7)
+    if grace is not None:
+        world.settings |= {"grace_hours": grace, "unsafe_grace_seconds": None}
+        waits = Waits()
     world.runner = Parallel()
     changes = {"prepare_flush_rows": 1, "prepare_file_bytes_max": 16} if story["small_pages"] else {}
     world.lake = with_settings(world.lake, **changes)
@@ -126,10 +132,40 @@ def tell(story: dict[str, Any], sources: Sequence[Source]) -> None:
         for name, *arguments in operations:
             history.do(str(name), *arguments)
         world.age(seconds=1)  # ids of runs are ordered by seconds
-        collect(world, **wanted, source=next(by_turns), marks=marks)
+        collect(world, **wanted, source=next(by_turns), marks=marks, waits=waits)
     # At last everything is caught up with, whatever windows there were.
     world.age(seconds=1)
-    collect(world, "optimized", source=next(by_turns), marks=marks)
+    collect(world, "optimized", source=next(by_turns), marks=marks, waits=waits)
+    if waits is None:
+        return
+    found = waits.garbage
+    world.age(hours=grace, seconds=1)
+    collect(world, "optimized", source=next(by_turns), marks=marks, waits=waits)
+    assert world.data().isdisjoint(found & waits.garbage), "what both runs found was to go"
+
+
+@dataclass
+class Waits:
+    """What runs found, where garbage waits.
+
+    Attributes:
+        since: when a mark found each object for the first time since one saw it alive.
+        garbage: of the last complete run.
+    """
+
+    since: dict[str, datetime] = field(default_factory=dict)
+    garbage: set[str] = field(default_factory=set)
+
+    def look(self, context: Run, gone: set[str], living: set[str]) -> None:
+        """See that a run deleted only what has waited, and take in what it found."""
+        early = context.plan.created_at - timedelta(hours=context.plan.config.grace_hours or 0)
+        assert all(address in self.since and self.since[address] <= early for address in gone), "too early"
+        if context.folder.read_summary("check_limits") is None:
+            return
+        for address in self.since.keys() & living:
+            del self.since[address]
+        for address in candidates(context):
+            self.since.setdefault(address, context.plan.created_at)
 
 
 class Mark(NamedTuple):
@@ -174,6 +210,7 @@ def collect(
     keep_tags: bool = True,
     source: Source = None,
     marks: list[Mark] | None = None,
+    waits: Waits | None = None,
 ) -> str:
     """Do a run, or be killed in the middle of it, and look at what it did; gives its mode.
 
@@ -205,23 +242,22 @@ def collect(
     marks += filter(None, [mark_of(context)])
     gone = before.keys() - world.data()
     assert gone.isdisjoint(living), f"live objects were deleted: {gone & living}"
+    if waits is not None:
+        waits.look(context, gone, living)
     if dry_run:
         assert not gone
     if dry_run or not complete:
         return context.plan.mode
     garbage = {key for key, time in before.items() if time < context.plan.cutoff} - living - held
     assert gone <= garbage
-    if window is None or context.plan.mode == "clean":
+    if waits is not None:
+        waits.garbage = garbage
+    elif window is None or context.plan.mode == "clean":
         assert gone == garbage, "not what a clean run would have deleted"
     state = StateStore(context.state).current(world.lake.repository, world.lake.namespace).state
     assert state is not None
     assert state.run_id == context.plan.run_id
-    carried = {
-        address
-        for part in state.carry
-        for address in context.folder.read_part(part, ["address"])["address"].to_pylist()
-    }
-    for address in world.data() - living - by_unnamed - carried:
+    for address in world.data() - living - by_unnamed - pending_rows(context).keys():
         opened = slice_time(address.rpartition("/")[0])
         assert opened is None or not state.covered.has(opened), f"{address} was forgotten"
     return context.plan.mode

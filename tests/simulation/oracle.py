@@ -39,8 +39,11 @@ from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.config import OPTIMIZED
 from dredge.gc.run import Run
 from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_json
+from dredge.runs.pending.store import POINTER, PendingList
 from tests.simulation.buckets import Bucket, Stored
-from tests.simulation.clock import DAY, Clock
+from tests.simulation.clock import DAY, START, Clock
 from tests.simulation.gc.answers import Answers
 from tests.simulation.gc.asked import Asked
 from tests.simulation.gc.fences import Fences
@@ -53,6 +56,8 @@ from tests.simulation.orchestrator import Orchestrated
 from tests.simulation.scheduler import Process
 from tests.simulation.truth import SURE, Truth
 
+GRACE_LEAST = 20 * 3600 - 2 * 330.0
+"""By clocks that may differ."""
 OWN = "_lakefs/retention/gc/"
 KEEP_UNNAMED = 30 * DAY + 2 * 3600
 """For as long a run may keep what a metarange names that no ref leads to."""
@@ -278,6 +283,8 @@ class Oracle:
         """Look whether a complete run in peace left garbage that it does not name."""
         rows = _settled(run)
         named = {row["address"] for row in rows if row["outcome"] != ledger.DELETED}
+        if self.asked["rest"].waits:
+            named |= _waiting(run)
         asked = self.asked["rest"]
         kept = self.truth.kept(asked.policy) if asked.policy is not None else set()
         if run.plan.mode == OPTIMIZED:
@@ -420,6 +427,14 @@ class Oracle:
             self.simulation.violate("looks", f"{process.name} deletes {address}, and was only to look")
         self._judge_clocks(address, process, asked, run)
         plan = json.loads(self.bucket.objects[f"{folder}/plan.json"].data)
+        if asked.waits:
+            planned = datetime.fromisoformat(plan["created_at"])
+            early = (planned - START).total_seconds() - GRACE_LEAST
+            others = [item for item in self.asked.values() if item is not asked and item.begun <= early]
+            if not others:
+                self.simulation.violate(
+                    "wait", f"{process.name} deletes {address}, and no other run can have found it"
+                )
         is_young = self.bucket.objects[self.root + address].modified >= datetime.fromisoformat(plan["cutoff"])
         if is_young and not self._is_put_meanwhile(address, process):
             self.simulation.violate("young", f"{process.name} deletes {address}, as old as its cutoff")
@@ -492,6 +507,13 @@ class Oracle:
 def _is_complete(run: Orchestrated) -> bool:
     """Whether a run has moved the state on."""
     return run.outcome == "success" and not run.config["dry_run"] and "window_begin" not in run.config
+
+
+def _waiting(run: Run) -> set[str]:
+    """Addresses in the pending list."""
+    listed = from_json(PendingList, json.loads(run.state.get(POINTER)))
+    tables = RunFolder(run.state, "the list").read_parts(listed.parts.values(), ["address"])
+    return {address for table in tables for address in table["address"].to_pylist()}
 
 
 def _settled(run: Run) -> list[dict[str, Any]]:

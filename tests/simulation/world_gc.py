@@ -101,6 +101,10 @@ class PeacefulReader(SimReader):
         return self.whole.get(self._root + key) or super()._find(key)
 
 
+GRACE = 3.5 * DAY
+"""Longer than what is found waits by default."""
+
+
 @dataclass
 class GcScene:
     """A repository with its servers, writers and orchestrator."""
@@ -192,6 +196,12 @@ class GcScene:
         self.orchestrator.workers.twice = 0.0
         scheduler.wait(4 * DAY)
         mode, policy = self.rest
+        if self.config.get("unsafe_grace_seconds", 0) is None:
+            # What the last run is to delete, another one finds.
+            found = config_of_run(in_peace(self.config), scheduler.now, mode, True, None, policy, None)
+            self.oracle.asked["finds"] = self._asked("finds", found, policy)
+            self.orchestrator.start("finds", found)
+            scheduler.wait(GRACE)
         config = config_of_run(in_peace(self.config), scheduler.now, mode, False, None, policy, None)
         self.oracle.asked["rest"] = self._asked("rest", config, policy)
         if self.busy is not None:
@@ -238,6 +248,7 @@ class GcScene:
             lambda: self.orchestrator.runs[name],
             config["undo"],
             config["approval_hours"],
+            config["unsafe_grace_seconds"] is None,
         )
 
     def _set_clocks(self, seconds: float) -> None:
@@ -332,6 +343,7 @@ class GcWorld:
     focus: Focus = ANYTHING
     scenes: Mapping[str, object] = field(default_factory=lambda: BY_NAME)
     settings: Mapping[str, Sequence[Any]] = field(default_factory=lambda: ALL_SETTINGS)
+    waits: bool = False
 
     def draw(self, chance: random.Random) -> list[Move]:
         return draw_moves(chance, self.focus)
@@ -371,6 +383,8 @@ class GcWorld:
         )
         oracle.clocks = [server.clock for server in servers]
         config = draw_config(draw, REPOSITORY)
+        if self.waits:
+            config["unsafe_grace_seconds"] = None
         oracle.latecomers.margin = timedelta(hours=config["slice_margin_hours"])
         scene = GcScene(simulation, kv, servers, writer, orchestrator, oracle, config, clocks)
         scene.haste = draw.of("haste")

@@ -6,10 +6,17 @@ WORLDS["gc"](focus=bug.focus)
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tests.simulation.history import World
 from tests.simulation.world_gc import GcWorld
 from tests.simulation.world_icechunk import IcechunkWorld
 from tests.simulation.world_trash import TrashWorld
 
-WORLDS: dict[str, Callable[..., World]] = {"gc": GcWorld, "trash": TrashWorld, "icechunk": IcechunkWorld}
+WORLDS: dict[str, Callable[..., World]] = {
+    "gc": GcWorld,
+    "gc-wait": partial(GcWorld, waits=True),
+    "trash": TrashWorld,
+    "icechunk": IcechunkWorld,
+}
+"""`gc-wait` is `gc` with the default grace; all runs of `gc` delete what they find themselves."""

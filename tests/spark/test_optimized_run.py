@@ -37,6 +37,7 @@ def collect(lake: Lake, runner: TaskRunner) -> Run:
         mode="auto",
         dry_run=False,
         unsafe_min_age_seconds=0,
+        unsafe_grace_seconds=0,
         safety=Safety(commit_hours_max=0),  # what was staged a moment ago goes now
     )
     time.sleep(0.01)

@@ -50,7 +50,14 @@ def contents(container: TestContainer) -> dict[str, bytes]:
 
 def collected(client: LakeFSClient, **more: Any) -> Run:
     """A collection that deletes, and trusts every object to be old."""
-    config = {"repository": "lake", "mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 0, **more}
+    config = {
+        "repository": "lake",
+        "mode": "clean",
+        "dry_run": False,
+        "unsafe_min_age_seconds": 0,
+        "unsafe_grace_seconds": 0,
+        **more,
+    }
     run = Run.open(plan_run(from_json(GCConfig, config), None, client).run_uri, None, client)
     run_steps(run, LocalRunner())
     release_lease(run)

@@ -6,12 +6,17 @@ from dataclasses import replace
 
 from dredge.gc.check_limits.check import Check
 from dredge.gc.check_limits.identical import Proof
-from dredge.gc.check_limits.output import CheckLimitsOutput
+from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
 from dredge.gc.check_limits.tally import Tally
+from dredge.gc.pending.advance import Advanced
+from dredge.gc.pending.figures import Waits
+from dredge.gc.pending.known import Known
 from dredge.gc.run import Run
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing, subtract
 from dredge.runs.perform import StepRecord
 from dredge.runs.tries import StepTry
+from dredge.sets.files import write_hashes
+from dredge.sets.hashes import NONE
 from tests.support.gc import World, busy_world, summary_of
 
 
@@ -36,4 +41,7 @@ def check_of(run: Run, **counts: dict[str, int]) -> Check:
         summary = summary_of(run, output.STEP)
         inputs[output.STEP] = replace(summary, counts={**summary.counts, **counts.get(output.STEP, {})})
     record = StepRecord(inputs, StepTry(run.folder.writer, CheckLimitsOutput.STEP, 1))
-    return Check(run, record, Proof(0), Tally(), [])
+    verdicts = Proof(0).verdicts.write(run.folder, "check")
+    cleared = write_hashes(run.folder, "check/cleared.u64", NONE)
+    holds = HoldFiles(size_verdicts=verdicts[0], served=verdicts[1], cleared=cleared)
+    return Check(run, record, Proof(0), Tally(), [], holds, Known(), Advanced(0, {}, [], Waits()))

@@ -18,6 +18,7 @@ from typing import Any
 from dredge.errors import NotFoundError, RefusedError
 from dredge.gc.bulk_delete import sweep
 from dredge.gc.config import GCConfig
+from dredge.gc.pending.known import find_list
 from dredge.gc.planning import plan_run
 from dredge.gc.run import Run
 from dredge.gc.steps import (
@@ -44,6 +45,7 @@ from dredge.lakefs import (
 )
 from dredge.lakefs.files.addresses import reworded
 from dredge.lakefs.files.entries import Entry
+from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
@@ -212,8 +214,13 @@ class World:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def plan(self, **settings: Any) -> Run:
-        """Plan a run that deletes, a clean one unless told; settings are those of `GCConfig`."""
-        usual = {"repository": self.lake.repository, "dry_run": False, "mode": "clean"}
+        """Plan a run that deletes what it finds, a clean one unless told; settings are those of `GCConfig`."""
+        usual = {
+            "repository": self.lake.repository,
+            "dry_run": False,
+            "mode": "clean",
+            "unsafe_grace_seconds": 0,
+        }
         wanted = {**usual, **self.settings, **settings}
         # What objects cost is counted by those tests that look at it.
         wanted["tuning"] = {"report_names_max": 0, **wanted.get("tuning", {})}
@@ -297,6 +304,15 @@ def summary_of(context: Run, step: str) -> StepSummary:
     summary = context.folder.read_summary(step)
     assert summary is not None, step
     return summary
+
+
+def pending_rows(context: Run) -> dict[str, dict[str, Any]]:
+    """Rows of the pending list, by address; of a list that may be believed."""
+    created = context.client.repository(context.plan.repository).created_at
+    stored = find_list(context.state, context.plan.namespace, created, context.store_now())
+    assert stored.pending is not None, stored.problem
+    tables = RunFolder(context.state, "list").read_parts(stored.pending.parts.values())
+    return {row["address"]: row for table in tables for row in table.to_pylist()}
 
 
 def candidates(context: Run) -> set[str]:

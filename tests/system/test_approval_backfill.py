@@ -28,6 +28,7 @@ RUNS = 10
 FIRST, LAST = TODAY - (RUNS + 1) * DAY, TODAY - 2 * DAY
 CONF: dict[str, Any] = {
     "unsafe_min_age_seconds": 1,
+    "unsafe_grace_seconds": 0,
     "slice_margin_hours": 26,
     "approval": "always",
     "dry_run": False,

@@ -24,6 +24,7 @@ REPOSITORIES = ("rejected", "unanswered", "approved")
 CONF: dict[str, Any] = {
     "dry_run": False,
     "unsafe_min_age_seconds": 1,
+    "unsafe_grace_seconds": 0,
     "slice_margin_hours": 26,
     "spark_rows_min": 0,
     "approval": "always",

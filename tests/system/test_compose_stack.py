@@ -26,7 +26,13 @@ from tests.support.postgres import PostgresServer
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(1800)]
 
 WAIT = 600 * float(os.environ.get("DREDGE_TEST_PATIENCE", "1"))
-CONF = {"repository": "lake", "dry_run": False, "unsafe_min_age_seconds": 1, "spark_rows_min": 0}
+CONF = {
+    "repository": "lake",
+    "dry_run": False,
+    "unsafe_min_age_seconds": 1,
+    "unsafe_grace_seconds": 0,
+    "spark_rows_min": 0,
+}
 TASKS = "/api/v2/dags/lakefs_gc/dagRuns/{run}/taskInstances"
 
 

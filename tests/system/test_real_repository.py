@@ -52,7 +52,12 @@ def expected(verdict: str) -> set[str]:
 
 def run(endpoint: str, options: StorageOptions, dry_run: bool) -> dict[str, int]:
     config = GCConfig(
-        repository=REPOSITORY, mode="clean", dry_run=dry_run, unsafe_min_age_seconds=1, keep_unnamed_days=0
+        repository=REPOSITORY,
+        mode="clean",
+        dry_run=dry_run,
+        unsafe_min_age_seconds=1,
+        unsafe_grace_seconds=0,
+        keep_unnamed_days=0,
     )
     client = LakeFSClient(endpoint, "key", "secret")
     return dict(collect(config, LocalRunner(), client, options).counts)

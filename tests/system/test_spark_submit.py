@@ -22,6 +22,7 @@ CONF: dict[str, Any] = {
     "repository": "lake",
     "dry_run": False,
     "unsafe_min_age_seconds": 1,
+    "unsafe_grace_seconds": 0,
     "keep_unnamed_days": 0,  # the files of expired commits are just written
     "spark_rows_min": 0,
 }

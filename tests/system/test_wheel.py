@@ -187,7 +187,13 @@ def test_a_run_of_the_installed_dag_deletes_the_garbage_with_sparks_local_engine
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
         }
-        conf = {"repository": "lake", "dry_run": False, "unsafe_min_age_seconds": 1, "spark_rows_min": 0}
+        conf = {
+            "repository": "lake",
+            "dry_run": False,
+            "unsafe_min_age_seconds": 1,
+            "unsafe_grace_seconds": 0,
+            "spark_rows_min": 0,
+        }
         found = last_line(site, RUN, environment | connections, json.dumps(conf))
         assert found == dict.fromkeys(found, "success")
         planted.assert_swept()

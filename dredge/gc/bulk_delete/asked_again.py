@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from dredge.gc.bulk_delete.recheck import Subtracted
 from dredge.gc.check_limits import HoldFiles, Since, Verdicts, heads_of_the_mark, prove
+from dredge.gc.check_limits.holds import read_confirmed
 from dredge.gc.index.metaranges import read_metaranges
 from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.list_committed import SIZES, ListCommittedOutput, Roles, collect_ranges, known_commit
@@ -27,6 +28,7 @@ from dredge.gc.run import Run
 from dredge.runs.perform import StepRecord
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.files import read_hashes
+from dredge.sets.hashes import contains
 from dredge.sets.live import LocatedSet
 
 
@@ -67,6 +69,8 @@ def ask_again(
     new = _new_in_heads(run, runner, record.input(ListCommittedOutput), heads, f"{where}/heads")
     asked = replace(asked, sizes=_not_asked_about(run, runner, record, new, f"{where}/heads"), questions=0)
     cleared = read_hashes(run.folder, asked.holds.cleared)
+    if (confirmed := read_confirmed(run.folder, asked.holds)) is not None:
+        cleared = cleared[contains(confirmed, cleared)]
     if not len(cleared):
         return asked
     # The sweep's own record takes the files of the ledger only.

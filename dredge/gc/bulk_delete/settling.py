@@ -3,8 +3,8 @@
 On S3 such an object carries the time at which its upload began, so it may look old when it appears (L7). The server
 that completed the upload stages it afterwards. A listing in between sees an old object that nobody has staged, and
 so does every later look, as long as that server takes. So it is kept unless it was there for long enough when it was
-looked for the last time: this run's candidates were complete that long ago, or those of the run before, which carried
-it over.
+looked for the last time: this run's candidates were complete that long ago, or the pending list of the run before has
+it and was left that long ago.
 
     candidates ──── settle time ────▶ re-check reads staging → deleted
     candidates ── less ──▶ re-check reads staging            → kept; the next run has known it for long enough
@@ -16,7 +16,6 @@ again, the server does not show them as staged (L6). It was looked for when bran
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -26,18 +25,15 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import FormatError
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
-from dredge.gc.state.base import Base, open_base
 from dredge.gc.subtract import SAME_SIZE, SubtractOutput
 from dredge.runs.folder import RunFolder
+from dredge.runs.pending.rows import LIVE
 from dredge.runs.perform import StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.summary import PartInfo
 from dredge.storage import open_writer
 from dredge.storage.schemes import canonical_scheme
-
-log = logging.getLogger("dredge")
 
 _PLAIN = r"^[0-9a-f]{32}$"
 _IN_PARTS = r"^[0-9a-f]{32}-[0-9]+$"
@@ -55,8 +51,8 @@ class Settling:
         known: who knew long enough before the re-check what was there.
         known_when_asked: who did before branches were asked about candidates as long as an entry of a head.
         opaque: whether an ETag of any other form may be that of an object uploaded in parts.
-        before_uri: folder of the run before.
-        before: its files of objects that it carried over.
+        before_uri: folder with the pending list of the run before.
+        before: its files.
     """
 
     known: KnownBy = "this run"
@@ -111,14 +107,14 @@ class Appeared:
     def _unknown(self, rows: pa.Table, in_parts: pa.BooleanArray, known: KnownBy) -> pa.BooleanArray:
         if known == "this run":
             return pc.and_(in_parts, False)
-        # Few objects are uploaded in parts, so that what the run before carried over is seldom needed.
+        # Few objects are uploaded in parts, so that what the run before knew is seldom needed.
         if known == "nobody" or not pc.any(in_parts).as_py():
             return in_parts
         return pc.and_not(in_parts, pc.is_in(_objects(rows), self._known_before))
 
     @cached_property
     def _known_before(self) -> pa.Array:
-        """Those of the task's candidates that the run before carried over, found in one pass over what it did.
+        """Those of the task's candidates that are in the pending list of the run before, found in one pass over it.
 
         Names and ETags are compared, not hashes: another object may have the hash, and frees nothing.
         """
@@ -126,8 +122,9 @@ class Appeared:
         wanted = pa.concat_arrays([_objects(rows.filter(self._in_parts(rows))) for rows in own])
         before = RunFolder(open_writer(self._settling.before_uri), "the run before")
         found = [pa.nulls(0, pa.string())]
-        for rows in before.read_parts(self._settling.before, _COLUMNS):
-            objects = _objects(rows)
+        for rows in before.read_parts(self._settling.before, [*_COLUMNS, "status"]):
+            # A row of what was live says nothing of the store.
+            objects = _objects(rows.filter(pc.not_equal(rows["status"], LIVE)).combine_chunks())
             found.append(objects.filter(pc.is_in(objects, wanted)))
         return pa.concat_arrays(found)
 
@@ -146,49 +143,35 @@ def look_at_settling(run: Run, record: StepRecord) -> Settling:
         run: this run.
         record: of the sweep. All candidates were in the store before they were complete.
     """
-    candidates = record.input(SubtractOutput).summary
+    candidates = record.input(SubtractOutput).summary.finished_at
     # Two machines wrote down when candidates were complete and when branches were asked.
     asked_at = record.input(CheckLimitsOutput).summary.started_at - _skew(run)
     now = run.store_now()
     known, known_when_asked = _is_settled(run, candidates, now), _is_settled(run, candidates, asked_at)
     if known and known_when_asked:
         return Settling()
-    before = _run_before(run)
-    base, earlier = (None, None) if before is None else before
+    before = record.input(SubtractOutput).known_list(run.folder)
+    left_at = None if before.pending is None else before.pending.left_at
     return Settling(
-        known=_known_by(run, known, earlier, now),
-        known_when_asked=_known_by(run, known_when_asked, earlier, asked_at),
+        known=_known_by(run, known, left_at, now),
+        known_when_asked=_known_by(run, known_when_asked, left_at, asked_at),
         opaque=canonical_scheme(run.plan.namespace.partition("://")[0]) == "s3",
-        before_uri="" if base is None else base.state.run_uri,
-        before=[] if base is None else list(base.state.carry),
+        before_uri=run.state.uri,
+        before=before.parts,
     )
 
 
-def _known_by(run: Run, by_this_run: bool, earlier: StepSummary | None, at: datetime) -> KnownBy:
+def _known_by(run: Run, by_this_run: bool, left_at: datetime | None, at: datetime) -> KnownBy:
     if by_this_run:
         return "this run"
-    return "the run before" if earlier is not None and _is_settled(run, earlier, at) else "nobody"
+    return "the run before" if left_at is not None and _is_settled(run, left_at, at) else "nobody"
 
 
-def _is_settled(run: Run, candidates: StepSummary, at: datetime) -> bool:
-    """Whether candidates were complete long enough before; the clock that wrote this down may differ from the
-    store's."""
+def _is_settled(run: Run, known_at: datetime, at: datetime) -> bool:
+    """Whether objects were known long enough before; the clock that wrote this down may differ from the store's."""
     seconds = run.plan.config.safety.multipart_settle_seconds
-    return not seconds or at - candidates.finished_at >= timedelta(seconds=seconds) + _skew(run)
+    return not seconds or at - known_at >= timedelta(seconds=seconds) + _skew(run)
 
 
 def _skew(run: Run) -> timedelta:
     return timedelta(seconds=run.plan.config.safety.clock_skew_seconds_max)
-
-
-def _run_before(run: Run) -> tuple[Base, StepSummary] | None:
-    """What the run before left, and its candidates; None when there is none or it cannot be read."""
-    if run.plan.state is None:
-        return None
-    try:
-        base = open_base(run, run.plan.state)
-        candidates = base.folder.read_summary(SubtractOutput.STEP)
-    except FormatError as error:
-        log.info("run %s: what the run before knew cannot be read: %s", run.plan.run_id, error)
-        return None
-    return None if candidates is None else (base, candidates)

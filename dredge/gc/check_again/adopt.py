@@ -52,7 +52,7 @@ def _deletable(folder: RunFolder) -> Hashes:
     guards = folder.read_summary(CheckLimitsOutput.STEP)
     if found is None or guards is None:
         raise FormatError(f"the candidates of {folder.uri} are gone")
-    parts = [*SubtractOutput.of(found).hashes, CheckLimitsOutput.of(guards).hold_files.cleared]
+    parts = CheckLimitsOutput.of(guards).may_go(SubtractOutput.of(found))
     return unite([read_hashes(folder, part) for part in parts])
 
 

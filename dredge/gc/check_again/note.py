@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs.perform import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.sets.files import read_hashes
 from dredge.sets.hashes import unite
 from dredge.undo import deletions
@@ -21,7 +18,6 @@ def note_deletion(run: Run, record: StepRecord) -> None:
         run: this run.
         record: of the sweep.
     """
-    candidates, guards = record.input(SubtractOutput), record.input(CheckLimitsOutput)
-    parts: Sequence[PartInfo] = [*candidates.hashes, guards.hold_files.cleared]
+    parts = record.input(CheckLimitsOutput).may_go(record.input(SubtractOutput))
     hashes = unite([read_hashes(run.folder, part) for part in parts])
     deletions.note_deletion(run, hashes)

@@ -8,10 +8,12 @@ from functools import cached_property
 from dredge.gc.check_limits import canaries
 from dredge.gc.check_limits.canaries import Canary
 from dredge.gc.check_limits.identical import Proof
-from dredge.gc.check_limits.output import CheckLimitsOutput
+from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
 from dredge.gc.check_limits.tally import Tally
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.pending.advance import Advanced
+from dredge.gc.pending.known import Known
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput
@@ -44,7 +46,10 @@ class Check:
         record: of the step; guards add figures and warnings.
         proof: about the candidates that are held for their size.
         tally: what is held.
-        doomed: files with the hashes of everything that may be deleted.
+        doomed: files with the hashes of everything that may be deleted, now or after its wait.
+        holds: what was proved about candidates.
+        known: the pending list before this run.
+        pending: the list after it.
     """
 
     run: Run
@@ -52,6 +57,9 @@ class Check:
     proof: Proof
     tally: Tally
     doomed: list[PartInfo]
+    holds: HoldFiles
+    known: Known
+    pending: Advanced
 
     @cached_property
     def namespaces(self) -> dict[str, str]:

@@ -5,11 +5,14 @@ These codes take the place of the hold `same_size` in counts, in the report and 
 
 from __future__ import annotations
 
+from dredge.runs.pending import rows
+
 SERVED = "identical_served"
 TOO_MANY = "identical_too_many"
 NO_ANSWER = "identical_no_answer"
 NO_PATH = "identical_no_path"
 AMBIGUOUS = "ambiguous_address"
+WAITING = rows.WAITING
 
 _SAME_SIZE = "as long as an object in a branch head, so a branch may read this copy of it;"
 WHY = {
@@ -19,6 +22,7 @@ WHY = {
     NO_PATH: f"{_SAME_SIZE} a path is not UTF-8, and lakeFS cannot be asked about it",
     AMBIGUOUS: "lakeFS shows this address for an object whose key may be another one: it words keys decoded"
     " (`a%20b` as `a b`) and without a query",
+    WAITING: "it waits: only what an earlier run found, and what has waited since, is deleted",
 }
 """Half a sentence for people about each code."""
 UNSETTLED = (TOO_MANY, NO_ANSWER, NO_PATH)

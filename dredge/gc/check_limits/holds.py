@@ -5,6 +5,7 @@
     same_size  its size is settled, and it is among the cleared  null
     same_size  anything else, also none at all                   served, too_many, no_answer or no_path
     any other  -                                                 the hold itself, also one that nobody knows
+    nothing so far, and not among the confirmed                  waiting
 
 Counting, limits, the report and the sweep all ask here. No hold but `same_size` can be lifted.
 """
@@ -23,7 +24,7 @@ from dredge.gc.check_limits.verdicts import Verdicts
 from dredge.gc.subtract import SAME_SIZE, why_of_hold
 from dredge.runs.folder import RunFolder
 from dredge.sets.files import read_hashes
-from dredge.sets.hashes import NONE, Hashes, contains
+from dredge.sets.hashes import NONE, Hashes, contains, unite
 
 COLUMNS = ["hash", "size", "hold"]
 """Columns of the candidates that are needed to tell what is held."""
@@ -37,11 +38,13 @@ class Holds:
         verdicts: about candidates that are held for their size.
         cleared: hashes of those of them that may go, sorted and distinct.
         ambiguous: hashes of candidates whose address lakeFS shows for an object with another key, sorted and distinct.
+        confirmed: hashes of candidates that have waited, sorted and distinct; None where none has to.
     """
 
     verdicts: Verdicts
     cleared: Hashes
     ambiguous: Hashes = field(default_factory=lambda: NONE)
+    confirmed: Hashes | None = field(default_factory=lambda: NONE)
 
     @classmethod
     def of(cls, folder: RunFolder, files: HoldFiles) -> Holds:
@@ -56,7 +59,8 @@ class Holds:
         """
         verdicts = Verdicts.read(folder, files.size_verdicts, files.served)
         ambiguous = NONE if files.ambiguous is None else read_hashes(folder, files.ambiguous)
-        return cls(verdicts, read_hashes(folder, files.cleared), ambiguous)
+        confirmed = read_confirmed(folder, files)
+        return cls(verdicts, read_hashes(folder, files.cleared), ambiguous, confirmed)
 
     def codes_of(self, rows: pa.Table) -> pa.StringArray:
         """The code that holds each candidate; null for those that may go.
@@ -70,6 +74,9 @@ class Holds:
         if missing := sorted(set(COLUMNS) - set(rows.column_names)):
             raise FormatError(f"candidates without {', '.join(missing)}: nobody can tell what is held")
         codes_found = self._without_ambiguous(rows)
+        if self.confirmed is not None:
+            waits = pa.array(~contains(self.confirmed, rows["hash"].to_numpy()))
+            codes_found = pc.if_else(pc.and_(waits, pc.is_null(codes_found)), codes.WAITING, codes_found)
         is_held = pa.array(contains(self.ambiguous, rows["hash"].to_numpy()))
         return pc.if_else(pc.and_(is_held, pc.is_null(codes_found)), codes.AMBIGUOUS, codes_found)
 
@@ -86,6 +93,17 @@ class Holds:
         # Another object may have the hash of a cleared one, so the verdict must be about this one, too.
         cleared = pa.array(contains(self.cleared, rows["hash"].to_numpy()))
         return pc.if_else(cleared, found, pc.coalesce(found, codes.TOO_MANY))
+
+
+def read_confirmed(folder: RunFolder, files: HoldFiles) -> Hashes | None:
+    """Read the hashes of the candidates that have waited; None where none has to.
+
+    Raises:
+        FormatError: a file is not as it was written.
+    """
+    if not files.waits:
+        return None
+    return unite([read_hashes(folder, part) for part in files.confirmed])
 
 
 def with_hold(rows: pa.Table) -> pa.Table:

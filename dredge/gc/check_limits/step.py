@@ -7,6 +7,7 @@ guards and limits say.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,13 +19,16 @@ from dredge.gc.check_again.check import check_again
 from dredge.gc.check_limits import codes, identical
 from dredge.gc.check_limits.check import Check
 from dredge.gc.check_limits.guards import GUARDS
-from dredge.gc.check_limits.holds import why_held
-from dredge.gc.check_limits.output import CheckLimitsOutput
+from dredge.gc.check_limits.holds import Holds, why_held
+from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
 from dredge.gc.check_limits.tally import Held, count_ambiguous, count_held
 from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.pending.advance import advance_list
+from dredge.gc.pending.known import leave
 from dredge.gc.run import Run
 from dredge.gc.state.base import base_of
-from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput
+from dredge.gc.subtract import SubtractOutput
+from dredge.gc.subtract.figures import Figures
 from dredge.gc.witness.mark import leave_record
 from dredge.gc.witness.owner import claim_namespace, leave_id
 from dredge.hashing import hash64
@@ -57,11 +61,13 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.attempt.check()  # what an overtaken try leaves would be newer than what the later one left
     committed = record.input(ListCommittedOutput)
-    if claim_namespace(run) and not committed.is_what_if:
+    leaves = claim_namespace(run) and not committed.is_what_if
+    check = _prove(run, runner, record, leaves)
+    if leaves:
         leave_record(run, committed)
         leave_id(run, record)
+        leave(run, record, check.known, check.pending.bits, check.pending.parts)
     alarm = check_again(run, runner, record)
-    check = _prove(run, runner, record)
     findings = [guard(check) for guard in GUARDS]
     _hold_ambiguous(check)
     objects, size_bytes = _deletable(check)
@@ -73,6 +79,8 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         "held": check.tally.to_details(),
         "would_delete": _would_delete(check),
         "undo": to_json(cost_of_undo(run.plan.undo.way, objects, size_bytes)),
+        "waits": run.plan.config.waits,
+        "pending": check.pending.waits.to_details(check.known.grace),
     }
     _publish(check, details)
     record.counts.update(deletable_objects=objects, deletable_bytes=size_bytes, **_held_counts(check))
@@ -101,15 +109,24 @@ def _what_would_come(approval: str, message: str) -> str:
     return f"a run that deletes would {'be refused' if approval == NEVER else 'await approval'}: {message}"
 
 
-def _prove(run: Run, runner: TaskRunner, record: StepRecord) -> Check:
-    """Ask branches about what is held for its size, and write down what is held for the sweep."""
+def _prove(run: Run, runner: TaskRunner, record: StepRecord, leaves: bool) -> Check:
+    """Ask branches about what is held for its size, find what has waited, and write both down for the sweep."""
     candidates = record.input(SubtractOutput)
     proof = identical.prove(run, runner, record)
     tally = count_held(run, candidates, proof.verdicts, proof.answers.shown)
     cleared = write_hashes(run.folder, f"{CheckLimitsOutput.STEP}/cleared.u64", tally.cleared)
     record.parts.append(cleared)
-    record.parts.extend(proof.verdicts.write(run.folder))
-    return Check(run, record, proof, tally, [*candidates.hashes, cleared])
+    size_verdicts, served = proof.verdicts.write(run.folder)
+    record.parts.extend([size_verdicts, served])
+    known = candidates.known_list(run.folder)
+    holds = HoldFiles(
+        size_verdicts=size_verdicts, served=served, cleared=cleared, waits=run.plan.config.waits
+    )
+    pending = advance_list(run, runner, record, known, holds, writes=leaves)
+    record.parts.extend(pending.confirmed)
+    tally.add_waiting(pending.waits.waiting, pending.waits.examples)
+    holds = replace(holds, confirmed=tuple(pending.confirmed))
+    return Check(run, record, proof, tally, [*candidates.hashes, cleared], holds, known, pending)
 
 
 def _hold_ambiguous(check: Check) -> None:
@@ -119,7 +136,8 @@ def _hold_ambiguous(check: Check) -> None:
         return
     hashes = unite([hash64(pa.array([canary.address for canary in found], pa.string()))])
     shown = {canary.address: (canary.branch, canary.path) for canary in found}
-    count_ambiguous(check.run, check.candidates, check.tally, hashes, shown)
+    holds = Holds.of(check.run.folder, check.holds)
+    count_ambiguous(check.run, check.candidates, check.tally, hashes, shown, holds)
     check.record.parts.append(
         write_hashes(check.run.folder, f"{CheckLimitsOutput.STEP}/ambiguous.u64", hashes)
     )
@@ -164,9 +182,15 @@ def _publish(check: Check, details: dict[str, Any]) -> None:
 def _held_counts(check: Check) -> dict[str, int]:
     """Objects by the code that holds them, whatever codes there are, and what became of the others."""
     by_code = dict.fromkeys(codes.WHY, 0) | {code: held.objects for code, held in check.tally.by_code.items()}
+    waiting = check.tally.by_code.get(codes.WAITING, Held())
+    pending = check.pending.waits.to_details(check.known.grace)
     return {
-        "held_objects": check.tally.objects,
-        "held_bytes": check.tally.size_bytes,
+        "held_objects": check.tally.objects - waiting.objects,
+        "held_bytes": check.tally.size_bytes - waiting.size_bytes,
+        "found_now_objects": pending["found_now"]["objects"],
+        "found_now_bytes": pending["found_now"]["bytes"],
+        "pending_objects": pending["waiting"]["objects"],
+        "pending_bytes": pending["waiting"]["bytes"],
         "same_size_objects": check.proof.objects,
         "cleared_objects": len(check.tally.cleared),
         "questions": check.proof.answers.requests,
@@ -179,7 +203,7 @@ def _would_delete(check: Check) -> list[dict[str, Any]]:
     found = []
     for reason, figures in check.candidates.reasons.items():
         held = check.tally.by_reason.get(reason, Held())
-        examples = [*figures["examples"], *check.tally.cleared_examples.get(reason, [])][:EXAMPLES_MAX]
+        examples = check.pending.waits.confirmed.get(reason, Figures()).examples
         found.append(
             {
                 "reason": reason,

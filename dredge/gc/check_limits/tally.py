@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.errors import FormatError
-from dredge.gc.check_limits.codes import AMBIGUOUS
+from dredge.gc.check_limits.codes import AMBIGUOUS, WAITING
 from dredge.gc.check_limits.holds import COLUMNS, Holds, held_for_size, why_held, with_hold
 from dredge.gc.check_limits.verdicts import Verdicts
 from dredge.gc.run import Run
 from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput
+from dredge.gc.subtract.figures import Figures
 from dredge.sets.hashes import NONE, Hashes, contains, unite
 
 
@@ -54,13 +55,29 @@ class Tally:
 
     @property
     def objects(self) -> int:
-        """How many candidates are held."""
+        """How many candidates stay."""
         return sum(held.objects for held in self.by_code.values())
 
     @property
     def size_bytes(self) -> int:
         """Their sizes together."""
         return sum(held.size_bytes for held in self.by_code.values())
+
+    def add_waiting(self, by_reason: Mapping[str, Figures], examples: list[dict[str, Any]]) -> None:
+        """Count candidates that wait.
+
+        Args:
+            by_reason: why they are garbage.
+            examples: a few of them.
+        """
+        if not by_reason:
+            return
+        total = sum(by_reason.values(), Figures())
+        self.by_code[WAITING] = Held(total.objects, total.size_bytes, examples)
+        for reason, found in by_reason.items():
+            held = self.by_reason.setdefault(reason, Held())
+            held.objects += found.objects
+            held.size_bytes += found.size_bytes
 
     def objects_of(self, *codes: str) -> int:
         """How many candidates some codes hold."""
@@ -98,7 +115,7 @@ def count_held(
     for part in candidates.with_holds:
         rows = with_hold(run.folder.read_part(part, ["address", "reason", *COLUMNS]))
         cleared.append(_cleared(rows, verdicts))
-        _count(tally, rows, Holds(verdicts, unite(cleared[-1:])), shown)
+        _count(tally, rows, Holds(verdicts, unite(cleared[-1:]), confirmed=None), shown)
     tally.cleared = unite(cleared)
     if tally.rows_with_hold != candidates.counts["held_objects"]:
         raise FormatError(
@@ -114,6 +131,7 @@ def count_ambiguous(
     tally: Tally,
     ambiguous: Hashes,
     shown: Mapping[str, tuple[str, str]],
+    holds: Holds,
 ) -> None:
     """Count candidates that are held because lakeFS shows their address for an object with another key.
 
@@ -121,13 +139,15 @@ def count_ambiguous(
         run: this run.
         candidates: of subtract.
         tally: grows.
-        ambiguous: hashes of these candidates; nothing else holds them.
+        ambiguous: hashes of these candidates.
         shown: branch and path that lakeFS shows, by address.
+        holds: what else holds candidates; those are counted already.
     """
     held = tally.by_code.setdefault(AMBIGUOUS, Held())
     for part in candidates.candidates:
         rows = run.folder.read_part(part, ["address", "reason", *COLUMNS])
         rows = rows.filter(pa.array(contains(ambiguous, rows["hash"].to_numpy())))
+        rows = rows.filter(holds.codes_of(rows).is_null())
         sizes, why = rows["size"].to_numpy(), np.array(rows["reason"].to_pylist(), object)
         _add(held, sizes, np.ones(len(sizes), bool))
         for row in range(min(rows.num_rows, EXAMPLES_MAX - len(held.examples))):

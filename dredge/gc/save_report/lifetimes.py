@@ -5,6 +5,7 @@
     layers of counts                named by no version that is left
     pins                            ended a week ago, and hashes of a restore that died before its pin counted
     parts of records of marks       of earlier marks, a week old
+    parts of the pending list       of earlier lists, a week old: a run that waits builds on the list that it has read
     hashes of deleted objects       of earlier checks a week old; records of deletions with the run's folder
     parts of the committed index    superseded by compaction a week ago, or of a run that died before it named them
 
@@ -43,6 +44,8 @@ from dredge.gc.verify import VerifyOutput
 from dredge.gc.witness.record import FOLDER, parts_of, read_record
 from dredge.runs.clock import check_clocks
 from dredge.runs.lifetimes import ListedFiles, counting_versions
+from dredge.runs.pending.store import FOLDER as PENDING
+from dredge.runs.pending.store import parts_named
 from dredge.runs.perform import StepRecord
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, open_reader
@@ -145,6 +148,7 @@ def find_superseded(run: Run) -> Superseded:
     found.bookkeeping += _superseded_index(run, files)
     found.bookkeeping += _ended_pins(run, files, week_ago)
     found.bookkeeping += _superseded_marks(run, files)
+    found.bookkeeping += _superseded_lists(run, files)
     deletions = read_deletions(run.state)
     kept_deletions = _kept_deletions(run, deletions, now)
     found.bookkeeping += _superseded_checks(run, files, deletions, kept_deletions)
@@ -179,6 +183,14 @@ def _superseded_marks(run: Run, files: ListedFiles) -> Iterator[str]:
     record = read_record(run.state).record
     named = set() if record is None else {f"{OWN}/{key}" for key in parts_of(record)}
     yield from (key for key in files.old(f"{OWN}/{FOLDER}/") if key.endswith(".parquet") and key not in named)
+
+
+def _superseded_lists(run: Run, files: ListedFiles) -> Iterator[str]:
+    """Parts of earlier pending lists. The pointer is read after they were listed."""
+    named = {f"{OWN}/{key}" for key in parts_named(run.state)}
+    yield from (
+        key for key in files.old(f"{OWN}/{PENDING}/") if key.endswith(".parquet") and key not in named
+    )
 
 
 def _kept_deletions(run: Run, deletions: Deletions, now: datetime) -> set[str]:

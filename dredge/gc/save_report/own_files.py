@@ -3,7 +3,7 @@
     dredge/counted/…  dredge/state/versions/…  dredge/state/distrusted/…
     dredge/index/parts/…  dredge/index/manifests/…  dredge/index/checkpoints/…
     dredge/pins/<id>.json  dredge/pins/<id>/…
-    dredge/witness/….parquet
+    dredge/witness/….parquet  dredge/pending/….parquet
     dredge/checked/….u64  dredge/deletions/…
     dredge/purges/<id>/…  dredge/metadata/<id>/…   but no copies of what was deleted
     unified/<run id>/…
@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dredge.errors import RefusedError
 from dredge.gc.plan import METADATA_RUNS, RUNS, STATE
 from dredge.gc.witness.record import FOLDER as WITNESS
+from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
 from dredge.storage.keys import is_plain
 from dredge.undo.checked import CHECKED
@@ -38,7 +39,7 @@ SIDE_RUNS = tuple(place.removeprefix(f"{ROOT}/") for place in (f"{STATE}/{PURGES
 _BOOKKEEPING = re.compile(
     rf"{OWN}/(?:counted|state/versions|state/distrusted|index/parts|index/manifests|index/checkpoints)/[^/]+"
     rf"|{OWN}/{PINS}/[^/]+(?:/[^/]+)?"
-    rf"|{OWN}/{WITNESS}/[^/]+\.parquet"
+    rf"|{OWN}/(?:{WITNESS}|{PENDING})/[^/]+\.parquet"
     rf"|{OWN}/{CHECKED}/[^/]+\.u64"
     rf"|{OWN}/{DELETIONS}/[^/]+\.(?:u64|json)"
 )

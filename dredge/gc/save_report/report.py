@@ -55,7 +55,16 @@ STEPS = (
 _COUNTS: dict[type[StepOutput], tuple[str, ...]] = {
     SliceListingOutput: ("old_objects", "old_bytes", "young_objects", "young_bytes"),
     SubtractOutput: ("live_objects", "candidates_objects", "candidates_bytes"),
-    CheckLimitsOutput: ("deletable_objects", "deletable_bytes", "held_objects", "held_bytes"),
+    CheckLimitsOutput: (
+        "deletable_objects",
+        "deletable_bytes",
+        "held_objects",
+        "held_bytes",
+        "found_now_objects",
+        "found_now_bytes",
+        "pending_objects",
+        "pending_bytes",
+    ),
     BulkDeleteOutput: (
         "deleted_objects",
         "deleted_bytes",
@@ -150,6 +159,7 @@ def build_report(
         "approval": words.approval(results),
         "findings": guards.findings if guards is not None else [],
         "held": guards.held if guards is not None else [],
+        "pending": guards.pending if guards is not None else {},
         "over_limit": _over_limit(guards),
         "steps": [_step(result) for result in results.steps.values()],
         "requests": work_of(results.summaries),

@@ -1,6 +1,6 @@
 """The last step of a run that deleted: say what the next run may build on.
 
-    carry = candidates that are still there ∪ objects that nothing names and that are young
+    gone = candidates that were deleted, or were not there any more
 
 Only a verified, complete run comes this far. The state moves on under the lease, from the version that the
 plan was made on, or not at all; a run that could not move it on has deleted rightly all the same, and the next
@@ -30,6 +30,7 @@ from dredge.gc.state.model import RunState
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import StateStore
 from dredge.gc.subtract import SubtractOutput
+from dredge.hashing import hash64
 from dredge.lakefs.files.prepared import UNCOMMITTED
 from dredge.runs import ledger
 from dredge.runs.chain import check_chain, links_of
@@ -39,7 +40,12 @@ from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.versions import Current
+from dredge.sets.files import write_hashes
+from dredge.sets.hashes import Hashes, unite
 from dredge.storage import open_writer
+
+_GONE_ROWS = 1_000_000
+"""Hashes in one file."""
 
 
 def advance_state(run: Run, known: Mapping[str, StepSummary] | None = None) -> StepSummary:
@@ -65,22 +71,21 @@ def advance_state(run: Run, known: Mapping[str, StepSummary] | None = None) -> S
 def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -> None:
     check_chain(run.folder, StateOutput.STEP, links_of(inputs), record.inputs)
     plan, base = run.plan, base_of(run)
-    carry = list(_carry(run, record))
-    record.parts.extend(carry)
-    carry += record.input(SubtractOutput).young
-    state = _state(plan, base, record, carry)
+    gone = list(_gone(run, record))
+    record.parts.extend(gone)
+    state = _state(plan, base, record, gone)
     before: Current[RunState] = Current(plan.state_etag, plan.state, None)
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
     _save_for_people(run, record, state)
     record.counts.update(
-        carried_objects=sum(part.rows for part in carry),
+        gone_objects=sum(part.rows for part in gone),
         optimized_runs=state.optimized_runs,
         covered_intervals=len(state.covered.intervals),
     )
     record.details.update(version=to_json(version), covered=to_json(state.covered))
 
 
-def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartInfo]) -> RunState:
+def _state(plan: Plan, base: Base | None, record: StepRecord, gone: list[PartInfo]) -> RunState:
     listing, staged = record.input(SliceListingOutput), record.input(MarkUncommittedOutput)
     committed = record.input(ListCommittedOutput)
     since = _since_clean(plan, base)
@@ -109,7 +114,7 @@ def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartIn
         named=committed.metaranges,
         path_ranges=committed.path_ranges,
         looked_at=committed.files,
-        carry=tuple(carry),
+        gone=tuple(gone),
         covered=plan.covered.add(begin, min(end, plan.covers_until)),
         counted=committed.counted,
         index_format=committed.index_format,
@@ -130,18 +135,25 @@ def _since_clean(plan: Plan, base: Base | None) -> _SinceClean:
     return _SinceClean(base.state.clean_run_id, base.state.clean_at, base.state.optimized_runs + 1)
 
 
-def _carry(run: Run, record: StepRecord) -> Iterator[PartInfo]:
-    """Candidates that were not deleted, whatever the reason, one file after the other."""
-    folder = run.folder
-    swept = record.input(BulkDeleteOutput)
-    gone = pa.array([ledger.DELETED, ledger.MISSING])
-    for index, part in enumerate(record.input(SubtractOutput).candidates):
-        rows = folder.read_part(part, ["address", "size", "last_modified", "etag", "reason"])
+def _gone(run: Run, record: StepRecord) -> Iterator[PartInfo]:
+    """Hashes of the candidates that are not there any more, in files of bounded size."""
+    folder, swept = run.folder, record.input(BulkDeleteOutput)
+    found, rows, index = list[Hashes](), 0, 0
+
+    def write() -> PartInfo:
+        return write_hashes(folder, f"{StateOutput.STEP}/gone-{index:05d}.u64", unite(found))
+
+    for part in record.input(SubtractOutput).candidates:
         outcomes = folder.read_part(swept.settled_of(part), ["address", "outcome"])
-        deleted = outcomes.filter(pc.is_in(outcomes["outcome"], gone))["address"]
-        left = rows.filter(pc.invert(pc.is_in(rows["address"], deleted.combine_chunks())))
-        if left.num_rows:
-            yield folder.write_table(StateOutput.STEP, index, left, "carry")
+        is_gone = pc.is_in(outcomes["outcome"], pa.array([ledger.DELETED, ledger.MISSING]))
+        addresses = outcomes.filter(is_gone)["address"]
+        found.append(hash64(addresses))
+        rows += len(addresses)
+        if rows >= _GONE_ROWS:
+            yield write()
+            found, rows, index = [], 0, index + 1
+    if rows:
+        yield write()
 
 
 def _save_for_people(run: Run, record: StepRecord, state: RunState) -> None:

@@ -3,7 +3,8 @@
 Everything that exists in a repository after such a run is at least one of these, so the next run needs to look
 at nothing else:
 
-    staged when the run looked · named by a range that was active then · in a slice that is not covered · carry
+    staged when the run looked · named by a range that was active then · in a slice that is not covered ·
+    in the pending list (`dredge.gc.pending`)
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dredge.runs.summary import PartInfo
 from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import CountedSet
 
-FORMAT = 4
+FORMAT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class RunState:
         named: file that says which metarange names which of them.
         path_ranges: file of ranges that are not active, but of which the policy kept single paths.
         looked_at: file with names of files below `_lakefs/` that need no further look.
-        carry: files of the objects that nothing references and that were not deleted.
+        gone: files with sorted hashes of what the run deleted, or found gone when it was to delete it.
         covered: slices that need not be listed again.
         counted: how many active ranges name each address, in the folder of lease and index.
         index_format: of the index that this was counted by. By another one a range would take away, when it is
@@ -77,7 +78,7 @@ class RunState:
     named: PartInfo
     path_ranges: PartInfo
     looked_at: PartInfo
-    carry: tuple[PartInfo, ...]
+    gone: tuple[PartInfo, ...]
     covered: Coverage
     counted: CountedSet
     index_format: int
@@ -92,7 +93,7 @@ class RunState:
     def parts(self) -> list[PartInfo]:
         """Every file in the run's own folder."""
         single = [getattr(self, name) for name in _FILES]
-        return [*self.staged, *single, *self.carry]
+        return [*self.staged, *single, *self.gone]
 
 
 _FILES = ("commits", "ranges", "named_ranges", "named", "path_ranges", "looked_at")

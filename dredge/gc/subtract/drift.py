@@ -1,8 +1,8 @@
 """Drift: what a clean run finds that the optimized runs before it would have missed for ever.
 
-An optimized run looks at what was staged or named or carried before, and at slices that are not covered, or that
-objects were brought back into. Garbage beyond that can only be an object that came into its slice later than the margin
-allows; anything else is a mistake in the collector, and is said so.
+An optimized run looks at what was staged or named before, at the pending list, and at slices that are not covered, or
+that objects were brought back into. Garbage beyond that can only be an object that came into its slice later than the
+margin allows; anything else is a mistake in the collector, and is said so.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from dredge.gc.config import CLEAN
 from dredge.gc.index.decoding import keys_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
+from dredge.gc.pending.known import Known
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import slice_time
 from dredge.gc.state.base import Base, open_base
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
+from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Hashes, contains, unite
@@ -34,22 +36,23 @@ log = logging.getLogger("dredge")
 _EXAMPLES_MAX = 20
 
 
-def find_drift(run: Run, record: StepRecord) -> dict[str, Any] | None:
+def find_drift(run: Run, record: StepRecord, known: Known) -> dict[str, Any] | None:
     """Compare the candidates of a clean run with what an optimized one would have looked at.
 
     Args:
         run: this run.
         record: of the subtract step, with its parts.
+        known: the pending list of the runs before.
 
     Returns:
-        Figures and a few addresses; None for other runs, and when there was no state.
+        Figures and a few addresses; None for other runs, and when there was no state or no pending list.
     """
     plan = run.plan
-    if plan.mode != CLEAN or plan.state is None:
+    if plan.mode != CLEAN or plan.state is None or known.pending is None:
         return None
     try:
         base = open_base(run, plan.state)
-        seen = unite(list(_looked_at(run, base, record)))
+        seen = unite(list(_looked_at(run, base, record, known)))
     except DredgeError as error:
         record.warn(f"what optimized runs may have missed cannot be told: {error}")
         return None
@@ -89,9 +92,12 @@ def _missed(run: Run, base: Base, parts: list[PartInfo], seen: Hashes) -> tuple[
     return figures, samples
 
 
-def _looked_at(run: Run, base: Base, record: StepRecord) -> Iterator[Hashes]:
+def _looked_at(run: Run, base: Base, record: StepRecord, known: Known) -> Iterator[Hashes]:
     """Hashes of the addresses that an optimized run would have looked at, whatever slice they lie in."""
-    for part in (*base.state.staged, *base.state.carry):
+    state = RunFolder(run.state, base.state.run_id)
+    for part in known.parts:
+        yield state.read_part(part, ["hash"])["hash"].to_numpy()
+    for part in base.state.staged:
         addresses = base.folder.read_part(part, ["address"])["address"]
         yield hash64(addresses.combine_chunks())
     table = run.folder.read_part(record.input(ListCommittedOutput).ranges, ["range_id"])

@@ -2,7 +2,7 @@
 
     in the inventory, where there is one instead of a listing ·
     staged then · named by a range that was active then and is not now, or of which single paths were kept ·
-    carried · young in a slice that will not be listed again
+    due in the pending list · young in a slice that will not be listed again
         → not live → each once → is it in the store, and how old is it? (`store_lookup`)
 
 The store is asked for the few that are left at the end.
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +22,8 @@ from dredge.errors import DredgeError
 from dredge.gc.index.decoding import keys_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, METADATA
+from dredge.gc.pending.gone import Gone
+from dredge.gc.pending.known import Known
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.base import Base, base_of
@@ -30,6 +33,7 @@ from dredge.gc.subtract.store_lookup import LookedUp, folders_of, look_up
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.pending.rows import due
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
@@ -41,7 +45,9 @@ _LARGE = 20_000
 ADDRESSES = pa.schema([pa.field("address", pa.string(), nullable=False), pa.field("hash", pa.uint64())])
 
 
-def look_into(run: Run, runner: TaskRunner, record: StepRecord, config: SubtractConfig) -> LookedUp:
+def look_into(
+    run: Run, runner: TaskRunner, record: StepRecord, config: SubtractConfig, known: Known
+) -> LookedUp:
     """Find candidates among the objects that are known from elsewhere than the listing.
 
     Args:
@@ -49,8 +55,9 @@ def look_into(run: Run, runner: TaskRunner, record: StepRecord, config: Subtract
         runner: spreads the work.
         record: of the subtract step; its parts are the candidates found by listing.
         config: of the step.
+        known: the pending list of the runs before.
     """
-    searched = _search_all(run, runner, record, config)
+    searched = _search_all(run, runner, record, config, known)
     found = [part for result in searched for part in result.parts]
     unnamed = LookedUp(
         inventory_objects=sum(result.rows for result in searched),
@@ -71,7 +78,7 @@ def look_into(run: Run, runner: TaskRunner, record: StepRecord, config: Subtract
 
 
 def _search_all(
-    run: Run, runner: TaskRunner, record: StepRecord, config: SubtractConfig
+    run: Run, runner: TaskRunner, record: StepRecord, config: SubtractConfig, known: Known
 ) -> list[SearchResult]:
     """Rows of addresses that an earlier run or an inventory knew of and that are not live."""
     listing, here = record.input(SliceListingOutput), run.plan.run_uri
@@ -82,10 +89,13 @@ def _search_all(
         searches.append(_search(run, runner, record, config.live, found))
     base = base_of(run)
     if base is not None:
-        rows = [*base.state.staged, *base.state.carry]
-        searches.append(
-            _search(run, runner, record, config.live, _Sources("earlier", base.state.run_uri, rows=rows))
-        )
+        staged = _Sources("earlier", base.state.run_uri, rows=base.state.staged)
+        searches.append(_search(run, runner, record, config.live, staged))
+        # What that run deleted needs no look.
+        gone = Gone(uri=base.state.run_uri, parts=list(base.state.gone))
+        due = Due(marked_at=run.plan.created_at, grace=known.grace, cutoff=run.plan.cutoff, gone=gone)
+        pending = _Sources("pending", run.state.uri, rows=known.parts, due=due)
+        searches.append(_search(run, runner, record, config.live, pending))
         ranges = _let_go(run, base, record)
         searches.append(
             _search(run, runner, record, config.live, _Sources("dropped", run.plan.run_uri, ranges=ranges))
@@ -113,6 +123,7 @@ class _Sources:
         rows: files with a column `address`.
         ranges: ids.
         sized: whether the rows have sizes that are added up.
+        due: which rows of the pending list count; None where the rows are none.
     """
 
     name: str
@@ -120,6 +131,31 @@ class _Sources:
     rows: Sequence[PartInfo] = ()
     ranges: Sequence[str] = ()
     sized: bool = False
+    due: Due | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """Which rows of the pending list a run looks for; a payload. See `dredge.runs.pending.rows.due`.
+
+    Attributes:
+        marked_at: when the run was planned.
+        grace: how long an object waits.
+        cutoff: an object that was modified later is young.
+        gone: what the run that left the state deleted; it needs no look.
+    """
+
+    marked_at: datetime
+    grace: timedelta
+    cutoff: datetime
+    gone: Gone
+
+    def of(self, rows: pa.Table) -> pa.Table:
+        """The rows that count."""
+        wanted = due(rows, self.marked_at, self.grace, self.cutoff) & ~self.gone.among(
+            rows["hash"].to_numpy()
+        )
+        return rows.filter(pa.array(wanted))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +166,13 @@ class SearchConfig:
         run_uri: the run folder of files with rows.
         live: hashes of every address that is live.
         sized: whether rows have sizes that are added up.
+        due: which rows of the pending list count; None where the rows are none.
     """
 
     run_uri: str
     live: LiveSet
     sized: bool
+    due: Due | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +223,7 @@ def _search(
         SearchTask(name=f"{sources.name}-{index:05d}", rows=files, ranges=ids)
         for index, (files, ids) in enumerate(shares)
     ]
-    config = SearchConfig(run_uri=sources.uri, live=live, sized=sources.sized)
+    config = SearchConfig(run_uri=sources.uri, live=live, sized=sources.sized, due=sources.due)
     results = run.spread(runner, SubtractOutput.STEP, search_sources, config, tasks, "files", count)
     for result in results:
         for text in result.unread:
@@ -216,6 +254,9 @@ def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Se
         return dead
 
     for part in task.rows:
+        if config.due is not None:
+            write(_addresses(config.due.of(source.read_part(part))))
+            continue
         rows = source.read_part(part, ["address", *(["size"] if config.sized else [])])
         dead = write(_addresses(rows))
         if config.sized:

@@ -6,8 +6,10 @@ from typing import Any
 
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.pending.known import Known, known_list
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract.early_deletion import early_text
+from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
 
@@ -38,6 +40,14 @@ class SubtractOutput(StepOutput):
     def young(self) -> list[PartInfo]:
         """Rows of objects that nothing names and that are too young."""
         return self.parts("young-")
+
+    def known_list(self, folder: RunFolder) -> Known:
+        """The pending list that the run builds on.
+
+        Args:
+            folder: the run folder.
+        """
+        return known_list(folder, list(self.summary.parts))
 
     @property
     def reasons(self) -> dict[str, dict[str, Any]]:

@@ -19,6 +19,7 @@ from dredge.errors import FormatError
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA, nested_folders
+from dredge.gc.pending.known import note_list
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.base import base_of
@@ -59,7 +60,8 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     from_listing = [] if listing.from_inventory else listing.listed
     listed = _compare(run, runner, config, from_listing, sum(part.rows for part in from_listing))
     record.parts.extend(listed.parts)
-    looked_up = earlier_runs.look_into(run, runner, record, config)
+    known = note_list(run, record)
+    looked_up = earlier_runs.look_into(run, runner, record, config, known)
     record.parts.extend(looked_up.parts)
     found = listed + looked_up.candidates
     record.counts.update(
@@ -79,7 +81,7 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         reason: found.by_reason[reason].to_details() for reason in REASONS if reason in found.by_reason
     }
     record.details["early_deletion"] = early_details(found.early)
-    record.details["drift"] = find_drift(run, record)
+    record.details["drift"] = find_drift(run, record, known)
 
 
 def _nested(run: Run, record: StepRecord) -> tuple[str, ...]:

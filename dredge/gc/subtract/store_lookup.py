@@ -2,7 +2,7 @@
 
 Objects that lie close are looked for in one listing of their folder, others one by one, whichever costs a store less.
 
-gone → forgotten · young → carried · old → candidate · the store refuses to say → a candidate that is held
+gone → forgotten · young → waits to get old · old → candidate · the store refuses to say → a candidate that is held
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class LookedUp:
 
     Attributes:
         candidates: old objects, and those that the store would not describe.
-        young: rows of objects to be carried.
+        young: rows of young objects.
         asked_objects: that the store was asked for.
         gone_objects: that it does not have.
         young_objects: that are too young.

@@ -114,6 +114,12 @@ def check_id(run: Run) -> None:
         _refuse_id(site, site.client.environment(), compared)
 
 
+def keeps_id(site: Site) -> bool:
+    """Whether the server keeps the id of the last mark; a first mark does not know yet, and has nothing to delete."""
+    compared = compare_ids(site)
+    return compared.readable and not compared.ids.is_unconfirmed
+
+
 def claim_namespace(run: Run) -> bool:
     """Make the server of a complete mark the owner if the namespace has none.
 

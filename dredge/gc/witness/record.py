@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from dredge.errors import ConflictError, DredgeError, FormatError, RefusedError
 from dredge.gc.namespaces import canonical_namespace
-from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.conditional import read_tagged, replace_again
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_versioned, to_json
 from dredge.runs.summary import PartInfo
@@ -200,9 +200,7 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
     if run.folder.attempt is not None:
         run.folder.attempt.check()  # a later try may have left its record
     run.lease.check(run.plan.lease, record.left_at)
-    if not replace_tagged(run.state, POINTER, data, facts["record_etag"]) and not _replace_own(
-        run, record, data
-    ):
+    if not replace_again(run.state, POINTER, data, facts["record_etag"], lambda found: _is_of(run, found)):
         raise ConflictError(
             f"run {run.plan.run_id}: another run has left the record of its mark in {run.state.uri}/{POINTER} since"
             " this run listed commits. Nothing was deleted. Start a new run."
@@ -225,12 +223,12 @@ def _own_settings(run: Run) -> Kept:
     return Kept.of(run.plan.config) if before is None else before.kept
 
 
-def _replace_own(run: Run, record: MarkRecord, data: bytes) -> bool:
-    """Replace the record of an earlier try of this run, or see that it was replaced although the answer was lost."""
-    stored = read_record(run.state)
-    if stored.record is None or stored.record.run_id != record.run_id:
+def _is_of(run: Run, data: bytes) -> bool:
+    """Whether a run left a record."""
+    try:
+        return bool(json.loads(data)["run_id"] == run.plan.run_id)
+    except (KeyError, TypeError, ValueError):
         return False
-    return stored.record == record or replace_tagged(run.state, POINTER, data, stored.etag)
 
 
 def _read_part(state: ObjectReader, record: MarkRecord, part: PartInfo) -> pa.Table:

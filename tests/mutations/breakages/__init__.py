@@ -6,7 +6,7 @@ records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
 trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
 owner      one owner of a namespace, its id, and the block      witness    marks against earlier marks
-again      what was deleted earlier
+again      what was deleted earlier      pending    what waits
 verifying  the look after a sweep     gates      between a driver that looks and workers that delete
 requests   what a run was asked to do
 """
@@ -28,6 +28,7 @@ from tests.mutations.breakages import (
     many,
     metadata,
     owner,
+    pending,
     reading,
     records,
     requests,
@@ -63,6 +64,7 @@ BREAKAGES = (
     *metadata.METADATA,
     *requests.REQUESTS,
     *owner.OWNER,
+    *pending.PENDING,
     *undo.UNDO,
     *witness.WITNESS,
     *again.AGAIN,

@@ -244,9 +244,9 @@ OPTIMIZED = (
     ),
     Breakage(
         "what a run kept is forgotten",
-        "dredge.gc.state.advance",
-        "_carry",
-        Put("If", "num_rows", False),
+        "dredge.gc.subtract.earlier_runs",
+        "_search_all",
+        Put("keyword", 11, ()),
         ("test_what_was_kept_by_a_run_is_looked_at_again_by_the_next",),
     ),
     Breakage(

@@ -88,8 +88,8 @@ WITNESS = (
     ),
     Breakage(
         "the record that another mark left is replaced",
-        "dredge.gc.witness.record",
-        "_replace_own",
+        "dredge.runs.conditional",
+        "replace_again",
         Put("BoolOp", 1, False, "values.1"),
         ("test_a_record_that_another_mark_left_since_is_not_replaced",),
     ),

@@ -23,6 +23,7 @@ class Asked:
         run: gives what became of it so far.
         undo: whether its deletions can be taken back.
         hours: how long an answer is waited for.
+        waits: whether it may delete only what another run found a grace before.
     """
 
     begun: float
@@ -34,3 +35,4 @@ class Asked:
     run: Callable[[], Orchestrated]
     undo: str
     hours: float = 12.0
+    waits: bool = False

@@ -125,7 +125,8 @@ def config_of_run(
     undo: str = "off",
 ) -> dict[str, Any]:
     """What one run is asked for; arguments as `drawing._draw_run` gives them."""
-    found = {**config, "mode": mode, "dry_run": dry_run, "max_delete_objects": most, "undo": undo}
+    found = {"unsafe_grace_seconds": 0, **config}
+    found |= {"mode": mode, "dry_run": dry_run, "max_delete_objects": most, "undo": undo}
     found["approval"], found["approval_hours"] = approval
     rule = POLICIES[policy]
     if rule is not None:

@@ -30,7 +30,14 @@ def begun(world: World, config: GCConfig, holder: str) -> Run:
 def test_of_ten_runs_that_have_to_ask_one_asks_at_a_time_and_the_last_ones_find_nothing_left() -> None:
     world, kept, gone = busy_world(approval="always")
     config = from_json(
-        GCConfig, {**world.settings, "repository": world.lake.repository, "dry_run": False, "mode": "clean"}
+        GCConfig,
+        {
+            **world.settings,
+            "repository": world.lake.repository,
+            "dry_run": False,
+            "mode": "clean",
+            "unsafe_grace_seconds": 0,
+        },
     )
     holders = [f"gc_lake backfill__{number}" for number in range(10)]
     asked: list[str] = []

@@ -34,7 +34,18 @@ def waiting(capsys: pytest.CaptureFixture[str]) -> str:
     """Start a run beyond its limits; gives its folder."""
     code, said, errors = gc(
         capsys,
-        *("run", "lake", "--apply", "--quiet", "--unsafe-min-age-seconds", "1", "--max-delete-objects", "0"),
+        *(
+            "run",
+            "lake",
+            "--apply",
+            "--quiet",
+            "--unsafe-min-age-seconds",
+            "1",
+            "--unsafe-grace-seconds",
+            "0",
+            "--max-delete-objects",
+            "0",
+        ),
         "--json",
     )
     report = json.loads(said)
@@ -98,7 +109,16 @@ def test_a_second_run_is_refused_until_the_first_one_is_answered(
 ) -> None:
     before = keys(lake)
     run = waiting(capsys)
-    unlimited = ("run", "lake", "--apply", "--quiet", "--unsafe-min-age-seconds", "1")
+    unlimited = (
+        "run",
+        "lake",
+        "--apply",
+        "--quiet",
+        "--unsafe-min-age-seconds",
+        "1",
+        "--unsafe-grace-seconds",
+        "0",
+    )
     assert gc(capsys, *unlimited)[0] == 3
     assert gc(capsys, "approve", run, "--by", "ada")[0] == 0
     assert gc(capsys, *unlimited)[0] == 3

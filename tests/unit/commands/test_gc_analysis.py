@@ -35,7 +35,20 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         branch.object("staged").upload(b"staged")
         time.sleep(1.1)  # the folder tells whole seconds
         with pytest.raises(SystemExit):
-            main(["gc", "run", "lake", "--mode", "clean", "--unsafe-min-age-seconds", "1", "--quiet"])
+            main(
+                [
+                    "gc",
+                    "run",
+                    "lake",
+                    "--mode",
+                    "clean",
+                    "--unsafe-min-age-seconds",
+                    "1",
+                    "--unsafe-grace-seconds",
+                    "0",
+                    "--quiet",
+                ]
+            )
         yield found
 
 

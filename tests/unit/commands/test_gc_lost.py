@@ -33,7 +33,20 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
         branch.commit("seen")
         time.sleep(1.1)  # the folder tells whole seconds
         with pytest.raises(SystemExit):
-            main(["gc", "run", "lake", "--mode", "clean", "--unsafe-min-age-seconds", "0", "--quiet"])
+            main(
+                [
+                    "gc",
+                    "run",
+                    "lake",
+                    "--mode",
+                    "clean",
+                    "--unsafe-min-age-seconds",
+                    "0",
+                    "--unsafe-grace-seconds",
+                    "0",
+                    "--quiet",
+                ]
+            )
         branch.object("unseen").upload(b"of a commit that no run saw")
         branch.commit("unseen")
     put_back(store, backup)

@@ -165,7 +165,18 @@ def garbage(lake: Lake) -> str:
     return "data/orphan"
 
 
-APPLY = ("run", "lake", "--apply", "--mode", "clean", "--unsafe-min-age-seconds", "1", "--quiet")
+APPLY = (
+    "run",
+    "lake",
+    "--apply",
+    "--mode",
+    "clean",
+    "--unsafe-min-age-seconds",
+    "1",
+    "--unsafe-grace-seconds",
+    "0",
+    "--quiet",
+)
 
 
 def there(lake: Lake) -> set[str]:

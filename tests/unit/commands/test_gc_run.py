@@ -33,7 +33,19 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     """Give exit code, output and errors of `dredge gc run lake` with these words."""
     with pytest.raises(SystemExit) as ended:
-        main(["gc", "run", "lake", "--unsafe-min-age-seconds", "1", "--quiet", *words])
+        main(
+            [
+                "gc",
+                "run",
+                "lake",
+                "--unsafe-min-age-seconds",
+                "1",
+                "--unsafe-grace-seconds",
+                "0",
+                "--quiet",
+                *words,
+            ]
+        )
     said = capsys.readouterr()
     return int(ended.value.code or 0), said.out, said.err
 

@@ -37,6 +37,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
             "clean",
             "--unsafe-min-age-seconds",
             "1",
+            "--unsafe-grace-seconds",
+            "0",
             "--quiet",
         ]
         with pytest.raises(SystemExit):

@@ -33,7 +33,13 @@ def client_of(lake: Lake) -> LakeFSClient:
 def planned(lake: Lake, **settings: object) -> Iterator[Run]:
     """Plan a run that deletes and trusts every object to be old."""
     client = client_of(lake)
-    usual = {"repository": "lake", "mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 0}
+    usual = {
+        "repository": "lake",
+        "mode": "clean",
+        "dry_run": False,
+        "unsafe_min_age_seconds": 0,
+        "unsafe_grace_seconds": 0,
+    }
     wanted = {**usual, **settings}
     plan = plan_run(from_json(GCConfig, wanted), None, client)
     context = Run.open(plan.run_uri, None, client)

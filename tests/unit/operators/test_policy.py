@@ -43,6 +43,9 @@ def test_without_a_policy_every_value_is_allowed(monkeypatch: pytest.MonkeyPatch
         ("max_delete_objects", {"maximum": 100}, [0, 100], [101, None]),
         ("max_delete_percent", {"maximum": 5}, [5.0], [5.1, None]),
         ("min_age_hours", {"minimum": 48}, [48.0, 72.0], [25.0]),
+        ("grace_hours", {"minimum": 48}, [48.0, 72.0], [20.0, None]),
+        ("grace_hours", {"minimum": 20}, [20.0, None], [19.0]),
+        ("unsafe_grace_seconds", {"fixed": None}, [None], [0.0, 259200.0]),
         ("keep_runs_days", {"minimum": 30, "maximum": 90}, [30.0, 90.0], [29.0, 91.0, None]),
         ("verify_looks", {"minimum": 1000}, [1000, None], [0]),
         ("run_root", {"fixed": None}, [None], ["s3://elsewhere"]),
@@ -67,6 +70,13 @@ def test_a_bound_of_one_dag_does_not_matter_to_another_one(policy: Any) -> None:
     check(approval="always")
     with pytest.raises(RefusedError):
         check(TRASH, max_rows=11)
+
+
+def test_an_unsafe_grace_does_not_go_below_the_minimum_grace(policy: Any) -> None:
+    policy(grace_hours={"minimum": 48})
+    check(FORM, grace_hours=None, unsafe_grace_seconds=48 * 3600.0)
+    with pytest.raises(RefusedError, match="grace_hours"):
+        check(FORM, grace_hours=72.0, unsafe_grace_seconds=0.0)
 
 
 @pytest.mark.parametrize("form", [FORM, ICECHUNK])

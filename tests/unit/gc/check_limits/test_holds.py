@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -75,8 +77,21 @@ CLEARING = Holds(Verdicts.make(hashes(4), {}, NONE), hashes(HASH))
 
 
 def codes_of(holds: Holds, *found: str | None) -> list[str | None]:
-    codes: list[str | None] = holds.codes_of(candidates(*found)).to_pylist()
+    """The codes where nothing has to wait."""
+    codes: list[str | None] = replace(holds, confirmed=None).codes_of(candidates(*found)).to_pylist()
     return codes
+
+
+def test_what_is_not_known_to_have_waited_waits() -> None:
+    """A file that is missing keeps; what has waited is held by whatever holds it otherwise."""
+    found = [None, SAME_SIZE, UNREADABLE]
+    waits = [codes.WAITING, codes.WAITING, UNREADABLE]
+    assert CLEARING.codes_of(candidates(*found)).to_pylist() == waits
+    assert replace(CLEARING, confirmed=hashes(HASH - 1)).codes_of(candidates(*found)).to_pylist() == waits
+    waited = replace(CLEARING, confirmed=hashes(HASH))
+    assert waited.codes_of(candidates(*found)).to_pylist() == [None, None, UNREADABLE]
+    served = Holds(Verdicts.make(hashes(4), {}, hashes(HASH)), hashes(HASH), confirmed=hashes(HASH))
+    assert served.codes_of(candidates(SAME_SIZE)).to_pylist() == [codes.SERVED]
 
 
 def test_a_candidate_that_nothing_holds_may_go_whatever_is_proved() -> None:

@@ -31,7 +31,9 @@ def three() -> World:
 
 def collected(world: World, *names: str, at_once: int = 1, **settings: Any) -> list[Outcome]:
     def config_of(name: str) -> GCConfig:
-        return GCConfig.from_params({"repository": name, "dry_run": False, **settings})
+        return GCConfig.from_params(
+            {"repository": name, "dry_run": False, "unsafe_grace_seconds": 0, **settings}
+        )
 
     return list(collect_each(names, config_of, LocalRunner(), world.client, at_once, None, world.lake.clock))
 

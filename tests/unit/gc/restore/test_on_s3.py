@@ -94,6 +94,7 @@ def collected(client: LakeFSClient, way: str) -> Run:
         "mode": "clean",
         "dry_run": False,
         "unsafe_min_age_seconds": 0,
+        "unsafe_grace_seconds": 0,
     }
     # What a restore copied back looks as if it had just been uploaded in parts.
     config["safety"] = {"multipart_settle_seconds": 0}

@@ -34,7 +34,12 @@ keep:
 @contextmanager
 def planned(lake: Lake) -> Iterator[Run]:
     client = LakeFSClient(lake.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
-    settings = {"repository": "lake", "dry_run": False, "unsafe_min_age_seconds": 0}
+    settings = {
+        "repository": "lake",
+        "dry_run": False,
+        "unsafe_min_age_seconds": 0,
+        "unsafe_grace_seconds": 0,
+    }
     tuning = {"part_rows": 2, "candidate_rows": 2}
     config = from_json(GCConfig, {**settings, "tuning": tuning, "policy": to_json(read_policy(POLICY, "p"))})
     plan = plan_run(config, None, client)

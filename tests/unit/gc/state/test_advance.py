@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from dredge.errors import ConflictError, FormatError, RefusedError
@@ -17,15 +18,17 @@ from dredge.gc.state import advance
 from dredge.gc.state.advance import advance_state
 from dredge.gc.state.base import base_of, open_base
 from dredge.gc.state.model import RunState
-from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import POINTER, StateStore
 from dredge.gc.steps import bulk_delete, verify
+from dredge.hashing import hash64
 from dredge.lakefs.files.prepared import UNCOMMITTED
 from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.payload import from_json, to_json, to_sealed
+from dredge.runs.pending.rows import YOUNG
 from dredge.runs.versions import Version
+from dredge.sets.files import read_hashes
 from dredge.storage import open_deleter
-from tests.support.gc import World, make_world, stage_again, summary_of
+from tests.support.gc import World, make_world, pending_rows, stage_again, summary_of
 from tests.support.kv_views import Snapshots, open_as
 
 
@@ -49,14 +52,9 @@ def state_after(run: Run) -> RunState:
     return state
 
 
-def rows(run: Run, state: RunState) -> dict[str, list[str]]:
-    """Addresses that the state names, by what they are in it."""
-    return {
-        name: sorted(
-            key for part in getattr(state, name) for key in run.folder.read_part(part)["address"].to_pylist()
-        )
-        for name in ("carry", "staged")
-    }
+def staged(run: Run, state: RunState) -> list[str]:
+    """Addresses that were staged."""
+    return sorted(key for part in state.staged for key in run.folder.read_part(part)["address"].to_pylist())
 
 
 def whole(world: World, **settings: Any) -> tuple[Run, RunState]:
@@ -115,7 +113,7 @@ def test_people_find_the_run_where_the_design_has_it() -> None:
     world = grown()
     world.orphan("data/slice/young")
     run, state = whole(world, mode="clean")
-    assert (state.objects, state.carry) == (3, ()), (
+    assert (state.objects, staged(run, state) != []) == (3, True), (
         "those that the listing saw, young ones too, less those that went"
     )
     server_run = summary_of(run, "mark_uncommitted").details["server_runs"][-1]
@@ -140,15 +138,14 @@ def test_people_find_a_run_without_a_scan_by_the_server_under_its_own_id(
     assert saved["report"] == f"{run.plan.run_uri}/report.json"
 
 
-def test_what_is_young_in_a_slice_that_is_not_listed_again_is_carried() -> None:
+def test_what_is_young_in_a_slice_that_is_not_listed_again_is_in_the_pending_list() -> None:
     world = grown(slice_margin_hours=50)
     full = world.lake.catalog.addresses.get_physical_address("lake", "main", "late")
     world.age(hours=40)
     late = world.orphan(full.removeprefix(f"{world.lake.namespace}/"), b"late")
     world.age(hours=12)
-    run, state = whole(world, mode="clean")
-    assert rows(run, state)["carry"] == [late]
-    assert summary_of(run, StateOutput.STEP).counts["carried_objects"] == 1
+    run, _ = whole(world, mode="clean")
+    assert pending_rows(run)[late]["status"] == YOUNG
 
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -184,7 +181,7 @@ def test_a_run_covers_what_it_listed_as_far_as_slices_are_closed(
     )
     found = advance._state(cast("Any", plan), None, cast("Any", record), [])
     assert found.covered == (earlier if added is None else earlier.add(*added))
-    assert replace(found, covered=state.covered, carry=state.carry) == state
+    assert replace(found, covered=state.covered, gone=state.gone) == state
 
 
 def test_a_run_builds_on_the_state_that_its_plan_names_or_not_at_all() -> None:
@@ -224,7 +221,7 @@ def test_a_state_is_made_only_of_what_the_chain_vouches_for() -> None:
     assert StateStore(run.state).current("lake", run.plan.namespace).state is None
 
 
-def test_a_candidate_that_was_kept_or_is_gone_is_carried_or_not() -> None:
+def test_what_was_deleted_or_gone_is_named_and_what_was_kept_is_not() -> None:
     world = grown()
     run = world.plan(mode="clean")
     world.mark(run)
@@ -235,10 +232,11 @@ def test_a_candidate_that_was_kept_or_is_gone_is_carried_or_not() -> None:
     summary = advance_state(run)
     state = state_after(run)
     assert {key for key in world.data() if key.startswith("data/slice/")} == {"data/slice/1"}
-    assert rows(run, state)["carry"] == ["data/slice/1"]
-    assert summary.counts["carried_objects"] == 1
-    assert {part.name for part in state.carry} == {part.name for part in summary.parts}
-    assert len(rows(run, state)["staged"]) == 1
+    gone = hash64(pa.array(["data/slice/0", "data/slice/2"]))
+    assert [read_hashes(run.folder, part).tolist() for part in state.gone] == [sorted(gone.tolist())]
+    assert summary.counts["gone_objects"] == 2
+    assert {part.name for part in state.gone} == {part.name for part in summary.parts}
+    assert len(staged(run, state)) == 1
 
 
 def test_a_state_that_others_moved_on_is_told_nobody() -> None:

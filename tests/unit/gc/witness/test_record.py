@@ -88,7 +88,7 @@ def test_after_a_kill_between_part_and_pointer_the_record_before_counts(
     world.age(days=2)
     run = world.plan()
     with monkeypatch.context() as patch:
-        patch.setattr(records, "replace_tagged", _killed)
+        patch.setattr(records, "replace_again", _killed)
         with pytest.raises(KeyboardInterrupt):
             world.run(run)
     assert stored(world) == before

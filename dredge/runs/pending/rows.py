@@ -1,0 +1,224 @@
+"""Rows of the pending list, and how a mark advances them.
+
+    found now      the row before                          the row after                    may be deleted
+    free           waits, unchanged                        keeps its `since`                when the grace is over, and
+                                                                                            another run began the wait
+    free           anything else, or none                  waits from now on                no
+    young          waits, unchanged                        stays as it was                  no
+    young          anything else, or none                  young                            no
+    held           anything                                the code of the hold             no
+    no, but live   anything                                live, until the state that runs build on knows it as live
+    no             deleted by the run that left the state  leaves
+    no             was looked for                          leaves
+    no             anything else                           stays as it was
+
+Pure: tables in, tables out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+WAITING, YOUNG, LIVE = "waiting", "young", "live"
+_TIME = pa.timestamp("us", tz="UTC")
+_OBJECT = [
+    pa.field("address", pa.string(), nullable=False),
+    pa.field("hash", pa.uint64(), nullable=False),
+    pa.field("size", pa.int64(), nullable=False),
+    pa.field("etag", pa.string()),
+    pa.field("version_id", pa.string()),
+    pa.field("last_modified", _TIME, nullable=False),
+]
+FOUND = pa.schema([*_OBJECT, pa.field("code", pa.string())])
+"""Rows of what a mark found. `code` is that of what holds the object, or `YOUNG`; null: nothing holds it."""
+PENDING = pa.schema(
+    [
+        *_OBJECT,
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("since", _TIME),
+        pa.field("run_id", pa.string()),
+    ]
+)
+"""Rows of the list. `status` is `WAITING`, `YOUNG`, `LIVE`, or the code of what holds the object. `since` and `run_id`
+are of the run that began the wait; of a live row `run_id` is the run that saw it live."""
+
+type Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A run that advances the list; a payload.
+
+    Attributes:
+        run_id: the run.
+        marked_at: when it was planned, before it read anything.
+        now: when its mark had read its last input; waits begin then.
+        cutoff: an object that was modified later is young.
+        grace: how long an object waits at least.
+        waits: whether an object waits for another run at all; without it every free one may be deleted.
+        lists_all: whether what is old and was not found is gone: the run listed everything.
+        state_of: run that left the state that the next run builds on if this one does not come to its end; None where
+            the next one would build on none.
+    """
+
+    run_id: str
+    marked_at: datetime
+    now: datetime
+    cutoff: datetime
+    grace: timedelta
+    waits: bool
+    lists_all: bool
+    state_of: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """What became of some rows.
+
+    Attributes:
+        rows: the new list (`PENDING`), sorted by address.
+        confirmed: for each that was found, whether it may be deleted.
+    """
+
+    rows: pa.Table
+    confirmed: Mask
+
+
+def due(rows: pa.Table, marked_at: datetime, grace: timedelta, cutoff: datetime) -> Mask:
+    """Tell of each row whether a run that does not list everything has to look for the object.
+
+    Args:
+        rows: of the list.
+        marked_at: when the run was planned.
+        grace: how long an object waits at least.
+        cutoff: an object that was modified later is young.
+    """
+    over = _is_at_most(rows["since"], marked_at - grace)
+    old = _is_before(rows["last_modified"], cutoff)
+    return np.where(_is(rows, WAITING), over, np.where(_is(rows, YOUNG), old, True))
+
+
+def advance(previous: pa.Table, found: pa.Table, live: Mask, deleted: Mask, turn: Turn) -> Advanced:
+    """Advance the list by what a mark found.
+
+    Args:
+        previous: the list (`PENDING`).
+        found: by the mark (`FOUND`); no address is live, and none is in it twice.
+        live: for each row of the list, whether it is live now.
+        deleted: for each row of the list, whether the run that left the state deleted it.
+        turn: the run.
+    """
+    previous, live, deleted = _in_time(previous, turn), np.array(live), np.array(deleted)
+    rows, confirmed = _found_rows(previous, found, deleted, turn)
+    unseen = ~_mask(pc.is_in(previous["address"], found["address"].combine_chunks())) & ~(deleted & ~live)
+    kept = _unseen_rows(previous.filter(pa.array(unseen)), live[unseen], turn)
+    return Advanced(pa.concat_tables([rows, kept]).sort_by("address").combine_chunks(), confirmed)
+
+
+def _in_time(previous: pa.Table, turn: Turn) -> pa.Table:
+    """The list without waits that begin in the future: the clock went back, and they begin now."""
+    future = ~_is_at_most(previous["since"], turn.now) & _mask(pc.is_valid(previous["since"]))
+    if not future.any():
+        return previous
+    return _with(previous, future, {"since": turn.now, "run_id": turn.run_id})
+
+
+def _found_rows(previous: pa.Table, found: pa.Table, deleted: Mask, turn: Turn) -> tuple[pa.Table, Mask]:
+    place = pc.index_in(found["address"], previous["address"].combine_chunks())
+    before = previous.take(place)  # null where there was none
+    codes = found["code"]
+    free, young = _mask(pc.is_null(codes)), _mask(pc.fill_null(pc.equal(codes, YOUNG), False))
+    forgotten = np.zeros(found.num_rows, bool)
+    if deleted.any():
+        forgotten = _mask(pc.fill_null(pa.array(deleted).take(place), False))
+    goes_on = _is(before, WAITING) & _unchanged(before, found) & ~forgotten
+    waits = free | (young & goes_on)
+    status = pc.if_else(pa.array(waits), WAITING, codes)
+    keeps = pa.array(goes_on & waits)
+    begun = pa.array(free & ~goes_on)
+    since = pc.if_else(keeps, before["since"], pc.if_else(begun, _time(turn.now), pa.scalar(None, _TIME)))
+    text = pa.string()
+    run_id = pc.if_else(
+        keeps,
+        before["run_id"],
+        pc.if_else(begun, pa.scalar(turn.run_id, text), pa.scalar(None, text)),
+    )
+    confirmed = free
+    if turn.waits:
+        by_another = _mask(pc.fill_null(pc.not_equal(before["run_id"], turn.run_id), False))
+        over = _is_at_most(before["since"], turn.marked_at - turn.grace)
+        confirmed = free & goes_on & by_another & over
+    columns = [_known(before[name], found[name], goes_on) for name in FOUND.names[: len(_OBJECT)]]
+    columns += [status, since, run_id]
+    rows = pa.Table.from_arrays(
+        [column.cast(field.type) for column, field in zip(columns, PENDING, strict=True)], schema=PENDING
+    )
+    return rows, confirmed
+
+
+def _known(before: pa.ChunkedArray, found: pa.ChunkedArray, goes_on: Mask) -> pa.ChunkedArray:
+    """A column of what was found; where an object is as it was, all that is known of it stays."""
+    return pc.if_else(pa.array(goes_on), pc.coalesce(before, found), found)
+
+
+def _unseen_rows(rows: pa.Table, live: Mask, turn: Turn) -> pa.Table:
+    """Rows of what was not found."""
+    was_live = _is(rows, LIVE)
+    rows = _with(rows, live & ~was_live, {"status": LIVE, "since": None, "run_id": turn.run_id})
+    if turn.lists_all:
+        gone = ~live & _is_before(rows["last_modified"], turn.cutoff)
+    else:
+        gone = ~live & due(rows, turn.marked_at, turn.grace, turn.cutoff)
+    # Run ids sort newest first: the state is of the run that saw it live, or of a later one.
+    if turn.state_of is None:
+        known = live
+    else:
+        known = live & _mask(pc.fill_null(pc.greater_equal(rows["run_id"], turn.state_of), False))
+    return rows.filter(pa.array(~gone & ~known))
+
+
+def _unchanged(before: pa.Table, found: pa.Table) -> Mask:
+    """Whether an object is as it was; a field that one side lacks is not compared."""
+    same = np.ones(found.num_rows, bool)
+    for name in ("size", "etag", "version_id"):
+        same &= _mask(pc.fill_null(pc.equal(before[name], found[name]), True))
+    # Listings and single looks may give other fractions of a second.
+    seconds = (pc.floor_temporal(rows["last_modified"], unit="second") for rows in (before, found))
+    return same & _mask(pc.fill_null(pc.equal(*seconds), True))
+
+
+def _with(rows: pa.Table, which: Mask, values: Mapping[str, object]) -> pa.Table:
+    """Rows with other values where a mask says so."""
+    mask = pa.array(which)
+    for name, value in values.items():
+        place = PENDING.get_field_index(name)
+        scalar = _time(value) if isinstance(value, datetime) else pa.scalar(value, PENDING.field(name).type)
+        rows = rows.set_column(place, PENDING.field(name), pc.if_else(mask, scalar, rows[name]))
+    return rows
+
+
+def _is(rows: pa.Table, status: str) -> Mask:
+    return _mask(pc.fill_null(pc.equal(rows["status"], status), False))
+
+
+def _is_at_most(times: pa.ChunkedArray, at: datetime) -> Mask:
+    return _mask(pc.fill_null(pc.less_equal(times, _time(at)), False))
+
+
+def _is_before(times: pa.ChunkedArray, at: datetime) -> Mask:
+    return _mask(pc.fill_null(pc.less(times, _time(at)), False))
+
+
+def _time(at: datetime) -> pa.Scalar:
+    return pa.scalar(at, _TIME)
+
+
+def _mask(found: pa.Array | pa.ChunkedArray) -> Mask:
+    return np.asarray(found, bool)

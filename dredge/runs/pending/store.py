@@ -1,0 +1,219 @@
+"""Where the pending list lies, and whether a run may believe it.
+
+    <state>/pending/current.json      the pointer: what the list is about, whose it is, when, its parts with digests
+    <state>/pending/<label>-….parquet a part: the rows of one shard
+
+The parts are written first and the pointer last, under the lease and with a condition: after a kill between the two the
+old list counts. A part whose rows did not change is named again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+
+from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError, RefusedError
+from dredge.runs.conditional import replace_again
+from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_file, from_json, to_json
+from dredge.runs.pending.rows import PENDING
+from dredge.runs.summary import PartInfo
+from dredge.runs.versions import verify
+from dredge.storage import ObjectReader, ObjectWriter
+
+FORMAT = 1
+FOLDER = "pending"
+POINTER = f"{FOLDER}/current.json"
+_AHEAD_MAX = timedelta(minutes=5)
+"""The clocks of a store's servers may differ so much."""
+_LATE_MAX = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingList:
+    """The list that a mark left; a payload.
+
+    Attributes:
+        subject: what it is about, such as the storage namespace.
+        life: tells the repository from one that was made again in its place; "" where nothing tells.
+        run_id: the run.
+        marked_at: when that was planned, by the store's clock.
+        left_at: when the list was written, by the store's clock.
+        bits: there are 2**bits shards.
+        parts: files of rows (`PENDING`) by number of the shard; none for one without rows.
+        format: of this record.
+    """
+
+    subject: str
+    life: str
+    run_id: str
+    marked_at: datetime
+    left_at: datetime
+    bits: int = 0
+    parts: Mapping[int, PartInfo] = field(default_factory=dict)
+    format: int = FORMAT
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return sum(part.rows for part in self.parts.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What a list must be to be believed.
+
+    Attributes:
+        subject: see `PendingList`.
+        life: see `PendingList`.
+        valid_from: a list that was left before then counts no more, as a person said something since; None: any.
+        why: what the person said, as half a sentence.
+    """
+
+    subject: str
+    life: str
+    valid_from: datetime | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What is stored.
+
+    Attributes:
+        etag: of the pointer; None without one.
+        pending: the list; None without one, and where it may not be believed.
+        problem: why it may not be, as half a sentence; "" otherwise.
+    """
+
+    etag: str | None = None
+    pending: PendingList | None = None
+    problem: str = ""
+
+
+def read_list(state: ObjectReader, expected: Expected, now: datetime) -> Stored:
+    """Read the list, and see whether a run may believe it.
+
+    Args:
+        state: on the folder of lease and index.
+        expected: what it must be.
+        now: the store's time.
+
+    Raises:
+        RefusedError: a newer version of Dredge wrote it.
+        UnavailableError: the store does not answer.
+    """
+    try:
+        # One answer gives all three, so the tag and the time are those of these bytes.
+        with state.open_read(POINTER) as stream:
+            etag, written_at, data = stream.info.etag or "", stream.info.last_modified, b"".join(stream)
+    except NotFoundError:
+        return Stored()
+    try:
+        value = json.loads(data)
+        found = int(value["format"])
+    except (KeyError, TypeError, ValueError) as error:
+        return Stored(etag=etag, problem=f"{POINTER} is damaged ({error})")
+    if found > FORMAT:
+        raise RefusedError(
+            f"{state.uri}/{POINTER} has format {found}, and this version of Dredge reads {FORMAT}: a newer version"
+            " worked here. Nothing was deleted. Run the newer version."
+        )
+    if found < FORMAT:
+        return Stored(etag=etag, problem=f"{POINTER} has the older format {found}")
+    try:
+        pending = from_file(PendingList, value)
+    except FormatError as error:
+        return Stored(etag=etag, problem=f"{POINTER} is damaged ({error})")
+    problem = _why_not(pending, expected, now, written_at) or _damage(state, pending)
+    return Stored(etag=etag, pending=None if problem else pending, problem=problem)
+
+
+def _why_not(pending: PendingList, expected: Expected, now: datetime, written_at: datetime | None) -> str:
+    if pending.subject != expected.subject:
+        return f"it is about {pending.subject}"
+    if pending.life and expected.life and pending.life != expected.life:
+        return (
+            f"it is about a repository that was made at {pending.life}, and this one was at {expected.life}"
+        )
+    if pending.left_at > now + _AHEAD_MAX:
+        return f"it is from the future ({pending.left_at:%Y-%m-%d %H:%M} UTC)"
+    if written_at is not None and written_at > pending.left_at + _LATE_MAX:
+        return (
+            f"it was left at {pending.left_at:%Y-%m-%d %H:%M} UTC and written at {written_at:%Y-%m-%d %H:%M} UTC, so"
+            " that it is a copy of an older one"
+        )
+    if expected.valid_from is not None and pending.left_at <= expected.valid_from:
+        return expected.why
+    return ""
+
+
+def _damage(state: ObjectReader, pending: PendingList) -> str:
+    folder = folder_of(state, pending.run_id)
+    try:
+        verify((folder, part) for part in pending.parts.values())
+    except (FormatError, NotFoundError, ValueError) as error:
+        return f"a part of it is gone or damaged ({error})"
+    return ""
+
+
+def folder_of(state: ObjectReader, run_id: str) -> RunFolder:
+    """The folder that keys of parts are relative to."""
+    return RunFolder(state, run_id)  # type: ignore[arg-type]
+
+
+def write_part(state: ObjectWriter, label: str, shard: int, rows: pa.Table) -> PartInfo:
+    """Write the rows of a shard.
+
+    Args:
+        state: on the folder of lease and index.
+        label: begins the name; no other try and no other call of a task has it.
+        shard: its number.
+        rows: of the list.
+    """
+    return RunFolder(state, label).write_table(FOLDER, shard, rows.cast(PENDING), label)
+
+
+def leave_list(state: ObjectWriter, pending: PendingList, etag: str | None) -> None:
+    """Let the pointer name a list whose parts are written. The caller holds the lease.
+
+    Args:
+        state: on the folder of lease and index.
+        pending: the list.
+        etag: of the pointer as the run read it; None for none.
+
+    Raises:
+        ConflictError: another run has left its list since.
+    """
+    data = json.dumps(to_json(pending), sort_keys=True).encode()
+    if not replace_again(state, POINTER, data, etag, lambda found: _run_of(found) == pending.run_id):
+        raise ConflictError(
+            f"run {pending.run_id}: another run has left its pending list in {state.uri}/{POINTER} since this run"
+            " compared what is listed with what is live. Nothing was deleted. Start a new run."
+        )
+
+
+def parts_named(state: ObjectReader) -> set[str]:
+    """Keys of the parts that the pointer names, relative to the folder of lease and index.
+
+    Raises:
+        DredgeError: the pointer cannot be read, so that nobody knows.
+    """
+    try:
+        found = from_json(PendingList, json.loads(state.get(POINTER)))
+        return {part.key for part in found.parts.values()}
+    except NotFoundError:
+        return set()
+    except (FormatError, ValueError) as error:
+        raise FormatError(f"{state.uri}/{POINTER} cannot be read: {error}") from None
+
+
+def _run_of(data: bytes) -> str | None:
+    try:
+        return from_json(PendingList, json.loads(data)).run_id
+    except (DredgeError, ValueError):
+        return None

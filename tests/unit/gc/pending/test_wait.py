@@ -1,0 +1,388 @@
+"""What is found waits: another run deletes it, a grace later, if it is still garbage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConflictError, DredgeError, RefusedError
+from dredge.gc import steps
+from dredge.gc.check_limits import codes
+from dredge.gc.pending import advance
+from dredge.gc.run import Run
+from dredge.gc.witness.lost import forget_lost
+from dredge.gc.witness.people import take_over
+from dredge.runs.pending import store
+from dredge.runs.pending.rows import LIVE, WAITING
+from dredge.storage import open_deleter
+from dredge.undo.deletions import read_deletions
+from tests.support.gc import Parallel, World, make_world, pending_rows, stage_again, summary_of
+from tests.support.killing import Killed, killed_at
+from tests.support.lost_database import back_up, restore
+from tests.support.memory_store import memory_store
+from tests.support.second_server import copy_of
+
+ORPHAN = "data/slice/orphan"
+
+
+def waiting(**settings: Any) -> World:
+    """A lake with something committed and staged and one orphan, nine days old; runs wait 20 hours."""
+    wanted = {"unsafe_grace_seconds": None, "grace_hours": 20, "mode": "auto", **settings}
+    world = make_world(safety={"multipart_settle_seconds": 0, "commit_hours_max": 0}, **wanted)
+    world.rules(30)
+    world.upload("a", b"committed")
+    world.lake.commit()
+    world.upload("b", b"staged")
+    world.orphan(ORPHAN)
+    world.age(days=9)
+    return world
+
+
+def go(world: World, **settings: Any) -> Run:
+    run = world.plan(**settings)
+    world.run(run)
+    return run
+
+
+def counts(run: Run) -> dict[str, int]:
+    return dict(summary_of(run, "check_limits").counts)
+
+
+def test_the_first_run_finds_and_another_one_deletes_a_grace_later() -> None:
+    world = waiting()
+    first = go(world)
+    assert ORPHAN in world.data()
+    assert counts(first)["waiting_objects"] == counts(first)["found_now_objects"] == 1
+    assert (counts(first)["deletable_objects"], counts(first)["held_objects"]) == (0, 0)
+    assert not read_deletions(first.state).found
+    world.age(hours=19)
+    second = go(world)
+    assert ORPHAN in world.data()
+    assert (counts(second)["pending_objects"], counts(second)["found_now_objects"]) == (1, 0)
+    world.age(hours=1)
+    third = go(world)
+    assert ORPHAN not in world.data()
+    assert counts(third)["deletable_objects"] == 1
+    assert summary_of(third, "bulk_delete").counts["deleted_objects"] == 1
+    (deletion,) = read_deletions(third.state).found
+    assert deletion.hashes.rows == 1
+    world.age(days=1)
+    assert pending_rows(go(world)) == {}
+    world.assert_readable()
+
+
+def test_where_nothing_can_be_taken_back_garbage_waits_three_days() -> None:
+    world = waiting(grace_hours=None)
+    assert go(world).plan.undo.way == "off"
+    world.age(hours=71)
+    go(world)
+    assert ORPHAN in world.data()
+    world.age(hours=1)
+    go(world)
+    assert ORPHAN not in world.data()
+
+
+def test_without_an_id_in_the_server_garbage_waits_three_days() -> None:
+    world = waiting()
+    run = world.plan()
+    assert run.plan.config.grace("versions").total_seconds() == 20 * 3600
+    assert run.plan.config.grace("versions", keeps_id=False).total_seconds() == 72 * 3600
+
+
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+def test_a_dry_run_and_the_run_after_it_delete_what_both_have_seen(mode: str) -> None:
+    world = waiting()
+    go(world, mode=mode, dry_run=True)
+    late = world.orphan("data/slice/late")
+    world.age(hours=26)
+    dry = go(world, mode=mode, dry_run=True)
+    assert counts(dry)["deletable_objects"] == 1
+    go(world, mode=mode)
+    assert ORPHAN not in world.data()
+    assert late in world.data()
+
+
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+def test_what_was_alive_between_waits_anew(mode: str) -> None:
+    world = waiting()
+    go(world)
+    stage_again(world, ORPHAN)
+    world.age(hours=20)
+    assert pending_rows(go(world, mode=mode))[ORPHAN]["status"] == LIVE
+    world.lake.catalog.branches.reset_branch("lake", "main")
+    world.age(days=2)
+    run = go(world, mode=mode)
+    assert ORPHAN in world.data()
+    assert pending_rows(run)[ORPHAN]["run_id"] == run.plan.run_id
+    world.age(hours=20)
+    go(world, mode=mode)
+    assert ORPHAN not in world.data()
+
+
+def test_what_was_held_between_waits_anew() -> None:
+    world = waiting(mode="clean")
+    go(world)
+    world.upload("as long", b"orphan", "main")
+    world.lake.commit()
+    world.age(hours=20)
+    held = go(world, safety={"identical_suspects_max": 0, "multipart_settle_seconds": 0})
+    assert pending_rows(held)[ORPHAN]["status"] == codes.TOO_MANY
+    go(world)
+    assert ORPHAN in world.data()
+    world.age(hours=20)
+    go(world)
+    assert ORPHAN not in world.data()
+
+
+def test_what_took_the_place_of_what_waits_waits_anew() -> None:
+    world = waiting(mode="clean")
+    go(world)
+    world.orphan(ORPHAN, b"another one")
+    world.age(days=2)
+    go(world)
+    assert ORPHAN in world.data()
+
+
+def test_a_stricter_age_of_one_run_does_not_end_a_wait() -> None:
+    world = waiting()
+    first = go(world)
+    world.age(hours=10)
+    strict = go(world, mode="clean", min_age_hours=24 * 20, slice_margin_hours=24 * 25)
+    assert pending_rows(strict)[ORPHAN]["since"] == pending_rows(first)[ORPHAN]["since"] or not pending_rows(
+        strict
+    )
+    world.age(hours=10)
+    go(world, mode="clean")
+    assert ORPHAN not in world.data()
+
+
+def test_what_is_gone_leaves_the_list_and_what_was_not_listed_stays() -> None:
+    world = waiting()
+    other = world.orphan("data/slice/other")
+    world.age(days=2)
+    go(world, mode="clean")
+    open_deleter(world.lake.namespace).delete([other])
+    world.age(hours=10)
+    assert set(pending_rows(go(world, mode="optimized", window_end="2020-01-01T00:00:00Z"))) == {
+        ORPHAN,
+        other,
+    }
+    world.age(hours=10)
+    assert set(pending_rows(go(world, mode="optimized", dry_run=True))) == {ORPHAN}
+
+
+def test_a_run_that_waits_for_an_answer_does_not_confirm_what_it_found() -> None:
+    world = waiting(approval="always")
+    run = world.plan()
+    world.mark(run)
+    world.age(days=5)
+    assert counts(run)["deletable_objects"] == 0
+    rest = Run.open(run.plan.run_uri, None, world.client, world.lake.clock)
+    with pytest.raises(DredgeError):
+        world.run(rest)
+    assert ORPHAN in world.data()
+
+
+def test_a_refused_mark_leaves_no_row() -> None:
+    """The database is restored from a backup of which the lost day is unknown."""
+    world = waiting()
+    go(world)
+    backup = back_up(world)
+    address = world.upload("lost", b"lost")
+    world.lake.commit()
+    world.age(days=2)
+    before = pending_rows(go(world, dry_run=True))
+    restore(world, backup)
+    with pytest.raises(RefusedError):
+        go(world, dry_run=True)
+    run = world.plan(dry_run=True)
+    steps.release_lease(run)
+    assert pending_rows(run) == before
+    assert address not in before
+
+
+def test_marks_of_another_server_and_what_ifs_leave_no_row() -> None:
+    world = waiting()
+    assert set(pending_rows(go(world))) == {ORPHAN}
+    world.lake.catalog.tags.create_tag("lake", "v1", "main")
+    world.orphan("data/slice/new")
+    world.age(days=2)
+    what_if = go(world, dry_run=True, keep_tags=False)
+    assert counts(what_if)["found_now_objects"] == 1
+    assert counts(what_if)["deletable_objects"] == 1
+    copy = copy_of(world, url="http://rehearsal:8000")
+    assert counts(go(copy, dry_run=True))["deletable_objects"] == 1
+    assert set(pending_rows(what_if)) == {ORPHAN}
+
+
+@pytest.mark.parametrize("said", ["forget-lost", "own"])
+def test_after_a_persons_word_everything_waits_anew(said: str) -> None:
+    world = waiting()
+    go(world)
+    world.age(hours=20)
+    if said == "own":
+        take_over("lake", "moved", client=world.client)
+    else:
+        forget_lost(world.client, "lake", "not wanted", 30)
+    world.age(seconds=1)
+    run = go(world)
+    assert run.plan.mode == "clean"
+    assert ORPHAN in world.data()
+    world.age(hours=20)
+    go(world)
+    assert ORPHAN not in world.data()
+
+
+def spoil(world: World, run: Run, how: str) -> None:
+    """Make the list one that may not be believed."""
+    pointer = f"{run.state.uri}/{store.POINTER}"
+    bucket, _, key = pointer.removeprefix("memory://").partition("/")
+    held = memory_store(bucket)
+    data = run.state.get(store.POINTER)
+    match how:
+        case "lost":
+            del held.objects[key]
+        case "damaged":
+            run.state.put(store.POINTER, data[:-3])
+        case "copied back":
+            held.write(key, data, world.lake.clock())
+        case "older":
+            run.state.put(store.POINTER, data.replace(b'"format": 1', b'"format": 0'))
+        case "elsewhere":
+            run.state.put(store.POINTER, data.replace(b'"subject": "', b'"subject": "x'))
+        case "another life":
+            run.state.put(store.POINTER, data.replace(b'"life": "', b'"life": "x'))
+        case "lost part":
+            for name in [name for name in held.objects if "/pending/" in name and name.endswith(".parquet")]:
+                del held.objects[name]
+        case "damaged part":
+            for name in [name for name in held.objects if "/pending/" in name and name.endswith(".parquet")]:
+                held.objects[name] = (held.objects[name][0][:-9], held.objects[name][1])
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["lost", "damaged", "copied back", "older", "elsewhere", "another life", "lost part", "damaged part"],
+)
+def test_a_list_that_may_not_be_believed_makes_all_wait_anew_in_a_clean_run(how: str) -> None:
+    world = waiting()
+    run = go(world)
+    world.age(hours=20)
+    spoil(world, run, how)
+    second = go(world)
+    assert (second.plan.mode, ORPHAN in world.data()) == ("clean", True)
+    world.age(hours=20)
+    third = go(world)
+    assert (third.plan.mode, ORPHAN in world.data()) == ("optimized", False)
+
+
+def test_a_list_of_a_newer_version_stops_the_run() -> None:
+    world = waiting()
+    run = go(world)
+    data = run.state.get(store.POINTER)
+    run.state.put(store.POINTER, data.replace(b'"format": 1', b'"format": 2'))
+    with pytest.raises(RefusedError):
+        world.plan()
+
+
+def test_an_optimized_run_whose_list_went_meanwhile_is_refused() -> None:
+    world = waiting()
+    go(world)
+    run = world.plan(mode="optimized")
+    spoil(world, run, "lost")
+    with pytest.raises(RefusedError):
+        world.run(run)
+
+
+def test_a_list_that_another_run_left_since_is_not_replaced() -> None:
+    world = waiting()
+    go(world)
+    run = world.plan(mode="optimized")
+    for step in (steps.slice_listing, steps.mark_uncommitted, steps.list_committed, steps.subtract):
+        step(run, world.runner)
+    data = run.state.get(store.POINTER)
+    run.state.put(store.POINTER, data.replace(b'"run_id": "', b'"run_id": "x'))
+    with pytest.raises(ConflictError):
+        steps.check_limits(run, world.runner)
+
+
+def test_after_a_kill_at_any_write_rows_are_neither_lost_nor_confirmed_early() -> None:
+    number = 0
+    while True:
+        number += 9
+        world = waiting()
+        first = go(world, mode="clean")
+        since = pending_rows(first)[ORPHAN]["since"]
+        late = world.orphan("data/slice/late")
+        world.age(days=2)
+        run = world.plan(mode="optimized", dry_run=True)
+        try:
+            with killed_at(number):
+                steps.run_steps(run, world.runner)
+            break
+        except Killed:
+            steps.release_lease(run)
+        world.age(minutes=1)
+        again = go(world, mode="optimized", dry_run=True)
+        found = pending_rows(again)
+        assert (found[ORPHAN]["since"], found[ORPHAN]["status"]) == (since, WAITING)
+        assert found[late]["since"] >= run.plan.created_at
+        assert counts(again)["deletable_objects"] == 1
+    assert number > 20
+
+
+def test_many_rows_are_cut_into_shards_and_advance_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, cut = [days_of_work(monkeypatch, rows_max) for rows_max in (500_000, 4)]
+    assert whole == cut
+
+
+def days_of_work(monkeypatch: pytest.MonkeyPatch, rows_max: int) -> list[Any]:
+    """What some runs leave, when so many rows are done by one task."""
+    monkeypatch.setattr(advance, "ONE_TASK_ROWS", rows_max)
+    monkeypatch.setattr(advance, "SHARD_ROWS", 3)
+    world, seen = waiting(tuning={"candidate_rows": 3}), []
+    world.runner = Parallel()
+    for day in range(4):
+        for number in range(5):
+            world.orphan(f"data/slice{number}/{day}-{number}")
+        world.age(days=2)
+        run = go(world, mode="clean" if day == 2 else "optimized")
+        left = sorted(key for key in world.data() if key.startswith("data/slice"))
+        seen.append((sorted(pending_rows(run)), left, counts(run)["deletable_objects"]))
+    return seen
+
+
+def test_a_part_that_did_not_change_is_named_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advance, "ONE_TASK_ROWS", 4)
+    monkeypatch.setattr(advance, "SHARD_ROWS", 3)
+    world = waiting(grace_hours=20_000)
+    for number in range(12):
+        world.orphan(f"data/slice{number}/x")
+    world.age(days=2)
+    before = parts(go(world))
+    world.orphan("data/slice0/late")
+    world.age(days=2)
+    after = parts(go(world, mode="optimized"))
+    assert len(before) > 2
+    assert len(before & after) == len(before) - 1
+    assert after - before
+
+
+def parts(run: Run) -> set[str]:
+    return store.parts_named(run.state)
+
+
+def test_rows_that_advance_are_those_of_the_record() -> None:
+    """The step says what the list says."""
+    world = waiting()
+    run = go(world)
+    pending = summary_of(run, "check_limits").details["pending"]
+    assert pending["waiting"] == pending["found_now"] == {"objects": 1, "bytes": 6}
+    since = pending_rows(run)[ORPHAN]["since"]
+    assert (
+        pending["first_deletion"]
+        == pending["last_deletion"]
+        == (since + run.plan.config.grace("off")).isoformat()
+    )
+    assert set(pending["by_status"]) == {WAITING}

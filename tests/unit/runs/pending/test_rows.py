@@ -1,0 +1,346 @@
+"""How the pending list advances: held against a plain model, row by row, and what must not happen, one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dredge.hashing import hash64
+from dredge.runs.pending.rows import FOUND, LIVE, PENDING, WAITING, YOUNG, Advanced, Turn, advance, due
+
+START = datetime(2026, 5, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+# Ids sort newest first.
+OLDER, STATE, NEWER, THIS = "d", "c", "b", "a"
+
+
+def turn(**changes: Any) -> Turn:
+    """A run that lists everything, 20 hours after the start, with a grace of 20 hours."""
+    return replace(
+        Turn(
+            run_id=THIS,
+            marked_at=START + 20 * HOUR,
+            now=START + 21 * HOUR,
+            cutoff=START - 5 * HOUR,
+            grace=20 * HOUR,
+            waits=True,
+            lists_all=True,
+            state_of=STATE,
+        ),
+        **changes,
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the list."""
+
+    address: str = "data/x"
+    size: int = 1
+    etag: str | None = "e"
+    version_id: str | None = None
+    last_modified: datetime = START - 50 * HOUR
+    status: str = WAITING
+    since: datetime | None = START
+    run_id: str | None = OLDER
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A row of what was found."""
+
+    address: str = "data/x"
+    size: int = 1
+    etag: str | None = "e"
+    version_id: str | None = None
+    last_modified: datetime = START - 50 * HOUR
+    code: str | None = None
+
+
+def table(rows: list[Any], schema: pa.Schema) -> pa.Table:
+    hashes = hash64(pa.array([row.address for row in rows], pa.string()))
+    dicts = [{**vars(row), "hash": int(value)} for row, value in zip(rows, hashes, strict=True)]
+    return pa.Table.from_pylist(dicts, schema=schema)
+
+
+def do(
+    rows: list[Row],
+    seen: list[Seen],
+    run: Turn,
+    live: set[str] = frozenset(),
+    deleted: set[str] = frozenset(),
+) -> tuple[list[Row], set[str]]:
+    """The rows after a run, and the addresses that it may delete."""
+    found = advance_tables(rows, seen, run, live, deleted)
+    after = [
+        Row(**{name: value for name, value in row.items() if name != "hash"})
+        for row in found.rows.to_pylist()
+    ]
+    assert found.rows.schema == PENDING
+    assert found.rows["hash"].to_pylist() == hash64(found.rows["address"].combine_chunks()).tolist()
+    return after, {item.address for item, confirmed in zip(seen, found.confirmed, strict=True) if confirmed}
+
+
+def advance_tables(
+    rows: list[Row], seen: list[Seen], run: Turn, live: set[str], deleted: set[str]
+) -> Advanced:
+    names = [row.address for row in rows]
+    masks = [np.array([name in names_of for name in names], bool) for names_of in (live, deleted)]
+    return advance(table(rows, PENDING), table(seen, FOUND), *masks, run)
+
+
+def one(row: Row | None, seen: Seen | None, **changes: Any) -> tuple[Row | None, bool]:
+    """The row of one object after a run, and whether that may delete it."""
+    after, confirmed = do([row] if row else [], [seen] if seen else [], turn(**changes))
+    assert len(after) < 2
+    return (after[0] if after else None), bool(confirmed)
+
+
+def test_what_is_found_for_the_first_time_waits_from_when_the_mark_was_complete() -> None:
+    row, confirmed = one(None, Seen())
+    assert row == Row(since=START + 21 * HOUR, run_id=THIS)
+    assert not confirmed
+
+
+def test_what_has_waited_may_be_deleted_and_not_a_moment_earlier() -> None:
+    assert one(Row(), Seen()) == (Row(), True)
+    early = START + timedelta(microseconds=1)
+    assert one(Row(since=early), Seen()) == (Row(since=early), False)
+
+
+def test_a_run_does_not_confirm_what_it_found_itself() -> None:
+    assert one(Row(run_id=THIS), Seen()) == (Row(run_id=THIS), False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"size": 2},
+        {"etag": "f"},
+        {"version_id": "v"},
+        {"last_modified": START - 50 * HOUR + timedelta(seconds=1)},
+    ],
+)
+def test_what_changed_waits_anew(change: dict[str, Any]) -> None:
+    before = Row(version_id="u")
+    row, confirmed = one(before, Seen(**{"version_id": "u", **change}))
+    assert row == replace(before, **change, since=START + 21 * HOUR, run_id=THIS)
+    assert not confirmed
+
+
+@pytest.mark.parametrize(
+    ("row", "seen"),
+    [
+        (Row(etag=None), Seen()),
+        (Row(), Seen(etag=None)),
+        (Row(version_id="v"), Seen()),
+        (
+            Row(last_modified=START - timedelta(milliseconds=1)),
+            Seen(last_modified=START - timedelta(seconds=1)),
+        ),
+    ],
+)
+def test_what_one_side_lacks_is_not_compared_and_fractions_of_a_second_are_not(row: Row, seen: Seen) -> None:
+    after, confirmed = one(row, seen)
+    assert confirmed
+    assert after == replace(row, etag="e")
+
+
+@pytest.mark.parametrize("status", [YOUNG, LIVE, "same_size"])
+def test_what_did_not_wait_before_waits_from_now_on(status: str) -> None:
+    row, confirmed = one(Row(status=status, since=None, run_id=None), Seen())
+    assert row == Row(since=START + 21 * HOUR, run_id=THIS)
+    assert not confirmed
+
+
+def test_what_is_held_loses_its_wait_and_what_is_young_for_one_run_keeps_it() -> None:
+    assert one(Row(), Seen(code="pinned")) == (Row(status="pinned", since=None, run_id=None), False)
+    assert one(Row(), Seen(code=YOUNG)) == (Row(), False)
+    changed = one(Row(), Seen(code=YOUNG, size=2))
+    assert changed == (Row(size=2, status=YOUNG, since=None, run_id=None), False)
+
+
+def test_a_wait_that_begins_in_the_future_begins_now() -> None:
+    ahead = Row(since=START + 30 * HOUR)
+    assert one(ahead, Seen()) == (Row(since=START + 21 * HOUR, run_id=THIS), False)
+    assert one(ahead, None, lists_all=False) == (Row(since=START + 21 * HOUR, run_id=THIS), False)
+
+
+def test_what_lives_leaves_once_the_state_knows_it() -> None:
+    row = Row()
+    (after,), _ = do([row], [], turn(), live={row.address})
+    assert after == Row(status=LIVE, since=None, run_id=THIS)
+    later = turn(run_id="0", state_of=STATE)
+    (again,), _ = do([after], [], later, live={row.address})
+    assert again == after, "the state of an older run does not know it"
+    assert do([after], [], turn(run_id="0", state_of=THIS), live={row.address}) == ([], set())
+    assert do([row], [], turn(state_of=None), live={row.address}) == ([], set())
+
+
+def test_what_was_not_listed_is_not_gone() -> None:
+    fresh = Row(since=START + 20 * HOUR, run_id=NEWER)
+    assert one(fresh, None, lists_all=False) == (fresh, False)
+    assert one(Row(), None, lists_all=False) == (None, False), "it was looked for"
+    assert one(fresh, None) == (None, False), "everything was listed"
+    young = Row(last_modified=START, status=YOUNG, since=None, run_id=None)
+    assert one(young, None, lists_all=False) == (young, False)
+    assert one(young, None) == (young, False), "listings leave young slices out"
+    assert one(replace(young, last_modified=START - 6 * HOUR), None, lists_all=False) == (None, False)
+
+
+def test_what_the_run_of_the_state_deleted_leaves_without_a_look() -> None:
+    fresh = Row(since=START + 20 * HOUR, run_id=NEWER)
+    assert do([fresh], [], turn(lists_all=False), deleted={fresh.address}) == ([], set())
+    (row,), confirmed = do([Row()], [Seen()], turn(), deleted={"data/x"})
+    assert (row, confirmed) == (Row(since=START + 21 * HOUR, run_id=THIS), set()), "it was put there again"
+
+
+def test_without_a_wait_a_run_deletes_what_it_finds() -> None:
+    rows, confirmed = do([], [Seen(), Seen("data/y", code="pinned")], turn(waits=False, grace=timedelta(0)))
+    assert confirmed == {"data/x"}
+    assert [row.status for row in rows] == [WAITING, "pinned"]
+
+
+names = st.sampled_from(["data/a", "data/b", "data/c", "data/d"])
+hours = st.integers(-60, 25).map(lambda hours: START + hours * HOUR)
+about = {
+    "size": st.sampled_from([1, 2]),
+    "etag": st.sampled_from([None, "e", "f"]),
+    "version_id": st.sampled_from([None, None, "v", "w"]),
+    "last_modified": st.one_of(hours, st.just(START - 50 * HOUR)),
+}
+
+
+@st.composite
+def pending(draw: st.DrawFn) -> list[Row]:
+    found = []
+    for name in draw(st.sets(names)):
+        status = draw(st.sampled_from([WAITING, WAITING, WAITING, YOUNG, LIVE, "pinned"]))
+        began = status == WAITING
+        found.append(
+            Row(
+                name,
+                **{field: draw(values) for field, values in about.items()},
+                status=status,
+                since=draw(hours) if began else None,
+                run_id=draw(st.sampled_from([OLDER, NEWER, THIS])) if began or status == LIVE else None,
+            )
+        )
+    return found
+
+
+@st.composite
+def listed(draw: st.DrawFn) -> list[Seen]:
+    code = st.sampled_from([None, None, YOUNG, "pinned"])
+    return [
+        Seen(name, **{field: draw(values) for field, values in about.items()}, code=draw(code))
+        for name in draw(st.sets(names))
+    ]
+
+
+@given(
+    pending(),
+    listed(),
+    st.sets(names),
+    st.sets(names),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([None, STATE]),
+)
+def test_advancing_is_as_the_model_says(
+    rows: list[Row],
+    seen: list[Seen],
+    live: set[str],
+    deleted: set[str],
+    lists_all: bool,
+    waits: bool,
+    state_of: str | None,
+) -> None:
+    seen = [item for item in seen if item.address not in live]
+    run = turn(lists_all=lists_all, waits=waits, state_of=state_of)
+    after, confirmed = do(rows, seen, run, live, deleted)
+    expected, may_go = model(rows, seen, run, live, deleted)
+    assert after == expected
+    assert confirmed == may_go
+
+
+def model(
+    rows: list[Row], seen: list[Seen], run: Turn, live: set[str], deleted: set[str]
+) -> tuple[list[Row], set[str]]:
+    """Advance the list row by row."""
+    rows = [
+        replace(row, since=run.now, run_id=run.run_id)
+        if row.since is not None and row.since > run.now
+        else row
+        for row in rows
+    ]
+    before = {row.address: row for row in rows}
+    after, confirmed = dict[str, Row](), set[str]()
+    for item in seen:
+        fields = {name: value for name, value in vars(item).items() if name != "code"}
+        row = before.get(item.address)
+        goes_on = (
+            row is not None and row.status == WAITING and item.address not in deleted and is_same(row, item)
+        )
+        if goes_on:
+            assert row is not None
+            fields = {
+                name: value if getattr(row, name) is None else getattr(row, name)
+                for name, value in fields.items()
+            }
+        if goes_on and item.code in (None, YOUNG):
+            assert row is not None
+            after[item.address] = Row(**fields, since=row.since, run_id=row.run_id)
+        elif item.code is None:
+            after[item.address] = Row(**fields, since=run.now, run_id=run.run_id)
+        else:
+            after[item.address] = Row(**fields, status=item.code, since=None, run_id=None)
+        if item.code is None:
+            waited = goes_on and row is not None and row.since is not None and row.run_id != run.run_id
+            if not run.waits or (waited and row.since + run.grace <= run.marked_at):  # type: ignore[union-attr, operator]
+                confirmed.add(item.address)
+    for row in rows:
+        if row.address in after:
+            continue
+        if row.address in live:
+            if row.status != LIVE:
+                row = replace(row, status=LIVE, since=None, run_id=run.run_id)
+            if run.state_of is not None and (row.run_id or "") < run.state_of:
+                after[row.address] = row
+        elif row.address in deleted:
+            continue
+        elif run.lists_all:
+            if row.last_modified >= run.cutoff:
+                after[row.address] = row
+        elif not is_due(row, run):
+            after[row.address] = row
+    return [after[name] for name in sorted(after)], confirmed
+
+
+def is_same(row: Row, item: Seen) -> bool:
+    for name in ("size", "etag", "version_id"):
+        one, other = getattr(row, name), getattr(item, name)
+        if None not in (one, other) and one != other:
+            return False
+    return row.last_modified.replace(microsecond=0) == item.last_modified.replace(microsecond=0)
+
+
+def is_due(row: Row, run: Turn) -> bool:
+    if row.status == WAITING:
+        return row.since is not None and row.since + run.grace <= run.marked_at
+    return row.last_modified < run.cutoff if row.status == YOUNG else True
+
+
+@given(pending())
+def test_a_run_looks_for_what_it_may_drop(rows: list[Row]) -> None:
+    """One predicate: what is looked for, and what leaves when it was not found."""
+    run = turn(lists_all=False)
+    asked = due(table(rows, PENDING), run.marked_at, run.grace, run.cutoff)
+    assert asked.tolist() == [is_due(row, run) for row in rows]
