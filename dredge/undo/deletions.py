@@ -1,7 +1,7 @@
 """Records of deletions: what each run was about to delete, kept until nothing of it can be brought back.
 
     <state>/deletions/<run id>-<try>.u64    sorted hashes of every address that the run may delete (Icechunk: and
-                                            the first 64 bits of the chunks' ids)
+                                            the first 64 bits of the ids)
     <state>/deletions/<run id>.json         the record
 
 Both are written before the first deletion, so they also cover a sweep that was killed. Later runs compare them with

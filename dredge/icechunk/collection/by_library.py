@@ -128,7 +128,7 @@ def _refuse_virtual(run: Run) -> None:
     for key in () if run.plan.config.dry_run else keys:
         if ids := parse_manifest(run.reader.get(key), key).virtual_ids(key):
             raise RefusedError(
-                f"{run.plan.uri}: virtual references of {key} may lead to chunks of this repository, such as {ids[0]},"
+                f"{run.plan.uri}: virtual references of {key} may lead to files of this repository, such as {ids[0]},"
                 " and the library deletes them. Nothing was deleted. Let Dredge collect."
             )
 

@@ -15,7 +15,7 @@ from typing import Any
 from dredge.runs.summary import PartInfo
 from dredge.sets.sharded import CountedSet
 
-FORMAT = 2
+FORMAT = 3
 """Rises with the index's format when counts must be made anew."""
 _TEXTS = (
     "uri",
@@ -51,6 +51,7 @@ class RunState:
         optimized_runs: runs since then.
         chunk_objects: chunks in the store, as the last clean run counted them.
         snapshots: file of the snapshots that were live, with their parents and manifests (`base.SNAPSHOTS`).
+        virtual: set of the ids that locations of virtual chunks name, and perhaps of some that did since then.
         counted: how many of the manifests that these name hold each chunk, in the folder of lease and index.
         contradicted: snapshots that named other manifests when they were read again; they have what either read names.
         seen: names of the parts of the index that these were compared with; what others say nobody has looked at.
@@ -70,6 +71,7 @@ class RunState:
     optimized_runs: int
     chunk_objects: int
     snapshots: PartInfo
+    virtual: PartInfo
     counted: CountedSet
     contradicted: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
@@ -81,6 +83,7 @@ class RunState:
             **{name: getattr(self, name) for name in _TEXTS},
             **{name: getattr(self, name).isoformat() for name in _TIMES},
             "snapshots": self.snapshots.to_json(),
+            "virtual": self.virtual.to_json(),
             "counted": self.counted.to_json(),
             "contradicted": list(self.contradicted),
             "seen": list(self.seen),
@@ -93,7 +96,7 @@ class RunState:
             raise ValueError(f"format {value['format']}")
         fields: dict[str, Any] = {name: value[name] for name in _TEXTS}
         fields |= {name: datetime.fromisoformat(value[name]) for name in _TIMES}
-        fields["snapshots"] = PartInfo.from_json(value["snapshots"])
+        fields |= {name: PartInfo.from_json(value[name]) for name in ("snapshots", "virtual")}
         fields["counted"] = CountedSet.from_json(value["counted"])
         fields |= {name: tuple(value.get(name, ())) for name in ("contradicted", "seen")}
         return cls(**fields)
