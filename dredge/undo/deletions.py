@@ -30,6 +30,8 @@ from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import OFF, UndoWay
 
 DELETIONS = "deletions"
+FORMAT = 2
+"""Rises when hashes say more: a record of another format cannot be compared, and is named."""
 _AT_ONCE = 16
 _CHANGES_MAX = 5
 
@@ -74,6 +76,7 @@ class Deletion:
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return {
+            "format": FORMAT,
             "run_id": self.run_id,
             "run_uri": self.run_uri,
             "at": self.at.isoformat(),
@@ -85,7 +88,9 @@ class Deletion:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Deletion:
-        """From the object that `to_json` made."""
+        """From the object that `to_json` made; raises KeyError, TypeError or ValueError when it is none."""
+        if value["format"] != FORMAT:
+            raise ValueError(f"format {value['format']}, not {FORMAT}")
         purged_at = value["purged_at"]
         return cls(
             run_id=value["run_id"],

@@ -97,6 +97,20 @@ ICECHUNK_PAST = (
         ),
     ),
     Breakage(
+        "an optimized run builds on one before a sweep that failed",
+        "dredge.icechunk.collection.planning",
+        "plan_collection",
+        Put("If", 1, False),
+        ("test_chunk_that_a_failed_sweep_deleted_and_that_is_named_again_is_an_alarm_of_the_next_run",),
+    ),
+    Breakage(
+        "records of deletions of another format count as read",
+        "dredge.undo.deletions",
+        "Deletion.from_json",
+        Put("If", 1, False),
+        ("test_record_of_a_deletion_of_another_format_is_named",),
+    ),
+    Breakage(
         "main may lose its tip and no person is asked",
         "dredge.icechunk.collection.witness.judging",
         "judge",

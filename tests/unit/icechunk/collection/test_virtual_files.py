@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -196,3 +197,34 @@ def test_metadata_of_another_repository_hinders_nothing(make: Callable[..., Side
     side.view("view", [f"another/snapshots/{'Z' * 19}G"])
     assert side.collect(keep_lost_days=0)["outcome"] == "success"
     assert side.there == set()
+
+
+def test_chunk_that_a_failed_sweep_deleted_and_that_is_named_again_is_an_alarm_of_the_next_run(
+    make: Callable[..., Side], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dredge.icechunk.collection import steps
+
+    side = make()
+    (chunk,) = side.write("source")
+    side.collect(keep_lost_days=0)
+    side.expire_before(side.drop("source"))
+    with monkeypatch.context() as failing:
+        failing.setattr(steps, "verify", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            side.mode(keep_lost_days=0, undo="quarantine")
+    assert chunk not in side.objects()["chunks"]
+    side.view("view", [f"chunks/{chunk}"])
+    with pytest.raises(AlarmError):
+        side.mode(keep_lost_days=0)
+    assert side.numbers("view") == [1]
+
+
+def test_record_of_a_deletion_of_another_format_is_named(make: Callable[..., Side]) -> None:
+    side = make()
+    side.lose_branch()
+    side.collect(keep_lost_days=0)
+    (record,) = (side.folder / "_dredge/deletions").glob("*.json")
+    value = json.loads(record.read_bytes())
+    assert not any("records" in text for text in side.collect(keep_lost_days=0)["warnings"])
+    record.write_text(json.dumps({name: each for name, each in value.items() if name != "format"}))
+    assert any(record.stem in text for text in side.collect(keep_lost_days=0)["warnings"])
