@@ -29,6 +29,7 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of_names
+from dredge.icechunk.repository import ids_in_config
 from dredge.sets.files import write_hashes
 from dredge.sets.hashes import NONE, Hashes, to_bytes, unite
 from dredge.sets.live import LocatedSet, in_any
@@ -54,10 +55,12 @@ def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[LocatedSet
     Raises:
         FormatError: a pin cannot be read, so nobody can tell what it holds.
     """
-    pins, virtual = run.pinned(), sets.read_ids(run.folder, mark.virtual)
+    pins, configured = run.pinned(), ids_in_config(run.reader)
+    virtual = sets.unite([sets.read_ids(run.folder, mark.virtual), sets.of_names(configured)])
     if not pins and not len(virtual):
         return ()
     held = {key for kind in FOLDERS if kind != "chunks" for key in _held(run, mark, kind, pins, virtual)}
+    held |= {_CHUNKS + name for name in configured}
     return (*pins, with_needs(run, f"{step}/_needed_by_pinned", held))
 
 

@@ -6,8 +6,8 @@ A virtual chunk lies at a URL, which may lead into the repository itself:
     vcc://own/1CECHNKREP0F1RSTCMT0                    relative to a container of the repository's configuration
 
 Ids are random, so a location is not resolved: every spelled id in it counts as the id of a file of this repository, of
-any kind, also in another case or percent-encoded. That can only keep garbage. From spec 2 on the library may store
-locations as zstd frames with a dictionary of the manifest.
+any kind, also in another case, percent-encoded, or with tabs and line ends, which parsers of URLs take out. That can
+only keep garbage. From spec 2 on the library may store locations as zstd frames with a dictionary of the manifest.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ def ids_in(locations: Iterable[bytes | memoryview]) -> set[str]:
     """
     found: set[bytes] = set()
     for some in batched(locations, _BATCH):
-        for spelling in _spellings(b"\n".join(some)):
-            found.update(_ID.findall(spelling))
+        text = b"\0".join(some)
+        for each in {text, text.translate(None, b"\t\r\n")}:
+            for spelling in _spellings(each):
+                found.update(_ID.findall(spelling))
     return {item.decode() for item in found}
 
 

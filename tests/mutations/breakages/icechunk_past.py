@@ -97,6 +97,20 @@ ICECHUNK_PAST = (
         ),
     ),
     Breakage(
+        "a chunk goes that is the prefix of a container",
+        "dredge.icechunk.collection.pinned",
+        "pinned_with_needs",
+        Put("AugAssign", 1, frozenset()),
+        ("test_file_that_is_the_prefix_of_a_stored_container_stays",),
+    ),
+    Breakage(
+        "a tab hides an id in a location",
+        "dredge.icechunk.format.locations",
+        "ids_in",
+        Drop("Set", 1, "elts.1"),
+        ("test_what_parsers_of_urls_take_out_hides_no_id",),
+    ),
+    Breakage(
         "an optimized run builds on one before a sweep that failed",
         "dredge.icechunk.collection.planning",
         "plan_collection",

@@ -48,6 +48,12 @@ def test_every_spelling_of_a_files_place_names_it(
     assert named == {found for _, found, _ in places}
 
 
+@pytest.mark.parametrize("between", ["\t", "\n", "\r", "\r\n\t"])
+def test_what_parsers_of_urls_take_out_hides_no_id(between: str) -> None:
+    assert ids_in([f"vcc://own/{ID[:7]}{between}{ID[7:]}".encode()]) == {ID}
+    assert ids_in([f"vcc://own/x{between}%31{ID[1:]}".encode()]) == {ID}
+
+
 def test_lower_case_names_the_chunk_too() -> None:
     assert ids_in([f"file:///d/chunks/{ID.lower()}".encode()]) == {ID}
 

@@ -228,3 +228,23 @@ def test_record_of_a_deletion_of_another_format_is_named(make: Callable[..., Sid
     assert not any("records" in text for text in side.collect(keep_lost_days=0)["warnings"])
     record.write_text(json.dumps({name: each for name, each in value.items() if name != "format"}))
     assert any(record.stem in text for text in side.collect(keep_lost_days=0)["warnings"])
+
+
+@pytest.mark.parametrize("kind", ["chunks", "manifests"])
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+def test_file_that_is_the_prefix_of_a_stored_container_stays(
+    make: Callable[..., Side], kind: str, mode: str
+) -> None:
+    side = make()
+    side.write("source")
+    side.collect(keep_lost_days=0)
+    side.lose_branch()
+    side.inside = f"{kind}/{side.gone[kind]}/"
+    side.library.save_config()
+    side.view("view", [""])
+    numbers = side.numbers("view")
+    changes = {"keep_lost_days": 0, "clean_every_days": 0 if mode == "clean" else 7}
+    assert side.mode(**changes) == mode
+    assert side.numbers("view") == numbers
+    with pytest.raises(RefusedError):
+        collect_by_library(side.config(undo="off", keep_lost_days=0))
