@@ -16,6 +16,7 @@ from typing import Protocol
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk.format.envelope import SPEC_BYTE, FileType, open_file
+from dredge.icechunk.format.locations import ids_in
 from dredge.icechunk.format.refs import DELETED, REFS_FOLDER, live_refs, parse_ref, ref_key
 from dredge.icechunk.format.repo_info import (
     OVERWRITTEN,
@@ -36,6 +37,7 @@ SNAPSHOTS = "snapshots/"
 MANIFESTS = "manifests/"
 TRANSACTIONS = "transactions/"
 CHUNKS = "chunks/"
+CONFIG_KEY = "config.yaml"
 READS_AT_ONCE = 32
 FILES_PER_RUN = 64
 UNPARSED_BYTES_MAX = 256 << 10
@@ -157,6 +159,20 @@ def read_repo_info(reader: ObjectReader) -> RepoInfo:
     info = parse_repo_info(reader.get(REPO_KEY))
     _require_main(reader, info.branches, f"{REPO_KEY} does not list branch {MAIN}")
     return info
+
+
+def ids_in_config(reader: ObjectReader) -> set[str]:
+    """Give the ids that the stored configuration spells: the prefix of a container of virtual chunks may be a file.
+
+    Raises:
+        FormatError: the repo info cannot be trusted.
+        RefusedError: it does not list main.
+    """
+    try:
+        data = read_repo_info(reader).config if exists(reader, REPO_KEY) else reader.get(CONFIG_KEY)
+    except NotFoundError:
+        return set()
+    return ids_in([data])
 
 
 def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:

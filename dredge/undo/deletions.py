@@ -1,7 +1,7 @@
 """Records of deletions: what each run was about to delete, kept until nothing of it can be brought back.
 
     <state>/deletions/<run id>-<try>.u64    sorted hashes of every address that the run may delete (Icechunk: and
-                                            the first 64 bits of the chunks' ids)
+                                            the first 64 bits of the ids)
     <state>/deletions/<run id>.json         the record
 
 Both are written before the first deletion, so they also cover a sweep that was killed. Later runs compare them with
@@ -21,7 +21,7 @@ from typing import Protocol
 from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.folder import check_digest, read_json
-from dredge.runs.payload import from_file, to_json
+from dredge.runs.payload import from_versioned, to_json
 from dredge.runs.run import PlannedRun, RunPlan
 from dredge.runs.summary import PartInfo
 from dredge.sets import hashes as plain
@@ -31,6 +31,8 @@ from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import OFF, UndoWay
 
 DELETIONS = "deletions"
+FORMAT = 2
+"""Rises when hashes say more: a record of another format cannot be compared, and is named."""
 _AT_ONCE = 16
 _CHANGES_MAX = 5
 
@@ -47,6 +49,7 @@ class Deletion:
         hashes: file of the sorted hashes of the addresses.
         purged_at: when a purge left nothing that could be brought back, by the store's clock; None before.
         expire_days: days after which the bucket itself removes old versions; None when it does not.
+        format: of the record.
     """
 
     run_id: str
@@ -56,6 +59,7 @@ class Deletion:
     hashes: PartInfo
     purged_at: datetime | None = None
     expire_days: int | None = None
+    format: int = FORMAT
 
     @property
     def sweep(self) -> str:
@@ -158,7 +162,7 @@ def read_deletions(state: ObjectReader) -> Deletions:
 
     def read(key: str) -> Deletion | str:
         try:
-            return from_file(Deletion, read_json(state, key))
+            return from_versioned(Deletion, read_json(state, key), FORMAT)
         except UnavailableError:
             raise
         except DredgeError as error:
@@ -206,7 +210,7 @@ def note_purged(state: ObjectWriter, run_id: str, at: datetime) -> None:
         tagged = read_tagged(state, _key(run_id))
         if tagged is None:
             return
-        found = replace(from_file(Deletion, json.loads(tagged[1])), purged_at=at)
+        found = replace(from_versioned(Deletion, json.loads(tagged[1]), FORMAT), purged_at=at)
         data = json.dumps(to_json(found), sort_keys=True).encode()
         if replace_tagged(state, _key(run_id), data, tagged[0]):
             return

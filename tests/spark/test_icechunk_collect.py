@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.icechunk import build, graph_of, local_storage, objects, scenarios
 from tests.support.icechunk_repo import Repo, change_number
+from tests.support.icechunk_views import Views
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,3 +100,22 @@ def test_optimized_run_marks_on_spark_and_deletes_what_one_process_deletes(
     summary = JOBS["icechunk_collect"].run(spark, plan.run_uri)
     assert summary.counts["chunks_deleted_objects"] > 0
     assert objects(repo) == objects(tmp_path / "alone")
+
+
+def test_file_in_which_a_virtual_chunk_lies_stays_on_spark_too(spark: SparkSession, tmp_path: Path) -> None:
+    views = Views(tmp_path / "repo", 2, count=1, container="own", inside="manifests/")
+    views.write("source")
+    (manifest,) = views.objects()["manifests"]
+    views.write("second")
+    views.expire_before(views.view("view", [manifest], without="source"))
+    numbers = views.numbers("view")
+    for mode in ("clean", "optimized"):
+        plan = plan_collection(replace(config(views.folder), keep_lost_days=0))
+        assert plan.mode == mode
+        JOBS["icechunk_collect"].run(spark, plan.run_uri)
+        run = Run.open(plan.run_uri)
+        save_report(run)
+        release_lease(run)
+        assert views.numbers("view") == numbers
+        views.write(mode)
+        views.expire_before(views.tip())

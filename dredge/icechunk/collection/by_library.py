@@ -20,7 +20,7 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.witness.forgetting import ask_witnesses
 from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.library import LibraryCollection, collect_with_library, open_library
-from dredge.icechunk.repository import MANIFESTS, read_history
+from dredge.icechunk.repository import MANIFESTS, ids_in_config, read_history
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.limits import worst
@@ -125,11 +125,18 @@ def _ask_witnesses(run: Run) -> None:
 
 def _refuse_virtual(run: Run) -> None:
     """Refuse where a manifest names objects by location: the library does not count them as live in its own folder."""
+    if run.plan.config.dry_run:
+        return
+    if ids := sorted(ids_in_config(run.reader)):
+        raise RefusedError(
+            f"{run.plan.uri}: a container of virtual chunks may be a file of this repository, such as {ids[0]}, and"
+            " the library deletes it. Nothing was deleted. Let Dredge collect."
+        )
     keys = (key for batch in run.reader.list(MANIFESTS) for key in batch["key"].to_pylist())
-    for key in () if run.plan.config.dry_run else keys:
+    for key in keys:
         if ids := parse_manifest(run.reader.get(key), key).virtual_ids(key):
             raise RefusedError(
-                f"{run.plan.uri}: virtual references of {key} may lead to chunks of this repository, such as {ids[0]},"
+                f"{run.plan.uri}: virtual references of {key} may lead to files of this repository, such as {ids[0]},"
                 " and the library deletes them. Nothing was deleted. Let Dredge collect."
             )
 

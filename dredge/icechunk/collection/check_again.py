@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from dredge.errors import AlarmError, DredgeError, FormatError, NotFoundError
 from dredge.hashing import hash64
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.kinds import FOLDERS
+from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.mark import snapshot_files
 from dredge.icechunk.collection.run import Run
@@ -55,8 +55,8 @@ def note_deletion(run: Run, record: StepRecord) -> None:
         for part in candidates.candidates(kind):
             rows = run.folder.read_part(part, ["address", "hash"])
             pieces.append(rows["hash"].to_numpy().astype(np.uint64))
-            if kind == "chunks":  # sets of live chunks have ids, not keys (`refuse_deleted_chunks`)
-                pieces.append(hashes_of_names(pc.utf8_slice_codeunits(rows["address"], len(CHUNKS)))[0])
+            # Of what manifests name there are sets of ids, not of keys (`refuse_deleted_ids`).
+            pieces.append(hashes_of_names(names_of(kind, rows["address"]))[0])
     deletions.note_deletion(run, unite(pieces))
 
 
@@ -159,16 +159,20 @@ def _absent_chunks(reader: ObjectReader, keys: Collection[str]) -> set[str]:
             found = parse_manifest(reader.get(key), key)
         except (FormatError, NotFoundError):
             continue
-        names = set[str]()
+        named = {
+            CHUNKS + name
+            for array in found.arrays
+            for name in encode_ids(array.ids[array.kind == NATIVE]).to_pylist()
+        }
         with suppress(FormatError):
-            names.update(found.virtual_ids(key))
-        names.update(*(encode_ids(array.ids[array.kind == NATIVE]).to_pylist() for array in found.arrays))
-        absent |= {CHUNKS + name for name in names if not exists(reader, CHUNKS + name)}
+            virtual = found.virtual_ids(key)
+            named |= {folder + name for folder in OBJECT_FOLDERS.values() for name in virtual}
+        absent |= {name for name in named if not exists(reader, name)}
     return absent
 
 
-def refuse_deleted_chunks(run: Run, live: Sequence[PartInfo]) -> None:
-    """Compare live chunks with what earlier runs deleted, where no listing shows which of them the store lacks.
+def refuse_deleted_ids(run: Run, live: Sequence[PartInfo]) -> None:
+    """Compare what live manifests name with what earlier runs deleted, where no listing shows what the store lacks.
 
     Args:
         run: whose mark it is; it holds the lease.
@@ -182,11 +186,12 @@ def refuse_deleted_chunks(run: Run, live: Sequence[PartInfo]) -> None:
         return
 
     def choose(_: Deletion, rows: pa.Table) -> pa.Table:
-        chunks = rows.filter(pc.starts_with(rows["address"], CHUNKS)).combine_chunks()
-        found, is_id = hashes_of_names(
-            pc.utf8_slice_codeunits(chunks["address"].combine_chunks(), len(CHUNKS))
-        )
-        return chunks.filter(pa.array(sets.contains(named, found) & is_id))
+        chosen = []
+        for kind, folder in FOLDERS.items():
+            of_kind = rows.filter(pc.starts_with(rows["address"], folder)).combine_chunks()
+            found, is_id = hashes_of_names(names_of(kind, of_kind["address"]))
+            chosen.append(of_kind.filter(pa.array(sets.contains(named, found) & is_id)))
+        return pa.concat_tables(chosen)
 
     keys = {key for _, _, rows in _deleted_rows(run, named, choose) for key in rows["address"].to_pylist()}
     absent = {key for key in keys if not exists(run.reader, key)}

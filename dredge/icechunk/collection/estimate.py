@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pyarrow.compute as pc
 
@@ -47,11 +47,19 @@ def live_ids(reader: ObjectReader, history: History) -> Mapping[str, sets.Ids]:
     """Give the live ids of a history by kind; spec 2 counts every snapshot that it lists."""
     live = set(history.snapshots) if history.spec_version == 2 else history.reachable()
     refs = refs_by_manifest(snapshot_rows(reader, sorted(live)))
-    chunks = sets.unite_all(found.all for _, found in manifest_rows(reader, refs))
+    of_virtual: list[sets.Ids] = []
+
+    def named_chunks() -> Iterator[sets.Ids]:
+        for _, found in manifest_rows(reader, refs):
+            of_virtual.append(found.virtual)
+            yield found.native
+
+    chunks = sets.unite_all(named_chunks())
     pruned = {log for entry in history.snapshots.values() for log in entry.pruned}
-    return {
+    named = {
         "snapshots": sets.of_names(live),
         "transactions": sets.of_names(live | pruned),
         "manifests": sets.of_names(refs),
         "chunks": chunks,
     }
+    return {kind: sets.unite([ids, *of_virtual]) for kind, ids in named.items()}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from dredge.icechunk.format.repo_info import OVERWRITTEN as OVERWRITTEN_FOLDER
+from dredge.icechunk.ids import ID_CHARS
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, TRANSACTIONS
 
 OBJECT_FOLDERS = {
@@ -24,3 +28,13 @@ NAMES = {
     OVERWRITTEN: "old repo infos",
 }
 """What people call them."""
+
+
+def names_of(kind: str, keys: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Give what should be ids in the keys of a kind: the names of files; of old repo infos the ends of their names.
+
+    Args:
+        kind: of the objects.
+        keys: relative to the repository.
+    """
+    return pc.utf8_slice_codeunits(keys, -ID_CHARS if kind == OVERWRITTEN else len(FOLDERS[kind]))

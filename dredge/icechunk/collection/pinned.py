@@ -1,10 +1,11 @@
-"""What was brought back and is kept for now, with what it needs.
+"""What is kept for now although no snapshot in use names it, with what it needs.
 
 A pin names what a run had deleted. A snapshot that came back needs more: manifests and chunks that it shared with
-snapshots which were live then, and which may have been released since.
+snapshots which were live then, and which may have been released since. And a virtual chunk may lie in a file that is no
+chunk.
 
-    snapshots with a pin → their ancestors, logs, manifests ─┐
-    manifests with a pin ────────────────────────────────────┴→ chunks
+    snapshots → their ancestors, logs, manifests ─┐
+    manifests ────────────────────────────────────┴→ chunks, and files in which virtual chunks lie
 
 What of all that is not there, or is damaged, is passed over: it makes nothing live, so nothing must be there.
 """
@@ -21,11 +22,14 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.hashing import hash64
-from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
+from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN, names_of
+from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
-from dredge.icechunk.ids import ID_BYTES, encode_ids
+from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of_names
+from dredge.icechunk.repository import ids_in_config
 from dredge.sets.files import write_hashes
 from dredge.sets.hashes import NONE, Hashes, to_bytes, unite
 from dredge.sets.live import LocatedSet, in_any
@@ -39,20 +43,24 @@ _SNAPSHOTS, _LOGS, _MANIFESTS, _CHUNKS = (
 )
 
 
-def pinned_with_needs(run: Run, step: str) -> tuple[LocatedSet, ...]:
-    """Give hashes of the keys of what is kept for now, as of now.
+def pinned_with_needs(run: Run, mark: MarkOutput, step: str) -> tuple[LocatedSet, ...]:
+    """Give hashes of the keys of what is kept for now, as of now: what has a pin, files that are not live in which
+    virtual chunks lie, and what these need.
 
     Args:
-        run: its folder gets a file when there is a pin.
+        run: its folder gets a file when there is anything.
+        mark: what is live.
         step: at work.
 
     Raises:
         FormatError: a pin cannot be read, so nobody can tell what it holds.
     """
-    pins = run.pinned()
-    if not pins:
+    pins, configured = run.pinned(), ids_in_config(run.reader)
+    virtual = sets.unite([sets.read_ids(run.folder, mark.virtual), sets.of_names(configured)])
+    if not pins and not len(virtual):
         return ()
-    held = {*_held(run.reader, _SNAPSHOTS, pins), *_held(run.reader, _MANIFESTS, pins)}
+    held = {key for kind in FOLDERS if kind != "chunks" for key in _held(run, mark, kind, pins, virtual)}
+    held |= {_CHUNKS + name for name in configured}
     return (*pins, with_needs(run, f"{step}/_needed_by_pinned", held))
 
 
@@ -88,13 +96,18 @@ def _needed(run: Run, kept: Collection[str], passes_archived: bool) -> Hashes:
         keys |= waiting
     logs = {_LOGS + key.removeprefix(_SNAPSHOTS) for key in keys}
     found_chunks = ordered_map(partial(_chunks_of, get), sorted(manifests), threads)
-    return unite([hash64(pa.array(sorted(keys | logs | manifests), pa.string())), *found_chunks])
+    return unite([hash64(pa.array(sorted({*kept} | keys | logs | manifests), pa.string())), *found_chunks])
 
 
-def _held(reader: ObjectReader, prefix: str, pins: Sequence[LocatedSet]) -> Iterator[str]:
-    """Keys of a folder that have a pin."""
-    for batch in reader.list(prefix):
+def _held(
+    run: Run, mark: MarkOutput, kind: str, pins: Sequence[LocatedSet], virtual: sets.Ids
+) -> Iterator[str]:
+    """Keys of a kind that have a pin, or are not live and a virtual chunk lies in them."""
+    live = sets.NONE if kind == OVERWRITTEN else sets.read_ids(run.folder, mark.live(kind))
+    for batch in run.reader.list(FOLDERS[kind]):
+        ids, is_id = hashes_of_names(names_of(kind, batch["key"]))
         (held,) = in_any(pins, [hash64(batch["key"])], its_shards_only=True)
+        held |= is_id & sets.contains(virtual, ids) & ~sets.contains(live, ids)
         yield from batch["key"].filter(pa.array(held)).to_pylist()
 
 
@@ -108,7 +121,7 @@ def _named_by(get: Callable[[str], bytes], key: str) -> tuple[str | None, list[s
 
 
 def _chunks_of(get: Callable[[str], bytes], key: str) -> Hashes:
-    """Hashes of the keys of a manifest's chunks."""
+    """Hashes of the keys of a manifest's chunks, and of all files in which its virtual chunks may lie."""
     try:
         found = parse_manifest(get(key), key)
     except (NotFoundError, FormatError):
@@ -120,8 +133,8 @@ def _chunks_of(get: Callable[[str], bytes], key: str) -> Hashes:
     ids = np.concatenate(
         [np.empty((0, ID_BYTES), np.uint8), *(item.ids[item.kind == NATIVE] for item in found.arrays)]
     )
-    names = (encode_ids(ids), virtual)
-    return unite([hash64(pc.binary_join_element_wise(_CHUNKS, some, "")) for some in names])
+    named = [(_CHUNKS, encode_ids(ids)), *((folder, virtual) for folder in OBJECT_FOLDERS.values())]
+    return unite([hash64(pc.binary_join_element_wise(folder, names, "")) for folder, names in named])
 
 
 def _get_unless_archived(reader: ObjectReader, key: str) -> bytes:

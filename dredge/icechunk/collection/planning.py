@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from dredge.errors import DredgeError, RefusedError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.plan import PLAN, CollectionPlan, read_plan
+from dredge.icechunk.collection.state.model import RunState
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
@@ -23,6 +24,7 @@ from dredge.runs.resuming import local_holder
 from dredge.runs.versions import CLEAN, choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 from dredge.storage.conditions import demand_conditions
+from dredge.undo.deletions import read_deletions
 from dredge.undo.ways import choose_way
 from dredge.xid import new_descending_xid
 
@@ -56,6 +58,8 @@ def plan_collection(
     run_id = new_descending_xid(now)
     current = StateStore(state, options).current(config.uri, version)
     mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
+    if mode != CLEAN and current.state is not None and (other := _swept_since(state, current.state)):
+        mode, why = CLEAN, f"run {other} deleted since the run that it would build on"
     if current.problem:
         log.error("the state of %s is unusable, so everything is listed: %s", config.uri, current.problem)
     log.info("run %s of %s is %s: %s", run_id, config.uri, mode, why)
@@ -90,6 +94,14 @@ def plan_collection(
         raise
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.uri, plan.cutoff, plan.run_uri)
     return plan
+
+
+def _swept_since(state: ObjectWriter, base: RunState) -> str | None:
+    """Give a run that deleted after another one and left no state: chunks that the other one counted may be gone."""
+    records = read_deletions(state)
+    later = (found.run_id for found in records.found if found.at >= base.started_at)
+    unread = (run_id for run_id in records.unread if run_id < base.run_id)  # newer ids sort first
+    return next((run_id for run_id in (*later, *unread) if run_id != base.run_id), None)
 
 
 def _cutoff(now: datetime, config: CollectConfig, inventory: Inventory | None) -> datetime:

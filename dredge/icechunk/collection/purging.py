@@ -13,7 +13,7 @@ from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.check_again import refuse_alarmed
 from dredge.icechunk.collection.check_limits import PRESENT
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
+from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.planning import plan_collection
 from dredge.icechunk.collection.run import Run
@@ -73,10 +73,9 @@ def find_live(marked: Run, purge: PlannedRun[Any], runs: Sequence[SweptRun]) -> 
     for swept in runs:
         for part in swept.candidates:
             rows = swept_rows(swept.folder, part, swept.below)
-            for kind, folder in OBJECT_FOLDERS.items():
+            for kind, folder in FOLDERS.items():
                 of_kind = rows.filter(pc.starts_with(rows["address"], folder))
-                names = pc.utf8_slice_codeunits(of_kind["address"].combine_chunks(), len(folder))
-                ids, is_id = hashes_of_names(names)
+                ids, is_id = hashes_of_names(names_of(kind, of_kind["address"].combine_chunks()))
                 stays = sets.contains(live[kind], ids) & is_id
                 found.append(np.sort(of_kind["hash"].to_numpy()[stays]))
     part = write_hashes(purge.folder, "live-0.u64", unite(found))
@@ -87,8 +86,10 @@ def _live_ids(marked: Run) -> dict[str, sets.Ids]:
     summary = marked.folder.read_summary(MarkOutput.STEP)
     assert summary is not None
     output = MarkOutput.of(summary)
-    found = {
-        kind: sets.read_ids(marked.folder, output.live(kind)) for kind in OBJECT_FOLDERS if kind != "chunks"
+    parts = {kind: [output.live(kind)] for kind in OBJECT_FOLDERS if kind != "chunks"}
+    parts["chunks"] = [part for shard in output.chunk_shards for part in shard]
+    virtual = sets.read_ids(marked.folder, output.virtual)
+    return {
+        kind: sets.unite([virtual, *(sets.read_ids(marked.folder, part) for part in parts.get(kind, ()))])
+        for kind in FOLDERS
     }
-    shards = [sets.read_ids(marked.folder, part) for shard in output.chunk_shards for part in shard]
-    return found | {"chunks": sets.unite(shards)}

@@ -1,13 +1,13 @@
-"""Chunk ids in the locations of virtual chunks.
+"""Ids in the locations of virtual chunks.
 
-A virtual chunk lies at a URL, which may lead into a repository's own folder `chunks/`:
+A virtual chunk lies at a URL, which may lead into the repository itself:
 
     s3://lake/weather/chunks/1CECHNKREP0F1RSTCMT0     whatever the scheme, the bucket's alias or the endpoint
     vcc://own/1CECHNKREP0F1RSTCMT0                    relative to a container of the repository's configuration
 
-Ids are random, so a location is not resolved: every spelled id in it counts as the id of a chunk of this repository,
-also in another case or percent-encoded. That can only keep garbage. From spec 2 on the library may store locations as
-zstd frames with a dictionary of the manifest.
+Ids are random, so a location is not resolved: every spelled id in it counts as the id of a file of this repository, of
+any kind, also in another case, percent-encoded, or with tabs and line ends, which parsers of URLs take out. That can
+only keep garbage. From spec 2 on the library may store locations as zstd frames with a dictionary of the manifest.
 """
 
 from __future__ import annotations
@@ -23,30 +23,21 @@ from dredge.icechunk.ids import ALPHABET, ID_CHARS
 
 LOCATION_BYTES_MAX = 1 << 16
 _BATCH = 1 << 16
-_ID = f"[{ALPHABET}]{{{ID_CHARS - 1}}}[0G](?![0-9A-Z])".encode()
-_ANY_ID = re.compile(rb"(?<![0-9A-Z])" + _ID)
-_METADATA = re.compile(rb"(?:SNAPSHOTS|MANIFESTS|TRANSACTIONS)/+" + _ID)
+_ID = re.compile(f"(?<![0-9A-Z])[{ALPHABET}]{{{ID_CHARS - 1}}}[0G](?![0-9A-Z])".encode())
 
 
-def chunk_ids_in(locations: Iterable[bytes | memoryview], name: str) -> set[str]:
+def ids_in(locations: Iterable[bytes | memoryview]) -> set[str]:
     """Give every id that some locations spell.
 
     Args:
         locations: of virtual chunks, decompressed.
-        name: what error messages call the manifest.
-
-    Raises:
-        FormatError: a location leads to a metadata file of a repository, which nothing would keep.
     """
     found: set[bytes] = set()
     for some in batched(locations, _BATCH):
-        for spelling in _spellings(b"\n".join(some)):
-            if metadata := _METADATA.search(spelling):
-                raise FormatError(
-                    f"{name}: a virtual chunk lies in a metadata file of a repository ({metadata[0].decode()}), which"
-                    " a collection may delete. Copy that file elsewhere, and set the reference to the copy."
-                )
-            found.update(_ANY_ID.findall(spelling))
+        text = b"\0".join(some)
+        for each in {text, text.translate(None, b"\t\r\n")}:
+            for spelling in _spellings(each):
+                found.update(_ID.findall(spelling))
     return {item.decode() for item in found}
 
 

@@ -15,7 +15,7 @@ from dredge.errors import FormatError
 from dredge.icechunk.format.envelope import READ_LIMITS, FileType, Opened, ReadLimits, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
 from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, compiled
-from dredge.icechunk.format.locations import chunk_ids_in, unpack_locations
+from dredge.icechunk.format.locations import ids_in, unpack_locations
 from dredge.icechunk.format.snapshots import check_name
 from dredge.icechunk.format.verifier import Views, account, check_covered, views_of
 from dredge.icechunk.ids import ID_BYTES, NODE_ID_BYTES, distinct, encode_id, hashes_of_names
@@ -35,7 +35,7 @@ class NamedChunks(NamedTuple):
 
     Args:
         native: of native chunks; the store must have them.
-        virtual: ids that locations of virtual chunks spell (module `locations`): of chunks of this repository, or not.
+        virtual: ids that locations of virtual chunks spell (module `locations`): of files of this repository, or not.
     """
 
     native: _Hashes
@@ -189,7 +189,7 @@ def _ids_in(
     packed = (view[start : start + count] for start, count in frames)
     dictionary, algorithm = root.bytes_of(_DICTIONARY), root.u8(_ALGORITHM)
     unpacked = unpack_locations(packed, dictionary, algorithm, name) if frames else ()
-    return chunk_ids_in(chain(plain, unpacked), name)
+    return ids_in(chain(plain, unpacked))
 
 
 def _open(data: bytes, name: str, limits: ReadLimits) -> tuple[Opened, Buffer, str]:

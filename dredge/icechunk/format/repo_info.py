@@ -91,6 +91,7 @@ class RepoInfo:
     availability: str
     updates: tuple[Update, ...]
     before_updates: str | None
+    config: bytes = b""
 
 
 def written_at(name: str) -> datetime | None:
@@ -135,6 +136,7 @@ def parse_repo_info(data: bytes, name: str = REPO_KEY, *, limits: ReadLimits = R
         availability=AVAILABILITY[availability],
         updates=tuple(_update(table) for table in root.tables(7)),
         before_updates=root.text(8),
+        config=root.bytes_of(9),
     )
 
 

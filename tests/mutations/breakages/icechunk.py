@@ -248,13 +248,6 @@ ICECHUNK = (
         ("test_what_either_read_of_a_snapshot_names_is_kept_by_the_runs_after_the_one_that_noticed",),
     ),
     Breakage(
-        "what a stopped sweep of Icechunk left is forgotten",
-        "dredge.icechunk.collection.bulk_delete.step",
-        "_sweep",
-        Drop("Expr", "note_pending"),
-        ("test_chunks_that_a_killed_sweep_left_are_found_by_the_next_run",),
-    ),
-    Breakage(
         "a run builds on counts whose chunks an earlier one kept on purpose",
         "dredge.icechunk.collection.save_report.step",
         "_kept_chunks",

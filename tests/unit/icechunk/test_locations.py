@@ -1,4 +1,4 @@
-"""Ids of chunks in the locations of virtual chunks, however a location is spelled."""
+"""Ids of files in the locations of virtual chunks, however a location is spelled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.errors import FormatError
-from dredge.icechunk.format.locations import LOCATION_BYTES_MAX, chunk_ids_in, unpack_locations
+from dredge.icechunk.format.locations import LOCATION_BYTES_MAX, ids_in, unpack_locations
 from dredge.icechunk.ids import encode_id
 
 ID = "1CECHNKREP0F1RSTCMT0"
@@ -18,6 +18,8 @@ BEFORE = st.sampled_from(
     [
         "s3://lake/weather/chunks/",
         "s3a://alias/weather//chunks//",
+        "s3://lake/weather/manifests/./",
+        "s3://lake/weather/overwritten/repo.30731740284083.",
         "gs://lake/chunks/",
         "az://account/container/chunks/",
         "abfss://container@account.dfs.core.windows.net/x/chunks/",
@@ -36,35 +38,35 @@ def encoded(text: str, every: int) -> str:
 
 
 @given(st.lists(st.tuples(BEFORE, IDS, AFTER)), st.sampled_from([1, 2, 7, 1000]), st.integers(0, 2))
-def test_every_spelling_of_a_chunks_place_names_it(
+def test_every_spelling_of_a_files_place_names_it(
     places: list[tuple[str, str, str]], every: int, times: int
 ) -> None:
     locations = [before + encoded(found, every) + after for before, found, after in places]
     for _ in range(times):
         locations = [quote(location) for location in locations]
-    named = chunk_ids_in([location.encode() for location in locations], "m")
+    named = ids_in([location.encode() for location in locations])
     assert named == {found for _, found, _ in places}
 
 
+@pytest.mark.parametrize("between", ["\t", "\n", "\r", "\r\n\t"])
+def test_what_parsers_of_urls_take_out_hides_no_id(between: str) -> None:
+    assert ids_in([f"vcc://own/{ID[:7]}{between}{ID[7:]}".encode()]) == {ID}
+    assert ids_in([f"vcc://own/x{between}%31{ID[1:]}".encode()]) == {ID}
+
+
 def test_lower_case_names_the_chunk_too() -> None:
-    assert chunk_ids_in([f"file:///d/chunks/{ID.lower()}".encode()], "m") == {ID}
+    assert ids_in([f"file:///d/chunks/{ID.lower()}".encode()]) == {ID}
 
 
 @pytest.mark.parametrize(
     "name", ["data.bin", ID[:-1], ID + "0", "x" + ID, ID[:-1] + "1", "I" + ID[1:], "%zz", "%", ""]
 )
 def test_other_names_are_no_ids(name: str) -> None:
-    assert chunk_ids_in([f"s3://lake/archive/{name}".encode()], "m") == set()
+    assert ids_in([f"s3://lake/archive/{name}".encode()]) == set()
 
 
 def test_ids_are_not_read_over_the_bounds_of_two_locations() -> None:
-    assert chunk_ids_in([b"s3://lake/" + ID[:10].encode(), ID[10:].encode()], "m") == set()
-
-
-@pytest.mark.parametrize("folder", ["snapshots", "manifests//", "transactions"])
-def test_location_of_a_metadata_file_is_refused(folder: str) -> None:
-    with pytest.raises(FormatError):
-        chunk_ids_in([f"s3://lake/weather/{folder}/{ID}".encode()], "m")
+    assert ids_in([b"s3://lake/" + ID[:10].encode(), ID[10:].encode()]) == set()
 
 
 def frames(*locations: bytes, dictionary: bytes = b"") -> list[bytes]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN
+from dredge.icechunk.collection.kinds import FOLDERS, names_of
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig
@@ -116,10 +116,8 @@ def _alive(
     folder: RunFolder, config: DeleteConfig, task: DeleteTask, rows: pa.Table
 ) -> npt.NDArray[np.bool_]:
     """Tell for each candidate whether it came into use since the mark."""
-    names = pc.utf8_slice_codeunits(rows["address"], len(FOLDERS[task.kind]))
-    if task.kind == OVERWRITTEN:
-        found: npt.NDArray[np.bool_] = pc.is_in(names, pa.array(task.needed, pa.string())).to_numpy()
-        return found
-    hashes, is_id = hashes_of_names(names)
+    hashes, is_id = hashes_of_names(names_of(task.kind, rows["address"]))
+    needed = pa.array([FOLDERS[task.kind] + name for name in task.needed], pa.string())
+    found: npt.NDArray[np.bool_] = pc.is_in(rows["address"], needed).to_numpy()
     # A candidate that is no id cannot have come from the listing: it stays.
-    return sets.contains(sets.read_ids(folder, config.alive[task.kind]), hashes) | ~is_id
+    return found | sets.contains(sets.read_ids(folder, config.alive[task.kind]), hashes) | ~is_id

@@ -14,6 +14,7 @@ from datetime import datetime
 from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.age import is_old
+from dredge.icechunk.collection.kinds import FOLDERS
 from dredge.icechunk.collection.live_files import manifest_rows, refs_by_manifest, snapshot_rows
 from dredge.icechunk.collection.mark import snapshot_files, with_ancestors
 from dredge.icechunk.collection.run import Run
@@ -168,7 +169,8 @@ def error_of_stop(run: Run, watch: Watch) -> DredgeError:
 def newly_live(
     reader: ObjectReader, new: Collection[str], unnamed: Collection[str] = ()
 ) -> dict[str, sets.Ids]:
-    """Give what snapshots name, by kind of object.
+    """Give the ids of what snapshots name, by kind of object: files of any kind may have those in locations of virtual
+    chunks.
 
     Args:
         reader: on the repository.
@@ -182,10 +184,12 @@ def newly_live(
     there = [node for node in sorted(unnamed) if exists(reader, SNAPSHOTS + node)]
     more = refs_by_manifest(snapshot_rows(reader, there))
     refs = {node: count for node, count in more.items() if exists(reader, MANIFESTS + node)} | refs
-    kept = {*new, *there}
-    return {
-        "snapshots": sets.of_names(kept),
-        "transactions": sets.of_names(kept),
+    kept, chunks = sets.of_names({*new, *there}), [found for _, found in manifest_rows(reader, refs)]
+    named = {
+        "snapshots": kept,
+        "transactions": kept,
         "manifests": sets.of_names(refs),
-        "chunks": sets.unite([chunks.all for _, chunks in manifest_rows(reader, refs)]),
+        "chunks": sets.unite([found.native for found in chunks]),
     }
+    virtual = sets.unite([found.virtual for found in chunks])
+    return {kind: sets.unite([virtual, named.get(kind, sets.NONE)]) for kind in FOLDERS}

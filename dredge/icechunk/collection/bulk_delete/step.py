@@ -152,7 +152,7 @@ def _config(run: Run, record: StepRecord, alive: Mapping[str, Ids]) -> DeleteCon
         ),
         delete_keys=run.plan.config.tuning.delete_keys,
         alive={kind: _write_alive(run, attempt, kind, ids) for kind, ids in alive.items()},
-        pinned=pinned_with_needs(run, STEP),
+        pinned=pinned_with_needs(run, record.input(MarkOutput), STEP),
         undo=run.plan.undo.way,
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.check_again import refuse_deleted, refuse_deleted_chunks
+from dredge.icechunk.collection.check_again import refuse_deleted, refuse_deleted_ids
 from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.mark import MarkOutput
@@ -84,7 +84,7 @@ def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -
         AlarmError: an earlier run had deleted one of the chunks; it was brought back where that was possible.
         FormatError: a manifest changed since the index took it in, or cannot be read any more.
     """
-    refuse_deleted_chunks(run, [*mark.virtual_chunks, *candidates.new_chunks])
+    refuse_deleted_ids(run, [*mark.virtual_chunks, *candidates.new_chunks])
     count, examples = candidates.counts["chunks_absent"], list[str]()
     if count:
         wanted = candidates.absent_chunks

@@ -20,6 +20,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.undo.cost import cost_of_undo
+from dredge.undo.deletions import read_deletions
 
 GUARD = "guard.json"
 
@@ -35,6 +36,11 @@ def check_limits(run: Run) -> StepSummary:
 
 def _check_limits(run: Run, record: StepRecord) -> None:
     leave_record(run, record)
+    if unread := read_deletions(run.state).unread:
+        record.warn(
+            f"{len(unread):,} records of what runs deleted cannot be compared with what is live:"
+            f" {unread[max(unread)]}"
+        )
     candidates = record.input(ListCandidatesOutput)
     objects, size_bytes = candidates.total("candidates_objects"), candidates.total("candidates_bytes")
     listed = candidates.total("listed_objects")

@@ -375,7 +375,7 @@ def _select(
         cutoff=run.plan.cutoff,
         candidate_rows=settings.candidate_rows,
         threads=settings.threads,
-        pinned=pinned_with_needs(run, ListCandidatesOutput.STEP),
+        pinned=pinned_with_needs(run, mark, ListCandidatesOutput.STEP),
         keep_all="chunks" in run.plan.config.kept_kinds,
     )
     results: list[SelectResult] = run.spread(

@@ -12,6 +12,7 @@ two thousand entries or so. No snapshot and no data depends on these files.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -24,6 +25,7 @@ from dredge.icechunk.collection.list_candidates.candidates import without_pinned
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info, written_at
 from dredge.icechunk.repository import read_repo_info
+from dredge.sets.live import LocatedSet
 from dredge.storage import ObjectReader
 
 _FOLDER = FOLDERS[OVERWRITTEN]
@@ -46,8 +48,12 @@ class OldCopies:
     size_bytes: int = 0
 
 
-def find_old_copies(run: Run) -> OldCopies | None:
+def find_old_copies(run: Run, pinned: Sequence[LocatedSet]) -> OldCopies | None:
     """List the old copies of the repo info that may be deleted; None when the run does not ask for any.
+
+    Args:
+        run: this run.
+        pinned: what is kept for now.
 
     Raises:
         FormatError: a copy that the operations log needs is damaged.
@@ -57,7 +63,7 @@ def find_old_copies(run: Run) -> OldCopies | None:
         return None
     cutoff = min(run.plan.cutoff, run.plan.created_at - timedelta(hours=hours))
     needed = needed_copies(run.reader, read_repo_info(run.reader))
-    found, pinned = OldCopies(), run.pinned()
+    found = OldCopies()
     for batch in run.reader.list(_FOLDER):
         names = [key.removeprefix(_FOLDER) for key in batch["key"].to_pylist()]
         times = batch["last_modified"].to_pylist()

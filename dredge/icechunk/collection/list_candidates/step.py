@@ -28,6 +28,7 @@ from dredge.icechunk.collection.run import Run
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
+from dredge.sets.live import LocatedSet
 
 _FOREIGN_SHOWN = 3
 
@@ -58,7 +59,7 @@ def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         record.details["drift"] = drift
     _refuse_absent(run, record)
     _warn_of_foreign(record, tasks, results)
-    _add_old_copies(run, record)
+    _add_old_copies(run, record, config.pinned)
 
 
 def _config(run: Run, mark: MarkOutput) -> ListConfig:
@@ -70,7 +71,7 @@ def _config(run: Run, mark: MarkOutput) -> ListConfig:
         chunk_bits=mark.chunk_bits if run.base is None else 0,
         chunk_shards=mark.chunk_shards if run.base is None else [],
         kept_kinds=run.plan.config.kept_kinds,
-        pinned=pinned_with_needs(run, ListCandidatesOutput.STEP),
+        pinned=pinned_with_needs(run, mark, ListCandidatesOutput.STEP),
         new_manifests=None if run.base is None else mark.new_manifests,
     )
 
@@ -125,8 +126,8 @@ def _warn_of_foreign(record: StepRecord, tasks: Sequence[ListTask], results: Seq
             record.warn(f"{count:,} names in {kind} are not ids and are left alone: {shown}")
 
 
-def _add_old_copies(run: Run, record: StepRecord) -> None:
-    found = find_old_copies(run)
+def _add_old_copies(run: Run, record: StepRecord, pinned: Sequence[LocatedSet]) -> None:
+    found = find_old_copies(run, pinned)
     if found is None:
         return
     rows = run.plan.config.tuning.candidate_rows

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dredge.errors import FormatError
+from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
 from dredge.icechunk.collection.mark.manifests import index_manifests
 from dredge.icechunk.collection.mark.output import COUNTED, MarkOutput
@@ -39,6 +40,7 @@ class Change:
         dropped: manifests that it counted and that nothing live names.
         not_taken_away: of these, those that the index lost: what they name stays until the next clean run.
         read: md5 of the bytes of each manifest that this run read, by id.
+        virtual: sets of the ids that locations of virtual chunks in the new ones name.
     """
 
     counted: CountedSet
@@ -46,6 +48,7 @@ class Change:
     dropped: frozenset[str]
     not_taken_away: int
     read: Mapping[str, str]
+    virtual: Sequence[PartInfo]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +91,7 @@ class CountResult:
         added: manifests that it has added.
         dropped: manifests that it has taken away.
         damaged: names of index parts that cannot be trusted; nothing of them was counted.
+        virtual: set of the ids that locations of virtual chunks in the added ones name; None when nothing was counted.
     """
 
     index_part: str
@@ -95,6 +99,7 @@ class CountResult:
     added: list[str]
     dropped: list[str]
     damaged: list[str]
+    virtual: PartInfo | None = None
 
 
 @partition_function
@@ -102,7 +107,8 @@ def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountR
     """Count in how many manifests of a part of the index each chunk is."""
     state = run.open_state()
     try:
-        rows = {name: chunks.all for name, chunks in read_manifest_rows(state, task.index_part)}
+        named = dict(read_manifest_rows(state, task.index_part))
+        rows = {name: chunks.all for name, chunks in named.items()}
     except FormatError:
         name = task.index_part.name
         return CountResult(index_part=name, parts=[], added=[], dropped=[], damaged=[name])
@@ -119,7 +125,18 @@ def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountR
     ]
     run.progress.add(len(added) + len(dropped))
     name = task.index_part.name
-    return CountResult(index_part=name, parts=parts, added=added, dropped=dropped, damaged=[])
+    return CountResult(
+        index_part=name,
+        parts=parts,
+        added=added,
+        dropped=dropped,
+        damaged=[],
+        virtual=sets.write_ids(
+            run.folder,
+            f"{MarkOutput.STEP}/_virtual/{config.label}-{task.number:05d}.ids",
+            sets.unite([named[name].virtual for name in added]),
+        ),
+    )
 
 
 def count_live(
@@ -182,7 +199,8 @@ def count_change(
     counted = _with_layers(base.state.counted, results)
     if len(counted.layers) > run.plan.config.tuning.counted_layers_max:
         counted = _united(run, runner, counted)
-    return Change(counted, counted_from, frozenset(dropped), len(dropped - taken_away), read)
+    virtual = [result.virtual for result in results if result.virtual is not None]
+    return Change(counted, counted_from, frozenset(dropped), len(dropped - taken_away), read, virtual)
 
 
 def _count(

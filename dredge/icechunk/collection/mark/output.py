@@ -16,6 +16,7 @@ SNAPSHOT_ROWS = "snapshots.parquet"
 NEW_MANIFESTS = "new-manifests.json"
 PRUNED = "pruned.ids"
 KEPT_MANIFESTS = "kept-manifests.json"
+VIRTUAL = "virtual.ids"
 COUNTED = "counted"
 """Folder of counts, beside lease and index: not a run's own, because later runs build on them."""
 _CHUNKS = "chunks-"
@@ -53,8 +54,14 @@ class MarkOutput(StepOutput):
 
     @property
     def virtual_chunks(self) -> list[PartInfo]:
-        """Sets of the ids that locations of virtual chunks name."""
+        """Sets of the ids that locations of virtual chunks name, in a clean run."""
         return self.parts(_VIRTUAL)
+
+    @property
+    def virtual(self) -> PartInfo:
+        """Set of all ids that locations of virtual chunks name, and perhaps of some that named since the last clean
+        run: files of any kind may have them."""
+        return self.part(VIRTUAL)
 
     @property
     def chunks(self) -> int:

@@ -1,6 +1,6 @@
 """Mark: which snapshots, transaction logs, manifests and chunks are live.
 
-    history → live snapshots → their manifests → their native chunks
+    history → live snapshots → their manifests → their native chunks, and the ids in locations of virtual ones
 
 Snapshot and manifest files that the index has are not read again. A live file that cannot be read stops the run: if
 it were skipped, live chunks would look dead.
@@ -9,7 +9,7 @@ it were skipped, live chunks would look dead.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dredge.errors import RefusedError
@@ -25,7 +25,9 @@ from dredge.icechunk.collection.mark.output import (
     PRUNED,
     SNAPSHOT_NAMES,
     SNAPSHOT_ROWS,
+    VIRTUAL,
     MarkOutput,
+    is_virtual,
 )
 from dredge.icechunk.collection.mark.roots import Roots, choose_roots
 from dredge.icechunk.collection.mark.snapshots import (
@@ -114,9 +116,12 @@ def _gone(run: Run, kept: Collection[str]) -> set[str]:
 def _find_chunks(
     run: Run, runner: TaskRunner, record: StepRecord, index: ManifestIndex, refs: Mapping[str, int]
 ) -> None:
-    """Find the live chunks: all of them as sets, or what changed since the run that this one builds on."""
+    """Find the live chunks: all of them as sets, or what changed since the run that this one builds on; and the ids
+    that locations of virtual chunks name."""
     if run.base is not None:
         change = count_change(run, runner, index, run.base, refs)
+        before = sets.read_ids(run.base.folder, run.base.state.virtual)
+        _record_virtual(run, record, [before, *(sets.read_ids(run.folder, part) for part in change.virtual)])
         record.details["counted"] = to_json(change.counted)
         record.counts.update(
             manifests_read=len(change.read),
@@ -131,10 +136,18 @@ def _find_chunks(
         return
     chunks = find_live_chunks(run, runner, index, refs)
     record.parts += chunks.sets
+    _record_virtual(
+        run, record, (sets.read_ids(run.folder, part) for part in chunks.sets if is_virtual(part))
+    )
     record.details["chunk_bits"] = chunks.bits
     record.counts["manifests_read"] = chunks.manifests_read
     if not run.plan.config.dry_run:
         record.details["counted"] = to_json(count_live(run, runner, index, refs, chunks.bits))
+
+
+def _record_virtual(run: Run, record: StepRecord, pieces: Iterable[sets.Ids]) -> None:
+    name = f"{MarkOutput.STEP}/{VIRTUAL}"
+    record.parts.append(sets.write_ids(run.folder, name, sets.unite_all(pieces)))
 
 
 def _record_rows(run: Run, record: StepRecord, rows: Sequence[SnapshotRow], known: KnownSnapshots) -> None:

@@ -50,7 +50,13 @@ def _kept(kind: str, figures: Mapping[str, int]) -> Iterator[ReportRow]:
         why = "nothing reaches it, but none of its kind is to be deleted"
         yield _row(kind, "kept", why, spared, figures["spared_bytes"])
     if pinned:
-        yield _row(kind, "kept", "brought back, and kept for now", pinned, figures["pinned_bytes"])
+        yield _row(
+            kind,
+            "kept",
+            "brought back and kept for now, or a virtual chunk lies in it",
+            pinned,
+            figures["pinned_bytes"],
+        )
     if foreign:
         yield _row(kind, "kept", "not a name that Icechunk gives", foreign, None)
 

@@ -78,6 +78,7 @@ def _state(run: Run, record: StepRecord, counted: CountedSet) -> RunState:
         optimized_runs=0 if base is None else base.state.optimized_runs + 1,
         chunk_objects=listed - deleted if base is None else base.state.chunk_objects,
         snapshots=record.input(MarkOutput).snapshot_rows,
+        virtual=record.input(MarkOutput).virtual,
         counted=counted,
         contradicted=tuple(record.input(MarkOutput).contradicted),
         seen=tuple(record.input(MarkOutput).seen),

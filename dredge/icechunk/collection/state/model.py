@@ -13,7 +13,7 @@ from datetime import datetime
 from dredge.runs.summary import PartInfo
 from dredge.sets.sharded import CountedSet
 
-FORMAT = 2
+FORMAT = 3
 """Rises with the index's format when counts must be made anew."""
 
 
@@ -36,6 +36,7 @@ class RunState:
         optimized_runs: runs since then.
         chunk_objects: chunks in the store, as the last clean run counted them.
         snapshots: file of the snapshots that were live, with their parents and manifests (`base.SNAPSHOTS`).
+        virtual: set of the ids that locations of virtual chunks name, and perhaps of some that did since then.
         counted: how many of the manifests that these name hold each chunk, in the folder of lease and index.
         contradicted: snapshots that named other manifests when they were read again; they have what either read names.
         seen: names of the parts of the index that these were compared with; what others say nobody has looked at.
@@ -56,6 +57,7 @@ class RunState:
     optimized_runs: int
     chunk_objects: int
     snapshots: PartInfo
+    virtual: PartInfo
     counted: CountedSet
     contradicted: tuple[str, ...]
     seen: tuple[str, ...]

@@ -32,6 +32,7 @@ class StateStore(VersionStore[RunState]):
 
     def files(self, state: RunState) -> Iterator[tuple[RunFolder, PartInfo]]:
         """Give every file that a state names, with the folder that it lies in."""
-        yield RunFolder(open_writer(state.run_uri, self._options), state.run_id), state.snapshots
+        folder = RunFolder(open_writer(state.run_uri, self._options), state.run_id)
+        yield from ((folder, part) for part in (state.snapshots, state.virtual))
         counted = RunFolder(self.writer, state.run_id)
         yield from ((counted, part) for part in state.counted.parts)

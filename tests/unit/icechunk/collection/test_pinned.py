@@ -11,6 +11,7 @@ import pytest
 from dredge.errors import ConfigError
 from dredge.hashing import hash64
 from dredge.icechunk.collection import pinned
+from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
@@ -62,8 +63,9 @@ def test_kept_manifest_needs_its_chunks_and_no_more(v1: Repo) -> None:
     run = v1.plan()
     (info,) = v1.library.list_manifest_files(v1.ids["7"])
     manifest = f"manifests/{info.id}"
-    found = with_needs(run, "bulk_delete/_kept", [manifest, "chunks/" + "0" * 20])
-    assert held_by(run, found) == hashes({manifest, *chunks_of(v1, manifest)})
+    log = "transactions/" + "0" * 20
+    found = with_needs(run, "bulk_delete/_kept", [manifest, log])
+    assert held_by(run, found) == hashes({manifest, log, *chunks_of(v1, manifest)})
 
 
 @pytest.mark.parametrize("kind", ["snapshots", "manifests"])
@@ -135,13 +137,16 @@ def test_path_that_comes_back_to_itself_is_followed_once(v1: Repo, monkeypatch: 
 def test_pins_are_asked_as_they_are_and_what_they_hold_of_snapshots_and_manifests_brings_its_needs(
     v1: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = v1.plan()
-    assert pinned_with_needs(run, "bulk_delete") == ()
+    run = v1.listed()
+    summary = run.folder.read_summary(MarkOutput.STEP)
+    assert summary is not None
+    mark = MarkOutput.of(summary)
+    assert pinned_with_needs(run, mark, "bulk_delete") == ()
     (other,) = [f"manifests/{info.id}" for info in v1.library.list_manifest_files(v1.ids["2"])]
     keys = [f"snapshots/{v1.ids['7']}", other, "chunks/" + "0" * 20]
     part = write_hashes(run.folder, "bulk_delete/_pins.u64", np.array(hashes(keys), np.uint64))
     pin = LocatedSet(run.folder.uri, ShardedSet(0, {0: part}))
     monkeypatch.setattr(Run, "pinned", lambda _: (pin,))
-    first, needs = pinned_with_needs(run, "bulk_delete")
+    first, needs = pinned_with_needs(run, mark, "bulk_delete")
     assert first == pin
     assert held_by(run, needs) == hashes(needs_of(v1, v1.ids["7"]) | {other, *chunks_of(v1, other)})

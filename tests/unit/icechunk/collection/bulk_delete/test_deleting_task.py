@@ -80,12 +80,14 @@ def test_what_came_to_life_is_pinned_or_named_by_what_stays_is_kept_and_the_rest
     assert codes(task, part) == {f"chunks/{named(number)}": code for number, code in enumerate(why, 1)}
 
 
-def test_old_repo_infos_stay_when_the_log_needs_them_now(task: Task) -> None:
-    part = candidates(task, "overwritten", ["repo.a", "repo.b", "repo.c"])
-    given = DeleteTask(kind="overwritten", parts=[part], needed=["repo.b"])
-    result = delete_parts.body(task.run, config(task, alive={}), given)
-    assert result == DeleteResult(stopped=False, failed=0, kept=1)
-    assert task.keys() == {"overwritten/repo.b"}
+def test_old_repo_infos_stay_when_the_log_or_a_virtual_chunk_needs_them_now(task: Task) -> None:
+    names = [f"repo.1.{named(number)}" for number in range(1, 4)]
+    part = candidates(task, "overwritten", names)
+    given = DeleteTask(kind="overwritten", parts=[part], needed=[names[1]])
+    alive = {"overwritten": task.ids("alive.ids", [3])}
+    result = delete_parts.body(task.run, config(task, alive=alive), given)
+    assert result == DeleteResult(stopped=False, failed=0, kept=2)
+    assert task.keys() == {f"overwritten/{name}" for name in names[1:]}
 
 
 class Deleter:

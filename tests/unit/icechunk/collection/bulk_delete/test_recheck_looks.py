@@ -71,6 +71,7 @@ def test_what_new_snapshots_name_is_alive_by_kind(repo: Repo) -> None:
         "transactions": sorted(map(hash_of, new)),
         "manifests": sorted(map(hash_of, manifests)),
         "chunks": sorted(chunks),
+        "overwritten": [],
     }
     assert all(len(ids) == 0 for ids in newly_live(open_reader(repo.uri), []).values())
 

@@ -14,6 +14,7 @@ from dredge.icechunk.collection.bulk_delete.deleting import DeleteConfig, Delete
 from dredge.icechunk.collection.bulk_delete.step import _config, _delete_by_kind
 from dredge.icechunk.collection.kinds import FOLDERS
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
@@ -41,11 +42,12 @@ def run(v1: Repo) -> Run:
 
 
 def record_of(run: Run, *more: PartInfo) -> StepRecord:
-    summary = run.folder.read_summary(ListCandidatesOutput.STEP)
+    marked, summary = (run.folder.read_summary(step.STEP) for step in (MarkOutput, ListCandidatesOutput))
+    assert marked is not None
     assert summary is not None
     summary = replace(summary, parts=(*summary.parts, *more))
     attempt = StepTry.claim(run.folder.writer, "bulk_delete")
-    return StepRecord({ListCandidatesOutput.STEP: summary}, attempt)
+    return StepRecord({MarkOutput.STEP: marked, ListCandidatesOutput.STEP: summary}, attempt)
 
 
 def swept(

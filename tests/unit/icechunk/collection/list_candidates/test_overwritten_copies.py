@@ -70,12 +70,12 @@ def test_copy_may_go_only_when_old_by_name_and_by_store_and_needed_by_nobody() -
 
 
 def test_only_repositories_of_spec_2_have_copies_and_only_who_asks_gets_them(repo: Repo) -> None:
-    found = find_old_copies(repo.plan(overwritten_min_age_hours=0))
+    found = find_old_copies(repo.plan(overwritten_min_age_hours=0), ())
     assert (found is None) is (repo.spec == 1)
 
 
 def test_nobody_who_does_not_ask_gets_copies(v2: Repo) -> None:
-    assert find_old_copies(v2.plan()) is None
+    assert find_old_copies(v2.plan(), ()) is None
 
 
 def test_copies_are_listed_and_counted(v2: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_copies_are_listed_and_counted(v2: Repo, monkeypatch: pytest.MonkeyPatch
         return name in going
 
     monkeypatch.setattr(overwritten, "_may_go", may_go)
-    found = find_old_copies(run)
+    found = find_old_copies(run, ())
     assert found is not None
     keys = [key for table in found.tables for key in table["key"].to_pylist()]
     assert keys == [f"overwritten/{name}" for name in going]
@@ -110,5 +110,5 @@ def test_copies_are_as_old_as_both_limits_ask_for(
         return False
 
     monkeypatch.setattr(overwritten, "_may_go", may_go)
-    assert find_old_copies(run) is not None
+    assert find_old_copies(run, ()) is not None
     assert cutoffs == {run.plan.created_at - timedelta(hours=hours)}

@@ -32,8 +32,10 @@ def left(state: ObjectWriter, known: KnownSnapshots) -> RunState:
     """Leave rows of snapshots as a run does."""
     uri = f"{state.uri}/runs/r2"
     data = parquet_bytes(snapshots_table(ROWS, known))
-    part = RunFolder(open_writer(uri), "r2").write_bytes("mark/snapshots.parquet", data, len(ROWS))
-    return replace(STATE, run_uri=uri, snapshots=part)
+    folder = RunFolder(open_writer(uri), "r2")
+    part = folder.write_bytes("mark/snapshots.parquet", data, len(ROWS))
+    virtual = folder.write_bytes("mark/virtual.ids", b"", 0)
+    return replace(STATE, run_uri=uri, snapshots=part, virtual=virtual)
 
 
 def advanced(state: ObjectWriter) -> Version:
@@ -97,4 +99,5 @@ def test_state_is_of_use_for_the_repository_that_it_is_about_only(state: ObjectW
 
 def test_every_file_of_a_state_is_looked_at(state: ObjectWriter) -> None:
     found = [(folder.uri, part.name) for folder, part in StateStore(state).files(STATE)]
-    assert found == [(STATE.run_uri, "mark/snapshots.parquet"), (state.uri, "counted/x-0000.counts")]
+    of_run = [(STATE.run_uri, name) for name in ("mark/snapshots.parquet", "mark/virtual.ids")]
+    assert found == [*of_run, (state.uri, "counted/x-0000.counts")]
