@@ -19,7 +19,7 @@ from dredge.errors import (
 )
 from dredge.kv.rows import Row, RowCleaner, RowReader, show
 from dredge.runs.partial import as_partial, partial_after
-from dredge.trash.apply import Applier, NamedAgainError
+from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError
 from dredge.trash.deleted import DeletedOutcome, clean_deleted
 from dredge.trash.earlier import named_after_removal, named_again, put_back_named, verify_open_run
 from dredge.trash.finding import TrashFinding
@@ -87,6 +87,7 @@ def clean(
     dry_run: bool = True,
     linger: timedelta = timedelta(0),
     holder: str | None = None,
+    group_rows: int = GROUP_ROWS,
 ) -> CleanReport:
     """Remove the trash of a store that two looks at least a grace period apart have seen.
 
@@ -102,6 +103,7 @@ def clean(
         dry_run: only say what would go.
         linger: how long to wait before the last look at the references.
         holder: see `scan`.
+        group_rows: how many rows one request removes at most.
 
     Raises:
         RefusedError: see `scan`; or a limit is exceeded, nothing was removed; or the sightings or the plan are
@@ -129,7 +131,7 @@ def clean(
             told = CleanReport(report, "dry_run")
             held.save_report(run_id, told.to_report())
             return told
-        return _remove(store, held, report, look, clock, margins, linger)
+        return _remove(store, held, report, look, clock, margins, linger, group_rows)
 
 
 def restore(
@@ -254,6 +256,7 @@ def _remove(
     clock: Callable[[], datetime],
     margins: TrashMargins,
     linger: timedelta,
+    group_rows: int,
 ) -> CleanReport:
     run_id = report.plan.run_id
     again = _second_look(store, state, report.plan, clock, margins)
@@ -262,7 +265,7 @@ def _remove(
     handed_over = {_handed_over(f): f.digest if f.key is None else "" for f in both if f.kind == HANDED_OVER}
     undo = state.undo(run_id)
     unrecorded = [name for name in look.partitions if parse_instance(name)]
-    applier = Applier(store, undo, state.check_right, unrecorded, linger=linger)
+    applier = Applier(store, undo, state.check_right, unrecorded, linger=linger, group_rows=group_rows)
     deleted: list[DeletedOutcome] = []
 
     def finish(status: Literal["done", "partial", "stopped", "failed"], message: str = "") -> CleanReport:
@@ -281,7 +284,7 @@ def _remove(
     state.set_open_run(run_id)
     try:
         if handed_over:
-            for outcome in clean_deleted(store, undo, state.check_right, handed_over):
+            for outcome in clean_deleted(store, undo, state.check_right, handed_over, group_rows):
                 deleted.append(outcome)
         applier.run(still)
     except NamedAgainError as error:

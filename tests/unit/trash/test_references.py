@@ -83,13 +83,6 @@ def test_a_branch_record_under_another_name_ends_the_run(world: World) -> None:
         references_of(world)
 
 
-def test_a_branch_record_that_cannot_be_read_is_named(world: World) -> None:
-    lake, _ = world.repository("lake")
-    world.kv.set(lake, b"branches/side", b"\xff\xff")
-    with pytest.raises(FormatError):
-        references_of(world)
-
-
 def test_a_recorded_repository_of_an_unusual_name_counts(world: World) -> None:
     partition = f"x-{xid.new_xid(START)}".encode()
     world.record(partition)
