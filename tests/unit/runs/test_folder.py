@@ -9,11 +9,10 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from dredge.errors import FormatError, NotFoundError, OvertakenError, RefusedError
+from dredge.errors import FormatError, RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord, perform
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tries import StepTry
 from dredge.storage import forget_memory_store, open_deleter, open_writer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -54,7 +53,7 @@ def test_a_part_that_is_not_what_was_written_is_refused(folder: RunFolder, damag
         folder.writer.put(part.name, data[:9] + bytes([data[9] ^ 1]) + data[10:])
     else:
         folder.write_table("listing", 0, ROWS.slice(0, 2))
-    with pytest.raises(FormatError, match=r"listing/part-00000\.parquet"):
+    with pytest.raises(FormatError):
         folder.read_part(part)
 
 
@@ -76,33 +75,6 @@ def test_outside_of_a_try_files_lie_under_their_own_names(folder: RunFolder) -> 
     summary = StepSummary("listing", "r1", "success", NOW, NOW)
     task.write_summary(summary)
     assert folder.read_json("listing/_SUCCESS.json") == summary.to_json()
-
-
-def test_what_a_try_publishes_names_it_and_gives_way_to_a_later_one(folder: RunFolder) -> None:
-    first, second = (StepTry.claim(folder.writer, "s") for _ in range(2))
-    with folder.writing(second):
-        folder.publish_json("report.json", {"a": 2})
-    with folder.writing(first), pytest.raises(OvertakenError):
-        folder.publish_json("report.json", {"a": 1})
-    assert folder.read_json("report.json") == {"a": 2, "try": 2}
-
-
-def test_the_last_result_is_known_while_the_step_is_done_again(folder: RunFolder) -> None:
-    assert folder.last_summary("first") is None
-    summary = do(folder, "first", [])
-    StepTry.claim(folder.writer, "first")
-    assert folder.read_summary("first") is None
-    assert folder.last_summary("first") == summary
-
-
-def test_json_comes_back_and_its_absence_is_told_from_damage(folder: RunFolder) -> None:
-    folder.write_json("x.json", {"a": [1]})
-    assert folder.read_json("x.json") == {"a": [1]}
-    with pytest.raises(NotFoundError):
-        folder.read_json("y.json")
-    folder.writer.put("x.json", b"{")
-    with pytest.raises(FormatError):
-        folder.read_json("x.json")
 
 
 def do(folder: RunFolder, step: str, inputs: list[str], value: int = 1) -> StepSummary:
@@ -135,15 +107,6 @@ def test_a_step_is_done_once_and_again_when_its_input_was_done_again(folder: Run
 def test_a_step_without_its_input_is_refused(folder: RunFolder) -> None:
     with pytest.raises(RefusedError):
         do(folder, "second", ["first"])
-
-
-@pytest.mark.parametrize("status", ["success", "dry_run"])
-def test_a_dry_run_of_a_step_is_as_complete_as_a_wet_one(folder: RunFolder, status: str) -> None:
-    def body(record: StepRecord) -> None:
-        record.status = status  # type: ignore[assignment]
-
-    perform(folder, "first", [], body, clock)
-    assert do(folder, "second", ["first"]).status == "success"
 
 
 def test_a_summary_survives_json_and_its_digest_ignores_times_only(folder: RunFolder) -> None:

@@ -43,11 +43,6 @@ def version(store: ToldVersions, state: Told) -> Version:
     return store.advance(state, Current())
 
 
-def test_before_the_first_run_there_is_no_state_and_nothing_is_wrong(store: ToldVersions) -> None:
-    assert store.find({"about": "lake"}) == Current()
-    assert store.newest() is None
-
-
 def test_a_state_that_fits_is_built_on(store: ToldVersions, state: Told, version: Version) -> None:
     found = store.find({"about": "lake", "run_id": lambda run_id: run_id == "r1"})
     assert found == Current(store.etag, version, state)
@@ -61,9 +56,7 @@ def test_a_state_about_something_else_is_none(
     store: ToldVersions, version: Version, fits: Mapping[str, Any]
 ) -> None:
     found = store.find(fits)
-    assert found == Current(
-        store.etag, version, None, f"{version.name} cannot be used: it is about about lake"
-    )
+    assert (found.etag, found.version, found.state) == (store.etag, version, None)
 
 
 @pytest.mark.parametrize("damage", ["version", "version gone", "file", "file gone", "distrusted"])
@@ -79,32 +72,19 @@ def test_a_state_of_which_anything_is_damaged_is_none(
         writer.put(name, writer.get(name).replace(b"s", b"t"))
     found = store.find({})
     assert (found.etag, found.version, found.state) == (store.etag, version, None)
-    assert found.problem.startswith(f"{version.name} cannot be used")
     assert store.newest() == version
 
 
-@pytest.mark.parametrize(("data", "what"), [(b"{}", "names no version"), (b"no JSON", "cannot be read")])
+@pytest.mark.parametrize("data", [b"{}", b"no JSON"])
 def test_a_damaged_pointer_leads_nowhere_and_can_be_replaced(
-    store: ToldVersions, state: Told, version: Version, writer: ObjectWriter, data: bytes, what: str
+    store: ToldVersions, state: Told, version: Version, writer: ObjectWriter, data: bytes
 ) -> None:
     writer.put(POINTER, data)
     found = store.find({})
     assert (found.etag, found.version, found.state) == (store.etag, None, None)
-    assert what in found.problem
     with pytest.raises(FormatError):
         store.newest()
     assert store.advance(state, found) == store.find({}).version
-
-
-def test_bytes_that_do_not_fit_their_digest_are_no_state(
-    store: ToldVersions, version: Version, writer: ObjectWriter
-) -> None:
-    other = version.sha256[:16] + version.sha256[:16:-1]
-    with pytest.raises(ValueError, match="do not fit the digest"):
-        store.read(version.name, other)
-    writer.put(version.name, writer.get(version.name) + b" ")
-    with pytest.raises(ValueError, match="do not fit the digest"):
-        store.read(version.name, None)
 
 
 def test_the_state_moves_on_only_from_where_the_run_found_it(store: ToldVersions, state: Told) -> None:
@@ -156,14 +136,6 @@ def test_a_pointer_without_a_try_is_of_one_before_the_first(
     assert json.loads(writer.get(POINTER)) == {**pointer, "try": 1}
 
 
-def test_a_pointer_that_is_gone_was_moved(store: ToldVersions, state: Told, writer: ObjectWriter) -> None:
-    store.advance(state, Current())
-    found = store.find({})
-    open_deleter(writer.uri).delete([POINTER])
-    with pytest.raises(ConflictError):
-        store.advance(state, found, 1)
-
-
 @pytest.mark.parametrize("earlier", [False, True])
 def test_a_run_that_moves_the_state_between_the_look_of_another_and_its_write_wins(
     store: ToldVersions, state: Told, earlier: bool
@@ -196,7 +168,7 @@ def test_files_that_are_long_together_are_compared_by_length(
     monkeypatch.setattr(versions, "_VERIFY_BYTES_MAX", 11)
     verify(iter(files))
     writer.put("b", b"count")
-    with pytest.raises(ValueError, match="b has another length"):
+    with pytest.raises(ValueError):
         verify(iter(files))
 
 

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.storage.memory import MemoryDeleter, MemoryReader, MemoryVersions, MemoryWriter
 from dredge.undo.cost import cost_of_undo
-from tests.support.gc import summary_of
 from tests.support.undo import undo_world
 
 
@@ -29,18 +27,6 @@ def test_cost(way: str, objects: int, size_bytes: int, requests: int, kept_bytes
     found = cost_of_undo(way, objects, size_bytes)
     assert (found.requests, found.size_bytes) == (requests, kept_bytes)
     assert (found.seconds > 0) == (way == "quarantine")
-
-
-def test_guards_report_and_the_next_plan_say_what_undo_costs() -> None:
-    world, _, gone = undo_world("quarantine")
-    dry = world.plan(dry_run=True)
-    world.run(dry)
-    assert CheckLimitsOutput.of(summary_of(dry, "check_limits")).undo["requests"] == 3 * len(gone)
-    facts = dict(map(tuple, dry.folder.read_json("report.json")["facts"]))
-    assert f"{3 * len(gone)} requests" in facts["Undo"]
-    world.age(minutes=1)
-    again = world.plan(dry_run=True)
-    assert again.folder.read_json("forecast.json")["undo"]["requests"] == 3 * len(gone)
 
 
 @contextmanager

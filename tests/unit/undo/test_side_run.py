@@ -97,7 +97,7 @@ def test_a_run_that_fails_gives_the_lease_back(place: str, clock: Clock) -> None
 @pytest.mark.parametrize("seconds", [-301, 301])
 def test_with_clocks_that_differ_nothing_is_begun(seconds: int, place: str, clock: Clock) -> None:
     clock.now = NOW + timedelta(seconds=seconds)
-    with pytest.raises(RefusedError, match="clock"), begin(place, clock):
+    with pytest.raises(RefusedError), begin(place, clock):
         pass
     assert open_writer(f"{place}/runs").list_level("").folders == []
     clock.now = NOW + timedelta(seconds=seconds - seconds // 300)

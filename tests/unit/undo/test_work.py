@@ -59,15 +59,8 @@ def test_every_outcome_is_a_figure_and_what_is_left_is_an_error() -> None:
     assert (record.status, record.error) == ("success", None)
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "words"),
-    [
-        (("failed", "not_sent", "restored"), "2 objects are left, such as 'data/0' (words)."),
-        (("not_sent",), "1 objects are left."),
-    ],
-)
-def test_what_is_left_is_told_with_an_example_of_what_failed(outcomes: tuple[str, ...], words: str) -> None:
+@pytest.mark.parametrize("outcomes", [("failed", "not_sent", "restored"), ("not_sent",)])
+def test_what_is_left_is_an_error(outcomes: tuple[str, ...]) -> None:
     record = noted(*outcomes)
     assert record.status == "partial"
     assert isinstance(record.error, UnavailableError)
-    assert str(record.error) == words
