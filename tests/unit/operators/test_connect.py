@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from airflow_dredge.operators.connect import remote_of_run
-from tests.support.airflow import FILTERS
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 def test_connect_address_has_one_session_for_all_steps_of_a_run_and_no_token() -> None:

@@ -9,9 +9,6 @@ import pytest
 
 from airflow_dredge.operators.environment import tasks_environment
 from dredge.storage import StorageOptions
-from tests.support.airflow import FILTERS
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 def test_tasks_in_the_worker_see_the_stores_credentials_only_while_the_step_runs(
