@@ -61,10 +61,3 @@ def test_a_plan_that_is_not_there_is_said(planned: tuple[Browser, Place, str], p
     client, place, _ = planned
     for address in (plan_id, f"{plan_id}/plan.svg"):
         assert client.get(f"/place/{place.key}/expiration/{address}").status_code == 404
-
-
-def test_a_damaged_plan_is_said(planned: tuple[Browser, Place, str]) -> None:
-    client, place, plan_id = planned
-    open_writer(place.lease_uri).put(f"expirations/{plan_id}/plan.json", b"[1]")
-    answer = client.get(f"/place/{place.key}/expiration/{plan_id}")
-    assert (answer.status_code, "is not a plan" in answer.text) == (500, True)
