@@ -13,7 +13,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from multiprocessing.connection import Client
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from airflow_dredge.operators.application import end_applications
 from airflow_dredge.operators.spark import job_error
 from dredge.errors import ConfigError, RefusedError
 from tests.support.spark_application import (
-    PATIENCE,
     ROOT,
     RUN_URI,
     Program,
@@ -174,31 +172,6 @@ def test_killing_a_task_ends_its_step_and_no_process_is_left(program: Program) -
     assert not alive(pid)
     assert (program.folder / "ended").exists(), "it had time to end by itself"
     task.kill()  # once more does nothing
-
-
-def test_a_killed_application_that_is_deaf_is_ended(program: Program) -> None:
-    program.application().do("see", {})
-    pid = program.seen[0]
-    task, thread, codes = beating(program, replace(PATIENCE, kill_seconds=0.3))
-    os.kill(pid, signal.SIGSTOP)
-    task.kill()
-    thread.join(20)
-    assert codes == [None]
-    wait_until(lambda: not alive(pid))
-
-
-def test_a_second_try_has_an_application_of_its_own_while_the_first_is_at_work(program: Program) -> None:
-    program.application().do("see", {})
-    first = program.seen[0]
-    task, thread, _ = beating(program)
-    assert program.application().do("see", {}) == (0, "")
-    second = program.seen[0]
-    assert second != first
-    end_applications(RUN_URI)  # takes the idle one
-    wait_until(lambda: not alive(second))
-    assert alive(first)
-    task.kill()
-    thread.join(20)
 
 
 def test_runs_share_nothing_and_neither_do_other_settings(program: Program) -> None:

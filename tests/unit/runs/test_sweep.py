@@ -306,21 +306,6 @@ def test_a_store_that_can_delete_what_was_listed_is_told_what_was(sweep: Sweep) 
     assert by_name.keys == ["d/a", "d/b"], "as most stores do"
 
 
-def test_what_an_earlier_try_kept_is_counted_again(sweep: Sweep) -> None:
-    part = sweep.part("d/a", "d/b", "d/b2", "d/c")
-    earlier = sweep.task(Deleter())
-    earlier.keep(part, rows("d/a"), ["alive_again"])
-    earlier.keep(part, rows(), [])
-    assert earlier.delete(part, [rows("d/b", "d/b2")])
-    assert (earlier.kept, earlier.failed) == (1, 0)
-    later = sweep.task(Deleter())
-    assert later.undone(part, "d/")["address"].to_pylist() == ["d/c"]
-    assert (later.kept, later.failed) == (1, 0)
-    untouched = sweep.task(Deleter())
-    untouched.undone(sweep.folder.write_table("listing", 1, rows("d/x"), "chunks-0001"), "d/")
-    assert untouched.kept == 0
-
-
 def test_a_group_of_which_nothing_may_go_is_not_sent(sweep: Sweep) -> None:
     part, deleter = sweep.part("d/a"), Deleter()
     keeps = DeletingTask(sweep.run, deleter, sweep.gate, protect=lambda *_: [Protected("kept", "not_copied")])
@@ -392,17 +377,6 @@ def test_what_comes_into_use_within_a_group_is_not_deleted_and_the_rest_of_the_g
     assert (task.failed, task.kept) == (0, 1)
     assert sweep.outcomes(part) == {"d/a": "deleted", "d/b": "deleted", "d/c": "kept", "d/d": "deleted"}
     assert task.undone(part, "d/").num_rows == 0
-
-
-def test_a_key_that_fails_while_more_comes_into_use_is_tried_a_few_times(sweep: Sweep) -> None:
-    """A deleter that may not send again gives the outcome of its first attempt."""
-    part = sweep.part("d/a", "d/b")
-    deleter = Publishing(sweep, [f"d/{number}" for number in range(20)], fails=["d/a"])
-    task = publishing_task(sweep, deleter)
-    assert task.delete(part, [rows("d/a")])
-    assert deleter.keys == ["d/a"] * 3
-    assert task.failed == 1
-    assert sweep.outcomes(part) == {"d/a": "failed"}
 
 
 def test_what_comes_into_use_while_a_group_is_copied_is_not_deleted(sweep: Sweep) -> None:

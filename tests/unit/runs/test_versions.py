@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -11,9 +10,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError, FormatError
-from dredge.runs import versions
 from dredge.runs.folder import RunFolder
-from dredge.runs.versions import AUTO, CLEAN, OPTIMIZED, POINTER, Current, Version, choose_mode, verify
+from dredge.runs.versions import AUTO, CLEAN, OPTIMIZED, POINTER, Current, Version, choose_mode
 from dredge.storage import ObjectWriter, forget_memory_store, open_deleter, open_writer
 from tests.support.versions import Told, ToldVersions
 
@@ -125,17 +123,6 @@ def test_a_pointer_that_says_nothing_is_of_no_earlier_try(
     assert writer.get(POINTER) == data
 
 
-def test_a_pointer_without_a_try_is_of_one_before_the_first(
-    store: ToldVersions, state: Told, writer: ObjectWriter
-) -> None:
-    pointer = {**store.advance(state, Current()).to_json(), "run_id": "r1"}
-    writer.put(POINTER, json.dumps(pointer).encode())
-    with pytest.raises(ConflictError):
-        store.advance(state, Current(), 0)
-    store.advance(state, Current(), 1)
-    assert json.loads(writer.get(POINTER)) == {**pointer, "try": 1}
-
-
 @pytest.mark.parametrize("earlier", [False, True])
 def test_a_run_that_moves_the_state_between_the_look_of_another_and_its_write_wins(
     store: ToldVersions, state: Told, earlier: bool
@@ -154,22 +141,6 @@ def test_a_run_that_moves_the_state_between_the_look_of_another_and_its_write_wi
     with pytest.raises(ConflictError):
         Slow(store.writer).advance(replace(state, run_id="r3"), before)
     assert [store.newest()] == moved
-
-
-def test_files_that_are_long_together_are_compared_by_length(
-    writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = RunFolder(writer, "r1")
-    files = [(folder, folder.write_bytes(name, b"counts", 1)) for name in ("a", "b")]
-    writer.put("a", b"COUNTS")
-    monkeypatch.setattr(versions, "_VERIFY_BYTES_MAX", 12)
-    with pytest.raises(FormatError):
-        verify(iter(files))
-    monkeypatch.setattr(versions, "_VERIFY_BYTES_MAX", 11)
-    verify(iter(files))
-    writer.put("b", b"count")
-    with pytest.raises(ValueError):
-        verify(iter(files))
 
 
 @pytest.mark.parametrize(

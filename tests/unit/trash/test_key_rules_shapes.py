@@ -47,20 +47,6 @@ def test_a_key_of_another_shape_is_reported_and_never_touched(
     assert told(found) == ("unknown", "report", 1, size(key, INDEX))
 
 
-def test_the_marker_of_a_dying_repositorys_token_waits_unless_a_live_one_names_it_too(
-    world: World, watcher: Watcher
-) -> None:
-    dying, token = world.repository("dying")
-    world.record(dying, state=1)
-    world.queue(token)
-    marker, rows = (b"cleanup-tokens", token.encode()), size(token.encode(), b"stub-value")
-    watcher.look(9 * DAY)
-    assert told(watcher.look(9 * DAY)[marker]) == ("marker", "wait", 1, rows)
-    live, _ = world.repository("lake")
-    world.branch(live, "side", "head", token)
-    assert told(watcher.look()[marker]) == ("marker-of-live-token", "report", 1, rows)
-
-
 def test_the_index_of_a_pull_waits_for_whoever_decides_about_its_repository(
     world: World, watcher: Watcher
 ) -> None:

@@ -91,19 +91,6 @@ def test_what_is_handed_over_and_what_two_looks_saw_go_in_one_run(
     assert set(ground.state.removed()) == {ground.orphan, *handed_over.values()}
 
 
-def test_a_marker_that_is_called_like_an_entry_says_nothing_of_a_repository(
-    ground: Ground, handed_over: dict[str, bytes]
-) -> None:
-    entry = f"repo/bbb/{handed_over['bbb'][-20:].decode()}".encode()
-    ground.world.kv.set(b"cleanup-tokens", entry, b"")
-    ground.scan()
-    report = ground.clean(DAY)
-    assert [outcome.fate for outcome in report.deleted] == ["cleaned"] * 3
-    assert (b"cleanup-tokens", entry) in {
-        (outcome.finding.partition, outcome.finding.key) for outcome in report.outcomes
-    }
-
-
 def test_a_handed_over_repository_that_stays_makes_a_run_partial(
     ground: Ground, handed_over: dict[str, bytes]
 ) -> None:

@@ -3,7 +3,7 @@ wrote."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -60,18 +60,6 @@ def test_a_run_whose_lease_went_to_another_stops_before_its_next_group(ground: T
         ground.clean()
     assert len(ground.left()) == 2, "only the request that was under way"
     assert set(ground.state.removed()) == set(ground.orphans) - set(ground.left()), "remembered all the same"
-
-
-def test_a_run_whose_lease_expired_stops_before_its_next_group(
-    ground: Tries, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def an_hour_later(writer: Any, folder: str) -> datetime:
-        return store_clock(writer, folder) + timedelta(hours=1)
-
-    ground.before_deletion(1, lambda: monkeypatch.setattr("dredge.trash.state.store_clock", an_hour_later))
-    with pytest.raises(LeaseHeldError):
-        ground.clean()
-    assert len(ground.left()) == 2
 
 
 def test_a_large_partition_stops_at_the_next_piece(ground: Tries) -> None:

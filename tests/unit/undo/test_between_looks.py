@@ -27,12 +27,6 @@ def versions_of(world: World) -> OlderVersions:
     return older
 
 
-def left_below_data(world: World) -> int:
-    """Older versions of objects of the lake, without markers."""
-    older = versions_of(world).by_key.items()
-    return sum(item.data is not None for key, items in older for item in items if "/data/" in key)
-
-
 @contextmanager
 def right_after_a_look(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> Iterator[None]:
     """Do something between a look at versions and the request that deletes some, once."""
@@ -98,16 +92,6 @@ def test_a_purge_never_takes_a_version_without_an_id_of_its_own_while_it_may_bec
     with pytest.raises(UnavailableError):
         purge(world)
     assert data_bytes(world)[key] == LIVE
-
-
-def test_a_purge_lets_versions_without_an_id_of_their_own_go_where_the_bucket_keeps_versions() -> None:
-    world, kept, gone = undo_world("versions")
-    versions_of(world).nameless.update(store_of(world).objects)
-    world.run(world.plan())
-    world.age(days=40)
-    assert purge(world).counts["purged_objects"] == len(gone)
-    assert left_below_data(world) == 0
-    assert world.data() == kept
 
 
 def test_what_was_put_under_the_key_since_the_listing_is_not_taken_for_what_was_listed() -> None:

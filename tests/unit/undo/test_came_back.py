@@ -121,19 +121,6 @@ def test_a_pin_stays_until_a_run_has_seen_what_came_back() -> None:
     assert read_pins(run.state) == []
 
 
-def test_a_clean_run_explains_what_came_back() -> None:
-    world, run, kept, _ = swept_world()
-    world.age(days=1)
-    collected(world)
-    restore(world, run, all=True, keep_days=1)
-    world.age(days=3)
-    last = world.plan(mode="clean")
-    world.run(last)
-    assert world.data() == kept
-    found = summary_of(last, "subtract").details["drift"]
-    assert (found["objects"], found["runs"]) == (0, 1)
-
-
 def test_slices_are_intervals_of_a_bounded_number() -> None:
     times = [START + timedelta(hours=number) for number in range(INTERVALS_MAX + 500)]
     names = [new_descending_xid(at) for at in times]

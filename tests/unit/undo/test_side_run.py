@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from dredge.errors import LeaseHeldError, RefusedError
-from dredge.gc.config import Safety
 from dredge.storage import MemoryStore, forget_memory_store, memory_store, open_writer
 from dredge.undo.side_run import SideRun, side_run
 from dredge.xid import descending_time
@@ -75,17 +74,6 @@ def test_a_run_leaves_its_plan_and_gives_the_lease_back(place: str, clock: Clock
         assert lease_of(place)["holder"] == "a person"
         with begin(place, clock, holder="a person"):
             assert lease_of(place)["holder"] == "a person", "who died gets it again"
-
-
-def test_a_run_is_as_careful_as_a_collection(place: str, clock: Clock) -> None:
-    usual = Safety()
-    with begin(place, clock) as run:
-        gate = run.gate("watched")
-        expires = datetime.fromisoformat(lease_of(place)["expires_at"])
-    assert (gate.watch, gate.lease) == ("watched", run.plan.lease)
-    assert gate.trusted_seconds == usual.gate_every_seconds
-    assert gate.silence_seconds_max == usual.watch_silence_seconds_max
-    assert expires - NOW == timedelta(seconds=usual.lease_seconds)
 
 
 def test_a_run_that_fails_gives_the_lease_back(place: str, clock: Clock) -> None:

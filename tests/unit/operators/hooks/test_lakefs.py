@@ -52,23 +52,6 @@ def test_host_may_be_given_in_many_ways(changes: dict[str, Any], endpoint: str) 
 
 
 @pytest.mark.parametrize(
-    ("uri", "endpoint"),
-    [
-        ("https://AKIA:s@lakefs.example.com", "https://lakefs.example.com"),
-        ("https://AKIA:s@lakefs.example.com:8443/api/v1", "https://lakefs.example.com:8443/api/v1"),
-        ("http://AKIA:s@lakefs:8000", "http://lakefs:8000"),
-        ("lakefs://AKIA:s@lakefs.example.com/https", "https://lakefs.example.com"),
-        ("lakefs://https://AKIA:s@lakefs.example.com:8443", "https://lakefs.example.com:8443"),
-        ("lakefs://AKIA:s@https%3A%2F%2Flakefs.example.com", "https://lakefs.example.com"),
-        ("https://AKIA:s@[::1]:8000", "https://[::1]:8000"),
-    ],
-)
-def test_a_uri_is_reached_as_it_is_written(monkeypatch: pytest.MonkeyPatch, uri: str, endpoint: str) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_LAKEFS_DEFAULT", uri)
-    assert LakeFSHook().env()["LAKECTL_SERVER_ENDPOINT_URL"] == endpoint
-
-
-@pytest.mark.parametrize(
     "changes",
     [
         {"conn_type": "https", "host": "http://lakefs"},

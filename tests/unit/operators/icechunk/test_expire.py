@@ -97,10 +97,3 @@ def test_nothing_vague_is_taken_for_permission(dated: Dated, value: str) -> None
     with pytest.raises(ConfigError):
         expire(dated, plan, report_only=value)
     assert dated.digest == before
-
-
-def test_without_a_plan_nothing_is_changed(dated: Dated) -> None:
-    before = dated.digest
-    with pytest.raises(ConfigError):
-        expire(dated, None, **APPLY)
-    assert dated.digest == before

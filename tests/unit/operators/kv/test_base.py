@@ -52,12 +52,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_touched(settings: Any) 
         operator.execute({})  # type: ignore[typeddict-item]
 
 
-def test_an_unsafe_grace_replaces_the_safe_one() -> None:
-    config = {"state_uri": "file:///x", "unsafe_grace_seconds": "2"}
-    safety = LakeFSKVScanTrashOperator(task_id="scan", config=config).checked.margins
-    assert (safety.grace.total_seconds(), safety.unsafe_short_grace) == (2, True)
-
-
 def test_a_restore_is_a_dry_run_of_every_partition_unless_told() -> None:
     config = {"state_uri": "file:///x", "run": "r", "partition": "None"}
     checked = LakeFSKVRestoreTrashOperator(task_id="restore", config=config).checked

@@ -109,14 +109,6 @@ def test_a_command_has_answered_before_the_time_is_over(waiting: tuple[World, Ru
     assert task.answered("Reject", None)["status"] == "success"
 
 
-def test_a_click_does_not_undo_what_a_command_rejected(waiting: tuple[World, Run, Task]) -> None:
-    _, run, task = waiting
-    task.wait()
-    said(run, "rejected", by="eve", through=ApproveOutput.COMMAND)
-    with pytest.raises(RejectedError):
-        task.answered("Approve")
-
-
 def test_a_cleared_task_takes_the_answer_that_stands(waiting: tuple[World, Run, Task]) -> None:
     _, run, task = waiting
     task.wait()
@@ -141,13 +133,6 @@ def test_a_yes_is_one_to_what_the_task_asked_and_not_to_what_the_run_asks_by_now
     with pytest.raises(AwaitingApprovalError):
         world.run(run)
     assert world.data() == before
-
-
-def test_a_no_to_what_the_task_asked_is_one_to_the_run(waiting: tuple[World, Run, Task]) -> None:
-    world, run, task = waiting
-    task.wait()
-    asked_again(world, run)
-    assert task.answered("Reject")["status"] == "rejected"
 
 
 def test_a_task_that_is_tried_again_while_nobody_has_answered_asks_for_the_time_that_is_left(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
@@ -109,25 +108,3 @@ def test_versions_go_first_and_markers_only_above_those_that_went(
     ]
     assert told[:4] == [(PURGED, ""), (FAILED, "AccessDenied: "), (PURGED, ""), (UNSENT, "")]
     assert told[4:] == [(YOUNG, ""), (FAILED, "Slow: "), (PURGED, "")]
-
-
-def test_no_deleter_is_opened_that_nothing_is_asked_of(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has no copies may not be allowed to delete below the run's folder, or no versions."""
-    opened = []
-    for name in ("open_deleter", "open_old_version_deleter"):
-        honest = getattr(deleting, name)
-
-        def opening(*of: Any, honest: Any = honest, name: str = name) -> Any:
-            opened.append(name)
-            return honest(*of)
-
-        monkeypatch.setattr(deleting, name, opening)
-    for chosen, names in (
-        (copy("a"), ["open_deleter"]),
-        (versions("a"), ["open_old_version_deleter"]),
-        (copy("a", YOUNG), []),
-        (versions("a", YOUNG), []),
-    ):
-        opened.clear()
-        outcomes(lake, [chosen])
-        assert opened == names

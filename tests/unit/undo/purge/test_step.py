@@ -23,7 +23,6 @@ from dredge.sets.files import write_hashes
 from dredge.sets.live import LiveSet, LocatedSet
 from dredge.sets.sharded import ShardedSet
 from dredge.storage import (
-    ObjectVersion,
     ObjectWriter,
     forget_memory_store,
     memory_store,
@@ -234,16 +233,6 @@ def test_what_became_of_each_leftover_is_in_the_ledger(root: str, copies: Object
         ("run", "data/missing", 7, "young"),
     ]
     assert {row["version_id"] for row in rows.to_pylist()} == {None}
-
-
-def test_the_ledger_names_the_version_that_went(root: str) -> None:
-    version = ObjectVersion(
-        version_id="v", is_latest=False, is_marker=False, size=7, etag="tag", last_modified=NOW
-    )
-    row = {"address": "data/a", "size": 7}
-    found = [Leftover(row, WOULD_GO, VERSIONS, version), Leftover(row, OTHER, VERSIONS, message="words")]
-    rows = step._ledger(swept(root, VERSIONS), found).to_pylist()
-    assert [(item["version_id"], item["message"]) for item in rows] == [("v", ""), (None, "words")]
 
 
 def test_behind_a_closed_gate_nothing_is_asked_of_the_store(

@@ -140,20 +140,6 @@ def test_of_objects_of_the_same_length_tags_tell_as_far_as_the_way_keeps_them(
     assert [outcome(lake, row, way) for way in WAYS] == [(by_versions, ""), (by_copies, ""), (by_copies, "")]
 
 
-def test_where_a_version_comes_back_as_a_copy_its_tag_may_be_another(
-    lake: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    open_writer(lake).put(KEY, GARBAGE)
-    seen_as(monkeypatch, lake, PLAIN)
-    row = {"address": KEY, "size": 7, "etag": PIECES}
-    for copies, found in ((True, THERE), (False, TAKEN)):
-        monkeypatch.setattr(
-            MemoryVersions, "brings_back_copies", lambda *_, copies=copies: copies, raising=False
-        )
-        assert outcome(lake, row, VERSIONS) == (found, "")
-        assert outcome(lake, row, QUARANTINE) == (THERE, "")
-
-
 @pytest.mark.parametrize("content", [b"longer than that", OTHERS])
 def test_another_object_that_was_deleted_since_is_left_below_its_marker(content: bytes, lake: str) -> None:
     row = deleted(lake)
@@ -230,15 +216,6 @@ def told(
     """Let a store tell of versions in its own way."""
     honest = MemoryVersions.versions
     monkeypatch.setattr(MemoryVersions, "versions", lambda self, key: change(honest(self, key)))
-
-
-def test_of_a_marker_and_a_version_of_the_same_time_the_marker_goes(
-    lake: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stores sort them in their own way."""
-    row = deleted(lake)
-    told(monkeypatch, lambda found: sorted(found, key=lambda item: item.is_marker))
-    assert outcome(lake, row, VERSIONS) == (RESTORED, VERSIONS)
 
 
 def test_where_no_version_is_the_current_one_none_is_taken_away(

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dredge.errors import ConfigError, ConflictError, PartialError, UnavailableError
+from dredge.errors import ConfigError, PartialError, UnavailableError
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.coverage import Coverage
@@ -230,16 +230,6 @@ def test_what_fails_is_an_error_with_an_example_and_the_rest_is_back(
         lake.restore(all=True)
     assert lake.there() == ALL.keys() - {"data/c"}
     assert lake.pin().finished_at == NOW
-
-
-def test_a_pin_that_cannot_be_finished_is_warned_of(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    def conflict(*_: object) -> None:
-        raise ConflictError("changed")
-
-    monkeypatch.setattr(step, "narrow_pin", conflict)
-    done = lake.restore(all=True)
-    assert [text for text in done.warnings if "until the pin ends" in text]
-    assert lake.there() == set(ALL)
 
 
 def test_what_the_store_refuses_for_good_ends_a_restore_that_is_not_tried_again(
