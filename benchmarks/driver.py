@@ -27,6 +27,7 @@ from benchmarks.s3_store import by_kind, by_place
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
 from dredge.gc.run import Run
+from dredge.runs.payload import from_json
 from dredge.runs.tasks import LocalRunner, TaskRunner
 
 JOB = Path(__file__).resolve().parent.parent / "airflow_dredge" / "spark_jobs" / "step.py"
@@ -64,7 +65,9 @@ def main() -> None:
     begun = time.perf_counter()
     with timed("session"):
         runner, spread, close = _engine(engine, rest[0] if rest else "")
-    config = GCConfig.from_json(RUN | {"repository": repository} | json.loads(os.environ.get(SETTINGS, "{}")))
+    config = from_json(
+        GCConfig, RUN | {"repository": repository} | json.loads(os.environ.get(SETTINGS, "{}"))
+    )
     with timed("plan"):
         plan = steps.plan_run(config, steps.acquire_lease(config, f"benchmark {engine}"))
     context = Run.open(plan.run_uri)

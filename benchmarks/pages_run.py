@@ -24,6 +24,7 @@ from dredge.gc.subtract.classify import CANDIDATES
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.folder import SUCCESS, RunFolder
+from dredge.runs.payload import from_json, to_sealed
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage import open_writer
@@ -112,7 +113,7 @@ def _copy_as_dry(runs: Path, run_id: str) -> None:
     (runs / other / "report.json").unlink(missing_ok=True)
     for path in (runs / other).glob(f"*/{SUCCESS}"):
         value = json.loads(path.read_text())
-        value |= replace(StepSummary.from_json(value), run_id=other).to_json()
+        value |= to_sealed(replace(from_json(StepSummary, value), run_id=other))
         path.write_text(json.dumps(value))
     plan = runs / other / PLAN
     value = json.loads(plan.read_text())

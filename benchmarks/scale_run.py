@@ -25,6 +25,7 @@ scale_store.install()
 from dredge.gc import steps  # noqa: E402
 from dredge.gc.config import GCConfig  # noqa: E402
 from dredge.gc.run import Run  # noqa: E402
+from dredge.runs.payload import from_json  # noqa: E402
 from dredge.runs.tasks import LocalRunner  # noqa: E402
 
 
@@ -51,7 +52,7 @@ def main() -> None:
         }
         return result
 
-    config = GCConfig.from_json(RUN | {"repository": REPOSITORY, "read_kv": True})
+    config = from_json(GCConfig, RUN | {"repository": REPOSITORY, "read_kv": True})
     lease = steps.acquire_lease(config, "benchmark")
     plan = measured("plan", lambda: steps.plan_run(config, lease))
     run = Run.open(plan.run_uri)

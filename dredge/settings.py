@@ -327,27 +327,6 @@ def truth(name: str, value: Any) -> bool:
     return text == "true"
 
 
-def from_fields[T](kind: type[T], value: Mapping[str, Any], where: str = "") -> T:
-    """Make a dataclass instance from the JSON object of its fields.
-
-    Args:
-        kind: the dataclass.
-        value: values by field.
-        where: of the fields in a larger object, such as `safety.`, for messages.
-
-    Raises:
-        ConfigError: an unknown name, or one that is missing.
-    """
-    known = {item.name for item in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    unknown = sorted(set(value) - known)
-    if unknown:
-        raise ConfigError(f"unknown setting {where}{with_nearest(unknown[0], known)}")
-    try:
-        return kind(**value)
-    except TypeError as error:
-        raise ConfigError(f"settings do not fit: {error}") from None
-
-
 def table_of(settings: Iterable[Setting]) -> str:
     """Draw settings as a Markdown table, one row each."""
     rows = ["| Name | Default | Allowed | |", "|---|---|---|---|"]

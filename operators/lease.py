@@ -11,6 +11,7 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow_dredge.operators.failures import reported
 from dredge.errors import ConfigError, LeaseHeldError
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.payload import to_json
 from dredge.runs.words import duration_text
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class AcquireLeaseOperator(BaseSensorOperator):
             return PokeReturnValue(is_done=False)
         if self.run_uri:
             self._resume(grant)
-        return PokeReturnValue(is_done=True, xcom_value={**facts, **grant.to_json()})
+        return PokeReturnValue(is_done=True, xcom_value={**facts, **to_json(grant)})
 
     def _resume(self, grant: LeaseGrant) -> None:
         try:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dredge.durable import NO_SYNC
+from tests.support import memory_store  # noqa: F401 (memory:// is a store)
 from tests.support.depth import IS_LONG, load_profile
 
 if TYPE_CHECKING:

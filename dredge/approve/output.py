@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from dredge.runs.output import StepOutput
+from dredge.runs.payload import from_json
+from dredge.undo.cost import UndoCost
 
 
 class GuardsOutput(StepOutput):
@@ -26,10 +28,9 @@ class GuardsOutput(StepOutput):
         return found
 
     @property
-    def undo(self) -> dict[str, Any]:
-        """What it costs that deletions can be taken back: way, requests, bytes, seconds, text."""
-        found: dict[str, Any] = self.detail("undo")
-        return found
+    def undo(self) -> UndoCost:
+        """What it costs that deletions can be taken back."""
+        return from_json(UndoCost, self.detail("undo"))
 
 
 class ApproveOutput(StepOutput):

@@ -88,7 +88,7 @@ def first_lines(
     yield f"{plain(request.why)}\n"
     yield f"- Repository {code(repository)}, a run in mode {plan.mode} ({plain(plan.why_mode)})"
     yield f"- To delete: {request.objects:,} objects, {size_text(request.size_bytes)}{_share(guards)}"
-    yield f"- To take it back (undo is {plan.undo.way}): {WORDS[plan.undo.way]}; it costs {guards.undo['text']}"
+    yield f"- To take it back (undo is {plan.undo.way}): {WORDS[plan.undo.way]}; it costs {guards.undo.text}"
     yield f"- Without an answer by {request.answer_until:%Y-%m-%d %H:%M} UTC nothing is deleted"
     yield f"- Report: {code(report)}"
     yield f"- Run {code(plan.run_id)}, digest of the candidates {code(request.candidates[:16])}"

@@ -24,7 +24,7 @@ from dredge.approve.output import ApproveOutput, GuardsOutput
 from dredge.errors import ConflictError, FormatError, NotFoundError
 from dredge.runs import chain
 from dredge.runs.output import StepOutput
-from dredge.runs.payload import from_json, to_json
+from dredge.runs.payload import from_file, to_json
 from dredge.runs.summary import StepSummary
 from dredge.storage import ObjectReader, ObjectWriter
 
@@ -209,7 +209,7 @@ def read_asked(run: AskingRun, subject: Mapping[str, str]) -> Asked | None:
         data = reader.get(f"{place}/request.json")
     except NotFoundError:
         return None
-    request = from_json(Request, _loads(reader, f"{place}/request.json", data))
+    request = from_file(Request, _loads(reader, f"{place}/request.json", data))
     if request.subject != dict(subject):
         raise FormatError(f"{reader.uri}/{place}/request.json is about another run or other candidates")
     # In this order: whoever says no after a yes was read is seen by the next look.
@@ -277,7 +277,7 @@ def _put_once(writer: ObjectWriter, key: str, value: object) -> None:
 
 def _read(reader: ObjectReader, key: str) -> Answer | None:
     try:
-        return from_json(Answer, _loads(reader, key, reader.get(key)))
+        return from_file(Answer, _loads(reader, key, reader.get(key)))
     except NotFoundError:
         return None
 

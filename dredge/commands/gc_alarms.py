@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dredge.runs.payload import to_json
+
 if TYPE_CHECKING:
     from dredge.storage import ObjectWriter
     from dredge.undo.alarms import Alarm
@@ -64,7 +66,7 @@ def show_alarms(found: list[Alarm], ended: bool, as_json: bool) -> None:
         as_json: as one JSON object.
     """
     if as_json:
-        click.echo(json.dumps({"acknowledged": ended, "alarms": [alarm.to_json() for alarm in found]}))
+        click.echo(json.dumps({"acknowledged": ended, "alarms": [to_json(alarm) for alarm in found]}))
         return
     if not found:
         click.echo("no alarm is open")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dredge.commands.options import FiniteRange
+from dredge.runs.payload import to_json
 
 if TYPE_CHECKING:
     from dredge.gc.analysis.base_run import BaseRun
@@ -64,7 +65,7 @@ def why_command(
     target = find_target(client, what, repository)
     answer = why(client, target, utc_now(), run_root, _kv(), requests_max=requests_max)
     if as_json:
-        click.echo(json.dumps(answer.to_json()))
+        click.echo(json.dumps(to_json(answer) | {"verdict": answer.verdict}))
     else:
         for line in answer_lines(answer):
             click.echo(line)
@@ -115,7 +116,7 @@ def cost_command(
 
     price = _price(price, storage_class)
     base = _base(repository, run_uri, run_root)
-    found = cost_of(base, depth).to_json()
+    found = cost_of(base, depth).tables()
     if as_json:
         click.echo(json.dumps({**found, "repository": repository, "price_per_gib_month": price}))
         return
@@ -179,7 +180,7 @@ def plan_command(
     access = _kv()
     known = None if access is None else all_commits(access, repository, base.plan.namespace)
     foreseen = foresee(base, proposals, lambda item: client.commit(repository, item), known)
-    found = [item.to_json() for item in foreseen]
+    found = [to_json(item) for item in foreseen]
     root = run_root or base.plan.run_uri.rpartition("/")[0]
     runs = {kind: expected(root, repository, mode, dry) for kind, (mode, dry) in _KINDS_OF_RUN.items()}
     if svg is not None:

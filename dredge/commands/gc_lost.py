@@ -11,6 +11,7 @@ import click
 
 from dredge.commands.options import FiniteRange
 from dredge.gc.config import KEEP_UNNAMED_DAYS
+from dredge.runs.payload import to_json
 
 if TYPE_CHECKING:
     from dredge.gc.mark_uncommitted import KVAccess
@@ -82,24 +83,24 @@ def lost_command(
 def forget_lost_command(repository: str, reason: str, keep_unnamed_days: float, as_json: bool) -> None:
     """Give up all commits that lakeFS lost: the older state of the database is the wanted one.
 
-    What `dredge gc lost` lists becomes garbage, and the next run starts without the record of the last one. The
-    statement is kept with the state of the repository. A block that a refused run left remains until
-    `dredge gc lift-block` ends it.
+    What `dredge gc lost` lists becomes garbage, and runs ask for it no more; what is lost later is refused again. The
+    statement is kept with the state of the repository. It needs the connection of the namespace's owner, and no run
+    may be at work. A block that a refused run left remains until `dredge gc lift-block` ends it.
 
     \b
     Examples:
       dredge gc forget-lost my-repo --reason "restored on purpose to Monday, ticket 123"
 
     \b
-    Exit codes: 0 written down · 2 bad input · 3 the history cannot be read
-                4 the server or the store is not available · 6 no such repository
+    Exit codes: 0 written down · 2 bad input · 3 the history cannot be read, a run is at work, or the server is not
+                the owner · 4 the server or the store is not available · 6 no such repository
     """
     from dredge.gc.witness.lost import forget_lost
     from dredge.lakefs import LakeFSClient
 
     consent, found = forget_lost(LakeFSClient.from_env(), repository, reason, keep_unnamed_days, _kv_access())
     if as_json:
-        click.echo(json.dumps({"at": consent.at.isoformat(), "lost": [item.to_json() for item in found]}))
+        click.echo(json.dumps({"at": consent.at.isoformat(), "lost": [to_json(item) for item in found]}))
         return
     _show_lost(found, repository, as_json=False)
     click.echo(
@@ -115,7 +116,7 @@ def _kv_access() -> KVAccess | None:
 
 def _show_lost(found: Sequence[LostCommit], repository: str, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([item.to_json() for item in found]))
+        click.echo(json.dumps([to_json(item) for item in found]))
         return
     if not found:
         click.echo(

@@ -69,7 +69,7 @@ def _report(config: MetadataConfig, as_json: bool) -> None:
     min_age = timedelta(hours=config.min_age_hours)
     report = look_at_metadata(LakeFSClient.from_env(), config.repository, utc_now(), min_age, access)
     if as_json:
-        click.echo(json.dumps(report.to_json()))
+        click.echo(json.dumps(report.figures()))
         return
     for line in report_lines(report):
         click.echo(line)

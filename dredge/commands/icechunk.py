@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.approve.settings import ALWAYS, MARK_AGE_HOURS, NEVER, OVER_LIMITS
 from dredge.commands.icechunk_many import all_command
 from dredge.commands.icechunk_past import acknowledge_command, forget_lost_command, lost_command
 from dredge.commands.icechunk_runs import (
@@ -21,16 +20,15 @@ from dredge.commands.icechunk_runs import (
     runs_command,
 )
 from dredge.commands.icechunk_undo import pins_command, purge_command, restore_command
-from dredge.commands.options import FiniteRange
+from dredge.commands.options import setting_options
 from dredge.commands.terminal import show_progress
-from dredge.runs.versions import KEEP_DAYS_MIN
+from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.expiration.config import ExpireConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dredge.icechunk.expiration.plan import ExpirationPlan
-
-RULES = ["document", "spec_v1", "spec_v2"]
 
 
 @click.group("icechunk", context_settings={"help_option_names": ["-h", "--help"]})
@@ -65,19 +63,7 @@ def _expiration_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--all", "whole", is_flag=True, help="Draw every snapshot instead of folding long runs."
         ),
-        click.option(
-            "--delete-expired-tags", is_flag=True, help="Also delete tags whose tip is expired, for ever."
-        ),
-        click.option(
-            "--delete-expired-branches", is_flag=True, help="Also delete such branches; never main."
-        ),
-        click.option("--rule", type=click.Choice(RULES), help="Default: what the library does for the spec."),
-        click.option(
-            "--older-than",
-            required=True,
-            metavar="WHEN",
-            help="30d, 12h, 1w2d, 2026-01-31 or 2026-01-31T12:00:00Z.",
-        ),
+        setting_options(ExpireConfig, without=("estimate",)),
         click.argument("uri", metavar="URI"),
     ):
         function = decorate(function)
@@ -89,8 +75,7 @@ def _expiration_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--estimate", is_flag=True, help="Also say what a collection would free; reads every live manifest."
 )
-@click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Write the picture to this file.")
-def plan(uri: str, estimate: bool, svg: str | None, as_json: bool, whole: bool, **asked: Any) -> None:
+def plan(uri: str, estimate: bool, as_json: bool, whole: bool, **asked: Any) -> None:
     """Show what an expiration would do. Changes nothing.
 
     \b
@@ -103,11 +88,6 @@ def plan(uri: str, estimate: bool, svg: str | None, as_json: bool, whole: bool, 
                 4 the store is not available · 5 a file cannot be trusted · 6 no repository
     """
     made = _plan(uri, estimate=estimate, **asked)
-    if svg is not None:
-        from dredge.icechunk.expiration.picture import draw_picture
-
-        with open(svg, "w", encoding="utf-8") as file:
-            file.write(draw_picture(made))
     if as_json:
         click.echo(made.dumps())
         return
@@ -143,12 +123,13 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
         return
     from dredge.icechunk.expiration.apply import expire as run
 
+    config = _expire_config(asked)
     done = run(
         uri,
-        _threshold(asked["older_than"]),
-        rule=asked["rule"],
-        delete_expired_branches=asked["delete_expired_branches"],
-        delete_expired_tags=asked["delete_expired_tags"],
+        _threshold(config.older_than),
+        rule=config.rule,
+        delete_expired_branches=config.delete_expired_branches,
+        delete_expired_tags=config.delete_expired_tags,
         approved_digest=approved,
     )
     if as_json:
@@ -167,99 +148,13 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
 @click.argument("uri", metavar="URI")
 @click.option("--apply", is_flag=True, help="Delete; without, the run only says what would go.")
 @click.option(
-    "--mode",
-    type=click.Choice(["distributed", "library"]),
-    default="distributed",
+    "--collect-mode",
+    type=click.Choice(["local", "library"]),
+    default="local",
     show_default=True,
     help="Dredge's own mark and sweep with a ledger, or the library's collection.",
 )
-@click.option(
-    "--reads",
-    type=click.Choice(["auto", "optimized", "clean"]),
-    default="auto",
-    show_default=True,
-    help="clean lists every chunk, optimized only looks at what changed since the last complete run that deleted.",
-)
-@click.option(
-    "--clean-every-days",
-    type=FiniteRange(min=0),
-    default=30.0,
-    show_default=True,
-    help="auto: days between clean runs.",
-)
-@click.option(
-    "--min-age",
-    default="7d",
-    show_default=True,
-    help="Younger objects stay: longer than any writing session.",
-)
-@click.option("--unsafe-min-age", is_flag=True, help="Allow --min-age below 24h: only where nobody writes.")
-@click.option(
-    "--grace", default="24h", show_default=True, help="Spec 1: how long released snapshots stay usable."
-)
-@click.option(
-    "--keep-lost-days",
-    type=FiniteRange(min=0),
-    default=30.0,
-    show_default=True,
-    help="How long snapshots stay that no expiration released and no ref reaches.",
-)
-@click.option(
-    "--keep-old-refs/--drop-old-refs",
-    default=True,
-    show_default=True,
-    help="Spec 2: whether what refs of spec 1 reach stays that an upgrade left.",
-)
-@click.option(
-    "--overwritten", metavar="AGE", help="Also delete copies of the repo info older than this (spec 2)."
-)
-@click.option(
-    "--keep-chunks", is_flag=True, help="Delete no chunk: where live ones are missing, which stops a run."
-)
-@click.option("--keep-transactions", is_flag=True, help="Delete no transaction log; likewise.")
-@click.option(
-    "--inventory",
-    metavar="URI",
-    help="Of S3 Inventory or tables, which clean runs read instead of listing chunks.",
-)
-@click.option(
-    "--undo",
-    type=click.Choice(["auto", "off", "versions", "quarantine"]),
-    default="auto",
-    show_default=True,
-    help="How deletions can be taken back: by versions of the bucket, or by copies that are made first.",
-)
-@click.option(
-    "--keep-runs-days",
-    type=FiniteRange(min=KEEP_DAYS_MIN),
-    default=90.0,
-    show_default=True,
-    help="Older run folders are removed at the end of a complete run.",
-)
-@click.option("--max-objects", type=int, help="Await approval when more objects than this would go.")
-@click.option("--max-bytes", type=int, help="Await approval when more bytes than this would go.")
-@click.option(
-    "--max-percent",
-    type=FiniteRange(0, 100),
-    help="Await approval when a larger share of the objects would go.",
-)
-@click.option(
-    "--approval",
-    type=click.Choice([OVER_LIMITS, ALWAYS, NEVER]),
-    default=OVER_LIMITS,
-    show_default=True,
-    help="Who is asked: a person when a limit is exceeded, always, or nobody; then a limit stops the run.",
-)
-@click.option(
-    "--approval-hours",
-    type=FiniteRange(min=0, min_open=True, max=MARK_AGE_HOURS),
-    default=MARK_AGE_HOURS,
-    show_default=True,
-    help="No answer by then is a no.",
-)
-@click.option(
-    "--run-root", metavar="URI", help="Folder for run folders; default: _dredge/runs in the repository."
-)
+@setting_options(CollectConfig, without=("storage", "dry_run", "approvers"))
 @click.option(
     "--processes",
     type=click.IntRange(min=0),
@@ -270,7 +165,7 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
 @click.option("--quiet", is_flag=True, help="No lines of progress on standard error.")
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
 def collect(
-    uri: str, apply: bool, mode: str, processes: int, quiet: bool, as_json: bool, **asked: Any
+    uri: str, apply: bool, collect_mode: str, processes: int, quiet: bool, as_json: bool, **settings: Any
 ) -> None:
     """Delete the snapshots, manifests, chunks and transaction logs that nothing reaches.
 
@@ -284,36 +179,10 @@ def collect(
                 5 a live file cannot be trusted: nothing more was deleted · 6 no repository
                 9 some objects were deleted, and the key pair may not delete the rest
     """
-    from dredge.icechunk.collection.config import CollectConfig
-
     show_progress(quiet)
-    age = _seconds(asked["min_age"])
-    config = CollectConfig(
-        uri=uri,
-        mode=asked["reads"],
-        clean_every_days=asked["clean_every_days"],
-        dry_run=not apply,
-        min_age_hours=age / 3600,
-        unsafe_min_age_seconds=age if asked["unsafe_min_age"] else None,
-        grace_hours=_seconds(asked["grace"]) / 3600,
-        keep_lost_days=asked["keep_lost_days"],
-        keep_old_refs=asked["keep_old_refs"],
-        overwritten_min_age_hours=None
-        if asked["overwritten"] is None
-        else _seconds(asked["overwritten"]) / 3600,
-        keep_chunks=asked["keep_chunks"],
-        keep_transactions=asked["keep_transactions"],
-        inventory=asked["inventory"],
-        undo=asked["undo"],
-        keep_runs_days=asked["keep_runs_days"],
-        max_delete_objects=asked["max_objects"],
-        max_delete_bytes=asked["max_bytes"],
-        max_delete_percent=asked["max_percent"],
-        approval=asked["approval"],
-        approval_hours=asked["approval_hours"],
-        run_root=asked["run_root"],
-    )
-    if mode == "library":
+    given = {name: value for name, value in settings.items() if value is not None}
+    config = CollectConfig.from_params({**given, "storage": uri, "dry_run": not apply})
+    if collect_mode == "library":
         from dredge.icechunk.collection.by_library import collect_by_library
 
         found = collect_by_library(config)
@@ -329,14 +198,15 @@ def _plan(uri: str, *, estimate: bool = False, **asked: Any) -> ExpirationPlan:
     from dredge.icechunk.repository import read_history
     from dredge.storage import open_reader
 
-    threshold = _threshold(asked["older_than"])
+    config = _expire_config(asked)
+    threshold = _threshold(config.older_than)
     reader = open_reader(uri)
     made = plan_expiration(
         read_history(reader),
         threshold,
-        rule=asked["rule"],
-        delete_expired_branches=asked["delete_expired_branches"],
-        delete_expired_tags=asked["delete_expired_tags"],
+        rule=config.rule,
+        delete_expired_branches=config.delete_expired_branches,
+        delete_expired_tags=config.delete_expired_tags,
     )
     if estimate:
         from dredge.icechunk.collection.estimate import estimate as count
@@ -351,10 +221,8 @@ def _threshold(text: str) -> datetime:
     return parse_older_than(text, datetime.now(UTC))
 
 
-def _seconds(text: str) -> float:
-    from dredge.icechunk.threshold import parse_duration
-
-    return parse_duration(text).total_seconds()
+def _expire_config(asked: dict[str, Any]) -> ExpireConfig:
+    return ExpireConfig.from_params({name: value for name, value in asked.items() if value is not None})
 
 
 def _show_plan(made: ExpirationPlan, whole: bool) -> None:

@@ -51,7 +51,7 @@ def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **setting
     def config_of(uri: str) -> CollectConfig:
         return CollectConfig.from_params({**given, "storage": uri, "dry_run": not apply})
 
-    config_of("memory://all")  # what does not fit is found before anything is done
+    config_of("file:///all")  # what does not fit is found before anything is done
     if not many.wanted:
         raise ConfigError("storages is empty: name the repositories, such as --storages 's3://lake/*'")
     log_lines(quiet)

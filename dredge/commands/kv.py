@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +29,8 @@ _raw = click.option("--raw", is_flag=True, help="Base64 of the stored bytes inst
 def command() -> None:
     """Look into lakeFS's key-value store. Nothing is ever written.
 
-    URL is postgresql://user@host/database, dynamodb://TABLE?region=…, sqlite:///abs/file.db, or memory://, which
-    is a new and empty store. Leave passwords out of it: PGPASSWORD, ~/.pgpass and AWS's own variables and
-    profiles work.
+    URL is postgresql://user@host/database, dynamodb://TABLE?region=… or sqlite:///abs/file.db. Leave passwords out
+    of it: PGPASSWORD, ~/.pgpass and AWS's own variables and profiles work.
 
     Names of partitions and keys are text; bytes that are not UTF-8 are written and shown as \\xNN.
 
@@ -51,7 +52,7 @@ def ls_command(url: str, as_json: bool) -> None:
     """
     from dredge.kv.rows import show
 
-    with _Reader(url) as store, store.view() as view:
+    with _reader(url) as store, store.view() as view:
         for partition in view.partitions():
             kind = kind_of(partition)
             if as_json:
@@ -89,7 +90,7 @@ def scan_command(
 
     name, begin = name_of(partition), name_of(prefix)
     first = max(begin, name_of(start))
-    with _Reader(url) as store, store.view() as view:
+    with _reader(url) as store, store.view() as view:
         rows = (entry for entry in view.scan(name, first))
         for entry in islice(rows, limit):
             if not entry.key.startswith(begin):
@@ -115,7 +116,7 @@ def get_command(url: str, partition: str, key: str, raw: bool, show_secrets: boo
     from dredge.kv.rows import name_of
 
     name, wanted = name_of(partition), name_of(key)
-    with _Reader(url) as store, store.view() as view:
+    with _reader(url) as store, store.view() as view:
         entry = next(iter(view.scan(name, wanted)), None)
     if entry is None or entry.key != wanted:
         raise KeyNotFoundError(f"partition {partition!r} has no key {key!r}")
@@ -256,20 +257,9 @@ def _print_row(
     click.echo(f"{show(key)}  [{kind}, {len(value)} B]  {text}")
 
 
-class _Reader:
-    """A store for the length of a command."""
+@contextmanager
+def _reader(url: str) -> Iterator[RowReader]:
+    from dredge.kv.row_opening import open_row_reader
 
-    def __init__(self, url: str) -> None:
-        from dredge.kv.memory import MemoryKV
-        from dredge.kv.memory_rows import MemoryRows
-        from dredge.kv.row_opening import open_row_reader
-
-        self._store: RowReader = (
-            MemoryRows(MemoryKV()) if url.startswith("memory://") else open_row_reader(url)
-        )
-
-    def __enter__(self) -> RowReader:
-        return self._store
-
-    def __exit__(self, *exc: object) -> None:
-        self._store.close()
+    with closing(open_row_reader(url)) as store:
+        yield store

@@ -44,6 +44,10 @@ def _option(found: Setting) -> Callable[[Command], Command]:
     help_text = re.sub(r"[`*]", "", words)
     if found.kind == "boolean":
         return click.option(f"--{flag}/--no-{flag}", found.name, default=None, help=help_text)
+    if found.kind == "array":
+        return click.option(
+            f"--{flag}", found.name, metavar="NAME", multiple=True, help=f"{help_text} Repeatable."
+        )
     metavar = "|".join(found.choices) if found.choices else _METAVARS[found.kind]
     return click.option(f"--{flag}", found.name, metavar=metavar, help=help_text)
 

@@ -16,10 +16,9 @@ _CODES = {
     "awaiting_approval": 3,
     "rejected": 3,
     "refused": 3,
-    "held": 3,
     "alarm": 10,
 }
-"""Exit codes by outcome; "held" is what earlier versions called a run that was refused or awaits approval."""
+"""Exit codes by outcome."""
 
 
 def rows_of_runs(

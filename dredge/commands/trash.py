@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands.options import FiniteRange
-from dredge.settings import HOURS_MAX
+from dredge.commands.options import setting_options
+from dredge.trash.config import TrashConfig
+from dredge.trash.restore_config import TrashRestoreConfig
 
 if TYPE_CHECKING:
     from dredge.kv.rows import ReadRate
     from dredge.trash.apply import Outcome
     from dredge.trash.finding import TrashFinding
-    from dredge.trash.margins import TrashMargins
     from dredge.trash.results import CleanReport, ScanReport
     from dredge.trash.state import TrashState
 
 URL_ENV = "DREDGE_KV_URL"
 STATE_ENV = "DREDGE_TRASH_STATE"
 TRASH_FOUND = 10
+_NO_STATE = "memory://"
+"""Stands for the state folder of a scan that has none; nothing opens it."""
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 type Option = Callable[[Callable[..., None]], Callable[..., None]]
@@ -33,8 +35,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a 
 
 def _state(required: bool) -> Option:
     return click.option(
-        "--state",
-        "state_uri",
+        "--state-uri",
         envvar=STATE_ENV,
         required=required,
         metavar="URI",
@@ -42,37 +43,14 @@ def _state(required: bool) -> Option:
     )
 
 
-def _options(command: Callable[..., None]) -> Callable[..., None]:
-    """What looking needs, whether something is removed afterwards or not."""
-    for option in (
-        click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind; repeatable."),
-        click.option(
-            "--grace-hours",
-            type=FiniteRange(min=0, max=HOURS_MAX),
-            default=24.0,
-            show_default=True,
-            help="How far apart two looks must be that see the same unused bytes.",
-        ),
-        click.option(
-            "--unsafe-short-grace",
-            is_flag=True,
-            help="Accept a grace below 24 hours. Loses data under load; for stores nobody writes to.",
-        ),
-        click.option(
-            "--read-rate",
-            type=FiniteRange(min=0, min_open=True),
-            help="DynamoDB: most read capacity units a second.",
-        ),
-        click.option(
-            "--segments",
-            type=click.IntRange(min=1, max=64),
-            default=4,
-            show_default=True,
-            help="DynamoDB: parts of the table that are read at once.",
-        ),
-    ):
-        command = option(command)
-    return command
+_SEGMENTS = click.option(
+    "--segments",
+    type=click.IntRange(min=1, max=64),
+    default=4,
+    show_default=True,
+    help="DynamoDB: parts of the table that are read at once.",
+)
+_LIMITS = ("max_partitions", "max_rows", "max_bytes", "max_percent")
 
 
 @click.group("trash", context_settings=_CONTEXT)
@@ -83,7 +61,7 @@ def command() -> None:
     DREDGE_KV_URL. Leave passwords out of it: PGPASSWORD, ~/.pgpass and AWS's own variables and profiles work.
 
     Something is trash when two looks at least a grace period apart saw the same unused bytes, so a scan
-    has to run twice (say, daily) with the same --state before a clean removes anything. docs/trash.md
+    has to run twice (say, daily) with the same --state-uri before a clean removes anything. docs/trash.md
     has the rules.
     """
 
@@ -91,23 +69,16 @@ def command() -> None:
 @command.command("scan", context_settings=_CONTEXT)
 @_URL
 @_state(required=False)
-@_options
+@setting_options(TrashConfig, without=("state_uri", "dry_run", *_LIMITS))
+@_SEGMENTS
 @click.option("--exit-code", is_flag=True, help=f"Exit with {TRASH_FOUND} when there is trash.")
 @_JSON
 def scan_command(
-    url: str,
-    state_uri: str | None,
-    kinds: tuple[str, ...],
-    grace_hours: float,
-    unsafe_short_grace: bool,
-    read_rate: float | None,
-    segments: int,
-    exit_code: bool,
-    as_json: bool,
+    url: str, state_uri: str | None, segments: int, exit_code: bool, as_json: bool, **settings: Any
 ) -> None:
     """Look at a store and say what is trash, what waits, and what a person should see. Removes nothing.
 
-    Without --state a look stands alone: little is trash at a first look.
+    Without --state-uri a look stands alone: little is trash at a first look.
 
     \b
     Examples:
@@ -122,14 +93,15 @@ def scan_command(
     from dredge.runs.clock import utc_now
     from dredge.trash.steps import scan
 
-    store = open_row_reader(url, _rate(read_rate, segments))
+    config = _config(state_uri or _NO_STATE, settings)
+    store = open_row_reader(url, _rate(config, segments))
     try:
         report = scan(
             store,
             _open_state(state_uri) if state_uri else None,
             clock=utc_now,
-            margins=_safety(grace_hours, unsafe_short_grace),
-            kinds=kinds or None,
+            margins=config.margins,
+            kinds=config.kinds or None,
         )
     finally:
         store.close()
@@ -141,31 +113,12 @@ def scan_command(
 @command.command("clean", context_settings=_CONTEXT)
 @_URL
 @_state(required=True)
-@_options
-@click.option("--dry-run/--no-dry-run", default=True, show_default=True, help="Only say what would go.")
+@setting_options(TrashConfig, without=("state_uri",))
+@_SEGMENTS
 @click.option("--plan", "planned", metavar="RUN", help="Remove nothing beyond the plan of this scan.")
-@click.option("--max-partitions", type=click.IntRange(min=0), help="Refuse to remove more partitions.")
-@click.option("--max-rows", type=click.IntRange(min=0), help="Refuse to remove more rows.")
-@click.option("--max-bytes", type=click.IntRange(min=0), help="Refuse to remove more bytes.")
-@click.option(
-    "--max-percent", type=FiniteRange(0, 100), help="Refuse to remove a larger part of all partitions."
-)
 @_JSON
 def clean_command(
-    url: str,
-    state_uri: str,
-    kinds: tuple[str, ...],
-    grace_hours: float,
-    unsafe_short_grace: bool,
-    read_rate: float | None,
-    segments: int,
-    dry_run: bool,
-    planned: str | None,
-    max_partitions: int | None,
-    max_rows: int | None,
-    max_bytes: int | None,
-    max_percent: float | None,
-    as_json: bool,
+    url: str, state_uri: str, segments: int, planned: str | None, as_json: bool, **settings: Any
 ) -> None:
     """Remove what two looks have seen as trash. A dry run unless --no-dry-run is given.
 
@@ -174,42 +127,35 @@ def clean_command(
 
     \b
     Examples:
-      dredge trash clean postgresql://lakefs@db/lakefs --state s3://ops/trash
+      dredge trash clean postgresql://lakefs@db/lakefs --state-uri s3://ops/trash
 
     \b
     Exit codes: 0 done, or a dry run; 1 some of the plan stayed (the output says why); 2 bad input;
     3 refused: a limit, another run, a database that was put back; 4 the store did not answer, also for a
     single repository (the next run verifies what this one removed, and tries the rest); 5 a record cannot be
     read; 9 something was removed, and the store's rights do not allow the rest; 10 alarm: something removed
-    is named now, and was put back.
+    is named now, and was put back, or nobody has acknowledged that (dredge trash acknowledge).
     """
     from dredge.kv.row_opening import open_row_cleaner
     from dredge.runs.clock import utc_now
-    from dredge.trash.margins import TrashLimits
     from dredge.trash.steps import clean
 
-    asked = {
-        "partitions": max_partitions,
-        "rows": max_rows,
-        "size_bytes": max_bytes,
-        "partition_percent": max_percent,
-    }
-    limits: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    store = open_row_cleaner(url, _rate(read_rate, segments))
+    config = _config(state_uri, settings)
+    store = open_row_cleaner(url, _rate(config, segments))
     try:
         report = clean(
             store,
             _open_state(state_uri),
             clock=utc_now,
-            margins=_safety(grace_hours, unsafe_short_grace),
-            limits=TrashLimits(**limits),
-            kinds=kinds or None,
+            margins=config.margins,
+            limits=config.limits,
+            kinds=config.kinds or None,
             planned=planned,
-            dry_run=dry_run,
+            dry_run=config.dry_run,
         )
     finally:
         store.close()
-    if dry_run:
+    if config.dry_run:
         _print_findings(report.scan, as_json)
     else:
         _print_outcomes(report, as_json)
@@ -220,40 +166,41 @@ def clean_command(
 @command.command("restore", context_settings=_CONTEXT)
 @_URL
 @_state(required=True)
-@click.option("--run", "run_id", required=True, help="The run whose rows are to be put back.")
-@click.option("--partition", "partitions", multiple=True, metavar="NAME", help="Only this one; repeatable.")
-@click.option("--dry-run/--no-dry-run", default=True, show_default=True, help="Only count the rows.")
+@setting_options(TrashRestoreConfig, without=("state_uri",))
 @_JSON
-def restore_command(
-    url: str, state_uri: str, run_id: str, partitions: tuple[str, ...], dry_run: bool, as_json: bool
-) -> None:
+def restore_command(url: str, as_json: bool, **settings: Any) -> None:
     """Put back what a run removed. A key that exists by now stays as it is.
 
     \b
     Examples:
-      dredge trash restore postgresql://lakefs@db/lakefs --state s3://ops/trash --run RUN
+      dredge trash restore postgresql://lakefs@db/lakefs --state-uri s3://ops/trash --run RUN
 
     \b
     Exit codes: 0 done, or a dry run; 2 bad input, no such run; 3 another run, another store's state; 4 the
     store does not answer; 5 an undo file is damaged.
     """
     from dredge.kv.row_opening import open_row_cleaner
-    from dredge.kv.rows import name_of
     from dredge.trash.steps import restore
 
-    names = [name_of(name) for name in partitions] or None
+    config = TrashRestoreConfig.from_params(_given(settings))
     store = open_row_cleaner(url)
     try:
-        done = restore(store, _open_state(state_uri), run_id, partitions=names, dry_run=dry_run)
+        done = restore(
+            store,
+            _open_state(config.state_uri),
+            config.run,
+            partitions=config.partitions,
+            dry_run=config.dry_run,
+        )
     finally:
         store.close()
     if as_json:
         click.echo(json.dumps(done))
-    elif dry_run:
-        click.echo(f"run {run_id}: {done['rows']:,} rows would be put back (--no-dry-run puts them back)")
+    elif config.dry_run:
+        click.echo(f"run {config.run}: {done['rows']:,} rows would be put back (--no-dry-run puts them back)")
     else:
         click.echo(
-            f"run {run_id}: {done['rows_written']:,} rows put back,"
+            f"run {config.run}: {done['rows_written']:,} rows put back,"
             f" {done['keys_existing']:,} keys existed already"
         )
     if done["markers_of_live_tokens"] and not as_json:
@@ -261,6 +208,39 @@ def restore_command(
             f"{done['markers_of_live_tokens']:,} queue markers do not come back: branches name their tokens, and the"
             " server would delete what was uploaded to them"
         )
+
+
+@command.command("acknowledge", context_settings=_CONTEXT)
+@click.argument("state_uri", metavar="STATE", envvar=STATE_ENV)
+@click.option(
+    "--reason", metavar="TEXT", help="Why removing may go on; kept with the state. Without: list alarms."
+)
+@click.option("--by", metavar="NAME", help="Who says so.  [default: the login name]")
+@_JSON
+def acknowledge_command(state_uri: str, reason: str | None, by: str | None, as_json: bool) -> None:
+    """End the alarms of a state folder: a record named what a run had removed. Until then nothing is removed.
+
+    Without --reason it lists alarms: which partitions, which run removed them, and what came back.
+
+    \b
+    Examples:
+      dredge trash acknowledge s3://ops/trash
+      dredge trash acknowledge s3://ops/trash --reason "a reset took three days, the grace is a week now"
+
+    \b
+    Exit codes: 0 acknowledged, or no alarm is open; 2 bad input; 4 the store of the folder does not answer;
+    5 an alarm cannot be read; 10 an alarm is open.
+    """
+    from dredge.commands.gc_alarms import show_alarms
+    from dredge.trash.alarms import acknowledge_alarms, check_folder
+    from dredge.undo.alarms import open_alarms
+
+    state = _open_state(state_uri).writer
+    check_folder(state)
+    found = open_alarms(state) if reason is None else acknowledge_alarms(state, reason, by)
+    show_alarms(found, reason is not None, as_json)
+    if reason is None and found:
+        sys.exit(TRASH_FOUND)
 
 
 @command.command("unqueue", context_settings=_CONTEXT)
@@ -275,7 +255,7 @@ def unqueue_command(url: str, state_uri: str, dry_run: bool, as_json: bool) -> N
 
     \b
     Examples:
-      dredge trash unqueue postgresql://lakefs@db/lakefs --state s3://ops/trash
+      dredge trash unqueue postgresql://lakefs@db/lakefs --state-uri s3://ops/trash
 
     \b
     Exit codes: 0 done, or a dry run; 2 bad input; 3 another run, another store's state; 4 the store does not
@@ -297,18 +277,18 @@ def unqueue_command(url: str, state_uri: str, dry_run: bool, as_json: bool) -> N
         click.echo("no token that a branch names is queued")
 
 
-def _safety(grace_hours: float, unsafe_short_grace: bool) -> TrashMargins:
-    from datetime import timedelta
-
-    from dredge.trash.margins import TrashMargins
-
-    return TrashMargins.with_grace(timedelta(hours=grace_hours), unsafe_short_grace)
+def _config(state_uri: str, settings: dict[str, Any]) -> TrashConfig:
+    return TrashConfig.from_params({**_given(settings), "state_uri": state_uri})
 
 
-def _rate(units_per_second: float | None, segments: int) -> ReadRate:
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _rate(config: TrashConfig, segments: int) -> ReadRate:
     from dredge.kv.rows import ReadRate
 
-    return ReadRate(units_per_second, segments)
+    return ReadRate(config.read_rate, segments)
 
 
 def _open_state(uri: str) -> TrashState:
@@ -319,12 +299,12 @@ def _open_state(uri: str) -> TrashState:
 
 
 def _print_findings(report: ScanReport, as_json: bool) -> None:
-    from dredge.trash.report import age_seconds
+    from dredge.trash.report import finding_row
 
     now = report.plan.made
     if as_json:
         for finding in report.findings:
-            click.echo(json.dumps(finding.to_json() | {"age_seconds": age_seconds(finding, now)}))
+            click.echo(json.dumps(finding_row(finding, now)))
         return
     click.echo(f"{report.plan.location} · run {report.plan.run_id} · {now:%Y-%m-%d %H:%M:%S} UTC")
     click.echo(f"{report.plan.partitions:,} partitions, {report.repositories:,} repositories")
@@ -342,15 +322,14 @@ def _print_findings(report: ScanReport, as_json: bool) -> None:
 
 
 def _print_outcomes(report: CleanReport, as_json: bool) -> None:
-    from dredge.trash.report import age_seconds
+    from dredge.trash.report import deleted_row, outcome_row
 
     plan = report.scan.plan
     if as_json:
         for line in report.deleted:
-            click.echo(json.dumps(line.to_json()))
+            click.echo(json.dumps(deleted_row(line)))
         for outcome in report.outcomes:
-            age = age_seconds(outcome.finding, plan.made)
-            click.echo(json.dumps(outcome.to_json() | {"age_seconds": age}))
+            click.echo(json.dumps(outcome_row(outcome, plan.made)))
         return
     click.echo(f"{plan.location} · run {plan.run_id} · {report.status}")
     for done in report.deleted:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dredge.runs.payload import to_json
+
 if TYPE_CHECKING:
     from dredge.runs.summary import StepSummary
     from dredge.storage import ObjectWriter
@@ -56,7 +58,7 @@ def show_pins(state: ObjectWriter, repository: str, end: str | None, as_json: bo
         end_pin(state, end, now)
     found = active_pins(state, now)
     if as_json:
-        click.echo(json.dumps({"repository": repository, "pins": [pin.to_json() for pin in found]}))
+        click.echo(json.dumps({"repository": repository, "pins": [to_json(pin) for pin in found]}))
         return
     for pin in found:
         click.echo(f"{pin.pin_id}  {pin.text}")

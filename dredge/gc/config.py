@@ -27,7 +27,6 @@ from dredge.settings import (
     SECONDS_MAX,
     check_finite,
     check_settings,
-    from_fields,
     read_settings,
     setting,
 )
@@ -47,8 +46,6 @@ KEEP_DAYS_MIN = versions.KEEP_DAYS_MIN
 CLEAN, OPTIMIZED, AUTO = versions.CLEAN, versions.OPTIMIZED, versions.AUTO
 BOTH = "both"
 _MAY_BE_NONE = ("explain_ranges_max", "report_names_max")
-_GONE = ("warn_on_foreign_overlaps",)
-_GONE_SAFETY = ("ask_again_seconds",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,11 +361,6 @@ class GCConfig:
             self.min_age_hours * 3600 if self.unsafe_min_age_seconds is None else self.unsafe_min_age_seconds
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object, without secrets."""
-        policy = self.policy.to_json() if self.policy is not None else None
-        return dataclasses.asdict(self) | {"policy": policy}
-
     @classmethod
     def from_params(cls, params: Mapping[str, Any], options: StorageOptions | None = None) -> GCConfig:
         """From what a user gave: Params of a DAG, an operator's `config`, options of a command.
@@ -385,34 +377,6 @@ class GCConfig:
         if values.get("policy") is not None:
             values["policy"] = load_policy(values["policy"], options)
         return cls(**values)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> GCConfig:
-        """From the JSON object that `to_json` made, also in the version before: a run that it planned goes on.
-
-        Raises:
-            ConfigError: an unknown name, or a value that does not fit.
-        """
-        plain: dict[str, Any] = dict(value)
-        safety = plain.get("safety") or {}
-        known = {name: found for name, found in safety.items() if name not in _GONE_SAFETY}
-        plain["safety"] = from_fields(Safety, known, "safety.")
-        plain["tuning"] = from_fields(Tuning, plain.get("tuning") or {}, "tuning.")
-        if isinstance(plain.get("policy"), Mapping):
-            plain["policy"] = RetentionPolicy.from_json(plain["policy"])
-        return from_fields(cls, plain)
-
-    @classmethod
-    def recorded(cls, value: Mapping[str, Any]) -> GCConfig:
-        """From the plan of a run that an earlier version made: to be told of, not to be carried out.
-
-        Settings that are gone are left out. A minimum age that was allowed then, and is too short now, is told as
-        an unsafe one.
-        """
-        plain = {name: found for name, found in value.items() if name not in _GONE}
-        if plain.get("unsafe_min_age_seconds") is None and plain["min_age_hours"] < MIN_AGE_HOURS:
-            plain["unsafe_min_age_seconds"] = plain["min_age_hours"] * 3600
-        return cls.from_json(plain)
 
 
 def _instant(name: str, value: str | None) -> datetime | None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.namespaces import canonical_namespace
-from dredge.gc.plan import PLAN, RUNS, Plan
+from dredge.gc.plan import PLAN, RUNS, Plan, parse_plan
 from dredge.gc.run import Run
 from dredge.gc.state.base import open_base
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lifetimes import is_run_id, run_ids
 from dredge.runs.output import StepOutput
-from dredge.runs.summary import StepSummary
 from dredge.storage import open_writer
 from dredge.storage.parallel import ordered_map
 from dredge.xid import descending_time
@@ -23,8 +21,6 @@ from dredge.xid import descending_time
 log = logging.getLogger("dredge")
 
 _FIRST, _AT_ONCE = 3, 16
-_OLDER_STEPS = {"mark_uncommitted": "staged"}
-"""What steps were called in runs of earlier versions whose results are still read."""
 
 
 def previous[O: StepOutput](run: Run, output: type[O]) -> O | None:
@@ -49,23 +45,13 @@ def earlier_results[O: StepOutput](run: Run, output: type[O]) -> Iterator[tuple[
         if plan is None:
             continue
         try:
-            summary = folder.read_summary(output.STEP) or result_of_older(folder, output.STEP)
+            summary = folder.read_summary(output.STEP)
         except UnavailableError:
             raise
         except DredgeError:
             continue
         if summary is not None:
             yield folder, output.of(summary)
-
-
-def result_of_older(folder: RunFolder, step: str) -> StepSummary | None:
-    """The result of a step of an earlier version, as if it had today's name; None when there is none."""
-    name = _OLDER_STEPS.get(step)
-    summary = None if name is None else folder.read_summary(name)
-    if name is None or summary is None:
-        return None
-    parts = [replace(part, name=f"{step}{part.name.removeprefix(name)}") for part in summary.parts]
-    return replace(summary, step=step, parts=tuple(parts))
 
 
 def earlier_runs(run: Run) -> Iterator[tuple[RunFolder, Plan | None]]:
@@ -107,7 +93,7 @@ def _opened(run: Run, run_id: str, root: str) -> tuple[RunFolder, Plan | None] |
     writer = open_writer(f"{root}/{run_id}", run.options)
     folder = RunFolder(writer, run_id)
     try:
-        plan = Plan.from_json(read_json(writer, PLAN))
+        plan = parse_plan(read_json(writer, PLAN))
     except NotFoundError:
         return None  # another collector's
     except (ConfigError, FormatError) as error:

@@ -203,13 +203,19 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
 
     Raises:
         RefusedError: this repository's namespace equals others, lies among their data or metadata, or may overlap with
-            them, or another one lies in its metadata; all of them are named.
+            them, or another one lies in its metadata; all of them are named. Or it ends with several slashes.
     """
     if repository not in namespaces:
         raise RefusedError(
             f"repository {repository} is not in the server's list of repositories, so its namespace cannot"
             " be compared with the others. Nothing was deleted. If it was just made, wait some seconds and"
             " start again."
+        )
+    if namespaces[repository].endswith("//"):
+        raise RefusedError(
+            f"the storage namespace {namespaces[repository]} of {repository} ends with several slashes. lakeFS keeps"
+            " all but one of them in its keys and leaves them out of its answers, so what its addresses mean is not"
+            " certain. Nothing was deleted. Move the data to a repository with another namespace."
         )
     own: list[str] = []
     foreign: list[str] = []

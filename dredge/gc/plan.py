@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
-from dredge.errors import DredgeError, FormatError
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.inventory.source import Inventory
 from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.payload import from_versioned
 from dredge.runs.versions import Version
 from dredge.undo.ways import UndoWay
 
 PLAN = "plan.json"
-FORMAT = 3
-"""Of the plans that this version makes and carries out. Older ones are only read, to report on their runs: their steps
-left their results under other names."""
-_OLDER = (1, 2)
+FORMAT = 4
+"""Of plans, and so of what the steps of their runs leave. A run of another format is neither carried out nor read."""
 RUNS = "_lakefs/retention/gc/unified"
 """Where lakeFS's own collector keeps its runs, relative to the namespace; ours lie beside them."""
 STATE = "_lakefs/retention/gc/dredge"
@@ -55,6 +52,7 @@ class Plan:
         namespaces: storage namespace of every repository of the server, by name, when the plan was made.
         inventory: what is read instead of a listing; None lists the store.
         undo: how what it deletes can be taken back.
+        format: number of the format of plans.
     """
 
     run_id: str
@@ -77,6 +75,7 @@ class Plan:
     namespaces: Mapping[str, str] = field(default_factory=dict)
     inventory: Inventory | None = None
     undo: UndoWay = field(default_factory=UndoWay)
+    format: int = FORMAT
 
     @property
     def store_uri(self) -> str:
@@ -107,72 +106,12 @@ class Plan:
         margin = timedelta(hours=self.config.slice_margin_hours)
         return begin - margin if begin is not None else BEGINNING, end if end is not None else END
 
-    def to_json(self) -> dict[str, Any]:
-        """As the JSON object of `plan.json`."""
-        return {
-            "format": FORMAT,
-            "run_id": self.run_id,
-            "repository": self.repository,
-            "namespace": self.namespace,
-            "run_uri": self.run_uri,
-            "mode": self.mode,
-            "why_mode": self.why_mode,
-            "state": None if self.state is None else self.state.to_json(),
-            "state_etag": self.state_etag,
-            "covered": self.covered.to_json(),
-            "again": self.again.to_json(),
-            "dry_run": self.dry_run,
-            "created_at": self.created_at.isoformat(),
-            "cutoff": self.cutoff.isoformat(),
-            "min_age_seconds": self.config.min_age_seconds,
-            "store_ahead_seconds": self.store_ahead_seconds,
-            "server_ahead_seconds": self.server_ahead_seconds,
-            "lease": self.lease.to_json(),
-            "config": self.config.to_json(),
-            "default_branch": self.default_branch,
-            "namespaces": dict(self.namespaces),
-            "inventory": None if self.inventory is None else self.inventory.to_json(),
-            "undo": self.undo.to_json(),
-        }
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Plan:
-        """From the object that `to_json` made, now or in an earlier version.
+def parse_plan(value: object) -> Plan:
+    """Make a plan from the JSON of `plan.json`.
 
-        Raises:
-            FormatError: it is not such an object, or of a version that this one cannot read.
-        """
-        try:
-            return cls._from_json(value)
-        except DredgeError:
-            raise
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"not a plan of a run: {type(error).__name__} {error}") from None
-
-    @classmethod
-    def _from_json(cls, value: Mapping[str, Any]) -> Plan:
-        if value.get("format") not in (*_OLDER, FORMAT):
-            raise FormatError(f"a plan of format {value.get('format')!r} is of another version of Dredge")
-        read = GCConfig.from_json if value["format"] == FORMAT else GCConfig.recorded
-        return cls(
-            run_id=value["run_id"],
-            repository=value["repository"],
-            namespace=value["namespace"],
-            run_uri=value["run_uri"],
-            created_at=datetime.fromisoformat(value["created_at"]),
-            cutoff=datetime.fromisoformat(value["cutoff"]),
-            store_ahead_seconds=value["store_ahead_seconds"],
-            server_ahead_seconds=value.get("server_ahead_seconds"),
-            lease=LeaseGrant.from_json(value["lease"]),
-            config=read(value["config"]),
-            default_branch=value["default_branch"],
-            mode=value["mode"],
-            why_mode=value["why_mode"],
-            state=None if value["state"] is None else Version(**value["state"]),
-            state_etag=value["state_etag"],
-            covered=Coverage.from_json(value["covered"]),
-            again=Coverage.from_json(value.get("again", [])),
-            namespaces=value["namespaces"],
-            inventory=None if value.get("inventory") is None else Inventory.from_json(value["inventory"]),
-            undo=UndoWay.from_json(value.get("undo")),
-        )
+    Raises:
+        FormatError: it is damaged, or of another format.
+        ConfigError: a setting of it is wrong.
+    """
+    return from_versioned(Plan, value, FORMAT)

@@ -27,6 +27,7 @@ from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.payload import to_json
 from dredge.runs.resuming import local_holder
 from dredge.runs.versions import choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_writer, store_clock
@@ -171,7 +172,7 @@ def plan_run(
         undo=undo,
     )
     try:
-        data = json.dumps(plan.to_json(), indent=1, sort_keys=True).encode()
+        data = json.dumps(to_json(plan), indent=1, sort_keys=True).encode()
         open_writer(plan.run_uri, options).put_if_absent(PLAN, data)
     except DredgeError:
         if lease is None:  # no run will release it

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.gc.plan import FORMAT, PLAN, STATE, Plan
+from dredge.gc.plan import PLAN, STATE, Plan, parse_plan
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder, read_json
@@ -84,22 +84,15 @@ def read_plan(run_uri: str, options: StorageOptions | None = None) -> Plan:
         options: None reads the environment.
 
     Raises:
-        ConfigError: there is no run, or one that another version planned.
-        FormatError: its plan is damaged.
+        ConfigError: there is no run.
+        FormatError: its plan is damaged, or of another format.
     """
     try:
-        value = read_json(open_writer(run_uri, options), PLAN)
-        plan = Plan.from_json(value)
+        return parse_plan(read_json(open_writer(run_uri, options), PLAN))
     except NotFoundError:
         raise ConfigError(
             f"{run_uri} holds no {PLAN}: it is not the folder of a run. `dredge gc runs` lists them."
         ) from None
-    if value["format"] != FORMAT:
-        raise ConfigError(
-            f"{run_uri} was planned by another version of Dredge, whose checks were others. Nothing was"
-            " done. Start a new run; `dredge gc report` shows what became of this one."
-        )
-    return plan
 
 
 def open_state(namespace: str, options: StorageOptions | None = None) -> ObjectWriter:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,18 +19,3 @@ class Inventory:
     uri: str
     created_at: datetime | None
     digest: str
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        created = None if self.created_at is None else self.created_at.isoformat()
-        return {"uri": self.uri, "created_at": created, "digest": self.digest}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Inventory:
-        """From the object that `to_json` made."""
-        created = value["created_at"]
-        return cls(
-            uri=value["uri"],
-            created_at=None if created is None else datetime.fromisoformat(created),
-            digest=value["digest"],
-        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dredge.errors import ConfigError
 from dredge.kv.rows import ReadRate, RowCleaner, RowReader
 from dredge.kv.urls import driver_of
 
@@ -35,7 +34,7 @@ def open_row_cleaner(url: str, rate: ReadRate | None = None, keys: AwsKeys | Non
 
 
 def _open(url: str, rate: ReadRate | None, keys: AwsKeys | None, read_only: bool) -> RowCleaner:
-    scheme = driver_of(url, (*SCHEMES, "memory"))
+    scheme = driver_of(url, SCHEMES)
     if scheme in ("postgresql", "postgres"):
         from dredge.kv.postgres_rows import PostgresRows
 
@@ -44,8 +43,6 @@ def _open(url: str, rate: ReadRate | None, keys: AwsKeys | None, read_only: bool
         from dredge.kv.dynamodb_rows import DynamoRows
 
         return DynamoRows(url, rate, keys=keys)
-    if scheme == "sqlite":
-        from dredge.kv.sqlite_rows import SQLiteRows
+    from dredge.kv.sqlite_rows import SQLiteRows
 
-        return SQLiteRows(url, read_only)
-    raise ConfigError("a memory:// store exists only inside its process and cannot be opened by URL")
+    return SQLiteRows(url, read_only)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +85,6 @@ class Rules:
 
     default_retention_days: int
     branches: Mapping[str, int] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {"default_days": self.default_retention_days, "branch_days": dict(self.branches)}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Rules:
-        """From the object that `to_json` made."""
-        return cls(value["default_days"], value["branch_days"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@
     objects.py       the candidates and the ledger of a run, a page of rows at a time; `downloads.py`: as a file
     restoring.py     what of a run's deletions would come back
     keeping.py       how the next run will work, and which slices it lists
-    expirations.py   plans of Icechunk expirations, with their pictures
+    expirations.py   plans of Icechunk expirations
     figures.py       what the overview and the page of a repository add up
     questions.py     what keeps an object
     surroundings.py  what Airflow knows, where it is around the pages

@@ -18,7 +18,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response, Streamin
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.subtract import REASONS
 from dredge.pages import downloads, restoring, row_restoring
-from dredge.pages.expirations import PICTURE_HEADERS, expiration_of, expirations_of, picture_of
+from dredge.pages.expirations import expiration_of, expirations_of, history_of
 from dredge.pages.figures import AT_WORK, CHART_DAYS, RECENT, Standing, by_day, run_bars, standing
 from dredge.pages.history import ENDED, lease_of, plan_of, report_of, run_of_holder, uri_of
 from dredge.pages.keeping import LINE_DAYS, Keeping, keeping_of
@@ -296,15 +296,10 @@ class Pages:
         return row_restoring.settings_of(find(self._places, key), run_id, partition, known)
 
     def expiration(self, request: Request, key: str, plan_id: str) -> Response:
-        """The plan of an expiration, as its picture."""
+        """The plan of an expiration, with the history before and after it."""
         found = find(self._places, key)
-        plan = expiration_of(found, plan_id)
-        return self._page(request, "expiration", place=found, plan_id=plan_id, plan=plan)
-
-    def picture(self, key: str, plan_id: str) -> Response:
-        """The picture of a plan of an expiration."""
-        data = picture_of(find(self._places, key), plan_id)
-        return Response(data, media_type="image/svg+xml", headers=PICTURE_HEADERS)
+        plan, history = expiration_of(found, plan_id), history_of(found, plan_id)
+        return self._page(request, "expiration", place=found, plan_id=plan_id, plan=plan, history=history)
 
     def why(self, request: Request, what: str, place: str) -> Response:
         """What keeps an object."""

@@ -1,6 +1,6 @@
-"""Plans of Icechunk expirations, with their pictures.
+"""Plans of Icechunk expirations.
 
-_dredge/expirations/<id>/plan.json · plan.svg
+_dredge/expirations/<id>/plan.json · plan.txt
 """
 
 from __future__ import annotations
@@ -18,12 +18,6 @@ from dredge.storage import open_reader
 from dredge.xid import descending_time
 
 SHOWN = 30
-PICTURE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "private, max-age=600",
-}
-"""A picture comes from the repository, where others may write: nothing in it may run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +56,13 @@ def expiration_of(place: Place, plan_id: str) -> dict[str, Any]:
     return found
 
 
-def picture_of(place: Place, plan_id: str) -> bytes:
-    """Read the picture of a plan.
+def history_of(place: Place, plan_id: str) -> str:
+    """Read the history before and after a plan, as text.
 
     Raises:
         NotFoundError: there is none.
     """
-    return open_reader(_uri(place, plan_id), place.options).get("plan.svg")
+    return open_reader(_uri(place, plan_id), place.options).get("plan.txt").decode(errors="replace")
 
 
 def _uri(place: Place, plan_id: str) -> str:

@@ -5,7 +5,7 @@
     /place/{key}/run/{run_id}                   a run; …/state for polling, …/report as JSON
     /place/{key}/run/{run_id}/objects           its objects; …/objects.csv, …/objects.parquet
     /place/{key}/run/{run_id}/restore           what of its deletions would come back
-    /place/{key}/expiration/{plan_id}           an expiration of Icechunk; …/plan.svg is its picture
+    /place/{key}/expiration/{plan_id}           an expiration of Icechunk
     /run?dag=…&run=…                            leads from a DAG run to its page
     /why                                        what keeps an object
 
@@ -175,10 +175,6 @@ def make_router(pages: Pages) -> APIRouter:
     @router.get("/place/{key}/expiration/{plan_id}")
     def expiration(request: Request, key: str, plan_id: str) -> Response:
         return _drawn(pages, request, lambda: pages.expiration(request, key, plan_id))
-
-    @router.get("/place/{key}/expiration/{plan_id}/plan.svg")
-    def picture(request: Request, key: str, plan_id: str) -> Response:
-        return _drawn(pages, request, lambda: pages.picture(key, plan_id))
 
     @router.get("/run")
     def run_of_dag(request: Request, dag: Asked, run: Asked) -> Response:

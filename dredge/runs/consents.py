@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import ConfigError, FormatError
-from dredge.runs.payload import from_json, to_json
+from dredge.runs.payload import from_file, to_json
 from dredge.storage import ObjectReader, ObjectWriter, store_clock
 from dredge.xid import new_xid
 
@@ -125,7 +125,7 @@ def _kind(name: str) -> str:
 
 def _read(state: ObjectReader, name: str) -> Consent:
     try:
-        return from_json(Consent, json.loads(state.get(name)))
+        return from_file(Consent, json.loads(state.get(name)))
     except (ValueError, FormatError) as error:
         raise FormatError(
             f"{state.uri}/{name} is damaged ({error}). Nothing was deleted. Restore the file, or remove it and give"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -61,12 +61,3 @@ class Coverage:
     def has(self, at: datetime) -> bool:
         """Whether an instant lies in one of them."""
         return any(begin <= at < end for begin, end in self.intervals)
-
-    def to_json(self) -> list[list[str]]:
-        """As pairs of ISO times."""
-        return [[begin.isoformat(), end.isoformat()] for begin, end in self.intervals]
-
-    @classmethod
-    def from_json(cls, value: Sequence[Sequence[str]]) -> Coverage:
-        """From the pairs that `to_json` made."""
-        return cls.of((datetime.fromisoformat(begin), datetime.fromisoformat(end)) for begin, end in value)

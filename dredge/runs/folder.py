@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from dredge.errors import DefectError, DredgeError, FormatError, NotFoundError
 from dredge.runs.defects import places
 from dredge.runs.groups import grouped_bytes
+from dredge.runs.payload import from_sealed, to_sealed
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry, newest_number
 from dredge.storage import ObjectReader, ObjectWriter, open_writer
@@ -56,16 +57,16 @@ class RunFolder:
         self.call = call
 
     @classmethod
-    def of_task(cls, run_uri: str, run_id: str, attempt: Mapping[str, Any] | None) -> RunFolder:
+    def of_task(cls, run_uri: str, run_id: str, attempt: tuple[str, int] | None) -> RunFolder:
         """Open the folder in a task: it writes what belongs to its driver's try, and to no other.
 
         Args:
             run_uri: URI of the folder.
             run_id: the run's id.
-            attempt: the driver's try, as `StepTry.to_json` gave it; None outside a step.
+            attempt: the driver's try, as `StepTry.named` gives it; None outside a step.
         """
         writer = open_writer(run_uri)
-        found = None if attempt is None else StepTry.from_json(writer, attempt)
+        found = None if attempt is None else StepTry(writer, *attempt)
         return cls(writer, run_id, found, call=uuid.uuid4().hex[:8])
 
     @property
@@ -176,10 +177,10 @@ class RunFolder:
         """
         name = f"{summary.step}/{SUCCESS if summary.status in _COMPLETE else INCOMPLETE}"
         if not summary.try_number:
-            self.write_json(name, summary.to_json())
+            self.write_json(name, to_sealed(summary))
             return
         attempt = StepTry(self.writer, summary.step, summary.try_number)
-        attempt.publish(name, summary.to_json())
+        attempt.publish(name, to_sealed(summary))
         attempt.check()
 
     def read_summary(self, step: str) -> StepSummary | None:
@@ -228,7 +229,12 @@ class RunFolder:
         stored = self.read_failure(step)
         claimed = attempt is not None
         attempt = attempt or StepTry.newest(self.writer, step)
-        if not claimed and stored is not None and stored["claimed"] and stored["try"] == attempt.number:
+        if (
+            not claimed
+            and stored is not None
+            and stored["claimed"]
+            and stored["try_number"] == attempt.number
+        ):
             return
         value = {
             "step": step,
@@ -246,14 +252,14 @@ class RunFolder:
         """Read why a step failed the last time it did; None when it never did.
 
         Returns:
-            `step`, `kind`, `error` (class), `message`, `at`, `try`, `claimed` (whether the try was begun), and
+            `step`, `kind`, `error` (class), `message`, `at`, `try_number`, `claimed` (whether the try was begun), and
             `traceback` of a defect.
         """
         try:
             value: dict[str, Any] = self.read_json(f"{step}/{FAILED}")
         except NotFoundError:
             return None
-        return {"try": 0, "claimed": False, **value}
+        return value
 
     def damage_met(self, step: str) -> str | None:
         """Read which damaged file a step ended at; None when it ended otherwise, or was done since."""
@@ -279,10 +285,10 @@ class RunFolder:
 
     def _summary(self, name: str) -> StepSummary | None:
         try:
-            return StepSummary.from_json(self.read_json(name))
+            return from_sealed(StepSummary, self.read_json(name))
         except NotFoundError:
             return None
-        except (KeyError, TypeError, ValueError) as error:
+        except FormatError as error:
             raise FormatError(
                 f"run {self.run_id}: {name} cannot be read ({error}). Start a new run."
             ) from None

@@ -28,6 +28,7 @@ from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import LEASE, LeaseGrant, check_lease
 from dredge.runs.partition import WorkerRun
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectWriter, exists, store_clock
 from dredge.storage.clock import PROBE, probe_of
@@ -72,7 +73,7 @@ def publish(folder: RunFolder, where: str, number: int, parts: Sequence[PartInfo
             late at the store replaces nothing.
         parts: everything published so far, and the new files.
     """
-    folder.write_json(_publication(where, number), {"parts": [part.to_json() for part in parts]})
+    folder.write_json(_publication(where, number), {"parts": [to_json(part) for part in parts]})
 
 
 def _publication(where: str, number: int) -> str:
@@ -199,7 +200,7 @@ class Gate:
             number += 1
         if number != self.number:
             found = self._folder.read_json(_publication(where, number))
-            self.published = tuple(PartInfo.from_json(part) for part in found["parts"])
+            self.published = tuple(from_json(PartInfo, part) for part in found["parts"])
             self.number = number
 
     def _known_for(self, seen: datetime, now: float) -> timedelta:

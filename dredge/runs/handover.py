@@ -14,6 +14,7 @@ import json
 from dredge.errors import FormatError, NotFoundError, UnavailableError
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.payload import from_json, to_json
 from dredge.storage import ObjectWriter
 
 LEASE_MEMBER = "lease"
@@ -44,8 +45,8 @@ def hand_over(writer: ObjectWriter, key: str, grant: LeaseGrant) -> bool:
         etag, data = tagged
         try:
             plan = json.loads(data)
-            stored = LeaseGrant.from_json(plan[LEASE_MEMBER])
-        except (KeyError, TypeError, ValueError) as error:
+            stored = from_json(LeaseGrant, plan[LEASE_MEMBER])
+        except (FormatError, KeyError, TypeError, ValueError) as error:
             raise FormatError(
                 f"{writer.uri}/{key} is not a plan of a run: no lease in it ({error})"
             ) from None
@@ -53,7 +54,7 @@ def hand_over(writer: ObjectWriter, key: str, grant: LeaseGrant) -> bool:
             return False
         if stored.fencing == grant.fencing:  # also by an earlier round whose answer was lost
             return True
-        value = json.dumps({**plan, LEASE_MEMBER: grant.to_json()}, indent=1, sort_keys=True)
+        value = json.dumps({**plan, LEASE_MEMBER: to_json(grant)}, indent=1, sort_keys=True)
         if replace_tagged(writer, key, value.encode(), etag):
             return True
     raise UnavailableError(

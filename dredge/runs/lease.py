@@ -14,11 +14,10 @@ import json
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from dredge.errors import (
     DredgeError,
@@ -51,15 +50,6 @@ class LeaseGrant:
     holder: str
     fencing: int
     expires_at: datetime
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {"holder": self.holder, "fencing": self.fencing, "expires_at": self.expires_at.isoformat()}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> LeaseGrant:
-        """From the object that `to_json` made."""
-        return cls(value["holder"], value["fencing"], datetime.fromisoformat(value["expires_at"]))
 
 
 @dataclass(frozen=True, slots=True)

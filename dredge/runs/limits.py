@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 type Verdict = Literal["passed", "awaiting_approval", "refused"]
 _ORDER: dict[Verdict, int] = {"passed": 0, "awaiting_approval": 1, "refused": 2}
@@ -31,16 +31,6 @@ class Finding:
     figure: float | int | str
     limit: float | int | str | None
     text: str
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "rule": self.rule,
-            "verdict": self.verdict,
-            "figure": self.figure,
-            "limit": self.limit,
-            "text": self.text,
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json, to_json
@@ -33,7 +33,7 @@ class Stores:
     Attributes:
         run_uri: URI of the run folder.
         run_id: the run's id.
-        attempt: the try that the task's results belong to, as `StepTry.to_json` gives it; None outside a step.
+        attempt: the try that the task's results belong to, as `StepTry.named` gives it; None outside a step.
         store_uri: URI of the storage namespace (lakeFS) or the repository (Icechunk) that is collected.
         state_uri: URI of the folder with lease and index.
         progress: folder of progress files, relative to the run folder.
@@ -41,7 +41,7 @@ class Stores:
 
     run_uri: str
     run_id: str
-    attempt: Mapping[str, Any] | None
+    attempt: tuple[str, int] | None
     store_uri: str
     state_uri: str
     progress: str

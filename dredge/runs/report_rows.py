@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dredge.runs.payload import Json, to_json
 from dredge.runs.words import size_text
 
 
@@ -27,10 +26,6 @@ class ReportRow:
     why: str
     objects: int
     size_bytes: int | None = None
-
-    def to_json(self) -> Json:
-        """As an object of `rows` in report.json."""
-        return to_json(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ class PlannedRun[P: RunPlan](ABC):
             stores = Stores(
                 run_uri=self.folder.uri,
                 run_id=self.folder.run_id,
-                attempt=None if self.folder.attempt is None else self.folder.attempt.to_json(),
+                attempt=None if self.folder.attempt is None else self.folder.attempt.named,
                 store_uri=self.plan.store_uri,
                 state_uri=self.state.uri,
                 progress=progress,

@@ -14,6 +14,10 @@ from datetime import datetime
 from typing import Any, Literal
 
 from dredge.errors import FormatError
+from dredge.runs.payload import to_json
+
+_NO_MATTER = ("started_at", "finished_at", "warnings")
+"""Fields of a summary that no reader acts on."""
 
 type Status = Literal["success", "dry_run", "awaiting_approval", "rejected", "refused", "partial", "alarm"]
 
@@ -40,17 +44,6 @@ class PartInfo:
     def __post_init__(self) -> None:
         if not self.key:
             object.__setattr__(self, "key", self.name)
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        value = {"name": self.name, "rows": self.rows, "size_bytes": self.size_bytes, "sha256": self.sha256}
-        return value if self.key == self.name else {**value, "key": self.key}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> PartInfo:
-        """From the object that `to_json` made."""
-        key = value.get("key", "")
-        return cls(value["name"], value["rows"], value["size_bytes"], value["sha256"], key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,21 +86,8 @@ class StepSummary:
         The number of the try belongs to it. A step that was done again was done at another time, and what read
         the earlier result must be done again too, however equal the two look.
         """
-        matter = {
-            "step": self.step,
-            "run_id": self.run_id,
-            "status": self.status,
-            "counts": dict(self.counts),
-            "parts": [part.to_json() for part in self.parts],
-            "inputs": dict(self.inputs),
-            "details": self.details,
-            **self._try,
-        }
-        return hashlib.sha256(json.dumps(matter, sort_keys=True, default=str).encode()).hexdigest()
-
-    @property
-    def _try(self) -> dict[str, int]:
-        return {"try": self.try_number} if self.try_number else {}
+        matter = {name: value for name, value in to_json(self).items() if name not in _NO_MATTER}
+        return hashlib.sha256(json.dumps(matter, sort_keys=True).encode()).hexdigest()
 
     @property
     def seconds(self) -> float:
@@ -140,47 +120,3 @@ class StepSummary:
             "digest": self.digest,
             "seconds": round(self.seconds, 3),
         }
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object, digest included."""
-        return {
-            "step": self.step,
-            "run_id": self.run_id,
-            "status": self.status,
-            "started_at": self.started_at.isoformat(),
-            "finished_at": self.finished_at.isoformat(),
-            "counts": dict(self.counts),
-            "parts": [part.to_json() for part in self.parts],
-            "inputs": dict(self.inputs),
-            "warnings": list(self.warnings),
-            "details": dict(self.details),
-            "digest": self.digest,
-            **self._try,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> StepSummary:
-        """From the object that `to_json` made.
-
-        Raises:
-            FormatError: the digest does not fit, so the file was damaged or edited.
-        """
-        summary = cls(
-            step=value["step"],
-            run_id=value["run_id"],
-            status=value["status"],
-            started_at=datetime.fromisoformat(value["started_at"]),
-            finished_at=datetime.fromisoformat(value["finished_at"]),
-            counts=value["counts"],
-            parts=tuple(PartInfo.from_json(part) for part in value["parts"]),
-            inputs=value["inputs"],
-            warnings=tuple(value["warnings"]),
-            details=value["details"],
-            try_number=value.get("try", 0),
-        )
-        if summary.digest != value["digest"]:
-            raise FormatError(
-                f"run {summary.run_id}: the summary of step {summary.step} does not fit its own digest."
-                " Start a new run."
-            )
-        return summary

@@ -84,6 +84,11 @@ class StepTry:
                 " here: look at the later one."
             )
 
+    @property
+    def named(self) -> tuple[str, int]:
+        """Step and number, for tasks of this try."""
+        return self.step, self.number
+
     def key(self, name: str) -> str:
         """Where this try keeps a file: `<step>/t<number>/…`."""
         return f"{self.step}/t{self.number:03d}/{name.removeprefix(f'{self.step}/')}"
@@ -96,13 +101,13 @@ class StepTry:
 
         Args:
             key: relative to the run folder.
-            value: gets the number of this try as its `try`.
+            value: gets the number of this try as its `try_number`.
 
         Raises:
             OvertakenError: a later try was claimed.
             UnavailableError: others write all the time.
         """
-        data = json.dumps({**value, "try": self.number}, sort_keys=True).encode()
+        data = json.dumps({**value, "try_number": self.number}, sort_keys=True).encode()
         self.check()
         if replace_tagged(self.writer, key, data, None):
             return
@@ -139,15 +144,6 @@ class StepTry:
             f"{self.writer.uri}/{key} was changed by others each of {_ROUNDS_MAX} times. Run the step again when"
             " it is not being run elsewhere."
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object, for tasks of this try."""
-        return {"step": self.step, "number": self.number}
-
-    @classmethod
-    def from_json(cls, writer: ObjectWriter, value: Mapping[str, Any]) -> Self:
-        """From the object that `to_json` made."""
-        return cls(writer, value["step"], value["number"])
 
 
 def newest_number(reader: ObjectReader, step: str) -> int:
@@ -189,6 +185,6 @@ def _published(reader: ObjectReader, key: str) -> tuple[str | None, int]:
         return None, 0
     etag, data = found
     try:
-        return etag, int(json.loads(data).get("try", 0))
+        return etag, int(json.loads(data).get("try_number", 0))
     except (ValueError, TypeError, AttributeError):
         return etag, 0  # damaged: anybody may replace it

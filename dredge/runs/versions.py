@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.payload import to_json
 from dredge.runs.summary import PartInfo
 from dredge.runs.words import duration_text
 from dredge.storage import ObjectWriter, StorageOptions
@@ -46,10 +47,6 @@ class Version:
     name: str
     sha256: str
 
-    def to_json(self) -> dict[str, str]:
-        """As a JSON object."""
-        return {"name": self.name, "sha256": self.sha256}
-
 
 class State(Protocol):
     """What every state says."""
@@ -61,9 +58,6 @@ class State(Protocol):
     @property
     def clean_at(self) -> datetime:
         """When the last clean run was planned, by the store's clock."""
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +91,7 @@ class VersionStore[S: State](ABC):
 
     @abstractmethod
     def parse(self, value: Mapping[str, Any]) -> S:
-        """Give the state that `to_json` made; raises KeyError, TypeError or ValueError when it is none."""
+        """Give the state that `to_json` made; raises FormatError when it is none."""
 
     def find(self, fits: Mapping[str, Any]) -> Current[S]:
         """Read the newest state and see whether a run may build on it.
@@ -188,11 +182,11 @@ class VersionStore[S: State](ABC):
         Raises:
             ConflictError: the pointer was moved meanwhile.
         """
-        data = json.dumps(state.to_json(), sort_keys=True).encode()
+        data = json.dumps(to_json(state), sort_keys=True).encode()
         digest = hashlib.sha256(data).hexdigest()
         version = Version(f"{VERSIONS}/{state.run_id}-{digest[:16]}.json", digest)
         self.writer.put(version.name, data)
-        ours = {**version.to_json(), "run_id": state.run_id, "try": attempt}
+        ours = {**to_json(version), "run_id": state.run_id, "try": attempt}
         pointer = json.dumps(ours, sort_keys=True).encode()
         etag = self._etag()
         if etag != before.etag and not self._is_of_earlier_try(state.run_id, attempt):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,15 +30,6 @@ class LocatedSet:
         """Tell for each wanted hash whether the set has it; see `ShardedSet.find`."""
         folder = RunFolder(open_writer(self.uri), self.uri.rpartition("/")[2])
         return self.hashes.find(folder, wanted, its_shards_only)
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {"uri": self.uri, "set": self.hashes.to_json()}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> LocatedSet:
-        """From the object that `to_json` made."""
-        return cls(value["uri"], ShardedSet.from_json(value["set"]))
 
 
 def in_any(
@@ -93,21 +83,3 @@ class LiveSet:
             for answer, more in zip(answers, found, strict=True):
                 answer |= more
         return answers
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "sets": [found.to_json() for found in self.sets],
-            "counted": None if self.counted is None else self.counted.to_json(),
-            "counted_uri": self.counted_uri,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> LiveSet:
-        """From the object that `to_json` made."""
-        counted = value["counted"]
-        return cls(
-            tuple(LocatedSet.from_json(found) for found in value["sets"]),
-            None if counted is None else CountedSet.from_json(counted),
-            value["counted_uri"],
-        )

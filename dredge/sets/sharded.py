@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,15 +64,6 @@ class ShardedSet:
                 here = place == shard if self.bits else slice(None)
                 answer[here] = contains(values, hashes[here])
         return answers
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {"bits": self.bits, "parts": [part.to_json() for part in self.shards.values()]}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> ShardedSet:
-        """From the object that `to_json` made."""
-        return cls.of([PartInfo.from_json(part) for part in value["parts"]], value["bits"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +129,6 @@ class CountedSet:
                 here = place == shard if self.bits else slice(None)
                 answer[here] = sum(layer.of_each(hashes[here]) for layer in layers)
         return answers
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        layers = [[part.to_json() for part in layer.values()] for layer in self.layers]
-        return {"bits": self.bits, "layers": layers}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> CountedSet:
-        """From the object that `to_json` made."""
-        layers = [[PartInfo.from_json(part) for part in layer] for layer in value["layers"]]
-        return cls(value["bits"], tuple(_by_shard(layer) for layer in layers))
 
 
 def _any_in(places: Sequence[npt.NDArray[np.int64]], shard: int) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dredge.storage.clock import store_clock
 from dredge.storage.lookup import exists
-from dredge.storage.memory import MemoryStore, forget_memory_store, memory_store
 from dredge.storage.model import (
     CHANGED,
     LISTING_SCHEMA,
@@ -45,7 +44,6 @@ __all__ = [
     "DeleteOutcome",
     "Level",
     "ListedDeleter",
-    "MemoryStore",
     "ObjectCopier",
     "ObjectDeleter",
     "ObjectInfo",
@@ -56,8 +54,6 @@ __all__ = [
     "StorageOptions",
     "VersionReader",
     "exists",
-    "forget_memory_store",
-    "memory_store",
     "open_copier",
     "open_deleter",
     "open_exact_version_deleter",

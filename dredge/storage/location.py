@@ -22,7 +22,7 @@ class Location:
 
     Attributes:
         driver: which kind of store.
-        bucket: name of an S3 or GCS bucket, or of a memory store, or the URL of an Azure container; "" for local.
+        bucket: name of an S3 or GCS bucket, or the URL of an Azure container; "" for local.
         root: key prefix without trailing slash ("" is the whole bucket), or the absolute folder for local.
         uri: the canonical form, without trailing slash.
     """
@@ -38,7 +38,7 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
 
     Args:
         uri: `s3://bucket/prefix` (s3a and s3n are the same), `file:///abs`, `local:///abs`, `local://name`
-            (below `options.local_base`), an absolute path, `memory://name/prefix`, `gs://…`, and those of
+            (below `options.local_base`), an absolute path, `gs://…`, and those of
             `dredge.storage.azure.uris`.
         options: for `local_base`.
 
@@ -100,18 +100,18 @@ def _parsed(uri: str, options: StorageOptions) -> Location:
                 raise ConfigError(f"{uri!r} needs a base folder for local stores (DREDGE_LOCAL_BASE)")
             return _local(os.path.join(options.local_base, rest))
         raise ConfigError(f"{uri!r} must name an absolute folder, such as file:///data/lake")
-    if driver in {"s3", "memory", "gcs"}:
-        bucket, _, path = rest.partition("/")
-        if not bucket:
-            raise ConfigError(f"{uri!r} names no bucket")
-        root = path.removesuffix("/")
-        base = f"{canonical_scheme(scheme)}://{bucket}"
-        return Location(driver, bucket, root, base + (f"/{root}" if root else ""))
     if driver == "azure":
         return _azure(scheme, rest, options)
-    raise ConfigError(
-        f"{uri!r}: no driver for {scheme}://; there are drivers for {', '.join(sorted(DRIVERS))}"
-    )
+    if driver is None:
+        raise ConfigError(
+            f"{uri!r}: no driver for {scheme}://; there are drivers for {', '.join(sorted(DRIVERS))}"
+        )
+    bucket, _, path = rest.partition("/")
+    if not bucket:
+        raise ConfigError(f"{uri!r} names no bucket")
+    root = path.removesuffix("/")
+    base = f"{canonical_scheme(scheme)}://{bucket}"
+    return Location(driver, bucket, root, base + (f"/{root}" if root else ""))
 
 
 def _local(path: str) -> Location:

@@ -1,7 +1,7 @@
 """The kinds of object stores, by the scheme of their URIs: one line each.
 
 Parsing URIs, comparing storage namespaces and resolving lakeFS's physical addresses all go by this table. A new kind
-of store is a line here, a line in `dredge.storage.opening`, and a line in `tests/contract/test_object_store.py`.
+of store is a line here, one in `dredge.storage.drivers`, and one in the fixture of `tests/contract/conftest.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-type Driver = Literal["local", "s3", "memory", "azure", "gcs"]
+type Driver = Literal["local", "s3", "azure", "gcs"]
 
 #: Schemes that mean the same place, by the one they are compared as. Treating two places as one can only keep more.
 SAME_PLACE: Mapping[str, str] = {
@@ -27,13 +27,12 @@ SAME_PLACE: Mapping[str, str] = {
 }
 
 #: The driver of each scheme.
-DRIVERS: Mapping[str, Driver] = {
+DRIVERS: dict[str, Driver] = {
     "file": "local",
     "local": "local",
     "s3": "s3",
     "s3a": "s3",
     "s3n": "s3",
-    "memory": "memory",
     "gs": "gcs",
     "gcs": "gcs",
     "az": "azure",
@@ -83,11 +82,14 @@ def _canonical_host(scheme: str, host: str) -> str:
 
 
 def served_parts(scheme: str, rest: str) -> tuple[str, str]:
-    """Give the same of the place for which lakeFS takes a URI: what stands before an `@` is no part of it, and
-    on Azure nothing but the account is taken from a host with a domain, nor do slashes before the container count.
+    """Give the same of the place that a URI in lakeFS may lead to: what stands before an `@` is no part of it, on Azure
+    nothing but the account is taken from a host with a domain, and slashes before a key do not count.
 
-    Source: lakeFS pkg/block/namespace.go (resolveRelative, resolveFull), pkg/block/azure/adapter.go
-    (ResolveBlobURLInfoFromURL)
+    lakeFS passes over the slashes on Azure only. Elsewhere it hands them to the store: to AWS `/x` is another key than
+    `x`, to MinIO it is the same.
+
+    Source: lakeFS pkg/block/namespace.go (resolveRelative, resolveFull), pkg/block/s3/adapter.go (ExtractParamsFromQK),
+    pkg/block/azure/adapter.go (ResolveBlobURLInfoFromURL)
     """
     canonical, rest = canonical_parts(scheme, rest)
     if canonical == "file":  # what stands there is a path
@@ -95,8 +97,8 @@ def served_parts(scheme: str, rest: str) -> tuple[str, str]:
     host, slash, path = rest.partition("/")
     host = host.rpartition("@")[2]
     if canonical == "https" and not has_no_domain(host):
-        host, path = host.partition(".")[0], path.lstrip("/")
-    return canonical, host + slash + path
+        host = host.partition(".")[0]
+    return canonical, host + slash + path.lstrip("/")
 
 
 def has_no_domain(host: str) -> bool:

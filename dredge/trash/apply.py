@@ -21,10 +21,11 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import batched
-from typing import Any, Literal
+from typing import Literal
 
 from dredge.errors import AlarmError, UnavailableError
 from dredge.kv.model import Entry
@@ -60,17 +61,14 @@ class Outcome:
     fate: Fate
     rows: int
 
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return self.finding.to_json() | {"fate": self.fate, "rows_deleted": self.rows}
-
 
 class NamedAgainError(AlarmError):
     """Something that was removed is named by a record. It was put back where its rows are kept, and the run stopped."""
 
     what_to_do = (
         "Find out why a record came to name what two looks saw unused: an operation of the server that took longer than"
-        " the grace, or a database that was put back. Lengthen the grace in the first case; then run again."
+        " the grace, or a database that was put back. Lengthen the grace in the first case. Nothing is removed until"
+        " you acknowledge the alarm: `dredge trash acknowledge STATE --reason`."
     )
 
 
@@ -85,6 +83,7 @@ class Applier:
             references too.
         linger: how long to wait before the last look at the references.
         sleep: how to wait, in seconds.
+        alarm: is entered with what records name before it is put back, and left afterwards.
         group_rows: how many rows one request removes at most.
     """
 
@@ -97,6 +96,7 @@ class Applier:
         *,
         linger: timedelta = timedelta(0),
         sleep: Callable[[float], None] = time.sleep,
+        alarm: Callable[[Collection[bytes]], AbstractContextManager[object]] = nullcontext,
         group_rows: int = GROUP_ROWS,
     ) -> None:
         self._store = store
@@ -105,6 +105,7 @@ class Applier:
         self._unrecorded = frozenset(unrecorded)
         self._linger = linger
         self._sleep = sleep
+        self._alarm = alarm
         self._group_rows = group_rows
         self._removed: set[bytes] = set()
         self._markers: set[bytes] = set()
@@ -292,7 +293,8 @@ class Applier:
         named = self._removed & (set(references.partitions) | set(references.tokens))
         if not named:
             return
-        written, existing = put_back(self._store, self._undo.read(lambda row: row.partition in named))
+        with self._alarm(named):
+            written, existing = put_back(self._store, self._undo.read(lambda row: row.partition in named))
         self._removed -= named
         names = ", ".join(name.decode("utf-8", "backslashreplace") for name in sorted(named))
         raise NamedAgainError(

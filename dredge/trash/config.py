@@ -54,6 +54,19 @@ class TrashConfig:
         default=None,
         minimum=0,
     )
+    max_bytes: int | None = setting(
+        "Most bytes to remove",
+        f"More than this, and nothing is removed. Empty: {TrashLimits().size_bytes:,}.",
+        default=None,
+        minimum=0,
+    )
+    max_percent: float | None = setting(
+        "Largest share of partitions to remove",
+        f"A larger share of all partitions, and nothing is removed. Empty: {TrashLimits().partition_percent:g}.",
+        default=None,
+        minimum=0,
+        maximum=100,
+    )
     read_rate: float | None = setting(
         "Read rate", "DynamoDB: most read capacity units a second. Empty: no bound.", default=None, above=0
     )
@@ -73,8 +86,14 @@ class TrashConfig:
     @property
     def limits(self) -> TrashLimits:
         """The limits on damage."""
-        asked = {"partitions": self.max_partitions, "rows": self.max_rows}
-        return TrashLimits(**{name: value for name, value in asked.items() if value is not None})
+        asked = {
+            "partitions": self.max_partitions,
+            "rows": self.max_rows,
+            "size_bytes": self.max_bytes,
+            "partition_percent": self.max_percent,
+        }
+        found: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+        return TrashLimits(**found)
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> TrashConfig:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from dredge.errors import DredgeError, LeaseHeldError
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner, RowView, show
@@ -58,15 +58,6 @@ class DeletedOutcome:
     def rows_removed(self) -> int:
         """How many rows were deleted, the entry among them."""
         return self.rows + (self.fate == "cleaned")
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "entry": self.entry,
-            "fate": self.fate,
-            "rows_deleted": self.rows_removed,
-            "message": self.message,
-        }
 
 
 def clean_deleted(

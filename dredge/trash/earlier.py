@@ -7,17 +7,18 @@ Whatever was removed in the last week is therefore compared with the references 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from dredge.errors import NotFoundError
-from dredge.kv.rows import RowCleaner, show
+from dredge.kv.rows import Row, RowCleaner, show
+from dredge.trash.alarms import alarm_of, alarmed
 from dredge.trash.apply import Applier, NamedAgainError
 from dredge.trash.finding import TrashFinding
 from dredge.trash.look import Look
 from dredge.trash.names import parse_instance
 from dredge.trash.state import TrashState
-from dredge.trash.undo import UndoLog, put_back
+from dredge.trash.undo import put_back
 
 log = logging.getLogger("dredge")
 
@@ -36,7 +37,7 @@ def named_again(partition: bytes, run_id: str) -> TrashFinding:
     return TrashFinding(partition, None, "named-after-removal", "report", why)
 
 
-def put_back_named(store: RowCleaner, state: TrashState, look: Look) -> None:
+def put_back_named(store: RowCleaner, state: TrashState, look: Look, run_id: str) -> None:
     """Undo what earlier runs removed and a record names by now: an operation took longer than the grace
     period.
 
@@ -46,19 +47,25 @@ def put_back_named(store: RowCleaner, state: TrashState, look: Look) -> None:
     named = named_after_removal(state, look)
     if not named:
         return
-    written, kept = 0, set[bytes]()
     taken = {name: runs for name, runs in state.removed_by().items() if name in named}
-    # Ids of runs descend: the newest comes first, its rows count.
-    for run_id in sorted({run for runs in taken.values() for run in runs}):
-        rows = [row for row in state.undo(run_id).read() if run_id in taken.get(row.partition, ())]
-        kept.update(row.partition for row in rows)
-        written += put_back(store, rows)[0]
-    state.forget_removed(named)
+
+    def kept_rows() -> Iterator[Row]:
+        # Ids of runs descend: the newest comes first, its rows count.
+        for run in sorted({run for runs in taken.values() for run in runs}):
+            own = {name for name, runs in taken.items() if run in runs}
+            yield from (row for row in state.undo(run).read() if row.partition in own)
+
     names = ", ".join(sorted(show(name) for name in named))
-    lost = named.keys() - kept
-    if not written and not lost:  # whoever put them back has said so, and ended before they were forgotten
+    kept = {row.partition for row in kept_rows()}
+    if kept == named.keys() and not _that_lost_rows(store, kept_rows()):
+        # Whoever put them back has said so, and ended before they were forgotten.
         log.warning("trash: %s: removed by an earlier run, named by a record again, and whole", names)
+        state.forget_removed(named)
         return
+    with alarmed(state.writer, run_id, named) as lost:
+        lost |= named.keys() - kept
+        written = put_back(store, kept_rows())[0]
+    state.forget_removed(named)
     raise NamedAgainError(
         f"{names}: removed as trash by an earlier run ({', '.join(sorted(set(named.values())))}), and now named"
         f" by a record. {written} rows were put back. Nothing else was touched."
@@ -67,9 +74,19 @@ def put_back_named(store: RowCleaner, state: TrashState, look: Look) -> None:
     )
 
 
-def verify_open_run(store: RowCleaner, state: TrashState, now: datetime) -> None:
+def verify_open_run(store: RowCleaner, state: TrashState, now: datetime, verifier: str) -> None:
     """Look after a run that ended while it was removing: is anything named that it took? What it took is
-    remembered from then on."""
+    remembered from then on.
+
+    Args:
+        store: what is cleaned.
+        state: of the cleaner.
+        now: aware UTC.
+        verifier: the run that looks.
+
+    Raises:
+        NamedAgainError: something is named; it was put back.
+    """
     run_id = state.open_run()
     if run_id is None:
         return
@@ -81,24 +98,28 @@ def verify_open_run(store: RowCleaner, state: TrashState, now: datetime) -> None
         keyed = {finding.partition for finding in state.plan(run_id).findings if finding.key is not None}
     except NotFoundError:
         keyed = set()
-    applier = Applier(store, state.undo(run_id), state.check_right, unrecorded)
+    alarm = alarm_of(state, verifier, run_id)
+    applier = Applier(store, state.undo(run_id), state.check_right, unrecorded, alarm=alarm)
     named: NamedAgainError | None = None
     try:
         applier.verify_removed(keyed)
     except NamedAgainError as error:
         named = error  # it is put back; the rest may be named only now
-    lost = _that_lost_rows(store, state.undo(run_id), applier.removed_partitions)
+    gone = {*applier.removed_partitions}
+    lost = _that_lost_rows(store, state.undo(run_id).read(lambda row: row.partition in gone))
     state.note_removed(lost, run_id, now, forget=False)  # nobody has looked at the others yet
     state.set_open_run(None)
     if named is not None:
         raise named
 
 
-def _that_lost_rows(store: RowCleaner, undo: UndoLog, partitions: Collection[bytes]) -> set[bytes]:
-    """Give those of some partitions that lack a row of the undo files. The rest was not touched."""
+def _that_lost_rows(store: RowCleaner, rows: Iterable[Row]) -> set[bytes]:
+    """Give the partitions of some rows that lack one of them."""
     lost: set[bytes] = set()
     with store.view() as view:
-        for row in undo.read(lambda row: row.partition in partitions and row.partition not in lost):
+        for row in rows:
+            if row.partition in lost:
+                continue
             found = next(iter(view.scan(row.partition, row.key)), None)
             if found is None or found.key != row.key:
                 lost.add(row.partition)

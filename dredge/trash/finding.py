@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
-from dredge.errors import FormatError
 from dredge.kv.rows import show
 
 Verdict = Literal["trash", "wait", "report"]
@@ -72,47 +70,6 @@ class TrashFinding:
         """How old it is by its own id or record, or else by the looks that saw it."""
         begun = self.since or self.first_seen
         return None if begun is None else now - begun
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object; names that are not UTF-8 keep their bytes in base64."""
-        return {
-            "partition": show(self.partition),
-            "key": None if self.key is None else show(self.key),
-            "partition_base64": base64.b64encode(self.partition).decode(),
-            "key_base64": None if self.key is None else base64.b64encode(self.key).decode(),
-            "kind": self.kind,
-            "verdict": self.verdict,
-            "why": self.why,
-            "rows": self.rows,
-            "size_bytes": self.size_bytes,
-            "digest": self.digest,
-            "since": self.since.isoformat() if self.since else None,
-            "first_seen": self.first_seen.isoformat() if self.first_seen else None,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> TrashFinding:
-        """From the object that `to_json` made.
-
-        Raises:
-            FormatError: it did not.
-        """
-        try:
-            key = value["key_base64"]
-            return cls(
-                base64.b64decode(value["partition_base64"], validate=True),
-                None if key is None else base64.b64decode(key, validate=True),
-                value["kind"],
-                value["verdict"],
-                value["why"],
-                value["rows"],
-                value["size_bytes"],
-                value["digest"],
-                _moment(value["since"]),
-                _moment(value["first_seen"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"a finding cannot be read: {error!r}") from error
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -11,9 +11,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Self
 
-from dredge.errors import FormatError, WitnessError
+from dredge.errors import WitnessError
 from dredge.kv.rows import show
 from dredge.trash.look import Look
 
@@ -56,30 +55,6 @@ class Noted:
     def begun_anew(self) -> Noted:
         """Return the same without times: what was missed is missed from the next look on."""
         return Noted(self.heads, self.named | self.missed.keys())
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "heads": {show(partition): sorted(commits) for partition, commits in self.heads.items()},
-            "named": sorted(self.named),
-            "missed": {token: since.isoformat() for token, since in sorted(self.missed.items())},
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """From the object that `to_json` made.
-
-        Raises:
-            FormatError: it did not.
-        """
-        try:
-            return cls(
-                {name.encode(): frozenset(commits) for name, commits in value["heads"].items()},
-                frozenset(value["named"]),
-                {token: datetime.fromisoformat(since) for token, since in value["missed"].items()},
-            )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"what earlier looks noted cannot be read: {error!r}") from error
 
 
 def check_known(look: Look, location: str, noted_at: datetime | None) -> None:

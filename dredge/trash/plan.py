@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from dredge.errors import ConfigError, FormatError, RefusedError
+from dredge.errors import ConfigError, RefusedError
 from dredge.trash.finding import KINDS, TrashFinding
 from dredge.trash.margins import TrashLimits
 
@@ -61,45 +60,6 @@ class TrashPlan:
             for part in (finding.partition, key, finding.kind.encode(), finding.digest.encode()):
                 total.update(b"%d:" % len(part) + part)
         return total.hexdigest()
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "run_id": self.run_id,
-            "location": self.location,
-            "made": self.made.isoformat(),
-            "partitions": self.partitions,
-            "try": self.attempt,
-            "sightings": self.sightings,
-            "rows": self.rows,
-            "size_bytes": self.size_bytes,
-            "digest": self.digest,
-            "findings": [finding.to_json() for finding in self.findings],
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> TrashPlan:
-        """From the object that `to_json` made.
-
-        Raises:
-            FormatError: it did not, or was changed since.
-        """
-        try:
-            plan = cls(
-                value["run_id"],
-                value["location"],
-                datetime.fromisoformat(value["made"]),
-                tuple(TrashFinding.from_json(item) for item in value["findings"]),
-                value["partitions"],
-                value.get("try", 0),
-                value.get("sightings", ""),
-            )
-            recorded = value["digest"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"a plan cannot be read: {error!r}. Make a new one.") from error
-        if plan.digest != recorded:
-            raise FormatError(f"the plan of run {plan.run_id} was changed after it was made. Make a new one.")
-        return plan
 
 
 def check_kinds(kinds: Iterable[str] | None) -> frozenset[str]:

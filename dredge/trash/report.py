@@ -7,8 +7,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from dredge.kv.rows import show
 from dredge.runs import pages
+from dredge.runs.payload import Json, to_json
 from dredge.runs.words import duration_text
+from dredge.trash.apply import Outcome
+from dredge.trash.deleted import DeletedOutcome
 from dredge.trash.finding import TrashFinding
 
 LINES_MAX = 2000  # of one table of the page; report.json has all
@@ -48,6 +52,33 @@ def add_up(findings: Iterable[TrashFinding], now: datetime) -> list[dict[str, An
     ]
 
 
+def finding_row(finding: TrashFinding, now: datetime) -> Json:
+    """A finding as reports have it: its names as text, and its age.
+
+    Args:
+        finding: of a look.
+        now: when that was.
+    """
+    key = None if finding.key is None else show(finding.key)
+    named = {"partition": show(finding.partition), "key": key}
+    return to_json(finding) | named | {"age_seconds": age_seconds(finding, now)}
+
+
+def outcome_row(outcome: Outcome, now: datetime) -> Json:
+    """What became of a finding, as reports have it; see `finding_row`."""
+    return finding_row(outcome.finding, now) | {"fate": outcome.fate, "rows_deleted": outcome.rows}
+
+
+def deleted_row(outcome: DeletedOutcome) -> Json:
+    """What became of a repository that was handed over, as reports have it."""
+    return {
+        "entry": outcome.entry,
+        "fate": outcome.fate,
+        "rows_deleted": outcome.rows_removed,
+        "message": outcome.message,
+    }
+
+
 def age_seconds(finding: TrashFinding, now: datetime) -> float | None:
     """How old a finding is; None where nothing tells."""
     age = finding.age(now)
@@ -58,7 +89,7 @@ def render(report: Mapping[str, Any]) -> str:
     """Draw a report as a page.
 
     Args:
-        report: as it is stored: what `ScanReport.to_json` or `CleanReport.to_json` gives, with `status`.
+        report: as it is stored: what `ScanReport.to_report` or `CleanReport.to_report` gives, with `status`.
     """
     sentences = [
         f"Run {report['run_id']} of {report['looked']} UTC: {report['status']}.",

@@ -9,7 +9,7 @@ from dredge.trash.apply import Outcome
 from dredge.trash.deleted import DeletedOutcome
 from dredge.trash.finding import TrashFinding
 from dredge.trash.plan import TrashPlan, by_kind
-from dredge.trash.report import add_up, age_seconds
+from dredge.trash.report import add_up, deleted_row, finding_row, outcome_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class ScanReport:
     repositories: int
     notes: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object, without the single findings."""
+    def figures(self) -> dict[str, Any]:
+        """The report without the single findings."""
         return {
             "run_id": self.plan.run_id,
             "location": self.plan.location,
@@ -46,10 +46,8 @@ class ScanReport:
     def to_report(self) -> dict[str, Any]:
         """As a JSON object with every finding, each with its age."""
         now = self.plan.made
-        findings = [
-            finding.to_json() | {"age_seconds": age_seconds(finding, now)} for finding in self.findings
-        ]
-        return self.to_json() | {"summary": add_up(self.findings, now), "findings": findings}
+        findings = [finding_row(finding, now) for finding in self.findings]
+        return self.figures() | {"summary": add_up(self.findings, now), "findings": findings}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +77,12 @@ class CleanReport:
         )
         object.__setattr__(self, "rows_removed", rows)
 
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return self.scan.to_json() | self._done()
-
     def to_report(self) -> dict[str, Any]:
         """As a JSON object with every finding of the first look."""
-        return self.scan.to_report() | self._done()
-
-    def _done(self) -> dict[str, Any]:
-        return {
+        return self.scan.to_report() | {
             "status": self.status,
             "message": self.message,
             "rows_removed": self.rows_removed,
-            "outcomes": [outcome.to_json() for outcome in self.outcomes],
-            "deleted_repositories": [outcome.to_json() for outcome in self.deleted],
+            "outcomes": [outcome_row(outcome, self.scan.plan.made) for outcome in self.outcomes],
+            "deleted_repositories": [deleted_row(outcome) for outcome in self.deleted],
         }

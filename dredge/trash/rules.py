@@ -49,4 +49,4 @@ def classify(
     classifier = Classifier(look, before, now, margins, noted)
     findings = [*partitions(classifier), *keys(classifier)]
     findings.sort(key=lambda finding: (finding.partition, finding.key or b""))
-    return Classification(tuple(findings), Sightings(classifier.seen, now))
+    return Classification(tuple(findings), Sightings(tuple(classifier.seen), now))

@@ -6,15 +6,14 @@ look that sees it used, changed or gone forgets it, and the count begins anew.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import cached_property
 
-from dredge.errors import FormatError
+from dredge.runs.payload import to_json
 
 Name = tuple[bytes, bytes | None]
 """A partition, and a key or None for the whole of it."""
@@ -37,17 +36,21 @@ class Sighting:
     first_seen: datetime
 
 
+@dataclass(frozen=True)
 class Sightings:
     """All sightings of one look.
 
-    Args:
+    Attributes:
         sightings: each name once.
         looked: when that look was (aware UTC); None before the first one.
     """
 
-    def __init__(self, sightings: Iterable[Sighting] = (), looked: datetime | None = None) -> None:
-        self.looked = looked
-        self._by_name: dict[Name, Sighting] = {(s.partition, s.key): s for s in sightings}
+    sightings: tuple[Sighting, ...] = ()
+    looked: datetime | None = None
+
+    @cached_property
+    def _by_name(self) -> dict[Name, Sighting]:
+        return {(found.partition, found.key): found for found in self.sightings}
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -68,52 +71,9 @@ class Sightings:
 
     def without(self, names: Container[Name]) -> Sightings:
         """Forget some, so that their count begins anew."""
-        return Sightings([s for name, s in self._by_name.items() if name not in names], self.looked)
+        return Sightings(tuple(s for name, s in self._by_name.items() if name not in names), self.looked)
 
     @property
     def digest(self) -> str:
         """SHA-256 over everything in them."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "looked": self.looked.isoformat() if self.looked else None,
-            "sightings": [
-                {
-                    "partition": _encode(s.partition),
-                    "key": None if s.key is None else _encode(s.key),
-                    "digest": s.digest,
-                    "first_seen": s.first_seen.isoformat(),
-                }
-                for s in self._by_name.values()
-            ],
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Sightings:
-        """From the object that `to_json` made.
-
-        Raises:
-            FormatError: it did not.
-        """
-        try:
-            looked = value["looked"]
-            return cls(
-                [
-                    Sighting(
-                        base64.b64decode(item["partition"], validate=True),
-                        None if item["key"] is None else base64.b64decode(item["key"], validate=True),
-                        item["digest"],
-                        datetime.fromisoformat(item["first_seen"]),
-                    )
-                    for item in value["sightings"]
-                ],
-                datetime.fromisoformat(looked) if looked else None,
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"the remembered sightings cannot be read: {error!r}") from error
-
-
-def _encode(name: bytes) -> str:
-    return base64.b64encode(name).decode()
+        return hashlib.sha256(json.dumps(to_json(self), sort_keys=True).encode()).hexdigest()

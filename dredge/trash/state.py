@@ -34,6 +34,7 @@ from dredge.errors import (
 )
 from dredge.kv.rows import RowReader
 from dredge.runs.lease import Lease, LeaseGrant
+from dredge.runs.payload import from_file, from_sealed, to_json, to_sealed
 from dredge.storage import ObjectWriter, store_clock
 from dredge.trash.noted import Noted
 from dredge.trash.plan import TrashPlan
@@ -163,7 +164,7 @@ class TrashState:
     def noted(self) -> Noted:
         """What earlier looks saw named; nothing at the first one."""
         known = self._read(_NOTED)
-        return Noted() if known is None else Noted.from_json(known)
+        return Noted() if known is None else from_file(Noted, known)
 
     def save_noted(self, noted: Noted) -> None:
         """Remember what this look saw named.
@@ -171,12 +172,12 @@ class TrashState:
         Raises:
             LeaseHeldError: this try was overtaken; what a later look noted stays.
         """
-        self._replace(_NOTED, noted.to_json() | {"try": self.attempt})
+        self._replace(_NOTED, to_json(noted) | {"try": self.attempt})
 
     def sightings(self) -> Sightings:
         """What earlier looks saw unused; nothing at the first one."""
         known = self._read(_SIGHTINGS)
-        return Sightings() if known is None else Sightings.from_json(known)
+        return Sightings() if known is None else from_file(Sightings, known)
 
     def save_sightings(self, sightings: Sightings) -> None:
         """Remember what this look saw unused.
@@ -184,7 +185,7 @@ class TrashState:
         Raises:
             LeaseHeldError: this try was overtaken; a later look's sightings stay.
         """
-        self._replace(_SIGHTINGS, sightings.to_json() | {"try": self.attempt})
+        self._replace(_SIGHTINGS, to_json(sightings) | {"try": self.attempt})
 
     def open_run(self) -> str | None:
         """The run that was removing when it ended without verifying."""
@@ -259,7 +260,7 @@ class TrashState:
         """Keep a plan for approval; the one plan of a run."""
         key = f"runs/{plan.run_id}/plan.json"
         try:
-            self.writer.put_if_absent(key, _encode(plan.to_json()))
+            self.writer.put_if_absent(key, _encode(to_sealed(plan)))
         except ConflictError:
             raise LeaseHeldError(
                 f"{self.writer.uri}/{key}: this run has a plan already, so another process works under its id."
@@ -277,7 +278,7 @@ class TrashState:
         known = self._read(f"runs/{run_id}/plan.json")
         if known is None:
             raise NotFoundError(f"{self.writer.uri}: run {run_id} has no plan")
-        return TrashPlan.from_json(known)
+        return from_sealed(TrashPlan, known)
 
     def save_report(self, run_id: str, report: dict[str, Any]) -> None:
         """Keep what a run found and did, for programs and for people, and who did it."""

@@ -19,6 +19,7 @@ from dredge.errors import (
 )
 from dredge.kv.rows import Row, RowCleaner, RowReader, show
 from dredge.runs.partial import as_partial, partial_after
+from dredge.trash.alarms import alarm_of, refuse_alarmed
 from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError
 from dredge.trash.deleted import DeletedOutcome, clean_deleted
 from dredge.trash.earlier import named_after_removal, named_again, put_back_named, verify_open_run
@@ -33,6 +34,7 @@ from dredge.trash.results import CleanReport, ScanReport
 from dredge.trash.rules import Classification, classify
 from dredge.trash.sightings import Name, Sightings
 from dredge.trash.state import TrashState
+from dredge.undo.alarms import open_alarms
 from dredge.xid import new_descending_xid
 
 log = logging.getLogger("dredge")
@@ -110,6 +112,7 @@ def clean(
             not those of this try, and of the one look that made the plan.
         LeaseHeldError: a later try, or somebody else, has taken over; nothing more was removed.
         NamedAgainError: something removed was named again. It was put back; the report says so.
+        AlarmError: nobody has acknowledged an earlier alarm.
         UnavailableError: the store went away, also while it emptied a repository that was handed over. The next
             run verifies what this one removed, and tries the rest again.
         PartialError: something was removed, and the store does not allow the rest.
@@ -118,10 +121,11 @@ def clean(
     run_id = new_descending_xid(clock())
     with state.held(holder or f"clean {run_id}") as held:
         if not dry_run:
-            verify_open_run(store, held, store.clock() or clock())
+            verify_open_run(store, held, store.clock() or clock(), run_id)
         report, look = _scan(store, held, run_id, clock, margins, asked)
         if not dry_run:
-            put_back_named(store, held, look)
+            put_back_named(store, held, look, run_id)
+            refuse_alarmed(held.writer, run_id)
         plan = report.plan
         if planned is not None:
             plan = _within(plan, _approved(held, planned, planned_digest))
@@ -226,7 +230,7 @@ def _scan(
     margins: TrashMargins,
     kinds: frozenset[str],
 ) -> tuple[ScanReport, Look]:
-    notes = tuple(filter(None, [state.claim(store)])) if state else ()
+    notes = tuple(filter(None, [state.claim(store), *_open_alarms(state)])) if state else ()
     before, noted = (state.sightings(), state.noted()) if state else (Sightings(), Noted())
     now = trusted_now(store, clock(), before, margins)
     look = read_look(store, noted.heads)
@@ -248,6 +252,14 @@ def _scan(
     return ScanReport(plan, findings, len(look.references.repositories), notes), look
 
 
+def _open_alarms(state: TrashState) -> list[str]:
+    return [
+        f"An alarm is open: {alarm.text}. Nothing is removed until a person acknowledges it"
+        f" (dredge trash acknowledge {state.writer.uri} --reason …)."
+        for alarm in open_alarms(state.writer)
+    ]
+
+
 def _remove(
     store: RowCleaner,
     state: TrashState,
@@ -265,7 +277,16 @@ def _remove(
     handed_over = {_handed_over(f): f.digest if f.key is None else "" for f in both if f.kind == HANDED_OVER}
     undo = state.undo(run_id)
     unrecorded = [name for name in look.partitions if parse_instance(name)]
-    applier = Applier(store, undo, state.check_right, unrecorded, linger=linger, group_rows=group_rows)
+    alarm = alarm_of(state, run_id, run_id)
+    applier = Applier(
+        store,
+        undo,
+        state.check_right,
+        unrecorded,
+        linger=linger,
+        alarm=alarm,
+        group_rows=group_rows,
+    )
     deleted: list[DeletedOutcome] = []
 
     def finish(status: Literal["done", "partial", "stopped", "failed"], message: str = "") -> CleanReport:

@@ -16,13 +16,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 
 from dredge.errors import AlarmError, ConfigError, ConflictError, DredgeError, FormatError, UnavailableError
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.folder import check_digest, parquet_bytes, read_json, read_parquet
+from dredge.runs.payload import from_file, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
 
@@ -88,43 +88,11 @@ class Alarm:
 
     @property
     def text(self) -> str:
-        """In words: "20 live objects that run … deleted, such as …; restored 20"."""
+        """In words: "20 live addresses were deleted by run …, such as …; outcome: restored 20"."""
         runs = ", ".join(f"run {run_id} ({count:,})" for run_id, count in sorted(self.deleted_by.items()))
         became = ", ".join(f"{name} {count:,}" for name, count in sorted(self.outcomes.items()))
-        return f"{self.objects:,} live objects were deleted by {runs}, such as {self.examples[0]!r}; outcome: {became}"
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        said = self.acknowledged
-        return {
-            "alarm_id": self.alarm_id,
-            "run_id": self.run_id,
-            "at": self.at.isoformat(),
-            "deleted_by": dict(self.deleted_by),
-            "outcomes": dict(self.outcomes),
-            "examples": list(self.examples),
-            "rows": self.rows.to_json(),
-            "acknowledged": None
-            if said is None
-            else {"who": said.who, "at": said.at.isoformat(), "why": said.why},
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Alarm:
-        """From the object that `to_json` made."""
-        said = value["acknowledged"]
-        return cls(
-            alarm_id=value["alarm_id"],
-            run_id=value["run_id"],
-            at=datetime.fromisoformat(value["at"]),
-            deleted_by=value["deleted_by"],
-            outcomes=value["outcomes"],
-            examples=value["examples"],
-            rows=PartInfo.from_json(value["rows"]),
-            acknowledged=None
-            if said is None
-            else Acknowledged(who=said["who"], at=datetime.fromisoformat(said["at"]), why=said["why"]),
-        )
+        what = f"{self.objects:,} live addresses were deleted by {runs}, such as {self.examples[0]!r}"
+        return f"{what}; outcome: {became}"
 
 
 def write_alarm(state: ObjectWriter, alarm_id: str, run_id: str, at: datetime, rows: pa.Table) -> Alarm:
@@ -151,7 +119,7 @@ def write_alarm(state: ObjectWriter, alarm_id: str, run_id: str, at: datetime, r
         examples=rows["address"].slice(0, EXAMPLES).to_pylist(),
         rows=PartInfo(name, rows.num_rows, len(data), digest, name),
     )
-    state.put(_key(alarm_id), json.dumps(alarm.to_json(), sort_keys=True).encode())
+    state.put(_key(alarm_id), json.dumps(to_json(alarm), sort_keys=True).encode())
     return alarm
 
 
@@ -166,10 +134,10 @@ def read_alarms(state: ObjectReader) -> list[Alarm]:
         if not item.key.endswith(".json"):
             continue
         try:
-            found.append(Alarm.from_json(read_json(state, item.key)))
+            found.append(from_file(Alarm, read_json(state, item.key)))
         except UnavailableError:
             raise
-        except (DredgeError, KeyError, TypeError, ValueError) as error:
+        except DredgeError as error:
             raise FormatError(
                 f"the alarm {state.uri}/{item.key} cannot be read ({error}). Nothing was deleted. Restore the file, or"
                 " remove it when you know what it was about."
@@ -217,8 +185,8 @@ def alarm_error(
     """
     return AlarmError(
         f"{what}: {'; '.join(alarm.text for alarm in alarms)}. Nothing is deleted or purged here until a person"
-        " acknowledges this. Find out why those runs took live objects for garbage (another server or an older database"
-        f" on this namespace, see docs/operations.md), then run `{command} --reason`."
+        " acknowledges this. Find out why those runs took for garbage what is live (another server or an older"
+        f" database, see docs/operations.md), then run `{command} --reason`."
     )
 
 
@@ -251,8 +219,8 @@ def _acknowledge(state: ObjectWriter, alarm: Alarm, said: Acknowledged) -> None:
         tagged = read_tagged(state, key)
         if tagged is None:
             return
-        value = replace(Alarm.from_json(json.loads(tagged[1])), acknowledged=said)
-        if replace_tagged(state, key, json.dumps(value.to_json(), sort_keys=True).encode(), tagged[0]):
+        value = replace(from_file(Alarm, json.loads(tagged[1])), acknowledged=said)
+        if replace_tagged(state, key, json.dumps(to_json(value), sort_keys=True).encode(), tagged[0]):
             return
     raise ConflictError(f"{state.uri}/{key} was changed at the same moment. Acknowledge again.")
 

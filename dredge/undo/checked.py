@@ -20,6 +20,7 @@ from datetime import datetime
 from dredge.errors import DredgeError, FormatError, OvertakenError, UnavailableError
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.folder import check_digest
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.sets import hashes as plain
 from dredge.sets.hashes import NONE, Hashes
@@ -59,7 +60,7 @@ def read_checked(state: ObjectReader) -> Checked:
         return Checked()
     try:
         value = json.loads(tagged[1])
-        part = PartInfo.from_json(value["live"])
+        part = from_json(PartInfo, value["live"])
         data = state.get(part.key)
         check_digest(part, data, "the last check")
         live = plain.from_bytes(data, part.name)
@@ -81,7 +82,7 @@ def named_by_check(state: ObjectReader) -> set[str]:
     if tagged is None:
         return set()
     try:
-        return {PartInfo.from_json(json.loads(tagged[1])["live"]).key}
+        return {from_json(PartInfo, json.loads(tagged[1])["live"]).key}
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{state.uri}/{_KEY} cannot be used: {error}") from None
 
@@ -112,7 +113,7 @@ def write_checked(
     name, data = f"{CHECKED}/{label}.u64", plain.to_bytes(live)
     state.put(name, data)
     part = PartInfo(name, len(live), len(data), hashlib.sha256(data).hexdigest(), name)
-    value = {"run_id": run_id, "at": at.isoformat(), "sweeps": sorted(sweeps), "live": part.to_json()}
+    value = {"run_id": run_id, "at": at.isoformat(), "sweeps": sorted(sweeps), "live": to_json(part)}
     encoded = json.dumps(value, sort_keys=True).encode()
     if replace_tagged(state, _KEY, encoded, before.etag):
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from dredge.runs.words import size_text
 from dredge.undo.ways import QUARANTINE, VERSIONS
@@ -31,16 +30,6 @@ class UndoCost:
     requests: int
     size_bytes: int
     seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "way": self.way,
-            "requests": self.requests,
-            "bytes": self.size_bytes,
-            "seconds": round(self.seconds, 1),
-            "text": self.text,
-        }
 
     @property
     def text(self) -> str:

@@ -1,7 +1,7 @@
 """What a run deleted, and may have: its candidates with what its ledger says became of each.
 
 The raw ledger is read, which also a sweep that was killed leaves. A candidate without a row may have been deleted right
-before the kill, so a restore looks at it as well; a purge does not.
+before the kill, so a restore looks at it as well. A purge leaves it, and then the record of the run stays, too.
 """
 
 from __future__ import annotations

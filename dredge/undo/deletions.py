@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.folder import check_digest, read_json
+from dredge.runs.payload import from_file, to_json
 from dredge.runs.run import PlannedRun, RunPlan
 from dredge.runs.summary import PartInfo
 from dredge.sets import hashes as plain
@@ -70,32 +71,6 @@ class Deletion:
         if self.way == OFF or self.purged_at is not None:
             return False
         return self.expire_days is None or now < self.at + timedelta(days=self.expire_days + 2)
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "run_id": self.run_id,
-            "run_uri": self.run_uri,
-            "at": self.at.isoformat(),
-            "way": self.way,
-            "hashes": self.hashes.to_json(),
-            "purged_at": None if self.purged_at is None else self.purged_at.isoformat(),
-            "expire_days": self.expire_days,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Deletion:
-        """From the object that `to_json` made."""
-        purged_at = value["purged_at"]
-        return cls(
-            run_id=value["run_id"],
-            run_uri=value["run_uri"],
-            at=datetime.fromisoformat(value["at"]),
-            way=value["way"],
-            hashes=PartInfo.from_json(value["hashes"]),
-            purged_at=None if purged_at is None else datetime.fromisoformat(purged_at),
-            expire_days=value["expire_days"],
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +142,7 @@ def write_deletion(state: ObjectWriter, deletion: Deletion) -> None:
         state: on the folder of lease and index.
         deletion: its hashes are written.
     """
-    state.put(_key(deletion.run_id), json.dumps(deletion.to_json(), sort_keys=True).encode())
+    state.put(_key(deletion.run_id), json.dumps(to_json(deletion), sort_keys=True).encode())
 
 
 def read_deletions(state: ObjectReader) -> Deletions:
@@ -183,10 +158,10 @@ def read_deletions(state: ObjectReader) -> Deletions:
 
     def read(key: str) -> Deletion | str:
         try:
-            return Deletion.from_json(read_json(state, key))
+            return from_file(Deletion, read_json(state, key))
         except UnavailableError:
             raise
-        except (DredgeError, KeyError, TypeError, ValueError) as error:
+        except DredgeError as error:
             return f"{state.uri}/{key} cannot be read: {error}"
 
     for key, item in zip(keys, ordered_map(read, keys, _AT_ONCE), strict=True):
@@ -231,8 +206,8 @@ def note_purged(state: ObjectWriter, run_id: str, at: datetime) -> None:
         tagged = read_tagged(state, _key(run_id))
         if tagged is None:
             return
-        found = replace(Deletion.from_json(json.loads(tagged[1])), purged_at=at)
-        data = json.dumps(found.to_json(), sort_keys=True).encode()
+        found = replace(from_file(Deletion, json.loads(tagged[1])), purged_at=at)
+        data = json.dumps(to_json(found), sort_keys=True).encode()
         if replace_tagged(state, _key(run_id), data, tagged[0]):
             return
     raise ConflictError(f"{state.uri}/{_key(run_id)} was changed at the same moment. Purge again.")

@@ -10,24 +10,22 @@ other, which keeps garbage. The end of a complete run removes pins that ended a 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.runs.conditional import read_tagged, replace_tagged
-from dredge.runs.coverage import BEGINNING, END, Coverage
+from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.payload import from_file, to_json
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writer
 
 PINS = "pins"
 PINNED = "pinned"
-EVERY_SLICE = Coverage(((BEGINNING, END),))
-"""Of a pin that an earlier version wrote, which did not note its slices."""
 _CHANGES_MAX = 5
 
 
@@ -56,7 +54,7 @@ class Pin:
     objects: int
     size_bytes: int
     sets: tuple[LocatedSet, ...]
-    slices: Coverage = field(default=EVERY_SLICE)
+    slices: Coverage
     finished_at: datetime | None = None
 
     @property
@@ -72,37 +70,6 @@ class Pin:
         (found,) = in_any(self.sets, [np.array([hashed], np.uint64)])
         return bool(found[0])
 
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "pin_id": self.pin_id,
-            "run_id": self.run_id,
-            "reason": self.reason,
-            "created_at": self.created_at.isoformat(),
-            "until": self.until.isoformat(),
-            "objects": self.objects,
-            "bytes": self.size_bytes,
-            "sets": [item.to_json() for item in self.sets],
-            "slices": self.slices.to_json(),
-            "finished_at": None if self.finished_at is None else self.finished_at.isoformat(),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Pin:
-        """From the object that `to_json` made."""
-        return cls(
-            pin_id=value["pin_id"],
-            run_id=value["run_id"],
-            reason=value["reason"],
-            created_at=datetime.fromisoformat(value["created_at"]),
-            until=datetime.fromisoformat(value["until"]),
-            objects=value["objects"],
-            size_bytes=value["bytes"],
-            sets=tuple(LocatedSet.from_json(item) for item in value["sets"]),
-            slices=Coverage.from_json(value["slices"]) if "slices" in value else EVERY_SLICE,
-            finished_at=datetime.fromisoformat(finished) if (finished := value.get("finished_at")) else None,
-        )
-
 
 def pin_folder(state_uri: str, pin_id: str, options: StorageOptions | None = None) -> RunFolder:
     """The folder with the hashes of a pin.
@@ -117,7 +84,7 @@ def pin_folder(state_uri: str, pin_id: str, options: StorageOptions | None = Non
 
 def write_pin(state: ObjectWriter, pin: Pin) -> None:
     """Put a pin in force; its hashes are written."""
-    RunFolder(state, pin.pin_id).write_json(f"{PINS}/{pin.pin_id}.json", pin.to_json())
+    RunFolder(state, pin.pin_id).write_json(f"{PINS}/{pin.pin_id}.json", to_json(pin))
 
 
 def read_pins(state: ObjectReader) -> list[Pin]:
@@ -132,12 +99,12 @@ def read_pins(state: ObjectReader) -> list[Pin]:
     found = []
     for name in _records(state):
         try:
-            found.append(Pin.from_json(read_json(state, name)))
+            found.append(from_file(Pin, read_json(state, name)))
         except NotFoundError as error:
             # The end of a run removes what ended long ago, also between two looks.
             if name in _records(state):
                 raise FormatError(f"{state.uri}/{name} is listed, and not there: {error}") from None
-        except (KeyError, TypeError, ValueError, LookupError) as error:
+        except FormatError as error:
             raise FormatError(
                 f"{state.uri}/{name} is no pin ({error}), so nobody can tell what it holds. Nothing was deleted."
                 " Restore the objects again, then remove this file."
@@ -231,7 +198,7 @@ def _change(state: ObjectWriter, pin_id: str, change: Callable[[Pin], Pin]) -> P
         tagged = read_tagged(state, key)
         if tagged is None:
             return None
-        pin = change(Pin.from_json(json.loads(tagged[1])))
-        if replace_tagged(state, key, json.dumps(pin.to_json(), sort_keys=True).encode(), tagged[0]):
+        pin = change(from_file(Pin, json.loads(tagged[1])))
+        if replace_tagged(state, key, json.dumps(to_json(pin), sort_keys=True).encode(), tagged[0]):
             return pin
     raise ConflictError(f"{state.uri}/{key} was changed by somebody else at the same moment. Look again.")

@@ -18,6 +18,7 @@ from dredge.runs.clock import Clock, check_clocks, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig
 from dredge.runs.lease import Lease, LeaseGrant
+from dredge.runs.payload import to_json
 from dredge.runs.run import PlannedRun
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 from dredge.xid import new_descending_xid
@@ -57,17 +58,6 @@ class SidePlan:
     def store_uri(self) -> str:
         """URI of what is worked on."""
         return self.namespace
-
-    def to_json(self) -> dict[str, Any]:
-        """As the JSON object of `plan.json`."""
-        return {
-            "run_id": self.run_id,
-            "repository": self.repository,
-            "namespace": self.namespace,
-            "created_at": self.created_at.isoformat(),
-            "lease": self.lease.to_json(),
-            "asked": dict(self.asked),
-        }
 
 
 @dataclass(slots=True)
@@ -146,7 +136,7 @@ def side_run(
             run_id=run_id, repository=repository, namespace=uri, created_at=now, lease=grant, asked=asked
         )
         writer = open_writer(f"{place.rstrip('/')}/{run_id}", options)
-        writer.put_if_absent(PLAN, json.dumps(plan.to_json(), indent=1, sort_keys=True).encode())
+        writer.put_if_absent(PLAN, json.dumps(to_json(plan), indent=1, sort_keys=True).encode())
         log.info("%s %s of %s: folder %s", what, run_id, repository, writer.uri)
         yield SideRun(plan, RunFolder(writer, run_id), open_reader(uri, options), state, clock, options)
     finally:

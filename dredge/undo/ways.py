@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.storage import StorageOptions, VersionReader, open_copier, open_reader, open_versions
@@ -16,7 +14,6 @@ AUTO = "auto"
 """Versions where the bucket keeps them, else off."""
 QUARANTINE_FOLDER = "quarantine"
 """Below the folder of a run."""
-_NOT_YET = "runs of that time could not be undone"
 WORDS = {
     OFF: "what is deleted is gone for good",
     VERSIONS: "the bucket keeps what is deleted as an older version",
@@ -36,25 +33,8 @@ class UndoWay:
     """
 
     way: str = OFF
-    why: str = _NOT_YET
+    why: str = ""
     expire_days: int | None = None
-
-    @property
-    def way_was_chosen(self) -> bool:
-        """Whether the run was planned by a version that could choose a way."""
-        return self.why != _NOT_YET
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any] | None) -> UndoWay:
-        """From the object in a plan; plans of earlier versions have none."""
-        if value is None:
-            return cls()
-        return cls(way=value["way"], why=value["why"], expire_days=value.get("expire_days"))
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        found: dict[str, Any] = {"way": self.way, "why": self.why}
-        return found if self.expire_days is None else {**found, "expire_days": self.expire_days}
 
     def until(self, deleted_at: datetime, purge_days: float | None) -> datetime | None:
         """Until when a deletion can be taken back for certain; None where only a purge by hand ends that, or nothing

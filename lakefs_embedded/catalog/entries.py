@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from dredge.lakefs.files.addresses import AddressType, canonical_address
+from dredge.lakefs.files.addresses import AddressType, canonical_address, reworded
 from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.records import Repository
 from dredge.lakefs.files.values import Value
 from dredge.storage import ObjectWriter
+from dredge.storage.schemes import canonical_scheme
 from lakefs_embedded.catalog.results import ObjectStats
 from lakefs_embedded.catalog.slices import DATA_PREFIX
 from lakefs_embedded.errors import InvalidValueError
@@ -41,11 +42,12 @@ def decode_entry(path: bytes, value: Value) -> Entry:
 
 
 def full_address(repository: Repository, entry: Entry) -> str:
-    """The URI of an entry's bytes; inside the namespace it begins with the namespace as the repository spells it."""
+    """The URI of an entry's bytes: of a relative address below the namespace as the repository spells it, of a full one
+    as the server has parsed it. On a local folder a full address is a path, and stays."""
     uri = repository.storage_namespace
     key = canonical_address(entry.address, entry.address_type, uri)
     if entry.address_type == AddressType.FULL or key is None:
-        return entry.address
+        return entry.address if canonical_scheme(uri.partition(":")[0]) == "file" else reworded(entry.address)
     return f"{uri.rstrip('/')}/{key}"
 
 

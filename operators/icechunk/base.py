@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 from airflow_dredge.operators.hooks.storage import storage_options
 from dredge.errors import ConfigError
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.payload import from_json
 from dredge.storage import StorageOptions
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class IcechunkOperator(BaseOperator):
 
 def granted(value: Any) -> LeaseGrant | None:
     """Return the lease that an acquire task returned, None when there is none."""
-    return LeaseGrant.from_json(value) if isinstance(value, Mapping) else None
+    return from_json(LeaseGrant, value) if isinstance(value, Mapping) else None
 
 
 def open_run(run_uri: str, aws_conn_id: str | None) -> Run:

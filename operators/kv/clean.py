@@ -63,7 +63,7 @@ class LakeFSKVCleanTrashOperator(LakeFSKVTrashOperator):
                 config.state_uri,
                 report.scan.plan.run_id,
             )
-        figures = report.scan.to_json() | {
+        figures = report.scan.figures() | {
             "status": report.status,
             "rows_removed": report.rows_removed,
             "fates": dict(Counter(outcome.fate for outcome in report.outcomes)),

@@ -38,5 +38,5 @@ class LakeFSKVScanTrashOperator(LakeFSKVTrashOperator):
         for finding in report.findings:
             if finding.verdict == "report":
                 self.log.warning("for a person: %s: %s (%s)", finding.name, finding.why, finding.kind)
-        figures = report_figures("kv_scan_trash", report.to_json(), report.plan.location)
+        figures = report_figures("kv_scan_trash", report.figures(), report.plan.location)
         return self.linked(context, report.plan.run_id, figures)

@@ -14,6 +14,7 @@ from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from airflow_dredge.operators.schedules import data_window
 from dredge.gc import steps
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.payload import from_json
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -59,7 +60,7 @@ class LakeFSPlanRunOperator(LakeFSOperator):
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Make the plan and return where it is."""
-        lease = LeaseGrant.from_json(self.lease) if isinstance(self.lease, Mapping) else None
+        lease = from_json(LeaseGrant, self.lease) if isinstance(self.lease, Mapping) else None
         config = self.checked(data_window(context))
         plan = steps.plan_run(config, lease, self.hook.client, storage_options(self.aws_conn_id))
         return {

@@ -12,6 +12,7 @@ from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from dredge.errors import ConfigError
 from dredge.gc import steps
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.payload import from_json
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -42,7 +43,7 @@ class LakeFSReleaseLeaseOperator(LakeFSOperator):
             end_applications(self.run_uri)
         if not isinstance(self.grant, Mapping):
             raise ConfigError("no lease was taken in this run, so there is none to give back")
-        grant = LeaseGrant.from_json(self.grant)
+        grant = from_json(LeaseGrant, self.grant)
         config = steps.GCConfig(repository=self.grant["repository"])
         steps.release_grant(config, grant, self.hook.client, storage_options(self.aws_conn_id))
         return {"repository": config.repository, "released": grant.fencing}

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dredge.storage import StorageOptions, forget_memory_store, open_deleter, open_reader, open_writer
+from dredge.storage import StorageOptions, open_deleter, open_reader, open_writer
 from tests.support.azure import make_container
 from tests.support.azure_server import AzureServer
 from tests.support.gcs import GcsServer, fake_gcs, make_gcs_bucket
+from tests.support.memory_store import forget_memory_store
 from tests.support.object_stores import Stores
 from tests.support.objectstore import make_bucket, moto_server
 

@@ -23,8 +23,6 @@ from dredge.storage import (
     ObjectCopier,
     ObjectWriter,
     StorageOptions,
-    forget_memory_store,
-    memory_store,
     open_copier,
     open_deleter,
     open_marker_remover,
@@ -32,10 +30,11 @@ from dredge.storage import (
     open_versions,
     open_writer,
 )
-from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.s3 import copying
 from dredge.storage.s3.copying import S3Copier
 from tests.support.azure import make_container
+from tests.support.memory_store import forget_memory_store, memory_store
+from tests.support.memory_versions import OlderVersions
 from tests.support.objectstore import TestBucket, make_bucket
 
 ODD = ["data/plain", "data/with space", "data/a+b%20c", "data/q?x=1#y", "data/emoji😀", "data/'\"&<>"]

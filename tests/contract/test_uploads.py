@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.storage import ObjectWriter, StorageOptions, forget_memory_store, open_writer
+from dredge.storage import ObjectWriter, StorageOptions, open_writer
 from dredge.storage.local import uploads as local_uploads
 from dredge.storage.uploads import Part, UploadRefusedError, Uploads, open_uploads
 from tests.support.azure import make_container
+from tests.support.memory_store import forget_memory_store
 from tests.support.objectstore import make_bucket
 
 LARGE = b"x" * (5 << 20)

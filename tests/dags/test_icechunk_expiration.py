@@ -24,6 +24,7 @@ from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.payload import from_json
 from dredge.storage import open_reader
 from tests.support.airflow import Airflow
 from tests.support.icechunk import build, contents, graph_of, local_storage, objects, quiet, scenarios
@@ -266,7 +267,7 @@ def test_a_try_of_the_first_task_that_was_lost_does_not_put_its_older_lease_back
         task_id="p", storage=storage, lease=acquire.poke(context).xcom_value, mode="local"
     ).execute(context)
     lost = IcechunkAcquireLeaseOperator(task_id="a", storage=storage, run_uri=plan["run_uri"])
-    older = LeaseGrant.from_json(acquire.poke(context).xcom_value)
+    older = from_json(LeaseGrant, acquire.poke(context).xcom_value)
     newer = lost.poke(context).xcom_value
     lost._resume(older)
     assert Run.open(plan["run_uri"]).plan.lease.fencing == newer["fencing"] > older.fencing

@@ -13,6 +13,7 @@ from dredge.gc.planning import release_lease
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.lakefs import Commit, Rules
+from dredge.runs.payload import to_json
 from tests.support.depth import depth
 from tests.support.gc import Parallel, World, make_world, summary_of
 from tests.support.histories import History, operation
@@ -68,7 +69,7 @@ def test_what_is_foreseen_is_what_a_clean_dry_run_under_those_rules_finds(
     for name, *arguments in history:
         made.do(str(name), *arguments)
     world.age(hours=26)
-    asked = {"policy": None if policy is None else policy.to_json(), "keep_tags": keep_tags}
+    asked = {"policy": None if policy is None else to_json(policy), "keep_tags": keep_tags}
     base = dry_run(world, **asked)
     proposals = [Proposal(f"{days} days", Rules(days, {"one": 4})) for days in DAYS]
     opened = open_base(base.plan.run_uri)

@@ -37,6 +37,7 @@ from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import DeleteOutcome, ObjectDeleter, open_reader
 from dredge.storage.local.store import LocalWriter
@@ -171,8 +172,8 @@ class World:
         """The lease of a dead process ends some day; its number stays."""
         path = self.folder / "_dredge" / "lease.json"
         if path.exists():
-            held = LeaseGrant.from_json(json.loads(path.read_bytes()))
-            path.write_text(json.dumps(replace(held, expires_at=LONG_AGO).to_json()))
+            held = from_json(LeaseGrant, json.loads(path.read_bytes()))
+            path.write_text(json.dumps(to_json(replace(held, expires_at=LONG_AGO))))
 
     def others_collect(self) -> None:
         if self.chance.random() < 0.5:

@@ -33,7 +33,6 @@ from dredge import compiled, xid
 from dredge.gc.mark_uncommitted import kv_access
 from dredge.lakefs import prepare
 from dredge.runs import folder
-from dredge.storage.drivers import memory
 from dredge.storage.options import StorageOptions
 from tests.simulation.clock import START
 from tests.simulation.scheduler import Scheduler
@@ -49,6 +48,7 @@ from tests.simulation.stores import (
 )
 from tests.simulation.tables import read_table, table_bytes
 from tests.simulation.threads import Future, Pool, Threads, wait_all
+from tests.support import memory_driver as memory
 
 _OPTIONS = StorageOptions()
 real_seconds = time.perf_counter
@@ -71,7 +71,7 @@ _ROOMS = (
     "lakefs_embedded.server.handlers",
     "lakefs_embedded.auth",
 )
-_OURS = ("dredge.", "lakefs_embedded.")
+_OURS = ("dredge.", "lakefs_embedded.", "tests.support.memory_")
 _urandom = os.urandom
 _REAL_UUID = types.SimpleNamespace(uuid4=lambda: uuid.UUID(bytes=_urandom(16), version=4))
 """For what is kept on disk for other processes: a cache that has to be filled first must draw nothing of a history."""

@@ -28,6 +28,7 @@ from dredge.gc.config import GCConfig
 from dredge.gc.resuming import reopen_run
 from dredge.lakefs import LakeFSClient
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.payload import from_json
 from dredge.storage.location import parse_uri
 from dredge.storage.options import StorageOptions
 from tests.simulation.clock import Clock
@@ -320,7 +321,7 @@ class Orchestrator:
     def _collect(self, run: Orchestrated, process: Process) -> None:
         """What `dredge gc run` does."""
         client = self.make_client()
-        plan = steps.plan_run(GCConfig.from_json(run.config), None, client, None, process.clock)
+        plan = steps.plan_run(from_json(GCConfig, run.config), None, client, None, process.clock)
         run.run_uri = plan.run_uri
         self._to_its_end(run, process, steps.Run.open(plan.run_uri, None, client, process.clock))
 
@@ -351,12 +352,12 @@ class Orchestrator:
         if task == "acquire_lease":
             return self._acquire(run, client)
         if task == "plan":
-            config = GCConfig.from_json(run.config)
+            config = from_json(GCConfig, run.config)
             return steps.plan_run(config, run.grant, client, None, self._clock()).run_uri
         if task == "release_lease":
             if run.grant is None:
                 raise ConfigError("no lease was taken in this run")
-            return steps.release_grant(GCConfig.from_json(run.config), run.grant, client)
+            return steps.release_grant(from_json(GCConfig, run.config), run.grant, client)
         if not run.run_uri:
             raise RefusedError("the run came to no plan")
         opened = steps.Run.open(run.run_uri, None, client, self._clock())
@@ -381,7 +382,7 @@ class Orchestrator:
             raise
 
     def _acquire(self, run: Orchestrated, client: LakeFSClient) -> LeaseGrant:
-        config = GCConfig.from_json(run.config)
+        config = from_json(GCConfig, run.config)
         scheduler = self.simulation.scheduler
         for _ in range(600):
             try:

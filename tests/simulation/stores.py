@@ -22,8 +22,6 @@ from dredge.errors import ConfigError, ConflictError, NotFoundError, Unavailable
 from dredge.kv.rows import RowReader
 from dredge.storage.keys import is_text
 from dredge.storage.location import Location
-from dredge.storage.memory import MemoryStream, batch_of
-from dredge.storage.memory_uploads import MemoryUploads
 from dredge.storage.model import (
     NOT_SENT,
     STORE_HOLD,
@@ -41,6 +39,8 @@ from tests.simulation.clock import Clock
 from tests.simulation.doors import Doors, answer_lost, not_done
 from tests.simulation.noise import mix, stable_hash, unit
 from tests.simulation.scheduler import Process
+from tests.support.memory_store import MemoryStream, batch_of
+from tests.support.memory_uploads import MemoryUploads
 
 type Infos = list[ObjectInfo]
 

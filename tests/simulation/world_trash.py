@@ -160,6 +160,7 @@ class TrashScene:
             server.catalog.resume()
         self._end_deletions()
         self.users.make("create", ("keeper", False))
+        self.cleaner.acknowledge()
         waits = list(QUIET_HOURS)
         for number, hours in enumerate(waits):
             scheduler.wait(hours * HOUR)

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from dredge.kv import open_store
-from dredge.storage import MemoryStore, ObjectWriter, memory_store, open_writer
+from dredge.storage import ObjectWriter, open_writer
 from lakefs_embedded.catalog import Catalog, Settings
 from tests.support.lakes import Lake, ManualClock, no_sleep
+from tests.support.memory_store import MemoryStore, memory_store
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "lakefs" / "repo-small"
 REPOSITORY = "basic-fixture"

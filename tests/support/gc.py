@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -44,9 +44,10 @@ from dredge.lakefs import (
 )
 from dredge.lakefs.files.addresses import reworded
 from dredge.lakefs.files.entries import Entry
+from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
-from dredge.storage import DeleteOutcome, ObjectDeleter, open_deleter
+from dredge.storage import DeleteOutcome, ObjectDeleter
 from dredge.storage.model import MaySend, always
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.catalog import Rules as CatalogRules
@@ -216,7 +217,7 @@ class World:
         wanted = {**usual, **self.settings, **settings}
         # What objects cost is counted by those tests that look at it.
         wanted["tuning"] = {"report_names_max": 0, **wanted.get("tuning", {})}
-        plan = plan_run(GCConfig.from_json(wanted), None, self.client, None, self.lake.clock)
+        plan = plan_run(from_json(GCConfig, wanted), None, self.client, None, self.lake.clock)
         return Run.open(plan.run_uri, None, self.client, self.lake.clock)
 
     def mark(self, context: Run) -> None:
@@ -296,15 +297,6 @@ def summary_of(context: Run, step: str) -> StepSummary:
     summary = context.folder.read_summary(step)
     assert summary is not None, step
     return summary
-
-
-def as_older_version(context: Run) -> None:
-    """Give the mark of a run the place and the names that an earlier version gave it."""
-    step, older = "mark_uncommitted", "staged"
-    summary = summary_of(context, step)
-    parts = tuple(replace(part, name=part.name.replace(step, older)) for part in summary.parts)
-    context.folder.write_summary(replace(summary, step=older, parts=parts, try_number=0))
-    open_deleter(context.folder.uri).delete([f"{step}/_SUCCESS.json"])
 
 
 def candidates(context: Run) -> set[str]:

@@ -13,6 +13,7 @@ from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
 from dredge.lakefs import LakeFSClient
+from dredge.runs.payload import from_json
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import StorageOptions, open_reader
 from tests.support.lakefs_server import KEY_PAIR, Lake
@@ -44,7 +45,7 @@ def contents(bucket: GcsBucket) -> dict[str, bytes]:
 def collected(client: LakeFSClient, **more: Any) -> Run:
     """A collection that deletes, and trusts every object to be old."""
     config = {"repository": "lake", "mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 0, **more}
-    run = Run.open(plan_run(GCConfig.from_json(config), None, client).run_uri, None, client)
+    run = Run.open(plan_run(from_json(GCConfig, config), None, client).run_uri, None, client)
     run_steps(run, LocalRunner())
     release_lease(run)
     return run

@@ -22,8 +22,9 @@ from dredge.sets.files import write_counted, write_hashes
 from dredge.sets.live import LocatedSet
 from dredge.sets.refcounts import Counted
 from dredge.sets.sharded import CountedSet, ShardedSet
-from dredge.storage import memory_store, open_writer
+from dredge.storage import open_writer
 from tests.support.icechunk_manifests import manifest_file
+from tests.support.memory_store import memory_store
 
 CUTOFF = datetime(2026, 5, 1, 12, 0, 10, 500_000, tzinfo=UTC)
 OLD = CUTOFF.replace(microsecond=499_999)
@@ -57,7 +58,7 @@ class Task:
         stores = Stores(
             run_uri=self.run_uri,
             run_id="r",
-            attempt=self.attempt.to_json(),
+            attempt=self.attempt.named,
             store_uri=self.uri,
             state_uri=self.state.uri,
             progress=f"{step}/_progress/x",

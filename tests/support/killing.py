@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from dredge.storage import MemoryStore
-from dredge.storage.memory import MemoryDeleter
+from tests.support.memory_store import MemoryDeleter, MemoryStore
 
 type Objects = dict[str, tuple[bytes, datetime]]
 

@@ -11,9 +11,9 @@ import pytest
 
 from dredge.gc.mark_uncommitted.kv_access import KVAccess
 from dredge.kv.memory import MemoryKV
-from dredge.kv.memory_rows import MemoryRows
 from dredge.kv.model import Entry
 from tests.support.gc import World
+from tests.support.memory_rows import MemoryRows
 
 
 @dataclass

@@ -14,12 +14,12 @@ from typing import Any
 from dredge import xid
 from dredge.kv import Entry
 from dredge.kv.memory import MemoryKV
-from dredge.kv.memory_rows import MemoryRows
 from dredge.kv.rows import Guard, Row, RowCleaner, RowView
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.messages import to_timestamp
 from dredge.lakefs.files.records import Branch, Commit, Repository, Tag
 from lakefs_embedded.committed import commit_id
+from tests.support.memory_rows import MemoryRows
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "kv"
 TRUTH: dict[str, Any] = json.loads((FOLDER / "truth.json").read_text())

@@ -32,7 +32,6 @@ ADDRESSES = (
     "/place/a/run/b/objects.csv",
     "/place/a/run/b/restore",
     "/place/a/expiration/b",
-    "/place/a/expiration/b/plan.svg",
     "/run?dag=a&run=b",
     "/why",
     "/static/pages.css",

@@ -24,16 +24,17 @@ from dredge.gc.restore.step import restore as restore_deleted
 from dredge.gc.run import Run
 from dredge.gc.steps import purge as purge_leftovers
 from dredge.hashing import hash64
+from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.summary import StepSummary
 from dredge.sets.files import write_hashes
 from dredge.sets.hashes import unite
 from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import ShardedSet
-from dredge.storage import MemoryStore, ObjectWriter, memory_store
-from dredge.storage.memory import MemoryVersionDeleter
-from dredge.storage.memory_versions import OlderVersions
+from dredge.storage import ObjectWriter
 from dredge.undo.pins import Pin, pin_folder, write_pin
 from tests.support.gc import World, busy_world, make_world
+from tests.support.memory_store import MemoryStore, MemoryVersionDeleter, memory_store
+from tests.support.memory_versions import OlderVersions
 
 WAYS = ("versions", "quarantine")
 
@@ -88,6 +89,7 @@ def pin_down(state: ObjectWriter, addresses: Collection[str], now: datetime) -> 
         objects=len(addresses),
         size_bytes=6,
         sets=(LocatedSet(folder.uri, ShardedSet(0, {0: part})),),
+        slices=Coverage(((BEGINNING, END),)),
     )
     write_pin(state, pin)
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_json
 from dredge.runs.summary import PartInfo
 from dredge.runs.versions import VersionStore
 
@@ -28,21 +29,13 @@ class Told:
     parts: tuple[PartInfo, ...] = ()
     clean_at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
 
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "run_id": self.run_id,
-            "about": self.about,
-            "parts": [part.to_json() for part in self.parts],
-        }
-
 
 class ToldVersions(VersionStore[Told]):
     """Reads such states and moves them on."""
 
     def parse(self, value: Mapping[str, Any]) -> Told:
         """Give the state that `to_json` made."""
-        return Told(value["run_id"], value["about"], tuple(map(PartInfo.from_json, value["parts"])))
+        return from_json(Told, value)
 
     def files(self, state: Told) -> Iterable[tuple[RunFolder, PartInfo]]:
         """Give every file that it names."""

@@ -20,9 +20,9 @@ from dredge.gc.witness import mark, owner
 from dredge.gc.witness.unnamed import Unnamed
 from dredge.kv.memory import MemoryKV
 from dredge.storage import ObjectWriter
-from dredge.storage.memory_versions import OlderVersions
 from dredge.undo.alarms import Acknowledged, Alarm, acknowledge
 from tests.support.gc import CatalogClient, World, make_world
+from tests.support.memory_versions import OlderVersions
 from tests.support.undo import store_of
 
 

@@ -28,6 +28,7 @@ from dredge.gc.state.model import RunState
 from dredge.gc.state.store import StateStore
 from dredge.lakefs import LakeFSClient
 from dredge.runs.coverage import BEGINNING, Coverage
+from dredge.runs.payload import from_json
 from dredge.runs.tasks import LocalRunner
 from dredge.xid import new_descending_xid
 from tests.support.depth import depth
@@ -248,7 +249,7 @@ def _assert_complete(days: Days) -> None:
         begin = plan["config"]["window_begin"]
         if begin is not None and datetime.fromisoformat(begin) < WINDOWS[-1][0]:
             slices = datetime.fromisoformat(begin) + SLICE_AFTER
-            assert not Coverage.from_json(plan["covered"]).has(slices), begin
+            assert not from_json(Coverage, plan["covered"]).has(slices), begin
     (covered,) = days.state().covered.intervals
     assert covered[0] == BEGINNING
     # Of the last window a run soon after midnight leaves what may still grow.

@@ -17,6 +17,7 @@ import pytest
 from dredge.kv.rows import Guard
 from dredge.lakefs.files import messages
 from dredge.trash import apply, guards, key_rules, look, references
+from dredge.trash.alarms import acknowledge_alarms
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.rules import Classifier
 from lakefs_embedded.errors import GravelerError
@@ -394,6 +395,7 @@ def clean_or_put_back(ground: Ground) -> bool:
     try:
         ground.clean()
     except NamedAgainError:
+        acknowledge_alarms(ground.state.writer, "looked into")
         return True
     return False
 

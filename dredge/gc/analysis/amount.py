@@ -21,7 +21,3 @@ class Amount:
         """Add some; negative numbers take away."""
         self.objects += objects
         self.size_bytes += size_bytes
-
-    def to_json(self, prefix: str = "") -> dict[str, int]:
-        """As a JSON object with `objects` and `bytes`, which may begin with a word."""
-        return {f"{prefix}objects": self.objects, f"{prefix}bytes": self.size_bytes}

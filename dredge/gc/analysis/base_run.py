@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
@@ -16,12 +15,13 @@ from dredge.gc.config import CLEAN
 from dredge.gc.index.metaranges import Metaranges
 from dredge.gc.list_committed import HISTORY, Graph, ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
-from dredge.gc.plan import FORMAT, PLAN, RUNS, Plan
+from dredge.gc.plan import PLAN, RUNS, Plan, parse_plan
 from dredge.gc.run import Run, open_state
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.lakefs import Commit, Ref, Rules
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lifetimes import run_ids
+from dredge.runs.payload import from_json
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
 
 _LOOK_BACK = 200
@@ -63,7 +63,7 @@ class BaseRun:
     def rules(self) -> Rules | None:
         """The repository's rules then."""
         found = self.committed.rules
-        return None if found is None else Rules.from_json(found)
+        return None if found is None else from_json(Rules, found)
 
     def history(self) -> History:
         """Read the history."""
@@ -153,22 +153,20 @@ def open_base(run_uri: str, options: StorageOptions | None = None) -> BaseRun:
     folder_uri = run_uri.rstrip("/")
     writer = open_writer(folder_uri, options)
     try:
-        value = read_json(writer, PLAN)
+        plan = parse_plan(read_json(writer, PLAN))
     except NotFoundError:
         raise ConfigError(
             f"{run_uri} holds no {PLAN}: it is not the folder of a run. `dredge gc runs` lists them."
         ) from None
-    found = _open(RunFolder(writer, folder_uri.rpartition("/")[2]), value, options)
+    found = _open(RunFolder(writer, folder_uri.rpartition("/")[2]), plan, options)
     if found is None:
-        raise ConfigError(
-            f"{run_uri} did not come to know what is live, or is of an earlier version of Dredge. Start a new run."
-        )
+        raise ConfigError(f"{run_uri} did not come to know what is live. Start a new run.")
     return found
 
 
 def base_of_run(run: Run) -> BaseRun | None:
     """See a run as the one that an analysis is about; None when it did not come to know what is live."""
-    return _open(run.folder, run.folder.read_json(PLAN), run.options)
+    return _open(run.folder, run.plan, run.options)
 
 
 def find_base(
@@ -182,11 +180,11 @@ def find_base(
         options: None reads the environment.
         whole: only one that listed everything.
     """
-    for folder, value in runs_below(root, options):
-        if value.get("repository") != repository or (whole and value.get("mode") != CLEAN):
+    for folder, plan in runs_below(root, options):
+        if plan.repository != repository or (whole and plan.mode != CLEAN):
             continue
         try:
-            found = _open(folder, value, options)
+            found = _open(folder, plan, options)
         except DredgeError:
             continue
         if found is not None:
@@ -194,10 +192,8 @@ def find_base(
     return None
 
 
-def runs_below(
-    root: str, options: StorageOptions | None = None
-) -> Iterator[tuple[RunFolder, dict[str, Any]]]:
-    """Give the newest runs with their plans, newest first; those of other collectors are left out.
+def runs_below(root: str, options: StorageOptions | None = None) -> Iterator[tuple[RunFolder, Plan]]:
+    """Give the newest runs with their plans, newest first; those of other collectors and of other formats are left out.
 
     Args:
         root: URI of a storage namespace, or the run root that runs were given.
@@ -211,16 +207,13 @@ def runs_below(
     for run_id in ids[:_LOOK_BACK]:
         folder = RunFolder(open_writer(f"{place}/{run_id}", options), run_id)
         try:
-            value = folder.read_json(PLAN)
+            plan = parse_plan(folder.read_json(PLAN))
         except DredgeError:
             continue
-        yield folder, value
+        yield folder, plan
 
 
-def _open(folder: RunFolder, value: dict[str, Any], options: StorageOptions | None) -> BaseRun | None:
-    if value.get("format") != FORMAT:
-        return None
-    plan = Plan.from_json(value)
+def _open(folder: RunFolder, plan: Plan, options: StorageOptions | None) -> BaseRun | None:
     steps = (SliceListingOutput, MarkUncommittedOutput, ListCommittedOutput)
     listing, staged, committed = (folder.read_summary(output.STEP) for output in steps)
     if listing is None or staged is None or committed is None:

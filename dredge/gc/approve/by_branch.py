@@ -26,6 +26,7 @@ from dredge.gc.retention.lines import Line, lines_of
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.lakefs import Commit, Rules
+from dredge.runs.payload import from_json
 from dredge.sets.hashes import Hashes, unite
 
 _COMMITS_MAX = 64
@@ -153,7 +154,7 @@ def _look_up(run: Run, candidates: _Candidates, found: ByBranch) -> list[Branche
     if committed is None or committed.rules is None:
         return []  # without rules no commit expires
     history = read_history(run.folder, committed)
-    rules = Rules.from_json(committed.rules)
+    rules = from_json(Rules, committed.rules)
     lines = lines_of(history.graph, history.branches, rules, run.plan.created_at)
     expired = [commit for item, commit in history.graph.items() if item not in history.active]
     expired.sort(key=lambda commit: commit.created_at, reverse=True)

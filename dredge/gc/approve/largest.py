@@ -15,6 +15,7 @@ from dredge.gc.retention.lines import lines_of
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.lakefs import Rules
+from dredge.runs.payload import from_json
 
 _FOLDER = r"^(?P<folder>.*/)"
 
@@ -92,7 +93,7 @@ def _branches(run: Run) -> Counter[str]:
     if committed.rules is None or not committed.counts.get("expired_commits", 0):
         return Counter()
     history = read_history(run.folder, committed)
-    rules = Rules.from_json(committed.rules)
+    rules = from_json(Rules, committed.rules)
     lines = lines_of(history.graph, history.branches, rules, run.plan.created_at)
     return Counter(
         branch for item, line in lines.items() if item not in history.active for branch in line.branches

@@ -31,6 +31,7 @@ from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
 from dredge.gc.witness.mark import find_unnamed_now
 from dredge.lakefs import Ref, Rules
+from dredge.runs.payload import from_json
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.sharded import ShardedSet
 
@@ -78,7 +79,7 @@ class Subtracted:
         by_path = set(zip(rows["set"].to_pylist(), rows["commit_id"].to_pylist(), strict=True))
         history = folder.read_part(committed.history, ["commit_id"])
         dangling = pc.invert(pc.is_in(commits["commit_id"], history["commit_id"]))
-        rules = None if committed.rules is None else Rules.from_json(committed.rules)
+        rules = None if committed.rules is None else from_json(Rules, committed.rules)
         looked = NOTHING.then(commits["commit_id"].filter(dangling).to_pylist(), rules)
         unnamed = set(folder.read_part(committed.unnamed_metaranges)["metarange_id"].to_pylist())
         expired = pc.invert(pc.is_in(history["commit_id"], commits["commit_id"]))

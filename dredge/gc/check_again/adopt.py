@@ -1,4 +1,5 @@
-"""Records for runs that deleted before records were kept: made once, from what is left of their folders."""
+"""Records for runs that deleted before records were kept, or whose record was lost: made from what is left of their
+folders."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from dredge.undo.deletions import Deletion, read_deletions, write_deletion, writ
 
 
 def adopt_deletions(run: Run) -> list[str]:
-    """Write a record for each earlier run of this repository that deleted and has none. Done until a check is finished.
+    """Write a record for each earlier run of this repository that deleted and has none.
 
     Args:
         run: this run.

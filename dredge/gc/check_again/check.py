@@ -63,9 +63,12 @@ def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError 
     if checked.problem:
         record.warn(f"{checked.problem}. Everything that runs deleted is compared again")
     unread: list[str] = []
-    if not checked.sweeps:
+    known = read_deletions(run.state)
+    # A record that the last check compared and that is gone was removed with its run's folder, or was lost.
+    if not checked.sweeps or checked.sweeps - {item.sweep for item in known.found}:
         unread = adopt_deletions(run)
-    found = find_hits(run, runner, record, checked, read_deletions(run.state))
+        known = read_deletions(run.state)
+    found = find_hits(run, runner, record, checked, known)
     found.unread += unread
     judged = [_judge(run, hits) for hits in found.hits]
     raised = _raise_alarm(run, judged)

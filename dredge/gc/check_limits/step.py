@@ -29,6 +29,7 @@ from dredge.gc.witness.mark import leave_record
 from dredge.gc.witness.owner import claim_namespace, leave_id
 from dredge.hashing import hash64
 from dredge.runs.limits import Finding, Limits, worst
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
@@ -68,10 +69,10 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     verdict = worst(findings)
     details = {
         "verdict": verdict,
-        "findings": [finding.to_json() for finding in findings],
+        "findings": [to_json(finding) for finding in findings],
         "held": check.tally.to_details(),
         "would_delete": _would_delete(check),
-        "undo": cost_of_undo(run.plan.undo.way, objects, size_bytes).to_json(),
+        "undo": to_json(cost_of_undo(run.plan.undo.way, objects, size_bytes)),
     }
     _publish(check, details)
     record.counts.update(deletable_objects=objects, deletable_bytes=size_bytes, **_held_counts(check))

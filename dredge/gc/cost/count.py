@@ -31,6 +31,7 @@ from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.retention.kept_sets import PATHS
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
+from dredge.runs.payload import to_json
 from dredge.sets.files import read_hashes
 from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
 
@@ -71,19 +72,19 @@ class Cost:
     prefixes: Table = field(default_factory=_table)
     notes: list[str] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object; tables are lists, the largest first but for ages."""
+    def tables(self) -> dict[str, Any]:
+        """Everything as a JSON object; tables are lists, the largest first but for ages."""
         return {
             "run_id": self.run_id,
             "as_of": self.as_of.isoformat(),
             "kinds": [
-                {"kind": kind, "why": why, **self.kinds[kind].to_json()}
+                {"kind": kind, "why": why, **to_json(self.kinds[kind])}
                 for kind, why in kinds.KINDS.items()
                 if kind in self.kinds and self.kinds[kind].objects
             ],
             "branches": _rows(self.branches, "branch"),
             "ages": [
-                {"age": age, **self.ages[age].to_json(), **self.alone[age].to_json("alone_")}
+                {"age": age, **to_json(self.ages[age]), "alone": to_json(self.alone[age])}
                 for age in age_names()
                 if age in self.ages
             ],
@@ -94,7 +95,7 @@ class Cost:
 
 def _rows(table: Mapping[str, Amount], name: str) -> list[dict[str, Any]]:
     ordered = sorted(table.items(), key=lambda item: (-item[1].size_bytes, item[0]))
-    return [{name: key, **amount.to_json()} for key, amount in ordered if amount.objects]
+    return [{name: key, **to_json(amount)} for key, amount in ordered if amount.objects]
 
 
 def age_names() -> list[str]:

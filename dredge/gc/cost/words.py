@@ -14,7 +14,7 @@ _ROWS_MAX = 20
 def cost_lines(
     cost: Mapping[str, Any], price: float | None = None, rows_max: int = _ROWS_MAX
 ) -> Iterator[str]:
-    """Word what `Cost.to_json` gives.
+    """Word what `Cost.tables` gives.
 
     Args:
         cost: the figures.
@@ -52,10 +52,10 @@ def _table(
         else (f"{title:<{width}}{'OBJECTS':>12}{'SIZE':>12}  {about}".rstrip())
     )
     for name, row in list(zip(names, rows, strict=True))[:rows_max]:
-        money = "" if price is None else f"{monthly(row['bytes'], price):>12,.2f}"
+        money = "" if price is None else f"{monthly(row['size_bytes'], price):>12,.2f}"
         more = row.get(why, "")
-        if "alone_objects" in row:
-            more = f"{row['alone_objects']:,} of them in one commit alone"
-        yield f"{name:<{width}}{row['objects']:>12,}{size_text(row['bytes']):>12}{money}  {more}".rstrip()
+        if "alone" in row:
+            more = f"{row['alone']['objects']:,} of them in one commit alone"
+        yield f"{name:<{width}}{row['objects']:>12,}{size_text(row['size_bytes']):>12}{money}  {more}".rstrip()
     if len(rows) > rows_max:
         yield f"… and {len(rows) - rows_max:,} more"

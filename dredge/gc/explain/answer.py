@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from dredge.gc.explain.target import Target
 
@@ -188,68 +187,3 @@ class Answer:
         if self.is_named or self.young_until is not None or held:
             return KEPT
         return UNKNOWN if self.failed else GARBAGE
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "repository": self.target.repository,
-            "namespace": self.target.namespace,
-            "address": self.target.address,
-            "verdict": self.verdict,
-            "size_bytes": self.size_bytes,
-            "last_modified": _time(self.last_modified),
-            "young_until": _time(self.young_until),
-            "staged": [
-                {"branch": item.branch, "path": item.path, "token": item.token, "as_of": _time(item.as_of)}
-                for item in self.staged
-            ],
-            "commits": [_commit(item) for item in self.commits],
-            "unnamed": [
-                {
-                    "metarange_id": item.metarange_id,
-                    "written_at": _time(item.written_at),
-                    "until": _time(item.until),
-                    "paths": list(item.paths),
-                }
-                for item in self.unnamed
-            ],
-            "pins": [
-                {"pin_id": pin.pin_id, "run_id": pin.run_id, "reason": pin.reason, "until": _time(pin.until)}
-                for pin in self.pins
-            ],
-            "judged": None if self.judged is None else _judged(self.judged),
-            "not_looked_at": self.not_looked_at,
-        }
-
-
-def _commit(item: NamedBy) -> dict[str, Any]:
-    lists = ("paths", "heads", "branches", "tags", "policies")
-    return {
-        "commit_id": item.commit_id,
-        "created_at": _time(item.created_at),
-        "active": item.active,
-        **{name: list(getattr(item, name)) for name in lists},
-        "num_branches": item.num_branches,
-        "until": _time(item.until),
-        "rule": item.rule,
-    }
-
-
-def _judged(item: Judged) -> dict[str, Any]:
-    return {
-        "run_id": item.run_id,
-        "at": _time(item.at),
-        "reason": item.reason,
-        "outcome": item.outcome,
-        "hold": item.hold,
-        "why": item.why,
-        "version_id": item.version_id,
-        "approved_by": item.approved_by,
-        "approved_at": _time(item.approved_at),
-        "restorable": item.restorable,
-        "restorable_until": _time(item.restorable_until),
-    }
-
-
-def _time(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()

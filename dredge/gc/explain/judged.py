@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +17,14 @@ from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
 from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds, why_held
 from dredge.gc.explain.answer import Judged
 from dredge.gc.explain.target import Target
+from dredge.gc.plan import Plan
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
 from dredge.storage import StorageOptions
-from dredge.undo import VERSIONS, UndoWay, way_back
+from dredge.undo import VERSIONS, way_back
 
 
 def last_judged(
@@ -44,15 +44,15 @@ def last_judged(
     """
     unread: list[str] = []
     looked = 0
-    for folder, value in runs_below(root, options):
-        if value.get("repository") != target.repository:
+    for folder, plan in runs_below(root, options):
+        if plan.repository != target.repository:
             continue
         if looked == runs_max:
             unread.append(f"runs older than {folder.run_id}")
             break
         looked += 1
         try:
-            found = _judged(folder, target.address, hashed, value, options)
+            found = _judged(folder, target.address, hashed, plan, options)
         except DredgeError as error:
             unread.append(f"run {folder.run_id}: {error}")
             continue
@@ -62,7 +62,7 @@ def last_judged(
 
 
 def _judged(
-    folder: RunFolder, address: str, hashed: int, plan: dict[str, Any], options: StorageOptions | None
+    folder: RunFolder, address: str, hashed: int, plan: Plan, options: StorageOptions | None
 ) -> Judged | None:
     candidates = _output(folder, SubtractOutput)
     if candidates is None:
@@ -71,7 +71,7 @@ def _judged(
     if found is None:
         return None
     part, row = found
-    at = datetime.fromisoformat(plan["created_at"])
+    at = plan.created_at
     swept = _output(folder, BulkDeleteOutput)
     if swept is not None and swept.is_settled:
         judged = _from_ledger(folder, swept, part, address, row["reason"][0].as_py())
@@ -105,15 +105,14 @@ def _from_ledger(
 
 
 def _restorable(
-    judged: Judged, folder: RunFolder, plan: dict[str, Any], address: str, options: StorageOptions | None
+    judged: Judged, folder: RunFolder, plan: Plan, address: str, options: StorageOptions | None
 ) -> Judged:
     """Add whether a restore would find what it needs."""
     if judged.outcome not in (ledger.DELETED, ledger.MISSING):
         return judged
-    undo = UndoWay.from_json(plan.get("undo"))
-    by_versions = undo.way == VERSIONS
-    way = way_back(plan["namespace"], folder.uri, address, judged.version_id, options, by_versions)
-    until = undo.until(datetime.fromisoformat(plan["created_at"]), plan["config"].get("purge_days"))
+    by_versions = plan.undo.way == VERSIONS
+    way = way_back(plan.namespace, folder.uri, address, judged.version_id, options, by_versions)
+    until = plan.undo.until(plan.created_at, plan.config.purge_days)
     return replace(judged, restorable=way, restorable_until=until)
 
 

@@ -16,18 +16,19 @@ def table_lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Draw what proposals would free as a table, and as bars.
 
     Args:
-        found: as `Foreseen.to_json` gives it.
+        found: as JSON of `Foreseen`.
     """
-    most = max((item["freed_bytes"] for item in found), default=0)
-    width = max([5, *(len(item["name"]) for item in found)]) + 2
+    most = max((item["freed"]["size_bytes"] for item in found), default=0)
+    width = max([5, *(len(item["proposal"]["name"]) for item in found)]) + 2
     yield f"{'rules':<{width}}{'commits':>9}{'freed':>12}{'bytes':>11}{'more than now':>15}{'may be held':>13}"
     for item in found:
+        name, freed = item["proposal"]["name"], item["freed"]
         about = item["bound"] and f"{item['bound']} "
-        more = item["more_bytes"] - item["less_bytes"]
+        more = item["more"]["size_bytes"] - item["less"]["size_bytes"]
         yield (
-            f"{item['name']:<{width}}{item['commits']:>9,}{about + format(item['freed_objects'], ','):>12}"
-            f"{size_text(item['freed_bytes']):>11}{('-' if more < 0 else '') + size_text(abs(more)):>15}"
-            f"{item['held_objects']:>13,}  {bar(item['freed_bytes'], most)}"
+            f"{name:<{width}}{item['commits']:>9,}{about + format(freed['objects'], ','):>12}"
+            f"{size_text(freed['size_bytes']):>11}{('-' if more < 0 else '') + size_text(abs(more)):>15}"
+            f"{item['held']['objects']:>13,}  {bar(freed['size_bytes'], most)}"
         )
     for item in {item["unknown"]: item for item in found if item["unknown"]}.values():
         yield f"{item['bound']} {item['unknown']}"
@@ -42,7 +43,7 @@ def curve_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """Place the curve of days and freed bytes for `dredge.runs.curve`; None when there are not two points.
 
     Args:
-        found: as `Foreseen.to_json` gives it.
+        found: as JSON of `Foreseen`.
     """
     line = points(found)
     if len(line) < 2:

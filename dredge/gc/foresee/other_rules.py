@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -82,22 +81,6 @@ class Foreseen:
     less: Amount
     bound: str = ""
     unknown: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "name": self.proposal.name,
-            "days": self.proposal.days,
-            "rules": self.proposal.rules.to_json(),
-            "commits": self.commits,
-            **self.freed.to_json("freed_"),
-            **self.held.to_json("held_"),
-            **self.more.to_json("more_"),
-            **self.less.to_json("less_"),
-            "exact": not self.bound,
-            "bound": self.bound,
-            "unknown": self.unknown,
-        }
 
 
 def foresee(

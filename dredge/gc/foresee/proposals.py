@@ -84,5 +84,9 @@ def _days(value: Any) -> int:
 
 
 def points(found: Iterable[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """Days and freed bytes of what lies on a curve, as `Foreseen.to_json` gives it."""
-    return sorted((item["days"], item["freed_bytes"]) for item in found if item["days"] is not None)
+    """Days and freed bytes of what lies on a curve, as JSON of `Foreseen`."""
+    return sorted(
+        (item["proposal"]["days"], item["freed"]["size_bytes"])
+        for item in found
+        if item["proposal"]["days"] is not None
+    )

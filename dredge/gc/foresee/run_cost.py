@@ -27,6 +27,7 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.verify import VerifyOutput
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import to_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.words import size_text
 from dredge.storage import StorageOptions
@@ -73,7 +74,7 @@ def forecast(plan: Plan, folder: RunFolder, options: StorageOptions | None = Non
         if found is not None:
             objects, size_bytes = found["deletes"]
             cost = cost_of_undo(plan.undo.way, objects, size_bytes)
-            found["undo"] = {**cost.to_json(), "why": plan.undo.why}
+            found["undo"] = {**to_json(cost), "text": cost.text, "why": plan.undo.why}
             folder.write_json(FORECAST, found)
     except DredgeError as error:
         log.info("run %s: nothing tells what it will cost: %s", plan.run_id, error)
@@ -107,7 +108,7 @@ def expected(
     for number, (folder, plan) in enumerate(runs_below(root, options)):
         if number == _LOOK_BACK or len(found) == _RUNS_MAX:
             break
-        kind = (plan.get("repository"), plan.get("mode"), plan.get("dry_run"))
+        kind = (plan.repository, plan.mode, plan.dry_run)
         if folder.run_id <= before or kind != (repository, mode, dry_run):
             continue
         summaries = {output.STEP: folder.read_summary(output.STEP) for output in STEPS}

@@ -18,7 +18,7 @@ import hashlib
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -30,13 +30,14 @@ from dredge.errors import DredgeError, FormatError
 from dredge.gc.index.decoding import RangeHashes
 from dredge.gc.namespaces import canonical_namespace
 from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import NONE, Hashes
 from dredge.storage import ObjectReader, ObjectWriter
 
 log = logging.getLogger("dredge")
 
-FORMAT = 3
+FORMAT = 4
 """Changes whenever the same range would give other hashes. No run then builds on counts made before."""
 PARTS = "index/parts"
 MANIFESTS = "index/manifests"
@@ -48,10 +49,6 @@ _MANIFEST = pa.schema(
         pa.field("part", pa.string(), nullable=False),
     ]
 )
-
-
-class _EarlierFormatError(FormatError):
-    """A file is sound, and says what ranges gave by another reading of addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +69,6 @@ class IndexPart:
     def size_bytes(self) -> int:
         """Length of both files."""
         return self.addresses.size_bytes + self.sizes.size_bytes
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {"name": self.name, "addresses": self.addresses.to_json(), "sizes": self.sizes.to_json()}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> IndexPart:
-        """From the object that `to_json` made."""
-        return cls(value["name"], PartInfo.from_json(value["addresses"]), PartInfo.from_json(value["sizes"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +143,7 @@ class CommittedIndex:
         parts: by name.
         places: by range id, the part that counts for it and its number of records. Ask `part_of` and `group`.
         distrusted: keys of manifests and checkpoints that were left out.
-        superseded: keys of manifests that the newest checkpoint stands for, of older checkpoints, and of both that were
-            made in an earlier format.
+        superseded: keys of manifests that the newest checkpoint stands for, and of older checkpoints.
 
     Args:
         state: the folder of lease and index.
@@ -183,8 +170,6 @@ class CommittedIndex:
         for name, data in state.get_many([name for name in names if name not in index._manifests]):
             try:
                 index._take(name, data)
-            except _EarlierFormatError:
-                index.superseded.add(name)
             except DredgeError as error:
                 log.warning("the index's manifest %s is left out: %s", name, error)
                 index.distrusted.append(name)
@@ -228,7 +213,7 @@ class CommittedIndex:
         rows: list[tuple[str, int, str]] = []
         parts = []
         for new in written:
-            parts.append(new.part.to_json())
+            parts.append(to_json(new.part))
             rows.extend(
                 (range_id, count, new.part.name) for range_id, count in zip(new.ids, new.counts, strict=True)
             )
@@ -256,7 +241,7 @@ class CommittedIndex:
         table = pa.table([pa.array(column) for column in zip(*rows, strict=True)], schema=_MANIFEST)
         used = sorted({part for _, _, part in rows})
         facts = {
-            "parts": json.dumps([self.parts[name].to_json() for name in used]),
+            "parts": json.dumps([to_json(self.parts[name]) for name in used]),
             "made_for": json.dumps(self._made_for),
             "manifests": json.dumps(sorted(self._manifests)),
         }
@@ -273,8 +258,6 @@ class CommittedIndex:
                 stands_for = set(json.loads(read_parquet(data).schema.metadata[b"manifests"]))
                 self.superseded |= stands_for
                 self._manifests |= stands_for
-            except _EarlierFormatError:
-                self.superseded.add(name)
             except DredgeError as error:
                 log.warning("the index's checkpoint %s is left out: %s", name, error)
                 self.distrusted.append(name)
@@ -290,11 +273,9 @@ class CommittedIndex:
         facts = table.schema.metadata or {}
         made_for = json.loads(facts.get(b"made_for", b"{}"))
         if made_for != self._made_for:
-            if self._made_for == made_for | {"format": FORMAT} and made_for.get("format", 0) < FORMAT:
-                raise _EarlierFormatError("it was made in an earlier format")
             raise FormatError("it was made for another namespace, or by another version")
         for value in json.loads(facts[b"parts"]):
-            part = IndexPart.from_json(value)
+            part = from_json(IndexPart, value)
             self.parts[part.name] = part
         self._manifests.add(name)
         columns = [table[column].to_pylist() for column in _MANIFEST.names]

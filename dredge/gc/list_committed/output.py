@@ -9,6 +9,7 @@ from dredge.gc.index import store as index
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.runs.output import StepOutput
+from dredge.runs.payload import from_json
 from dredge.runs.summary import PartInfo
 from dredge.sets.live import LiveSet, LocatedSet
 from dredge.sets.sharded import CountedSet, ShardedSet
@@ -109,7 +110,7 @@ class ListCommittedOutput(StepOutput):
 
     @property
     def rules(self) -> dict[str, Any] | None:
-        """The repository's rules as the run read them: `default_days`, `branch_days`; None where it had none."""
+        """The repository's rules as the run read them: `default_retention_days`, `branches`; None where it had none."""
         found: dict[str, Any] | None = self.detail("rules")
         return found
 
@@ -121,22 +122,22 @@ class ListCommittedOutput(StepOutput):
     @property
     def live(self) -> LiveSet:
         """Hashes of every address that is live."""
-        return LiveSet.from_json(self.detail("live"))
+        return from_json(LiveSet, self.detail("live"))
 
     @property
     def sizes(self) -> tuple[LocatedSet, ...]:
         """Sizes of the entries of branch heads, or more."""
-        return tuple(LocatedSet.from_json(value) for value in self.detail("sizes"))
+        return tuple(from_json(LocatedSet, value) for value in self.detail("sizes"))
 
     @property
     def counted(self) -> CountedSet:
         """How many active ranges name each address."""
-        return CountedSet.from_json(self.detail("counted"))
+        return from_json(CountedSet, self.detail("counted"))
 
     @property
     def index_format(self) -> int:
-        """Format of the index by which that was counted; 0 where an earlier version did not say."""
-        found: int = self.summary.details.get("index_format", 0)
+        """Format of the index by which that was counted."""
+        found: int = self.detail("index_format")
         return found
 
     def refuse_other_readings(self) -> None:

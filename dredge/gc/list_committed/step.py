@@ -21,6 +21,7 @@ from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.base import Base, base_of
 from dredge.gc.witness.mark import Witnessed, pass_witnesses
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
@@ -104,7 +105,7 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.details.update(
         sources=active.sources,
         all_commits=active.all_commits,
-        rules=None if active.rules is None else active.rules.to_json(),
+        rules=None if active.rules is None else to_json(active.rules),
         expired_explained=expired.complete,
     )
 
@@ -239,7 +240,7 @@ def _count(record: StepRecord, roles: Roles, base: Base | None, collected: Colle
         # Layers have what was dropped since as well: where nothing is live any more, their rows are many.
         record.counts["named_addresses"] += before["named_addresses"]
         record.counts["live_addresses"] += record.counts["named_addresses"]
-    else:  # an earlier version did not count them
+    else:  # that run's result is gone
         del record.counts["named_addresses"]
         record.counts["live_addresses"] += sum(part.rows for part in counted.parts)
     record.counts["dropped_ranges"] = len(roles.dropped)
@@ -268,8 +269,8 @@ def _note_sets(
     sizes = [*(() if base is None else base.state.sizes), located(collected.set_of(SIZES))]
     record.details.update(
         bits=collected.bits,
-        live=live.to_json(),
-        sizes=[found.to_json() for found in sizes],
-        counted=counted.to_json(),
+        live=to_json(live),
+        sizes=[to_json(found) for found in sizes],
+        counted=to_json(counted),
         index_format=index.FORMAT,
     )

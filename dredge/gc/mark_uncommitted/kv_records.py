@@ -86,8 +86,8 @@ class Records:
         """Whether the records had everything that the server showed, and tell of everything that can be staged."""
         return self.missing == 0 and not self.standing.refuted and not self.standing.partial
 
-    def to_json(self) -> dict[str, Any]:
-        """For the step's summary."""
+    def figures(self) -> dict[str, Any]:
+        """Figures for the step's summary."""
         return {
             "location": self.standing.location,
             "doubt": self.standing.doubt,
@@ -119,7 +119,7 @@ def read_records(run: Run, files: StagedFiles, shown: Hashes, access: KVAccess |
     sink.finish()
     records.standing = standing
     records.unseen, records.missing = sink.unseen, sink.missing
-    log.info("run %s: staging records: %s", run.plan.run_id, records.to_json())
+    log.info("run %s: staging records: %s", run.plan.run_id, records.figures())
     return records
 
 

@@ -7,6 +7,7 @@ from dredge.gc.mark_uncommitted.output import MarkUncommittedOutput, write_heads
 from dredge.gc.mark_uncommitted.proof import Proof
 from dredge.gc.mark_uncommitted.staging import scan_staging
 from dredge.gc.run import Run
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner
@@ -45,7 +46,7 @@ def _mark(run: Run, record: StepRecord) -> None:
         server_time=None if staging.server_time is None else staging.server_time.isoformat(),
     )
     if earlier:
-        record.details["earlier_tries"] = [part.to_json() for part in earlier]
+        record.details["earlier_tries"] = [to_json(part) for part in earlier]
     if staging.records is not None:
         _note_records(record, staging.records)
     if staging.proof is not None:
@@ -90,7 +91,7 @@ def _note_records(record: StepRecord, records: Records) -> None:
         kv_unseen_addresses=records.unseen,
         kv_missing_addresses=records.missing,
     )
-    record.details["kv"] = records.to_json()
+    record.details["kv"] = records.figures()
     if records.standing.doubt:
         record.warn(
             f"staging was not read from the key-value store alone, but lakeFS was asked, too: {records.standing.doubt}"

@@ -10,7 +10,7 @@ files before it names them, so that they are other versions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -45,12 +45,15 @@ from dredge.gc.plan import METADATA_RUNS
 from dredge.gc.undo import side_run
 from dredge.gc.witness.owner import check_before_deleting
 from dredge.gc.witness.ownership import Site
+from dredge.gc.witness.past import Past
+from dredge.gc.witness.unnamed import Known, sort_out
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate
 from dredge.runs.lifetimes import run_ids
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.watch import watching
@@ -101,7 +104,7 @@ def collect_metadata(
         return f"{namespace.rstrip('/')}/{METADATA_RUNS}"
 
     with side_run(
-        config.repository, place, "metadata", config.to_json(), holder, server, options, clock
+        config.repository, place, "metadata", to_json(config), holder, server, options, clock
     ) as run:
         asking = Asking(server, Place(run.plan.repository, run.plan.namespace), records)
         collection = _Collection(run, config, NamesReader(asking, run.reader))
@@ -136,7 +139,7 @@ class _Collection:
             return
         why_not = self._why_not(found)
         record.details["why_not"] = why_not
-        chosen = [] if why_not else self._chosen(garbage)
+        chosen = [] if why_not else self._chosen(garbage, self._counting(files, found))
         if why_not:
             record.warn(f"no file of _lakefs/ goes: {why_not}")
         record.counts.update(chosen_files=len(chosen), chosen_bytes=sum(file.size for file in chosen))
@@ -207,10 +210,38 @@ class _Collection:
             return str(error)
         return ""
 
-    def _chosen(self, garbage: Sequence[File]) -> list[File]:
-        """What an earlier note has as it is now, metaranges first; but no range of a metarange that stays."""
+    def _counting(self, files: Sequence[ObjectInfo], found: Names) -> set[str]:
+        """Metaranges that count as active commits in collections of objects although no commit names them: without the
+        file nobody would know what a commit named that was lost, or that waits in a hook."""
+        plan = self.run.plan
+        past = Past.read(self.run.state, plan.namespace)
+        tables = {info.key.removeprefix(METADATA): info for info in files}
+        known = Known(
+            named=found.files,
+            earlier=past.metaranges,
+            ranges=(),
+            kinds=past.kinds,
+            forgotten=past.forgotten,
+        )
+        return sort_out(
+            self.run.reader,
+            self.run.state,
+            plan.namespace,
+            {name: info for name, info in tables.items() if is_table_id(name)},
+            known,
+            cutoff=plan.created_at,
+            since=past.since(plan.created_at, timedelta(days=self.config.keep_unnamed_days)),
+        ).lost
+
+    def _chosen(self, garbage: Sequence[File], counting: Collection[str]) -> list[File]:
+        """What an earlier note has as it is now, metaranges first; but no metarange that counts, and no range of one
+        that stays."""
         earlier = self._earlier()
-        chosen = [file for file in garbage if file.versions and earlier.get(file.name) == file.versions]
+        chosen = [
+            file
+            for file in garbage
+            if file.versions and earlier.get(file.name) == file.versions and file.name not in counting
+        ]
         names = {file.name for file in chosen}
         stays = [file.name for file in garbage if file.kind == GARBAGE_METARANGES and file.name not in names]
         needed = self.names.of_tables(stays)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dredge.gc.config import MIN_AGE_HOURS
+from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS
 from dredge.settings import DAYS_MAX, HOURS_MAX, check_settings, read_settings, setting
 
 REPORT, DELETE = "report", "delete"
@@ -38,6 +37,15 @@ class MetadataConfig:
         maximum=HOURS_MAX,
         because="commits are assumed to take less than that",
     )
+    keep_unnamed_days: float = setting(
+        "Days that unnamed metaranges are kept",
+        "A metarange file that no known commit names counts as an active commit in runs of `lakefs_gc` for so long"
+        " after it was written, and longer if no mark was complete since. It stays for as long, with its ranges. Not"
+        " less than in those runs.",
+        default=KEEP_UNNAMED_DAYS,
+        minimum=0,
+        maximum=DAYS_MAX,
+    )
     keep_copies_days: float = setting(
         "Days that copies are looked through",
         "Before a file goes it is copied below the run's folder. Each later run puts back what a commit names by then."
@@ -59,7 +67,3 @@ class MetadataConfig:
             ConfigError: an unknown name, or a value that does not fit.
         """
         return cls(**read_settings(cls, params))
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return dataclasses.asdict(self)

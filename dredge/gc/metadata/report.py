@@ -20,6 +20,7 @@ from dredge.gc.metadata.files import (
 from dredge.gc.metadata.history import History, read_history
 from dredge.gc.namespaces import METADATA, check_namespaces
 from dredge.lakefs import LakeFS
+from dredge.runs.payload import to_json
 from dredge.runs.words import size_text
 from dredge.storage import StorageOptions, open_reader
 
@@ -40,8 +41,8 @@ class MetadataReport:
     files: Sorted
     missing: list[str]
 
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+    def figures(self) -> dict[str, Any]:
+        """Figures and examples as a JSON object."""
         return {
             "repository": self.repository,
             "complete": self.history.complete,
@@ -49,7 +50,7 @@ class MetadataReport:
             "unreachable_commits": sorted(self.history.unreachable),
             "at_work": self.history.at_work,
             "missing_metaranges": self.missing,
-            "kinds": {kind: amount.to_json() for kind, amount in self.files.amounts.items()},
+            "kinds": {kind: to_json(amount) for kind, amount in self.files.amounts.items()},
             "examples": {kind: names for kind, names in self.files.examples.items() if kind in _SHOWN},
         }
 

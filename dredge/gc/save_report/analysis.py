@@ -24,6 +24,7 @@ from dredge.gc.run import Run
 from dredge.gc.save_report.results import RunResults
 from dredge.runs.defects import foreseen
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import to_json
 from dredge.runs.words import size_text
 
 log = logging.getLogger("dredge")
@@ -57,8 +58,8 @@ def _count(run: Run) -> dict[str, Any] | None:
     proposals = as_now(base.rules) + by_days(base.rules, DAYS)
     return {
         "about": f"As this run saw it at {run.plan.created_at:%Y-%m-%d %H:%M} UTC.",
-        "cost": cost_of(base).to_json(),
-        "foreseen": [item.to_json() for item in foresee(base, proposals)],
+        "cost": cost_of(base).tables(),
+        "foreseen": [to_json(item) for item in foresee(base, proposals)],
     }
 
 
@@ -66,12 +67,12 @@ def _of_earlier(run: Run) -> dict[str, Any] | None:
     """The figures of the newest clean run before."""
     root = run.plan.run_uri.rpartition("/")[0]
     for folder, plan in runs_below(root, run.options):
-        if plan.get("repository") == run.plan.repository and plan.get("mode") == CLEAN:
+        if plan.repository == run.plan.repository and plan.mode == CLEAN:
             try:
                 found: dict[str, Any] = folder.read_json(ANALYSIS)
             except NotFoundError:
                 continue
-            about = f"As clean run {folder.run_id} saw it on {plan['created_at'][:10]}: this run read what changed."
+            about = f"As clean run {folder.run_id} saw it on {plan.created_at:%Y-%m-%d}: this run read what changed."
             return {**found, "about": about} if "cost" in found else found
     return None
 
@@ -116,7 +117,8 @@ def _sections(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         "about": found["about"],
         "columns": ["Kind", "Objects", "Size", "Why"],
         "rows": [
-            [row["kind"], f"{row['objects']:,}", size_text(row["bytes"]), row["why"]] for row in cost["kinds"]
+            [row["kind"], f"{row['objects']:,}", size_text(row["size_bytes"]), row["why"]]
+            for row in cost["kinds"]
         ],
         "notes": cost["notes"],
     }
@@ -128,7 +130,7 @@ def _sections(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for name, column, title, about in titles:
         if cost[name]:
             rows = [
-                [row[column] or "(root)", f"{row['objects']:,}", size_text(row["bytes"])]
+                [row[column] or "(root)", f"{row['objects']:,}", size_text(row["size_bytes"])]
                 for row in cost[name]
             ]
             more = [f"and {len(rows) - _ROWS_MAX:,} more"] if len(rows) > _ROWS_MAX else []
@@ -150,10 +152,10 @@ def _foreseen(found: list[dict[str, Any]]) -> dict[str, Any]:
         "columns": ["Rules", "Active commits", "Objects", "Size"],
         "rows": [
             [
-                item["name"],
+                item["proposal"]["name"],
                 f"{item['commits']:,}",
-                f"{item['bound']} {item['freed_objects']:,}".lstrip(),
-                size_text(item["freed_bytes"]),
+                f"{item['bound']} {item['freed']['objects']:,}".lstrip(),
+                size_text(item["freed"]["size_bytes"]),
             ]
             for item in found
         ],

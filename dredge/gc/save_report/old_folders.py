@@ -20,7 +20,7 @@ from functools import partial
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.gc.namespaces import canonical_namespace
-from dredge.gc.plan import PLAN, Plan
+from dredge.gc.plan import PLAN, parse_plan
 from dredge.gc.run import Run
 from dredge.gc.save_report.own_files import SIDE_RUNS
 from dredge.runs.folder import read_json
@@ -113,7 +113,7 @@ def _has_copies(runs: ObjectReader, run_id: str) -> bool:
 def is_run_of(run: Run, runs: ObjectReader, run_id: str) -> bool:
     """Whether a folder is proved by its plan to be of a run of this repository, in this namespace."""
     try:
-        plan = Plan.from_json(read_json(runs, f"{run_id}/{PLAN}"))
+        plan = parse_plan(read_json(runs, f"{run_id}/{PLAN}"))
     except (ConfigError, FormatError, NotFoundError):
         return False  # another collector's, or of another version
     return (

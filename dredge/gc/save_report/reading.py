@@ -1,12 +1,12 @@
-"""Reads the report of a run from its folder, whatever became of the run and whichever version began it."""
+"""Reads the report of a run from its folder, whatever became of the run."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.gc.plan import FORMAT, PLAN, Plan
-from dredge.gc.save_report.report import REPORT, build_report
+from dredge.gc.plan import PLAN, parse_plan
+from dredge.gc.save_report.report import build_report
 from dredge.runs.folder import RunFolder, read_json
 from dredge.storage import StorageOptions, open_writer
 
@@ -23,28 +23,11 @@ def read_report(run_uri: str, options: StorageOptions | None = None) -> dict[str
 
     Raises:
         ConfigError: the folder is not one of a run.
-        FormatError: a file of it is damaged.
+        FormatError: a file of it is damaged, or its plan is of another format.
     """
     writer = open_writer(run_uri.rstrip("/"), options)
     try:
-        value = read_json(writer, PLAN)
-        plan = Plan.from_json(value)
+        plan = parse_plan(read_json(writer, PLAN))
     except NotFoundError:
         raise ConfigError(f"{run_uri} holds no {PLAN}: it is not the folder of a run") from None
-    folder = RunFolder(writer, plan.run_id)
-    return build_report(folder, plan) if value["format"] == FORMAT else _of_older(folder, plan)
-
-
-def _of_older(folder: RunFolder, plan: Plan) -> dict[str, Any]:
-    """The report that an earlier version wrote at the end of its run; before that nobody can tell what it did."""
-    try:
-        found: dict[str, Any] = folder.read_json(REPORT)
-    except NotFoundError:
-        return {
-            **build_report(folder, plan),
-            "outcome": "unfinished",
-            "outcome_text": "not finished by the version of Dredge that began it",
-            "headline": "This version cannot tell what was deleted; files in the folder of the run do.",
-            "what_to_do": "Start a new run.",
-        }
-    return found
+    return build_report(RunFolder(writer, plan.run_id), plan)

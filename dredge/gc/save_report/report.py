@@ -34,6 +34,7 @@ from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.gc.verify import VerifyOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
+from dredge.runs.payload import to_json
 from dredge.runs.report import render_html
 from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
@@ -141,7 +142,7 @@ def build_report(
         "what_to_do": words.what_to_do(results),
         "facts": [*words.facts(folder, plan, results), *words.own_files(plan, cleaned.summary)],
         "counts": counts,
-        "rows": [row.to_json() for row in report_rows(results)],
+        "rows": [to_json(row) for row in report_rows(results)],
         "problems": [result.problem for result in results.steps.values() if result.problem],
         "failures": swept.failures if swept is not None else [],
         "warnings": [*warnings, *words.own_files_warnings(cleaned)],

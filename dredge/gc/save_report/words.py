@@ -118,11 +118,11 @@ def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[s
 def _undo(plan: Plan, guards: CheckLimitsOutput | None) -> str:
     """Say how what is deleted can be taken back, and what that costs."""
     text = f"{plan.undo.way} ({plan.undo.why}): {UNDO_WORDS[plan.undo.way]}"
-    if guards is None or plan.undo.way == OFF or "undo" not in guards.summary.details:
+    if guards is None or plan.undo.way == OFF:
         return text
     until = plan.undo.until(plan.created_at, plan.config.purge_days)
     when = "" if until is None else f" until {until:%Y-%m-%d}"
-    return f"{text}; {guards.undo['text']}. `dredge gc restore {plan.run_uri} --all` takes it back{when}"
+    return f"{text}; {guards.undo.text}. `dredge gc restore {plan.run_uri} --all` takes it back{when}"
 
 
 def _slices(plan: Plan, listing: SliceListingOutput | None) -> Iterator[list[str]]:

@@ -33,6 +33,7 @@ from dredge.inventory.download import downloaded
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
 from dredge.inventory.rows import read_rows
 from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.tasks import TaskRunner, round_robin
 
@@ -229,4 +230,4 @@ def _note_figures(record: StepRecord, contents: Contents, results: list[ListResu
         inventory_other_versions=versions,
         list_requests_left_out=objects // _PER_REQUEST,
     )
-    record.details["inventory"] = contents.source.to_json()
+    record.details["inventory"] = to_json(contents.source)

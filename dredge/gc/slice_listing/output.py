@@ -20,8 +20,7 @@ LISTED = pa.schema(
     ]
 )
 """Rows of objects: `address` is the key relative to the storage namespace, raw; `size` in bytes; `last_modified` by
-the store's clock; `storage_class` is null for the
-plain one, and files of earlier versions have none; `hash` is `dredge.hashing.hash64` of the address."""
+the store's clock; `storage_class` is null for the plain one; `hash` is `dredge.hashing.hash64` of the address."""
 OLD, YOUNG = "part", "young"
 """Files of the step begin with these names."""
 

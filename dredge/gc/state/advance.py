@@ -33,9 +33,9 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.lakefs.files.prepared import UNCOMMITTED
 from dredge.runs import ledger
 from dredge.runs.chain import check_chain, links_of
-from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.versions import Current
@@ -77,7 +77,7 @@ def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -
         optimized_runs=state.optimized_runs,
         covered_intervals=len(state.covered.intervals),
     )
-    record.details.update(version=version.to_json(), covered=state.covered.to_json())
+    record.details.update(version=to_json(version), covered=to_json(state.covered))
 
 
 def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartInfo]) -> RunState:
@@ -153,7 +153,7 @@ def _save_for_people(run: Run, record: StepRecord, state: RunState) -> None:
         "start_time": state.started_at.isoformat(),
         "cutoff_time": state.cutoff.isoformat(),
         "last_read_slice": state.first_slice,
-        "covered_slices": Coverage.to_json(state.covered),
+        "covered_slices": to_json(state.covered),
         "report": f"{state.run_uri}/report.json",
     }
     # The design keeps what a run found beside the server's scan; without a scan there is no id of one.

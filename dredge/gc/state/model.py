@@ -8,18 +8,17 @@ at nothing else:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
+from dredge.errors import FormatError
 from dredge.gc.index import store as index
 from dredge.runs.coverage import Coverage
 from dredge.runs.summary import PartInfo
 from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import CountedSet
 
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +53,7 @@ class RunState:
         index_format: of the index that this was counted by. By another one a range would take away, when it is
             dropped, counts of addresses to which it never added.
         sizes: sizes of the entries of branch heads, or more.
+        format: number of the format of states.
     """
 
     repository: str
@@ -82,6 +82,11 @@ class RunState:
     counted: CountedSet
     index_format: int
     sizes: tuple[LocatedSet, ...]
+    format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        if self.index_format != index.FORMAT:
+            raise FormatError(f"counts by an index of format {self.index_format}")
 
     @property
     def parts(self) -> list[PartInfo]:
@@ -89,50 +94,5 @@ class RunState:
         single = [getattr(self, name) for name in _FILES]
         return [*self.staged, *single, *self.carry]
 
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "format": FORMAT,
-            **{name: getattr(self, name) for name in _TEXTS},
-            **{name: getattr(self, name).isoformat() for name in _TIMES},
-            **{name: getattr(self, name).to_json() for name in _FILES},
-            **{name: [part.to_json() for part in getattr(self, name)] for name in _LISTS},
-            "covered": self.covered.to_json(),
-            "counted": self.counted.to_json(),
-        }
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> RunState:
-        """From the object that `to_json` made; raises KeyError, TypeError or ValueError when it is none."""
-        if value["format"] != FORMAT:
-            raise ValueError(f"format {value['format']}")
-        if value["index_format"] != index.FORMAT:
-            raise ValueError(f"counts by an index of format {value['index_format']}")
-        fields: dict[str, Any] = {name: value[name] for name in _TEXTS}
-        fields |= {name: datetime.fromisoformat(value[name]) for name in _TIMES}
-        fields |= {name: PartInfo.from_json(value[name]) for name in _FILES}
-        for name in ("staged", "carry"):
-            fields[name] = tuple(PartInfo.from_json(part) for part in value[name])
-        fields["sizes"] = tuple(LocatedSet.from_json(found) for found in value["sizes"])
-        fields["covered"] = Coverage.from_json(value["covered"])
-        fields["counted"] = CountedSet.from_json(value["counted"])
-        return cls(**fields)
-
-
-_TEXTS = (
-    "repository",
-    "namespace",
-    "run_id",
-    "run_uri",
-    "previous",
-    "mode",
-    "clean_run_id",
-    "optimized_runs",
-    "all_commits",
-    "first_slice",
-    "objects",
-    "index_format",
-)
-_TIMES = ("started_at", "cutoff", "clean_at")
 _FILES = ("commits", "ranges", "named_ranges", "named", "path_ranges", "looked_at")
-_LISTS = ("staged", "carry", "sizes")

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dredge.gc.namespaces import canonical_namespace
-from dredge.gc.state.model import RunState
+from dredge.gc.state.model import FORMAT, RunState
 from dredge.runs import versions
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_versioned
 from dredge.runs.summary import PartInfo
 from dredge.runs.versions import DISTRUSTED, POINTER, VERSIONS, VersionStore
 from dredge.storage import open_writer
@@ -20,8 +21,8 @@ class StateStore(VersionStore[RunState]):
     """Reads the state and moves it on."""
 
     def parse(self, value: Mapping[str, Any]) -> RunState:
-        """Give the state that `to_json` made; raises KeyError, TypeError or ValueError when it is none."""
-        return RunState.from_json(value)
+        """Give the state that `to_json` made; raises FormatError when it is none."""
+        return from_versioned(RunState, value, FORMAT)
 
     def current(self, repository: str, namespace: str) -> Current:
         """Read the newest state and see whether a run may build on it.

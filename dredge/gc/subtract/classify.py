@@ -119,8 +119,6 @@ def classify(
         FormatError: a row that cannot be a candidate.
     """
     _check(rows)
-    if "storage_class" not in rows.column_names:  # of a listing by an earlier version
-        rows = rows.append_column("storage_class", pa.nulls(rows.num_rows, pa.string()))
     evidence = Evidence(
         config=config.settings,
         head_sizes=config.head_sizes,

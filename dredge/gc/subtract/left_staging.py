@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.history import earlier_runs, result_of_older
+from dredge.gc.history import earlier_runs
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.runs.folder import RunFolder
@@ -83,7 +83,7 @@ def _mark_of(run: Run, folder: RunFolder) -> MarkUncommittedOutput | None:
     """The mark of a run, also when another try of it was begun since; None when it came to none."""
     step = MarkUncommittedOutput.STEP
     try:
-        summary = folder.last_summary(step) or result_of_older(folder, step)
+        summary = folder.last_summary(step)
     except FormatError as error:
         raise RefusedError(unreadable_mark(str(error), run.plan.config.safety.commit_hours_max)) from None
     return None if summary is None else MarkUncommittedOutput.of(summary)

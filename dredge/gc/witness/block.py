@@ -20,7 +20,7 @@ from dredge.gc.run import Run
 from dredge.gc.witness.consents import LIFT_BLOCK, Consent, record_consent
 from dredge.gc.witness.ownership import Site, read_owner
 from dredge.runs.conditional import read_tagged, replace_tagged
-from dredge.runs.payload import from_json, to_json
+from dredge.runs.payload import from_file, to_json
 from dredge.storage import ObjectReader, ObjectWriter
 
 BLOCK = "block.json"
@@ -171,7 +171,7 @@ def _read_tagged(state: ObjectReader) -> tuple[str | None, Block | None]:
     if tagged is None:
         return None, None
     try:
-        found = from_json(Block, json.loads(tagged[1]))
+        found = from_file(Block, json.loads(tagged[1]))
     except (ValueError, FormatError) as error:
         raise FormatError(
             f"{state.uri}/{BLOCK} is damaged ({error}), so nothing may be deleted. Look why the namespace was blocked"

@@ -22,9 +22,10 @@ from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata.history import read_history
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import open_state
-from dredge.gc.witness.consents import Consent, check_reason, record_consent
+from dredge.gc.witness.consents import Consent, record_consent
 from dredge.gc.witness.known_commits import find_unknown
 from dredge.gc.witness.past import FORGET_LOST, RESTORE_LOST, Past
+from dredge.gc.witness.people import at_work, demand_owner
 from dredge.gc.witness.unnamed import Files, Known, list_tables, sort_out
 from dredge.lakefs import Commit, CommitText, LakeFS, Repository
 from dredge.lakefs.files.metaranges import read_metarange
@@ -46,7 +47,7 @@ class LostCommit:
         kind: `KNOWN` or `UNNAMED`.
         metarange_id: its content; "" is the content without entries.
         written_at: when the metarange file was written, by the store's clock; None if it is not in the bucket.
-        objects: number of entries; None if the file is not in the bucket.
+        objects: number of entries; None if the file is not in the bucket, or is damaged.
         branches: that had the commit as their head at the last mark.
         commit: its fields; None where they are not known.
     """
@@ -58,21 +59,6 @@ class LostCommit:
     objects: int | None
     branches: tuple[str, ...] = ()
     commit: Commit | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        text = None if self.commit is None else self.commit.text
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "metarange_id": self.metarange_id,
-            "written_at": None if self.written_at is None else self.written_at.isoformat(),
-            "objects": self.objects,
-            "branches": list(self.branches),
-            "created_at": None if self.commit is None else self.commit.created_at.isoformat(),
-            "committer": None if text is None else text.committer,
-            "message": None if text is None else text.message,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +151,7 @@ class LostCommits:
 
         Raises:
             ConfigError: a name is none of a lost commit.
-            RefusedError: a metarange is not in the bucket.
+            RefusedError: a metarange is not in the bucket, or is damaged.
         """
         by_name = {item.name: item for item in self.found}
         strange = sorted(set(names) - by_name.keys())
@@ -177,8 +163,9 @@ class LostCommits:
         absent = [name for name in names if by_name[name].objects is None]
         if absent:
             raise RefusedError(
-                f"the metarange {METADATA}{by_name[absent[0]].metarange_id} of {absent[0]} is not in the bucket, so the"
-                " commit has no content. Restore the file from a backup or an older version. Nothing was changed."
+                f"the metarange {METADATA}{by_name[absent[0]].metarange_id} of {absent[0]} is not in the bucket, or"
+                " is damaged: the commit has no content. Restore the file from a backup or an older version. Nothing"
+                " was changed."
             )
         state = open_state(self.repository.namespace, options)
         for name in dict.fromkeys(names):
@@ -225,7 +212,7 @@ def forget_lost(
     access: KVAccess | None = None,
     options: StorageOptions | None = None,
 ) -> tuple[Consent, list[LostCommit]]:
-    """Give up the commits that lakeFS lost: their objects become garbage, and the next mark starts without a record.
+    """Give up the commits that lakeFS lost: their objects become garbage, and later marks do not ask for them.
 
     Args:
         client: the lakeFS server.
@@ -237,19 +224,36 @@ def forget_lost(
 
     Returns:
         The statement as it was written, and the commits. None of these if the record of the last mark is damaged:
-        then only the record is given up.
+        then the record is given up.
+
+    Raises:
+        ConfigError: there is no reason.
+        RefusedError: another server owns the namespace.
+        LeaseHeldError: a run is at work.
     """
-    check_reason(why)
-    state = open_state(client.repository(name).namespace, options)
+    with at_work(name, why, FORGET_LOST, client, options) as site:
+        demand_owner(site)
+        found = _find_lost(client, name, keep_unnamed_days, access, options)
+        what = {
+            "commits": sorted(item.name for item in found if item.kind == KNOWN),
+            "metaranges": sorted(item.metarange_id for item in found if item.metarange_id),
+        }
+        return record_consent(site.state, FORGET_LOST, name, why, what), found
+
+
+def _find_lost(
+    client: LakeFS,
+    name: str,
+    keep_unnamed_days: float,
+    access: KVAccess | None,
+    options: StorageOptions | None,
+) -> list[LostCommit]:
+    namespace = client.repository(name).namespace
     try:
-        found = LostCommits.find(client, name, keep_unnamed_days, access, options).found
+        Past.read(open_state(namespace, options), namespace)
     except FormatError:
-        found = []
-    what = {
-        "commits": sorted(item.name for item in found if item.kind == KNOWN),
-        "metaranges": sorted(item.metarange_id for item in found if item.metarange_id),
-    }
-    return record_consent(state, FORGET_LOST, name, why, what), found
+        return []
+    return LostCommits.find(client, name, keep_unnamed_days, access, options).found
 
 
 def _known(reader: ObjectReader, past: Past, unknown: Sequence[str], files: Files) -> Iterator[LostCommit]:
@@ -284,7 +288,7 @@ def _objects(reader: ObjectReader, metarange_id: str) -> int | None:
     key = METADATA + metarange_id
     try:
         found = read_metarange(reader.get(key), key, expected_id=metarange_id)
-    except NotFoundError:
+    except (FormatError, NotFoundError):
         return None
     return sum(info.count for info in found.ranges)
 

@@ -19,7 +19,7 @@ from datetime import datetime
 from dredge.errors import ConflictError, FormatError, UnavailableError
 from dredge.gc.witness.ownership import Site
 from dredge.runs.conditional import read_tagged, replace_tagged
-from dredge.runs.payload import from_json, to_json
+from dredge.runs.payload import from_file, to_json
 from dredge.storage import ObjectReader
 
 MARK_ID = "mark_id.json"
@@ -175,7 +175,7 @@ def _read_tagged(state: ObjectReader) -> tuple[str | None, MarkIds]:
     if tagged is None:
         return None, MarkIds()
     try:
-        found = from_json(MarkIds, json.loads(tagged[1]))
+        found = from_file(MarkIds, json.loads(tagged[1]))
     except (ValueError, FormatError) as error:
         raise FormatError(
             f"{state.uri}/{MARK_ID} is damaged ({error}). Nothing was deleted. Restore the file, such as an older"

@@ -18,7 +18,7 @@ from dredge.errors import ConflictError, FormatError
 from dredge.gc.run import Run
 from dredge.lakefs import Environment, LakeFS
 from dredge.runs.conditional import read_tagged, replace_tagged
-from dredge.runs.payload import from_json, to_json
+from dredge.runs.payload import from_file, to_json
 from dredge.storage import ObjectReader, ObjectWriter, store_clock
 
 OWNER = "owner.json"
@@ -173,7 +173,7 @@ def _read_tagged(state: ObjectReader) -> tuple[str | None, Owner | None]:
 
 def _parse[T](kind: type[T], state: ObjectReader, name: str, data: bytes) -> T:
     try:
-        return from_json(kind, json.loads(data))
+        return from_file(kind, json.loads(data))
     except (ValueError, FormatError) as error:
         raise FormatError(
             f"{state.uri}/{name} is damaged ({error}). Nothing was deleted. Restore the file from a backup, or remove"

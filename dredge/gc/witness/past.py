@@ -24,8 +24,8 @@ from dredge.gc.witness.record import (
 from dredge.storage import ObjectReader
 
 FORGET_LOST, RESTORE_LOST = "forget-lost", "restore-lost"
-"""Kinds of statements. `what` of the first has `metaranges`, ids that were given up; of the second `commits`: by the id
-of a lost commit the id of the one that has its content now."""
+"""Kinds of statements. `what` of the first has `commits` and `metaranges`, ids that were given up; of the second
+`commits`: by the id of a lost commit the id of the one that has its content now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Past:
         kinds: kinds of files that were opened, by name.
         forgotten_at: when a person last gave up what was lost; None if nobody did.
         forgotten: metaranges that were given up, each with the time.
+        given_up: commits that were given up, each with the time.
         restored: by the id of a lost commit the id of the one that has its content now.
     """
 
@@ -48,6 +49,7 @@ class Past:
     kinds: Mapping[str, str] = field(default_factory=dict)
     forgotten_at: datetime | None = None
     forgotten: Mapping[str, datetime] = field(default_factory=dict)
+    given_up: Mapping[str, datetime] = field(default_factory=dict)
     restored: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -62,30 +64,33 @@ class Past:
             RefusedError: a newer version of Dredge wrote the record.
             FormatError: the record or a statement is damaged.
         """
-        forgotten_at, forgotten, restored = None, dict[str, datetime](), dict[str, str]()
+        forgotten_at, forgotten, given_up = None, dict[str, datetime](), dict[str, datetime]()
+        restored = dict[str, str]()
         for consent in read_consents(state, FORGET_LOST, RESTORE_LOST):
             if consent.kind == FORGET_LOST:
                 forgotten_at = consent.at
                 forgotten |= dict.fromkeys(consent.what["metaranges"], consent.at)
+                given_up |= dict.fromkeys(consent.what["commits"], consent.at)
             else:
                 restored |= consent.what["commits"]
         stored, commits, kinds = _read_record(state, namespace, forgotten_at)
-        return cls(stored.etag, stored.record, commits, kinds, forgotten_at, forgotten, restored)
+        return cls(stored.etag, stored.record, commits, kinds, forgotten_at, forgotten, given_up, restored)
 
     @property
     def compares(self) -> bool:
-        """Whether the record's commits must still be known: it is newer than what a person gave up."""
+        """Whether the life of the repository must still be the record's: nobody has given up what was lost since."""
         return self.record is not None and (
             self.forgotten_at is None or self.record.left_at > self.forgotten_at
         )
 
     @property
     def active(self) -> list[str]:
-        """Ids of the commits that the last complete mark called active, if they must still be known."""
-        if not self.compares:
+        """Ids of the commits that the last complete mark called active, but for those that were given up since."""
+        if self.record is None:
             return []
         found: list[str] = self.commits.filter(self.commits["active"])["commit_id"].to_pylist()
-        return found
+        left_at = self.record.left_at
+        return [item for item in found if item not in self.given_up or self.given_up[item] < left_at]
 
     @property
     def metaranges(self) -> set[str]:

@@ -46,7 +46,7 @@ def take_over(
         LeaseHeldError: a run is at work.
         NotFoundError: there is no such repository.
     """
-    with _at_work(repository, why, OWN, client, options) as site:
+    with at_work(repository, why, OWN, client, options) as site:
         environment, before = site.client.environment(), read_owner(site.state)
         what = {"to": to_json(environment), "from": None if before is None else to_json(before.environment)}
         consent = record_consent(site.state, OWN, repository, why, what, who)
@@ -69,7 +69,7 @@ def add_alias(
         RefusedError: it is not the same server: it lacks the id of the last mark, or is another installation.
         LeaseHeldError: a run is at work.
     """
-    with _at_work(repository, why, ALIAS, client, options) as site:
+    with at_work(repository, why, ALIAS, client, options) as site:
         environment, before = site.client.environment(), read_owner(site.state)
         if before is None:
             raise ConfigError(
@@ -107,8 +107,8 @@ def consent_without_id(
         RefusedError: another server owns the namespace.
         LeaseHeldError: a run is at work.
     """
-    with _at_work(repository, why, WITHOUT_ID, client, options) as site:
-        before = _demand_owner(site)
+    with at_work(repository, why, WITHOUT_ID, client, options) as site:
+        before = demand_owner(site)
         what = {"url": site.client.environment().url}
         consent = record_consent(site.state, WITHOUT_ID, repository, why, what, who)
         return _told(site, consent, before, has_id=False)
@@ -129,8 +129,8 @@ def lift_block(
         RefusedError: another server owns the namespace.
         LeaseHeldError: a run is at work.
     """
-    with _at_work(repository, why, "lift-block", client, options) as site:
-        before = _demand_owner(site)
+    with at_work(repository, why, "lift-block", client, options) as site:
+        before = demand_owner(site)
         if block.read_block(site.state) is None:
             raise ConfigError(f"the namespace of {repository} is not blocked. Nothing was changed.")
         # First the id: after a kill in between the block is still in force.
@@ -142,9 +142,23 @@ def lift_block(
 
 
 @contextmanager
-def _at_work(
+def at_work(
     repository: str, why: str, what: str, client: LakeFS | None, options: StorageOptions | None
 ) -> Iterator[Site]:
+    """Hold the lease of a repository while a person's statement is made.
+
+    Args:
+        repository: name in lakeFS.
+        why: the reason, in the person's words.
+        what: the statement, for the holder's name.
+        client: the server; None reads the environment.
+        options: how the store is reached; None reads the environment.
+
+    Raises:
+        ConfigError: there is no reason.
+        LeaseHeldError: a run is at work.
+        NotFoundError: there is no such repository.
+    """
     check_reason(why)
     server = client or LakeFSClient.from_env()
     state = open_state(server.repository(repository).namespace, options)
@@ -154,7 +168,12 @@ def _at_work(
         yield Site(state, server, repository, "")
 
 
-def _demand_owner(site: Site) -> Owner | None:
+def demand_owner(site: Site) -> Owner | None:
+    """Refuse a statement about a namespace through another server than its owner's; returns the owner.
+
+    Raises:
+        RefusedError: another server owns the namespace.
+    """
     environment, owner = site.client.environment(), read_owner(site.state)
     if owner is not None and not owner.includes(environment):
         raise RefusedError(

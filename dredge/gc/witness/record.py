@@ -11,10 +11,9 @@ and the pointer last, under the lease and with a condition: after a kill between
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,6 +21,7 @@ from dredge.errors import ConflictError, DredgeError, FormatError, RefusedError
 from dredge.gc.namespaces import canonical_namespace
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_versioned, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader
 
@@ -76,10 +76,6 @@ class Kept:
         """Whether commits may be active by the other one only."""
         return (other.tags and not self.tags) or other.policy not in (None, self.policy)
 
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {"tags": self.tags, "policy": self.policy}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkRecord:
@@ -96,7 +92,7 @@ class MarkRecord:
         commits: rows of commits.
         tables: rows of opened files.
         kept: by the repository's own settings: those of the last run that was to delete, or else of the first mark.
-            None in a record of an earlier version.
+        format: number of the format.
     """
 
     repository: str
@@ -108,41 +104,8 @@ class MarkRecord:
     left_at: datetime
     commits: PartInfo
     tables: PartInfo
-    kept: Kept | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        created = self.repository_created_at
-        return {
-            "format": FORMAT,
-            "repository": self.repository,
-            "namespace": self.namespace,
-            "repository_created_at": None if created is None else created.isoformat(),
-            "run_id": self.run_id,
-            "run_uri": self.run_uri,
-            "marked_at": self.marked_at.isoformat(),
-            "left_at": self.left_at.isoformat(),
-            "commits": self.commits.to_json(),
-            "tables": self.tables.to_json(),
-            "kept": None if self.kept is None else self.kept.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> MarkRecord:
-        """From the object that `to_json` made."""
-        created, kept = value["repository_created_at"], value.get("kept")
-        return cls(
-            repository=value["repository"],
-            namespace=value["namespace"],
-            repository_created_at=None if created is None else datetime.fromisoformat(created),
-            run_id=value["run_id"],
-            run_uri=value["run_uri"],
-            marked_at=datetime.fromisoformat(value["marked_at"]),
-            left_at=datetime.fromisoformat(value["left_at"]),
-            commits=PartInfo.from_json(value["commits"]),
-            tables=PartInfo.from_json(value["tables"]),
-            kept=None if kept is None else Kept(kept["tags"], kept["policy"]),
-        )
+    kept: Kept
+    format: int = FORMAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +114,7 @@ class Stored:
 
     Attributes:
         etag: of the pointer; None if there is none.
-        record: None if there is none, or only one of an older format.
+        record: None if there is none.
     """
 
     etag: str | None = None
@@ -180,8 +143,8 @@ def read_record(state: ObjectReader) -> Stored:
                 f"{state.uri}/{POINTER} has format {found}, and this version of Dredge reads {FORMAT}: a newer version"
                 " worked here. Nothing was deleted. Run the newer version."
             )
-        return Stored(etag, MarkRecord.from_json(value) if found == FORMAT else None)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return Stored(etag, from_versioned(MarkRecord, value, FORMAT))
+    except (FormatError, KeyError, TypeError, ValueError) as error:
         raise _damaged(state, POINTER, error) from None
 
 
@@ -233,7 +196,7 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
         tables=folder.write_table(FOLDER, 0, tables, f"{run.folder.label}-tables"),
         kept=_own_settings(run),
     )
-    data = json.dumps(record.to_json(), sort_keys=True).encode()
+    data = json.dumps(to_json(record), sort_keys=True).encode()
     if run.folder.attempt is not None:
         run.folder.attempt.check()  # a later try may have left its record
     run.lease.check(run.plan.lease, record.left_at)
@@ -254,13 +217,12 @@ def is_what_if(config: GCConfig, record: MarkRecord | None) -> bool:
         config: of the run.
         record: of the last complete mark.
     """
-    own = None if record is None else record.kept
-    return config.dry_run and own is not None and Kept.of(config).is_less_than(own)
+    return config.dry_run and record is not None and Kept.of(config).is_less_than(record.kept)
 
 
 def _own_settings(run: Run) -> Kept:
     before = read_record(run.state).record if run.plan.dry_run else None
-    return Kept.of(run.plan.config) if before is None or before.kept is None else before.kept
+    return Kept.of(run.plan.config) if before is None else before.kept
 
 
 def _replace_own(run: Run, record: MarkRecord, data: bytes) -> bool:

@@ -25,6 +25,7 @@ from dredge.runs.clock import Clock, utc_now
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.limits import worst
 from dredge.runs.output import StepOutput
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.storage import StorageOptions
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS
@@ -142,7 +143,7 @@ def _collect(run: Run, collect: Collect, record: StepRecord) -> None:
     would = collect(run.plan.cutoff, True)
     # The library does not say how many objects there are, so only absolute limits can be held against it.
     findings = run.plan.config.limits.check(would.objects, would.size_bytes, 0)
-    record.details["findings"] = [finding.to_json() for finding in findings]
+    record.details["findings"] = [to_json(finding) for finding in findings]
     verdict = worst(findings)
     if run.plan.config.dry_run or verdict != "passed":
         record.status = "dry_run"

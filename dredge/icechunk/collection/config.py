@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,7 +26,6 @@ from dredge.settings import (
     SECONDS_MAX,
     check_finite,
     check_settings,
-    from_fields,
     read_settings,
     setting,
 )
@@ -271,10 +269,6 @@ class CollectConfig:
         """The limits on damage."""
         return Limits(self.max_delete_objects, self.max_delete_bytes, self.max_delete_percent)
 
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object, without secrets."""
-        return dataclasses.asdict(self)
-
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> CollectConfig:
         """From what a user gave: Params of a DAG, an operator's `config`.
@@ -286,13 +280,3 @@ class CollectConfig:
             ConfigError: an unknown name, or a value that does not fit.
         """
         return cls(**read_settings(cls, params))
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> CollectConfig:
-        """From the JSON object that `to_json` made; ConfigError for unknown names."""
-        plain = dict(value)
-        plain["safety"] = from_fields(Safety, plain.get("safety") or {}, "safety.")
-        plain["tuning"] = from_fields(Tuning, plain.get("tuning") or {}, "tuning.")
-        if plain.get("after") is not None:
-            plain["after"] = from_fields(PlannedExpiration, plain["after"], "after.")
-        return from_fields(cls, plain)

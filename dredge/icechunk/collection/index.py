@@ -36,6 +36,7 @@ import pyarrow as pa
 from dredge.errors import DredgeError, FormatError
 from dredge.icechunk.format.manifests import NamedChunks
 from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
 
@@ -152,8 +153,8 @@ class ManifestIndex:
             return
         value: dict[str, Any] = {
             "format": FORMAT,
-            "snapshots": [part.to_json() for part in snapshots],
-            "manifests": [{"part": part.to_json(), "ids": ids} for part, ids in manifests],
+            "snapshots": [to_json(part) for part in snapshots],
+            "manifests": [{"part": to_json(part), "ids": ids} for part, ids in manifests],
             **({"replaces": sorted(replaces)} if replaces else {}),
         }
         data = json.dumps(value, sort_keys=True).encode()
@@ -161,9 +162,9 @@ class ManifestIndex:
         self._take(value)
 
     def _take(self, value: Mapping[str, Any]) -> None:
-        self.snapshot_parts += [PartInfo.from_json(part) for part in value["snapshots"]]
+        self.snapshot_parts += [from_json(PartInfo, part) for part in value["snapshots"]]
         for item in value["manifests"]:
-            part = PartInfo.from_json(item["part"])
+            part = from_json(PartInfo, item["part"])
             self.manifest_parts[part.name] = part
             self.manifests_of[part.name] = list(item["ids"])
 
@@ -207,7 +208,7 @@ class ManifestIndex:
 def _names_in(value: Mapping[str, Any]) -> frozenset[str]:
     """Names of the parts that a head names."""
     parts = [*value.get("snapshots", ()), *(item["part"] for item in value.get("manifests", ()))]
-    return frozenset(PartInfo.from_json(part).name for part in parts)
+    return frozenset(from_json(PartInfo, part).name for part in parts)
 
 
 def write_snapshot_rows(state: ObjectWriter, name: str, rows: Sequence[SnapshotRow]) -> PartInfo:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Literal
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.inventory import Inventory
 from dredge.runs.folder import read_json
 from dredge.runs.lease import LeaseGrant
-from dredge.runs.versions import CLEAN, Version
+from dredge.runs.payload import from_versioned
+from dredge.runs.versions import Version
 from dredge.storage import StorageOptions, open_writer
 from dredge.undo.ways import UndoWay
 
 PLAN = "plan.json"
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,8 @@ class CollectionPlan:
         inventory: what is read instead of listing chunks; None lists them.
         undo: how what it deletes can be taken back.
         config: what the user asked for.
+        kind: of plan.
+        format: number of the format of plans.
     """
 
     run_id: str
@@ -54,6 +57,8 @@ class CollectionPlan:
     config: CollectConfig
     inventory: Inventory | None = None
     undo: UndoWay = field(default_factory=UndoWay)
+    kind: Literal["icechunk"] = "icechunk"
+    format: int = FORMAT
 
     @property
     def store_uri(self) -> str:
@@ -70,47 +75,14 @@ class CollectionPlan:
         """Whether nothing may be deleted."""
         return self.config.dry_run
 
-    def to_json(self) -> dict[str, Any]:
-        """As the JSON object of `plan.json`."""
-        return {
-            "format": 1,
-            "kind": "icechunk",
-            "run_id": self.run_id,
-            "uri": self.uri,
-            "spec_version": self.spec_version,
-            "run_uri": self.run_uri,
-            "dry_run": self.config.dry_run,
-            "created_at": self.created_at.isoformat(),
-            "cutoff": self.cutoff.isoformat(),
-            "mode": self.mode,
-            "why_mode": self.why_mode,
-            "state": None if self.state is None else self.state.to_json(),
-            "state_etag": self.state_etag,
-            "lease": self.lease.to_json(),
-            "inventory": None if self.inventory is None else self.inventory.to_json(),
-            "undo": self.undo.to_json(),
-            "config": self.config.to_json(),
-        }
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> CollectionPlan:
-        """From the object that `to_json` made."""
-        return cls(
-            run_id=value["run_id"],
-            uri=value["uri"],
-            spec_version=value["spec_version"],
-            run_uri=value["run_uri"],
-            created_at=datetime.fromisoformat(value["created_at"]),
-            cutoff=datetime.fromisoformat(value["cutoff"]),
-            mode=value.get("mode", CLEAN),
-            why_mode=value.get("why_mode", ""),
-            state=None if value.get("state") is None else Version(**value["state"]),
-            state_etag=value.get("state_etag"),
-            lease=LeaseGrant.from_json(value["lease"]),
-            config=CollectConfig.from_json(value["config"]),
-            inventory=None if value.get("inventory") is None else Inventory.from_json(value["inventory"]),
-            undo=UndoWay.from_json(value.get("undo")),
-        )
+def parse_plan(value: object) -> CollectionPlan:
+    """Make a plan from the JSON of `plan.json`.
+
+    Raises:
+        FormatError: it is damaged, or of another format.
+    """
+    return from_versioned(CollectionPlan, value, FORMAT)
 
 
 def read_plan(run_uri: str, options: StorageOptions | None = None) -> CollectionPlan:
@@ -124,6 +96,6 @@ def read_plan(run_uri: str, options: StorageOptions | None = None) -> Collection
         ConfigError: there is no run.
     """
     try:
-        return CollectionPlan.from_json(read_json(open_writer(run_uri, options), PLAN))
+        return parse_plan(read_json(open_writer(run_uri, options), PLAN))
     except NotFoundError:
         raise ConfigError(f"{run_uri} holds no {PLAN}: it is not the folder of a run") from None

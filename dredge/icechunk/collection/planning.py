@@ -18,6 +18,7 @@ from dredge.inventory.manifest import find_inventory
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.payload import to_json
 from dredge.runs.resuming import local_holder
 from dredge.runs.versions import CLEAN, choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
@@ -124,7 +125,7 @@ def _checked_store_time(state: ObjectWriter, clock: Clock, skew_seconds_max: flo
 
 
 def _write_plan(plan: CollectionPlan, options: StorageOptions | None) -> None:
-    data = json.dumps(plan.to_json(), indent=1, sort_keys=True).encode()
+    data = json.dumps(to_json(plan), indent=1, sort_keys=True).encode()
     open_writer(plan.run_uri, options).put_if_absent(PLAN, data)
 
 

@@ -20,8 +20,7 @@ def open_swept(run_uri: str, uri: str, options: StorageOptions | None = None) ->
         options: None reads the environment.
 
     Raises:
-        ConfigError: there is no such run, it deleted nothing, it is of another repository, or from a version that could
-            not take deletions back.
+        ConfigError: there is no such run, it deleted nothing, or it is of another repository.
         FormatError: its files are damaged.
     """
     plan = read_plan(run_uri, options)
@@ -32,8 +31,6 @@ def open_swept(run_uri: str, uri: str, options: StorageOptions | None = None) ->
     if summary is None:
         why = "it was a dry run" if plan.config.dry_run else "it never came to its candidates"
         raise ConfigError(f"run {plan.run_id} deleted nothing: {why}")
-    if not plan.undo.way_was_chosen:
-        raise ConfigError(f"run {plan.run_id} cannot be taken back: {plan.undo.why}")
     output = ListCandidatesOutput.of(summary)
     parts = [part for kind in reversed(FOLDERS) for part in output.candidates(kind)]
     return SweptRun(plan.undo.way, folder, parts, tuple(FOLDERS.values()))

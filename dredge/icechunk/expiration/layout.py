@@ -1,4 +1,4 @@
-"""Where each snapshot of a history goes in a drawing, the same for text and picture.
+"""Where each snapshot of a history goes in a drawing.
 
 Roots are on top. The child that leads to main (or the newest one) goes on in its parent's column; the others
 open columns of their own, drawn before it. Long runs of snapshots with nothing to tell are folded into one

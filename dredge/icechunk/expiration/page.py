@@ -1,16 +1,16 @@
-"""A plan as a page: what would go, the history before and after as a picture, what becomes of every ref."""
+"""A plan as a page: what would go, the history before and after, what becomes of every ref."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from dredge.icechunk.expiration.picture import picture_of, written
 from dredge.icechunk.expiration.plan import ExpirationPlan
+from dredge.icechunk.expiration.tree import draw_plan
 from dredge.runs.pages import render
 from dredge.runs.words import size_text
 
-ROWS_MAX = 2_000  # of a table; plan.json has all
+ROWS_MAX = 2_000  # of a table, and lines of the history; plan.json and plan.txt have all
 _TEMPLATE = Path(__file__).parent / "templates" / "plan.html.j2"
 
 
@@ -26,8 +26,7 @@ def plan_page(uri: str, plan: ExpirationPlan) -> str:
         title=f"Expiration plan of {uri}",
         headline=_headline(plan),
         facts=list(_facts(plan)),
-        picture=picture_of(plan),
-        written=written,
+        history=draw_plan(plan),
         refs=[
             (change.ref.label, change.action, change.reason, change.snapshots_before, change.snapshots_after)
             for change in plan.refs

@@ -1,6 +1,6 @@
 """A plan as files beside the repository: for the report, and for the one who approves it.
 
-<repository>/_dredge/expirations/<id>/plan.json  plan.txt  plan.svg  plan.html
+<repository>/_dredge/expirations/<id>/plan.json  plan.txt  plan.html
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from datetime import datetime
 
 from dredge.icechunk.expiration.page import plan_page
-from dredge.icechunk.expiration.picture import draw_picture
 from dredge.icechunk.expiration.plan import ExpirationPlan
 from dredge.icechunk.expiration.tree import draw_plan
 from dredge.icechunk.maintenance import EXPIRATIONS, open_state
@@ -19,7 +18,7 @@ PAGE = "plan.html"
 
 
 def store_plan(uri: str, plan: ExpirationPlan, now: datetime, options: StorageOptions | None = None) -> str:
-    """Write a plan as data, text, picture and page.
+    """Write a plan as data, text and page.
 
     Args:
         uri: the repository.
@@ -32,7 +31,6 @@ def store_plan(uri: str, plan: ExpirationPlan, now: datetime, options: StorageOp
     """
     state = open_state(uri, options)
     folder = f"{EXPIRATIONS}/{new_descending_xid(now)}"
-    state.put(f"{folder}/plan.svg", draw_picture(plan).encode())
     state.put(f"{folder}/plan.txt", draw_plan(plan).encode())
     state.put(f"{folder}/{PAGE}", plan_page(uri, plan).encode())
     state.put(f"{folder}/plan.json", plan.dumps().encode())

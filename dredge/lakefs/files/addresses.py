@@ -7,10 +7,10 @@ A server on a local folder knows where the namespace `local://name` lies and wri
 The oldest entries do not say which kind they hold (type 0): those with a known scheme are full.
 
 A server parses a full address as a URI: `%20` may stand for a space, `?x` is a query and not part of the
-key, a trailing slash is trimmed, `x@` before the host is nobody's. `canonical_address` reads it like the server;
-`address_readings` gives every key that it may mean, so that whoever decides what is live can keep them all.
+key, a trailing slash is trimmed on Azure, `x@` before the host is nobody's. `canonical_address` reads it like the
+server; `address_readings` gives every key that it may mean, so that whoever decides what is live can keep them all.
 
-Source: lakeFS pkg/block/namespace.go
+Source: lakeFS pkg/block/namespace.go, pkg/block/azure/adapter.go
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ def is_parsed_by_server(address: str) -> bool:
 
 
 def reworded(address: str) -> str:
-    """A full address as a server words it in an answer: without query, and decoded where that loses nothing."""
+    """A full address as a server words it: without user and query, and decoded where that loses nothing."""
     match = _URI.match(address)
     if match is None or not _parses(match[2]):
         return address
     host, slash, rest = re.split("[?#]", match[2], maxsplit=1)[0].partition("/")
-    return f"{match[1]}://{host}{slash}{_decoded_path(rest)}"
+    return f"{match[1]}://{host.rpartition('@')[2]}{slash}{_decoded_path(rest)}"
 
 
 def _decoded_path(path: str) -> str:
@@ -123,13 +123,15 @@ def _full_readings(address: str, namespace: str) -> list[str | None]:
     if _PLAIN.fullmatch(rest) and "%" not in namespace:
         return [literal]  # there is nothing to decode, cut off or trim
     path = re.split("[?#]", rest, maxsplit=1)[0]
-    resolved = literal
-    if _parses(rest):
-        decoded = unquote(path, errors="surrogateescape")
-        resolved = _inside(scheme, _decoded_path(path).rstrip("/"), namespace)
-        other = _inside(scheme, decoded.rstrip("/"), unquote(namespace, errors="surrogateescape"))
-        return [resolved, literal, other]
-    return [resolved]
+    if not _parses(rest):
+        return [literal]
+    decoded = unquote(path, errors="surrogateescape")
+    whole = unquote(namespace, errors="surrogateescape")
+    ways = ((_decoded_path(path), namespace), (decoded, whole))
+    kept = [_inside(scheme, text, place) for text, place in ways]
+    cut = [_inside(scheme, text.rstrip("/"), place) for text, place in ways]
+    # On Azure a server decodes all and trims.
+    return [cut[1], *kept, literal, cut[0]] if scheme == "https" else [*kept, literal, *cut]
 
 
 def _whole_namespaces(address: str, namespace: str) -> list[str]:

@@ -1,6 +1,7 @@
 """The kinds of stores behind `dredge.storage.opening`: one module each, loaded when a URI of its kind is opened.
 
 A module has the functions of `Driver`, so that an installation loads the clients of the stores that it uses only.
+Which schemes belong to a kind says `dredge.storage.schemes`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from dredge.storage.location import Location
 from dredge.storage.model import ObjectDeleter, ObjectReader, ObjectWriter
 from dredge.storage.options import StorageOptions
 from dredge.storage.undo import ObjectCopier, VersionDeleter, VersionReader
+
+#: The module of each kind of store.
+MODULES: dict[str, str] = {kind: f"{__name__}.{kind}" for kind in ("local", "s3", "gcs", "azure")}
 
 
 class Driver(Protocol):
@@ -41,4 +45,4 @@ class Driver(Protocol):
 
 def driver_of(location: Location) -> Driver:
     """Load the driver of a place."""
-    return cast("Driver", import_module(f"{__name__}.{location.driver}"))
+    return cast("Driver", import_module(MODULES[location.driver]))

@@ -71,7 +71,7 @@ class Choosing:
         """Look at what the deletion of one object left. Never raises for the object.
 
         Args:
-            row: of `swept_rows`, with an outcome.
+            row: of `swept_rows`.
         """
         looks = {QUARANTINE: self._copy} if self._has_copies else {}
         if row["version_id"] or self._by_versions:
@@ -104,7 +104,7 @@ class Choosing:
         marker, below = found[at], found[at + 1 :]
         if not marker.is_marker:
             return Leftover(row, OTHER, VERSIONS, message="the ledger's version is no delete marker")
-        if max(marker.last_modified, row["done_by"]) >= self._cutoff:
+        if max(marker.last_modified, row["done_by"] or marker.last_modified) >= self._cutoff:
             return Leftover(row, YOUNG, VERSIONS)
         version = next((item for item in below if not item.is_marker), None)
         if version is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -64,7 +63,3 @@ class RestoreConfig:
             ConfigError: an unknown name, or a value that does not fit.
         """
         return cls(**read_settings(cls, params))
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return dataclasses.asdict(self)

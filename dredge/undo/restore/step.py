@@ -23,6 +23,7 @@ from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate, GateConfig
 from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner
@@ -96,7 +97,7 @@ def restore(
         collected.state,
         f"{uri}/{FOLDER}",
         "restore",
-        config.to_json(),
+        to_json(config),
         holder,
         options,
         clock,

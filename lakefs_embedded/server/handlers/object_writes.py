@@ -103,7 +103,7 @@ def get_physical_address(request: ApiRequest) -> Response:
 
 
 def link_physical_address(request: ApiRequest) -> Response:
-    """PUT …/branches/{branch}/staging/backing."""
+    """PUT …/branches/{branch}/staging/backing; the answer words the address as it was given."""
     path = request.query.required("path")
     if _must_be_new(request.headers):
         raise UnsupportedError("If-None-Match when linking an object: not implemented")
@@ -124,6 +124,7 @@ def link_physical_address(request: ApiRequest) -> Response:
         content_type=body.get("content_type") or "",
         force=request.flag("force"),
     )
+    stats = replace(stats, physical_address=address)
     return responses.json(200, serializers.object_stats(stats, metadata=stats.metadata))
 
 

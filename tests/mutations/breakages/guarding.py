@@ -273,20 +273,6 @@ HOLDS = (
         ("test_the_folder_of_a_run_that_tells_what_left_staging_stays_as_long_as_that_is_held",),
     ),
     Breakage(
-        "what runs of an earlier version saw staged is forgotten",
-        "dredge.gc.history",
-        "earlier_results",
-        Put("BoolOp", 1, False, "values.1"),
-        ("test_staging_that_vanished_since_the_last_run_stops_the_run",),
-    ),
-    Breakage(
-        "what marks of an earlier version saw staged is forgotten",
-        "dredge.gc.subtract.left_staging",
-        "_mark_of",
-        Put("BoolOp", 1, False, "values.1"),
-        ("test_what_a_run_of_an_earlier_version_saw_counts",),
-    ),
-    Breakage(
         "what a mark saw staged is forgotten when another try of it is begun",
         "dredge.gc.subtract.left_staging",
         "_mark_of",

@@ -50,7 +50,7 @@ METADATA = (
     ),
     Breakage(
         "metadata goes by name",
-        "dredge.storage.memory",
+        "tests.support.memory_store",
         "MemoryVersionDeleter._delete",
         Put("BoolOp", 1, True, "values.1"),
         ("test_whenever_a_commit_writes_its_files_and_names_them_they_are_there",),
@@ -82,6 +82,13 @@ METADATA = (
         "_Collection._chosen",
         Keep("Compare", 1, "left"),
         ("test_a_file_that_was_written_again_between_two_notes_stays",),
+    ),
+    Breakage(
+        "metadata goes that counts as a commit without a name",
+        "dredge.gc.metadata.collecting",
+        "_Collection._chosen",
+        Put("Compare", 2, True),
+        ("test_a_metarange_that_counts_as_a_lost_commit_stays_with_its_ranges_and_so_do_its_objects",),
     ),
     Breakage(
         "two notes of metadata may be of one moment",

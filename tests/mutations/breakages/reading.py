@@ -42,6 +42,27 @@ AGE_AND_PLACE = (
         ("test_trap_16_two_repositories_on_one_namespace_stop_the_run",),
     ),
     Breakage(
+        "a namespace that ends with several slashes is collected",
+        "dredge.gc.namespaces",
+        "check_namespaces",
+        Put("If", "endswith", False),
+        ("test_a_namespace_that_ends_with_several_slashes_is_not_collected",),
+    ),
+    Breakage(
+        "slashes before a path make another place",
+        "dredge.storage.schemes",
+        "served_parts",
+        Keep("Call", "lstrip", "func.value"),
+        ("test_trap_15_16_39_namespaces_are_compared_as_places", "test_a_namespace_that_begins_with_a_slash"),
+    ),
+    Breakage(
+        "a slash at the end of a key that is decoded is always cut off",
+        "dredge.lakefs.files.addresses",
+        "_full_readings",
+        Put("Assign", "kept", []),
+        ("test_what_a_full_address_may_mean_is_all_named_the_servers_reading_first",),
+    ),
+    Breakage(
         "a repository among the data of another one is collected",
         "dredge.gc.namespaces",
         "_lies_among_files",

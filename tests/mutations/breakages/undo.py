@@ -202,8 +202,22 @@ UNDO = (
         "a purge lets go what the ledger does not call deleted",
         "dredge.undo.purge.step",
         "_pages",
-        Drop("Assign", 3),
+        Drop("Assign", 2),
         ("test_a_copy_of_what_the_ledger_does_not_call_deleted_stays",),
+    ),
+    Breakage(
+        "a purge ends the record of what no ledger tells",
+        "dredge.undo.purge.step",
+        "purge_parts",
+        Put("BoolOp", 1, False),
+        ("test_the_record_of_a_killed_sweep_is_kept_for_what_its_ledger_does_not_tell",),
+    ),
+    Breakage(
+        "a lost record of deletions is made again only before the first check",
+        "dredge.gc.check_again.check",
+        "check_again",
+        Put("BoolOp", 1, False, "values.1"),
+        ("test_a_lost_record_among_others_is_made_again_from_the_folder_of_its_run",),
     ),
     Breakage(
         "a purge lets young copies go",

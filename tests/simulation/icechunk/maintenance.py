@@ -16,6 +16,7 @@ from dredge.icechunk.history import Ref
 from dredge.icechunk.maintenance import make_lease, open_state, right_to_work
 from dredge.runs.defects import defect
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.payload import from_json
 from dredge.storage import open_writer
 from tests.simulation.clock import Clock, instant
 from tests.simulation.history import Simulation
@@ -200,7 +201,7 @@ class Maintenance:
                 steps.resume_run(run.run_uri, URI, grant)
             return grant
         if task == "plan":
-            config = CollectConfig.from_json(run.config)
+            config = from_json(CollectConfig, run.config)
             return steps.plan_collection(config, run.grant, None, self._process().clock).run_uri
         if task == "release_lease":
             if run.grant is None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from dredge.errors import ConfigError, DredgeError, UnavailableError
+from dredge.errors import AlarmError, ConfigError, DredgeError, UnavailableError
 from dredge.runs.defects import defect
 from dredge.storage import open_writer
 from dredge.trash import steps
+from dredge.trash.alarms import acknowledge_alarms
 from dredge.trash.margins import SAFE_GRACE, TrashLimits, TrashMargins
 from dredge.trash.results import CleanReport, ScanReport
 from dredge.trash.state import TrashState
@@ -109,6 +110,12 @@ class Cleaner:
         state = TrashState(open_writer(STATE))
         self._try("unqueue", "clean", lambda: unqueue(self.rows, state, clock=self._clock(), dry_run=False))
 
+    def acknowledge(self) -> None:
+        """End the alarms, as a person does who has looked into them."""
+        self._try(
+            "acknowledge", "clean", lambda: acknowledge_alarms(open_writer(STATE), "looked into", "ann")
+        )
+
     def _task(self, run: Run, task: str, work: Callable[[], Any], took: Callable[[Run, Any], None]) -> None:
         for _ in range(RETRIES + 1):
             error, result = self._try(f"{run.name} {task}", task, work)
@@ -118,6 +125,8 @@ class Cleaner:
             if not is_retried(error):
                 break
             self.simulation.scheduler.wait(60.0)
+        if isinstance(error, AlarmError):
+            self.acknowledge()
         run.errors.append(f"{task}: {type(error).__name__}: {error}")
         self.simulation.states[f"{task} failed: {type(error).__name__}"] += 1
 

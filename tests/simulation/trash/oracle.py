@@ -328,9 +328,9 @@ class Oracle:
         """No plan names what a record named already when its rows were read, and names still."""
         process = self._process()
         for finding in plan["findings"]:
-            partition = base64.b64decode(finding["partition_base64"])
+            partition = base64.b64decode(finding["partition"])
             since, read = self.named_since.get(partition), self.read.get((process, partition))
-            if finding["key_base64"] is None and since is not None and read is not None and since < read:
+            if finding["key"] is None and since is not None and read is not None and since < read:
                 self.simulation.violate("plan", f"{show(partition)} is planned, and a record names it")
 
     def _process(self) -> str:

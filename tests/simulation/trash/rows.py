@@ -15,13 +15,13 @@ from itertools import batched
 from typing import Any
 
 from dredge.kv import Entry, PredicateFailedError
-from dredge.kv.memory_rows import FrozenView
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowView, show_key
 from tests.simulation.clock import Clock
 from tests.simulation.doors import Doors, answer_lost, not_done
 from tests.simulation.kv import WatchedKV
 from tests.simulation.noise import stable_hash
 from tests.simulation.threads import Event
+from tests.support.memory_rows import FrozenView
 
 _FAULTS: dict[str, Any] = {"kv down": not_done("kv"), "kv answer lost": answer_lost("kv")}
 

@@ -13,6 +13,7 @@ from dredge.gc.config import GCConfig
 from dredge.gc.planning import acquire_lease, plan_run
 from dredge.gc.run import Run
 from dredge.gc.steps import put_question
+from dredge.runs.payload import from_json
 from tests.support.approvals import said, waiting_run
 from tests.support.gc import World, busy_world
 
@@ -28,8 +29,8 @@ def begun(world: World, config: GCConfig, holder: str) -> Run:
 
 def test_of_ten_runs_that_have_to_ask_one_asks_at_a_time_and_the_last_ones_find_nothing_left() -> None:
     world, kept, gone = busy_world(approval="always")
-    config = GCConfig.from_json(
-        {**world.settings, "repository": world.lake.repository, "dry_run": False, "mode": "clean"}
+    config = from_json(
+        GCConfig, {**world.settings, "repository": world.lake.repository, "dry_run": False, "mode": "clean"}
     )
     holders = [f"gc_lake backfill__{number}" for number in range(10)]
     asked: list[str] = []

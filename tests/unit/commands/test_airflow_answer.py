@@ -17,6 +17,7 @@ from dredge.commands.airflow_answer import TOKEN, URL, answer_in_airflow
 from dredge.errors import ConfigError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.approve.step import find_question
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.payload import from_json, to_json
 from tests.support.approvals import gc, waiting_run
 
 HOLDER = "gc lake manual__2026-01-02T03:04:05+00:00/x"
@@ -98,9 +99,9 @@ def in_airflow(run: Any) -> None:
     """Have the run look as one of Airflow."""
     key = "plan.json"
     plan = run.folder.read_json(key)
-    grant = LeaseGrant.from_json(plan["lease"])
+    grant = from_json(LeaseGrant, plan["lease"])
     run.folder.write_json(
-        key, {**plan, "lease": LeaseGrant("gc_lake manual__1", grant.fencing, grant.expires_at).to_json()}
+        key, {**plan, "lease": to_json(LeaseGrant("gc_lake manual__1", grant.fencing, grant.expires_at))}
     )
 
 

@@ -9,11 +9,6 @@ from click.testing import CliRunner, Result
 
 from dredge.commands.gc import command
 from dredge.errors import ConfigError, RefusedError
-from dredge.gc.history import previous
-from dredge.gc.mark_uncommitted import MarkUncommittedOutput
-from dredge.gc.planning import release_lease
-from dredge.gc.run import Run
-from dredge.storage import memory_store, open_writer
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world
 
@@ -48,52 +43,6 @@ def test_runs_of_another_tool_are_shown_as_such() -> None:
     world.lake.objects.put(f"_lakefs/retention/gc/unified/{run_id}/summary.json", b"{}")
     found = json.loads(ask("runs", world.lake.namespace, "--json").output)
     assert found["outcome"] == "other tool"
-
-
-def test_a_run_of_an_earlier_version_is_told_of_and_not_carried_out() -> None:
-    world = world_with_runs()
-    world.age(hours=1)
-    context = world.plan()
-    world.mark(context)
-    plan = context.folder.read_json("plan.json")
-    plan["config"] |= {"min_age_hours": 24.0, "warn_on_foreign_overlaps": False}
-    context.folder.write_json("plan.json", plan | {"format": 1})
-    found = json.loads(ask("runs", world.lake.namespace, "--json").output.splitlines()[0])
-    assert (found["repository"], found["outcome"]) == ("lake", "unfinished")
-    with pytest.raises(ConfigError):
-        Run.open(context.plan.run_uri, None, world.client, world.lake.clock)
-    release_lease(context)
-    world.age(hours=1)
-    later = world.plan()
-    staged = previous(later, MarkUncommittedOutput)
-    assert staged is not None
-    assert staged.summary.run_id == context.plan.run_id
-
-
-@pytest.mark.parametrize(("outcome", "code"), [("success", 0), ("held", 3), ("partial", 1)])
-def test_a_run_that_an_earlier_version_ended_has_the_report_of_that_version(outcome: str, code: int) -> None:
-    """Its steps have other names, so nothing of them would be found, and what it deleted would be denied."""
-    world = world_with_runs()
-    folder = json.loads(ask("runs", world.lake.namespace, "--json").output.splitlines()[0])["folder"]
-    writer = open_writer(folder)
-    for name, more in (("plan.json", {"format": 2}), ("report.json", {"outcome": outcome})):
-        writer.put(name, json.dumps(json.loads(writer.get(name)) | more).encode())
-    for batch in open_writer(folder).list("bulk_delete/"):
-        for key in batch["key"].to_pylist():
-            memory_store(folder.split("/")[2]).objects.pop(f"{folder.split('/', 3)[3]}/{key}")
-    text = ask("report", folder)
-    assert (text.exit_code, "1 objects (6 bytes) were deleted" in text.output) == (code, True)
-
-
-def test_of_a_run_that_an_earlier_version_did_not_end_nobody_says_that_nothing_was_deleted() -> None:
-    world = make_world()
-    context = world.plan()
-    context.folder.write_json("plan.json", context.folder.read_json("plan.json") | {"format": 2})
-    text = ask("report", context.plan.run_uri)
-    assert (text.exit_code, "Nothing was deleted" in text.output) == (0, False)
-    assert "Start a new run" in text.output
-    with pytest.raises(ConfigError):
-        Run.open(context.plan.run_uri, None, world.client, world.lake.clock)
 
 
 def test_a_limit_shows_only_the_newest() -> None:

@@ -12,8 +12,9 @@ import pytest
 from dredge.commands import gc_alarms
 from dredge.commands.gc_alarms import acknowledge_command
 from dredge.gc.witness.consents import ACKNOWLEDGE, read_consents
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+from dredge.storage import ObjectWriter, open_writer
 from dredge.undo.alarms import SCHEMA, open_alarms, read_alarms, write_alarm
+from tests.support.memory_store import forget_memory_store
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -77,7 +77,7 @@ def test_cost_counts_each_kind_with_its_price(lake: Lake, capsys: pytest.Capture
     assert (code, "A MONTH" in said, "logs/" in said) == (0, True, True)
     code, said, _ = run(capsys, "cost", "lake", "--price-per-gb-month", "0.5", "--json")
     found = json.loads(said)
-    kinds = {row["kind"]: row["bytes"] for row in found["kinds"]}
+    kinds = {row["kind"]: row["size_bytes"] for row in found["kinds"]}
     assert (code, kinds["heads"], kinds["staged"], kinds["garbage"]) == (0, 4, 6, 6)
     assert run(capsys, "cost", "lake", "--storage-class", "GOLD")[0] == 2
     assert run(capsys, "cost", "other")[0] == 6
@@ -99,8 +99,8 @@ def test_plan_says_what_days_and_files_of_rules_would_free(
     assert picture.read_text().startswith("<svg")
     code, said, _ = run(capsys, "plan", "lake", "--json")
     found = json.loads(said)
-    assert [item["days"] for item in found["proposals"]] == [7, 14, 30, 60, 90]
-    assert [item["freed_objects"] for item in found["proposals"]] == [1] * 5
+    assert [item["proposal"]["days"] for item in found["proposals"]] == [7, 14, 30, 60, 90]
+    assert [item["freed"]["objects"] for item in found["proposals"]] == [1] * 5
     assert run(capsys, "plan", "lake", "--branch", "main")[0] == 2
     assert run(capsys, "plan", "lake", "--retention-days", "x")[0] == 2
 

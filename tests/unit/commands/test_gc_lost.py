@@ -79,6 +79,8 @@ def test_what_is_to_be_made_known_is_named(lake: Lake, capsys: pytest.CaptureFix
 
 def test_lost_commits_are_given_up_with_a_reason(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "forget-lost", "lake", "--reason", " ")[0] == 2
+    assert run(capsys, "forget-lost", "lake", "--reason", "Monday's state is wanted")[0] == 3, "another URL"
+    assert run(capsys, "own", "lake", "--reason", "the server has moved")[0] == 0
     code, shown = run(capsys, "forget-lost", "lake", "--reason", "Monday's state is wanted", "--json")
     assert (code, len(json.loads(shown)["lost"])) == (0, 2)
     assert run(capsys, "lost", "lake", "--json") == (0, "[]\n")

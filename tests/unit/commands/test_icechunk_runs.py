@@ -16,14 +16,13 @@ from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo, expired_sample
 
 SETTINGS = (
-    "--unsafe-min-age",
-    "--min-age",
-    "0s",
-    "--grace",
-    "0s",
+    "--unsafe-min-age-seconds",
+    "0",
+    "--grace-hours",
+    "0",
     "--quiet",
     "--apply",
-    "--max-objects",
+    "--max-delete-objects",
     "3",
 )
 

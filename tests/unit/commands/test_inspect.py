@@ -13,8 +13,9 @@ import pytest
 from dredge.cli import main
 from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.sstable import write_table
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
 from tests.support.lakefs_tables import CORRUPT, Fixture, fixture, fixtures, key_bytes
+from tests.support.memory_store import forget_memory_store
 
 
 class Shown:

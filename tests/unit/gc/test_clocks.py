@@ -14,6 +14,7 @@ from dredge.gc.planning import plan_run
 from dredge.gc.steps import slice_listing
 from dredge.kv import open_store
 from dredge.lakefs import LakeFSClient
+from dredge.runs.payload import from_json
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.errors import GravelerError
 from tests.support.balancer import balanced
@@ -72,9 +73,9 @@ def test_a_minimum_age_without_a_margin_for_clocks_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"at least 25.*unsafe_min_age_seconds"):
         GCConfig(repository="lake", min_age_hours=24.9)
     with pytest.raises(ConfigError, match="clock_skew_seconds_max"):
-        GCConfig.from_json({"repository": "lake", "safety": {"clock_skew_seconds_max": 901}})
+        from_json(GCConfig, {"repository": "lake", "safety": {"clock_skew_seconds_max": 901}})
     wider = {"repository": "lake", "min_age_hours": 48, "safety": {"clock_skew_seconds_max": 901}}
-    assert GCConfig.from_json(wider).safety.clock_skew_seconds_max == 901
+    assert from_json(GCConfig, wider).safety.clock_skew_seconds_max == 901
 
 
 @pytest.mark.parametrize(

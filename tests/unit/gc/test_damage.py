@@ -7,8 +7,9 @@ import pytest
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.steps import Run, bulk_delete, run_steps
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import memory_store, open_deleter
+from dredge.storage import open_deleter
 from tests.support.gc import busy_world, summary_of
+from tests.support.memory_store import memory_store
 
 
 def test_candidates_that_changed_after_the_guards_are_not_swept() -> None:

@@ -15,9 +15,10 @@ from dredge.gc.planning import plan_run
 from dredge.gc.steps import Run, bulk_delete, run_steps, save_report, verify
 from dredge.gc.verify.looks import still_there
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import DeleteOutcome, memory_store, open_reader, open_writer
+from dredge.storage import DeleteOutcome, open_reader, open_writer
 from tests.support.gc import busy_world, deleting
 from tests.support.killing import kept_at_every_write
+from tests.support.memory_store import memory_store
 
 
 @pytest.mark.parametrize("part", range(3))

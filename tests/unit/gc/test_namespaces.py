@@ -265,7 +265,11 @@ def test_trap_16_two_repositories_on_one_namespace_stop_the_run() -> None:
         ("https://acc.blob.core.windows.net/c/r", "https://acc.blob.core.windows.net/c//r", None),
         ("local://me@lake", "local://lake", None),
         ("http://127.0.0.1:10000/acc/c", "http://127.0.0.1/acc/c", None),
-        ("s3://b/repo", "s3://b//repo", None),
+        ("s3://b/repo", "s3://b//repo", "equals"),
+        ("s3://b/repo", "s3://b///repo/data/x", "contains"),
+        ("s3://b/", "s3://b//", "equals"),
+        ("s3://b//", "s3://b//data/x", "contains"),
+        ("gs://b/repo", "gs://b/x//repo", None),
         ("s3://b/repo", "s3://b/repo2", None),
         ("s3://b/repo", "s3://c/repo", None),
         ("s3://b/repo", "gs://b/repo", None),
@@ -276,6 +280,20 @@ def test_trap_15_16_39_namespaces_are_compared_as_places(one: str, other: str, h
     expected = [] if how is None else [how]
     assert [found for _, _, found in overlaps({"one": one, "other": other})] == expected
     assert [found for _, _, found in overlaps({"one": other, "other": one})] == expected
+
+
+def test_a_folder_is_kept_wherever_a_store_may_see_it() -> None:
+    namespaces = {"root": "s3://b", "inner": "s3://b//data/x"}
+    assert nested_folders("root", namespaces) == {"/data/x/": "inner", "data/x/": "inner"}
+
+
+@pytest.mark.parametrize(
+    "namespace", ["s3://b/repo//", "s3://b//", "https://acc.blob.core.windows.net/c/r//"]
+)
+def test_a_namespace_that_ends_with_several_slashes_is_not_collected(namespace: str) -> None:
+    with pytest.raises(RefusedError, match="several slashes"):
+        check_namespaces("lake", {"lake": namespace})
+    assert check_namespaces("other", {"lake": namespace, "other": "s3://c/x"}) == []
 
 
 def test_a_namespace_that_a_link_leads_to_is_the_same_place(tmp_path: Path) -> None:

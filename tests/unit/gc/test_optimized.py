@@ -16,6 +16,7 @@ from dredge.gc.state.model import RunState
 from dredge.gc.state.store import POINTER, StateStore
 from dredge.gc.steps import bulk_delete, save_report, verify
 from dredge.lakefs.files.metaranges import read_metarange
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.tasks import LocalRunner
 from tests.support.gc import World, make_world, summary_of
 
@@ -209,8 +210,8 @@ def test_a_damaged_state_means_a_clean_run(damage: str, caplog: pytest.LogCaptur
     elif damage == "missing":
         context.state.put(POINTER, json.dumps({"name": "state/versions/none.json", "sha256": "0"}).encode())
     elif damage == "repository":
-        document = state.to_json() | {"repository": "another"}
-        moved = RunState.from_json(document)
+        document = to_json(state) | {"repository": "another"}
+        moved = from_json(RunState, document)
         store = StateStore(context.state)
         store.advance(moved, store.current(REPOSITORY, world.lake.namespace))
     elif damage == "counted":

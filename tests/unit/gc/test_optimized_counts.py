@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,13 +73,6 @@ def test_where_all_that_is_committed_lies_elsewhere_an_optimized_run_goes_on(
     assert counts(run(world)) == ((3, 1) if lost else (2, 1))
 
 
-def forget(context: Run) -> None:
-    """Let a run be of a version that did not count what ranges name."""
-    summary = summary_of(context, COMMITTED)
-    counts = {name: count for name, count in summary.counts.items() if name != "named_addresses"}
-    context.folder.write_summary(replace(summary, counts=counts))
-
-
 def lose_summary(context: Run) -> None:
     """Remove the result of a run's step."""
     (key,) = (
@@ -92,7 +84,7 @@ def lose_summary(context: Run) -> None:
     open_deleter(context.plan.run_uri).delete([key])
 
 
-@pytest.mark.parametrize("lost", [None, forget, lose_summary])
+@pytest.mark.parametrize("lost", [None, lose_summary])
 def test_where_nothing_is_live_any_more_an_optimized_run_counts_nothing(
     lost: Callable[[Run], None] | None,
 ) -> None:

@@ -17,6 +17,7 @@ from dredge.gc.steps import (
     slice_listing,
     subtract,
 )
+from dredge.runs.payload import to_json
 from tests.support.gc import busy_world
 from tests.support.tries import HERE, STEPS, driver, undo
 
@@ -46,7 +47,7 @@ def test_sweep_refuses_a_plan_that_is_not_the_one_the_listing_was_made_for() -> 
     context = world.plan()
     world.mark(context)
     later = replace(context.plan, cutoff=context.plan.cutoff + timedelta(days=30))
-    context.folder.write_json(PLAN, later.to_json())
+    context.folder.write_json(PLAN, to_json(later))
     with pytest.raises(RefusedError, match="listing was made from another result of plan"):
         bulk_delete(driver(world, context), HERE)
     assert world.data() == kept | gone

@@ -17,6 +17,7 @@ from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
 from dredge.lakefs import LakeFSClient, transport
+from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from lakefs_embedded.server.fault_injection import InjectedResponse
@@ -34,7 +35,7 @@ def planned(lake: Lake, **settings: object) -> Iterator[Run]:
     client = client_of(lake)
     usual = {"repository": "lake", "mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 0}
     wanted = {**usual, **settings}
-    plan = plan_run(GCConfig.from_json(wanted), None, client)
+    plan = plan_run(from_json(GCConfig, wanted), None, client)
     context = Run.open(plan.run_uri, None, client)
     try:
         yield context
@@ -104,6 +105,39 @@ def test_a_run_over_http_deletes_the_garbage_and_nothing_else(
         assert gone.isdisjoint(keys(lake))
         for branch in ("main", "hidden"):
             assert_readable(repository, branch)
+
+
+def test_a_server_words_full_addresses_as_it_parsed_them_and_every_key_that_they_may_mean_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is staged below the namespace as it is spelled gets a relative address, which is shown as it is."""
+    with moto_s3() as bucket, lakefs_server(tmp_path, bucket=bucket) as lake:
+        for name, value in bucket.options.to_env().items():
+            monkeypatch.setenv(name, value)
+        repository = lake.repository()
+        shown = {
+            "data/odd/pct%20x": "data/odd/pct x",
+            "data/odd/q?x=1": "data/odd/q",
+            "data/odd/dir/": "data/odd/dir/",
+        }
+        elsewhere = lake.namespace("lake").replace("s3://", "s3://user@")
+        for key in shown:
+            entry = {"physical_address": f"{elsewhere}/{key}", "checksum": "c", "size_bytes": 6}
+            path = "/repositories/lake/branches/main/objects"
+            assert lake.http("PUT", path, query={"path": key}, json_body=entry).status == 201
+        lake.stage("lake", "main", "relative", "data/odd/rel%20x", size_bytes=6)
+        shown["data/odd/rel%20x"] = "data/odd/rel%20x"
+        repository.branch("main").commit("odd")
+        answers = {
+            item.physical_address.rpartition("/lake/")[2] for item in repository.branch("main").objects()
+        }
+        assert answers == {*shown.values()}
+        kept = {*shown} | {*shown.values()} | {"data/odd/dir", "data/odd/rel x"}
+        for key in (*kept, "data/slice/orphan"):
+            lake.writer().put(key, b"alive!" if key in shown else b"garbage")
+        time.sleep(1.1)  # the store tells whole seconds
+        collect(lake)
+        assert keys(lake) == kept
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from dredge.gc.steps import (
 )
 from dredge.runs import ledger
 from dredge.runs.gate import Gate
+from dredge.runs.handover import hand_over
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from dredge.storage.model import MaySend, always
 from tests.support.gc import World, busy_world, deleting, stage_again, summary_of
@@ -199,7 +199,7 @@ def test_no_sweep_is_let_through_by_the_looks_of_another_ones_driver() -> None:
     assert early
     assert late
     assert early.isdisjoint(late)
-    assert {sweep["stores"]["attempt"]["number"] for sweep in sweeps(workers.calls)} == {1}
+    assert {sweep["stores"]["attempt"][1] for sweep in sweeps(workers.calls)} == {1}
     assert world.data() == kept
 
 
@@ -293,7 +293,7 @@ def test_a_run_that_goes_on_under_a_new_lease_keeps_its_results() -> None:
     release_lease(context)
     holder = context.plan.lease.holder
     grant = acquire_lease(GCConfig(repository="lake"), holder, world.client)
-    context.folder.write_json(PLAN, replace(context.plan, lease=grant).to_json())
+    assert hand_over(context.folder.writer, PLAN, grant)
     resumed = driver(world, context)
     run_steps(resumed, HERE)
     assert world.data() == kept
@@ -307,7 +307,7 @@ def test_a_driver_that_lost_its_lease_fences_nobody_off() -> None:
     world.mark(context)
     grant = acquire_lease(GCConfig(repository="lake"), context.plan.lease.holder, world.client)
     old = driver(world, context)
-    context.folder.write_json(PLAN, replace(context.plan, lease=grant).to_json())
+    assert hand_over(context.folder.writer, PLAN, grant)
     resumed = driver(world, context)
 
     def disturb() -> None:

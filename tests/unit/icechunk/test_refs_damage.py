@@ -70,8 +70,8 @@ ENTRIES: dict[str, Callable[[Path], Any]] = {
     "look again": lambda folder: look_again(open_reader(f"file://{folder}"), 1, set(), set()),
     "command plan": command("plan", "--older-than", "0s"),
     "command expire": command("expire", "--older-than", "0s", "--apply"),
-    "command collect": command("collect", "--apply", "--unsafe-min-age", "--min-age", "0s", "--grace", "0s"),
-    "command collect, library": command("collect", "--apply", "--mode", "library"),
+    "command collect": command("collect", "--apply", "--unsafe-min-age-seconds", "0", "--grace-hours", "0"),
+    "command collect, library": command("collect", "--apply", "--collect-mode", "library"),
 }
 DAMAGES: dict[str, Callable[[Path], Any]] = {
     "missing": Path.unlink,

@@ -12,7 +12,8 @@ from dredge.icechunk import rollback
 from dredge.icechunk.format.repo_info import OVERWRITTEN, RepoInfo, Update
 from dredge.icechunk.format.snapshots import micros
 from dredge.icechunk.rollback import check_not_rolled_back, newest_copies
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+from dredge.storage import ObjectWriter, open_writer
+from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -114,11 +114,6 @@ def test_a_repository_that_waits_for_the_cleaner_is_decoded() -> None:
     assert decoded(b"graveler_deleted", b"repo/orchard/x", row.value)[0] == "RepositoryData"
 
 
-def test_a_store_in_memory_is_new_and_empty() -> None:
-    result = CliRunner().invoke(command, ["ls", "memory://"], catch_exceptions=False)
-    assert (result.exit_code, result.output) == (0, "")
-
-
 def test_a_missing_key_and_a_missing_store_are_different_errors(tmp_path: Path) -> None:
     with pytest.raises(KeyNotFoundError):
         run("get", "graveler", "repos/nothing")

@@ -10,9 +10,9 @@ import pytest
 from dredge.errors import ConfigError
 from dredge.kv import Store, open_store
 from dredge.kv.memory import MemoryKV
-from dredge.kv.memory_rows import MemoryRows
 from dredge.kv.row_opening import open_row_cleaner, open_row_reader
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner
+from tests.support.memory_rows import MemoryRows
 
 type Pair = tuple[Store, RowCleaner]
 

@@ -275,7 +275,7 @@ def search(machine: Callable[[], RuleBasedStateMachine], examples: int, steps: i
 
 def test_what_overlapping_operations_see_is_allowed_in_memory() -> None:
     SEEN.clear()
-    search(Branch, 60)
+    search(Branch, 40)
     assert {"NoneType", "dict", "Commit", "CrashError", "UnavailableError", "fault ?"} <= SEEN.keys(), SEEN
 
 

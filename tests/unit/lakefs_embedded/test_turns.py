@@ -10,7 +10,6 @@ import pytest
 
 from dredge.errors import UnavailableError
 from dredge.kv import KeyNotFoundError, Store, open_store
-from tests.support.faulty import CrashError
 from tests.support.turns import Actor, Scene, Stage, explore, run_turns
 
 P = b"p"
@@ -166,17 +165,6 @@ def test_a_stage_shows_what_comes_next_and_takes_new_actors() -> None:
     stage.run()
     assert isinstance(stage.results["b"], KeyNotFoundError)
     assert stage.taken == ["a", "b", "a", "b"]
-
-
-def test_an_abandoned_stage_does_nothing_more() -> None:
-    store = open_store("memory://")
-    stage = Stage(store)
-    stage.start("a", writes("1", "2"))
-    stage.step("a")
-    stage.abandon()
-    assert [entry.key for entry in store.scan(P)] == [b"1"]
-    assert isinstance(stage.results["a"], CrashError)
-    assert stage.taken == ["a"]
 
 
 def test_crashes_of_two_actors_are_tried_together() -> None:

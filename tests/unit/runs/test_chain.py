@@ -13,7 +13,8 @@ from dredge.errors import RefusedError
 from dredge.runs.chain import PLAN, breaks, check_chain, plan_digest
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
+from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 LINKS = {"first": [PLAN], "second": ["first"], "third": ["first", "second"]}

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from dredge.runs.conditional import read_tagged, replace_tagged
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+from dredge.storage import ObjectWriter, open_writer
+from tests.support.memory_store import forget_memory_store
 
 
 @pytest.fixture

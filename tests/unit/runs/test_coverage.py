@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.runs.coverage import Coverage
+from dredge.runs.payload import from_json, to_json
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -33,7 +34,7 @@ def test_an_instant_is_covered_from_the_begin_of_an_interval_until_before_its_en
     assert has(found) == [any(begin <= hour < end for begin, end in pairs) for hour in range(14)]
     assert all(begin < end for begin, end in found.intervals), "an empty one counts nothing"
     assert all(before[1] < after[0] for before, after in pairwise(found.intervals)), "sorted, and apart"
-    assert Coverage.from_json(found.to_json()) == found
+    assert from_json(Coverage, to_json(found)) == found
     assert found.add(START + 3 * HOUR, START + 5 * HOUR) == covered(*pairs, (3, 5))
 
 

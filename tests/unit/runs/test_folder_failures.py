@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from dredge.errors import DefectError, FormatError, OvertakenError, RefusedError, UnavailableError
-from dredge.runs.folder import FAILED, RunFolder
+from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
+from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -51,7 +52,7 @@ def test_a_failure_says_whose_it_was_and_when(folder: RunFolder) -> None:
         "message": "busy",
         "at": NOW.isoformat(),
         "claimed": True,
-        "try": 1,
+        "try_number": 1,
     }
 
 
@@ -61,7 +62,7 @@ def test_what_could_not_be_begun_is_not_told_in_place_of_the_try_that_failed(fol
     assert failure(folder)["message"] == "of the try"
     claim(folder)  # it is lost without a word
     folder.write_failure("s", RefusedError("no input"), NOW)
-    assert (failure(folder)["message"], failure(folder)["try"]) == ("no input", 2)
+    assert (failure(folder)["message"], failure(folder)["try_number"]) == ("no input", 2)
 
 
 def test_a_try_that_was_overtaken_tells_no_failure(folder: RunFolder) -> None:
@@ -87,11 +88,6 @@ def test_where_it_was_is_told_of_defects_only(
     folder.write_failure("s", error, NOW, claim(folder))
     assert failure(folder)["message"] == message
     assert ("traceback" in failure(folder)) == is_traced
-
-
-def test_a_failure_of_an_older_version_is_of_no_try(folder: RunFolder) -> None:
-    folder.write_json(f"s/{FAILED}", {"step": "s", "message": "old"})
-    assert failure(folder) == {"step": "s", "message": "old", "try": 0, "claimed": False}
 
 
 def test_damage_is_met_until_the_step_is_done(folder: RunFolder) -> None:

@@ -20,7 +20,8 @@ from dredge.runs.partition import Stores, WorkerRun
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
 from dredge.runs.watch import Watch
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer, store_clock
+from dredge.storage import ObjectWriter, open_writer, store_clock
+from tests.support.memory_store import forget_memory_store
 
 STEP, WATCH = "bulk_delete", "bulk_delete/_watch/1.json"
 
@@ -253,7 +254,7 @@ def test_workers_ask_for_the_time_by_many_objects(
         state_uri=writer.uri,
         run_uri=writer.uri,
         run_id="r",
-        attempt=gate.attempt.to_json(),
+        attempt=gate.attempt.named,
         progress=STEP,
     )
     config = GateConfig(lease=lease.acquire("run r"), watch=WATCH, trusted_seconds=0, silence_seconds_max=60)

@@ -12,7 +12,9 @@ import pytest
 from dredge.errors import ConflictError, FormatError
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+from dredge.runs.payload import to_json
+from dredge.storage import ObjectWriter, open_writer
+from tests.support.memory_store import forget_memory_store
 
 UNTIL = datetime(2026, 1, 1, tzinfo=UTC)
 KEY = "plan.json"
@@ -25,7 +27,7 @@ def grant(number: int, holder: str = "dag run") -> LeaseGrant:
 @pytest.fixture
 def writer() -> Iterator[ObjectWriter]:
     found = open_writer("memory://handover-test/r1")
-    found.put(KEY, json.dumps({"run_id": "r1", "lease": grant(1).to_json()}).encode())
+    found.put(KEY, json.dumps({"run_id": "r1", "lease": to_json(grant(1))}).encode())
     yield found
     forget_memory_store("handover-test")
 

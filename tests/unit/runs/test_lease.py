@@ -12,8 +12,9 @@ import pytest
 
 from dredge.errors import ConflictError, FormatError, LeaseHeldError, UnavailableError
 from dredge.runs.lease import LEASE, Lease, LeaseGrant, used_until
-from dredge.storage import ObjectWriter, forget_memory_store, open_reader, open_writer
+from dredge.storage import ObjectWriter, open_reader, open_writer
 from tests.support.lakes import ManualClock
+from tests.support.memory_store import forget_memory_store
 
 TTL = timedelta(hours=1)
 

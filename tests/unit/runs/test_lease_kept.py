@@ -11,8 +11,9 @@ import pytest
 
 from dredge.errors import RefusedError, UnavailableError
 from dredge.runs.lease import LEASE, Lease
-from dredge.storage import forget_memory_store, open_reader, open_writer
+from dredge.storage import open_reader, open_writer
 from tests.support.lakes import ManualClock
+from tests.support.memory_store import forget_memory_store
 
 TTL = timedelta(hours=1)
 

@@ -10,7 +10,8 @@ import pytest
 
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.storage import NOT_SENT, DeleteOutcome, forget_memory_store, open_writer
+from dredge.storage import NOT_SENT, DeleteOutcome, open_writer
+from tests.support.memory_store import forget_memory_store
 
 BEST_FIRST = ["deleted", "missing", "kept", "not_addressable", "failed"]
 

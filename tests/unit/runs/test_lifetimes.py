@@ -12,8 +12,9 @@ import pytest
 from dredge.errors import FormatError
 from dredge.runs.lifetimes import ListedFiles, counting_versions
 from dredge.runs.versions import POINTER, VERSIONS, Current
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer, store_clock
+from dredge.storage import ObjectWriter, open_writer, store_clock
 from dredge.xid import new_descending_xid
+from tests.support.memory_store import forget_memory_store
 from tests.support.versions import Told, ToldVersions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -74,7 +74,7 @@ def stores(tmp_path: Path) -> Stores:
     return Stores(
         run_uri=folder.uri,
         run_id="r1",
-        attempt=StepTry.claim(folder.writer, "joined").to_json(),
+        attempt=StepTry.claim(folder.writer, "joined").named,
         store_uri=f"file://{tmp_path}",
         state_uri=f"file://{tmp_path}/state",
         progress="joined/_progress/x",

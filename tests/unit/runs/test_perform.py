@@ -11,7 +11,8 @@ from dredge.errors import RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord, perform
 from dredge.runs.summary import StepSummary
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
+from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -66,4 +67,4 @@ def test_an_end_without_success_is_recorded_with_its_reason(folder: RunFolder) -
     assert found is not None
     assert (found.counts, found.warnings) == ({"figures": 5}, ("a word for the report",))
     assert failure is not None
-    assert (failure["message"], failure["claimed"], failure["try"]) == ("too many", True, 1)
+    assert (failure["message"], failure["claimed"], failure["try_number"]) == ("too many", True, 1)

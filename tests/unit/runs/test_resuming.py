@@ -13,8 +13,9 @@ from dredge.errors import ConfigError, LeaseHeldError, RefusedError, Unavailable
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.resuming import is_local, local_holder, take_again
 from dredge.runs.versions import Current
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
 from tests.support.lakes import ManualClock
+from tests.support.memory_store import forget_memory_store
 from tests.support.versions import Told
 
 OLD, NEW = Current(etag="old"), Current(etag="new", state=Told("r2"))

@@ -19,8 +19,9 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.run import PlannedRun
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import newest_number
-from dredge.storage import forget_memory_store, open_reader, open_writer
+from dredge.storage import open_reader, open_writer
 from tests.support.lakes import ManualClock
+from tests.support.memory_store import forget_memory_store
 
 TTL = timedelta(hours=1)
 

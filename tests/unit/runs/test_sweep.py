@@ -28,15 +28,8 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.sweep import DeletingTask, Protected, refuse_old_mark, sweep_then_settle
 from dredge.runs.tries import StepTry
-from dredge.storage import (
-    NOT_SENT,
-    DeleteOutcome,
-    ObjectInfo,
-    ObjectWriter,
-    forget_memory_store,
-    open_writer,
-    store_clock,
-)
+from dredge.storage import NOT_SENT, DeleteOutcome, ObjectInfo, ObjectWriter, open_writer, store_clock
+from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -142,7 +135,7 @@ class Sweep:
         stores = Stores(
             run_uri=writer.uri,
             run_id="r",
-            attempt=self.attempt.to_json(),
+            attempt=self.attempt.named,
             store_uri=writer.uri,
             state_uri=writer.uri,
             progress="bulk_delete/_progress/x",

@@ -19,10 +19,12 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.runs.folder import FAILED, RunFolder
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.perform import StepRecord, perform
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry, newest_number
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+from dredge.storage import ObjectWriter, open_writer
+from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = pa.table({"x": [1, 2]})
@@ -98,7 +100,7 @@ def test_only_the_newest_try_publishes(folder: RunFolder) -> None:
     folder.write_summary(summary(new, a=2))
     with pytest.raises(OvertakenError):
         folder.write_failure("s", RefusedError("late"), NOW, old)
-    assert folder.read_json("guard.json") == {"verdict": "refused", "try": 2}
+    assert folder.read_json("guard.json") == {"verdict": "refused", "try_number": 2}
     found = folder.read_summary("s")
     assert found is not None
     assert (found.counts, folder.read_failure("s")) == ({"a": 2}, None)
@@ -127,7 +129,7 @@ def test_what_a_try_published_between_the_look_and_the_put_gives_way(
     with pytest.raises(OvertakenError):
         StepTry(Slow(), "s", orphan.number).publish("x.json", {"of": "orphan"})  # type: ignore[arg-type]
     assert later
-    assert json.loads(writer.get("x.json")) == {"of": "later", "try": 2}
+    assert json.loads(writer.get("x.json")) == {"of": "later", "try_number": 2}
 
 
 def test_what_a_try_replaces_gives_way_to_whatever_a_later_one_wrote(writer: ObjectWriter) -> None:
@@ -223,12 +225,12 @@ def test_tries_write_apart_under_the_same_names(folder: RunFolder) -> None:
     assert {part.name for part in parts} == {"s/part-00000.parquet"}
     assert [part.key for part in parts] == ["s/t001/part-00000.parquet", "s/t002/part-00000.parquet"]
     assert [folder.read_part(part)["x"].to_pylist() for part in parts] == [[1], [2]]
-    assert [PartInfo.from_json(part.to_json()) for part in parts] == parts
+    assert [from_json(PartInfo, to_json(part)) for part in parts] == parts
     assert folder.write_table("s", 1, ROWS).key == "s/part-00001.parquet"  # no step is at work
 
 
 def test_a_task_that_is_still_at_work_replaces_nothing_of_its_repetition(folder: RunFolder) -> None:
-    attempt = StepTry.claim(folder.writer, "s").to_json()
+    attempt = StepTry.claim(folder.writer, "s").named
     lost, repeated = (RunFolder.of_task(folder.uri, folder.run_id, attempt) for _ in range(2))
     taken = repeated.write_table("s", 0, ROWS)
     other = lost.write_table("s", 0, ROWS.slice(1))  # the world has moved on between their looks
@@ -246,7 +248,7 @@ def test_a_step_that_may_not_go_on_claims_no_try(folder: RunFolder) -> None:
     newest.check()
     failure = folder.read_failure("s")
     assert failure is not None
-    assert (failure["try"], failure["claimed"]) == (1, False)
+    assert (failure["try_number"], failure["claimed"]) == (1, False)
     folder.write_failure("s", UnavailableError("busy"), NOW, newest)
     with pytest.raises(RefusedError):
         perform(folder, "s", [], lambda record: None, clock, right)

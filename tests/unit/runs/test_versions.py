@@ -12,7 +12,8 @@ import pytest
 from dredge.errors import ConflictError, FormatError
 from dredge.runs.folder import RunFolder
 from dredge.runs.versions import AUTO, CLEAN, OPTIMIZED, POINTER, Current, Version, choose_mode
-from dredge.storage import ObjectWriter, forget_memory_store, open_deleter, open_writer
+from dredge.storage import ObjectWriter, open_deleter, open_writer
+from tests.support.memory_store import forget_memory_store
 from tests.support.versions import Told, ToldVersions
 
 DAY = timedelta(days=1)

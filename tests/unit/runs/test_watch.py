@@ -11,7 +11,8 @@ import pytest
 from dredge.errors import ConfigError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.watch import Watch, watching
-from dredge.storage import memory_store, open_writer, store_clock
+from dredge.storage import open_writer, store_clock
+from tests.support.memory_store import memory_store
 
 KEY = "s/_watch/1.json"
 MINUTE = timedelta(minutes=1)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dredge.errors import FormatError
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_json, to_json
 from dredge.sets.files import write_counted
 from dredge.sets.refcounts import Counted, from_bytes, to_bytes
 from dredge.sets.sharded import CountedSet
@@ -49,7 +50,7 @@ def test_a_set_in_layers_is_live_where_more_was_added_than_subtracted(
         ]
 
     found = CountedSet.of(write("all", counted(added)), bits).then(write("less", counted(subtracted, -1)))
-    found = CountedSet.from_json(found.to_json())
+    found = from_json(CountedSet, to_json(found))
     wanted = np.array(sorted(set().union(*added)), np.uint64)
     (answer,) = found.find(folder, [wanted])
     left = set().union(*added[1::2])

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_json, to_json
 from dredge.sets.files import write_hashes
 from dredge.sets.hashes import shard_of, split, unite
 from dredge.sets.sharded import ShardedSet
@@ -31,7 +32,7 @@ def test_shards_together_are_the_set(known: list[int], wanted: list[int], bits: 
         for number, piece in enumerate(pieces)
         if len(piece)
     ]
-    found = ShardedSet.from_json(ShardedSet.of(parts, bits).to_json())
+    found = from_json(ShardedSet, to_json(ShardedSet.of(parts, bits)))
     assert found.values == len(set(known))
     half = len(wanted) // 2
     answers = found.find(folder, [hashes(wanted[:half]), hashes(wanted[half:])])

@@ -12,6 +12,7 @@ import pytest
 from dredge import xid
 from dredge.errors import ConfigError, UnavailableError
 from dredge.kv.rows import Row
+from dredge.trash.alarms import acknowledge_alarms
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.finding import TrashFinding
 from dredge.trash.guards import named_now
@@ -178,6 +179,7 @@ def test_what_was_removed_and_is_named_afterwards_comes_back_and_stops_the_run(g
     assert ground.orphan_rows() == 2
     assert ground.report()["status"] == "stopped"
     assert ground.state.open_run() is None, "what it took is back: there is nothing to verify"
+    acknowledge_alarms(ground.state.writer, "looked into")
     assert ground.clean().status == "done"
 
 
@@ -192,6 +194,7 @@ def test_what_is_named_long_after_its_removal_is_reported_and_put_back(ground: G
         ground.clean()
     assert (caught.value.kind, caught.value.exit_code) == ("alarm", 10)
     assert ground.orphan_rows() == 2
+    acknowledge_alarms(ground.state.writer, "looked into")
     assert ground.clean().status == "done"
     assert not ground.scan().findings
 

@@ -108,7 +108,7 @@ def test_what_is_unused_settles_once_it_was_seen_with_these_bytes_a_grace_ago(
     row = one_row(b"k", b"value")
     digests = {"same": row.digest, "other": value_digest(b"other")}
     before = [] if seen is None else [Sighting(b"p", b"k", digests[digest], START - seen)]
-    found = classifier_of(read_look(world.store), Sightings(before, START - DAY))
+    found = classifier_of(read_look(world.store), Sightings(tuple(before), START - DAY))
     finding = found.settle(b"p", b"k", "kind", "unused", row, since=START - DAY, young=young)
     assert finding.verdict == verdict
     first = START - seen if seen and digest == "same" else START

@@ -45,7 +45,7 @@ def test_a_scan_without_state_leaves_nothing_behind(folder: Path, monkeypatch: p
 def test_the_exit_code_of_a_scan_says_whether_there_is_trash_when_asked(folder: Path) -> None:
     assert run("scan").exit_code == 0
     assert run("scan", "--exit-code").exit_code == 10
-    assert run("scan", "--exit-code", "--kind", "marker").exit_code == 0
+    assert run("scan", "--exit-code", "--kinds", "marker").exit_code == 0
 
 
 def test_clean_removes_and_restore_puts_back(folder: Path) -> None:
@@ -70,7 +70,7 @@ def test_clean_removes_and_restore_puts_back(folder: Path) -> None:
     ("words", "error"),
     [
         (["--grace-hours", "1"], ConfigError),
-        (["--kind", "commits"], ConfigError),
+        (["--kinds", "commits"], ConfigError),
         (["--max-rows", "0"], RefusedError),
     ],
 )
@@ -89,6 +89,6 @@ def test_cleaning_needs_a_place_for_its_undo_files(folder: Path, monkeypatch: py
 
 def test_passwords_are_in_no_file_and_no_output(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError) as caught:
-        run("scan", "postgresql://me:s3cret@127.0.0.1:1/db", "--state", f"file://{tmp_path}/state")
+        run("scan", "postgresql://me:s3cret@127.0.0.1:1/db", "--state-uri", f"file://{tmp_path}/state")
     assert "s3cret" not in str(caught.value)
     assert not any(b"s3cret" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

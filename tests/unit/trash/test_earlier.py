@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from dredge.kv.rows import Row
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.earlier import named_after_removal, put_back_named, verify_open_run
 from dredge.trash.look import read_look
 from dredge.trash.state import TrashState
 from tests.support.kv_world import DAY, START, World
+from tests.support.memory_store import forget_memory_store
 from tests.support.trash import Ground
 
 
@@ -42,14 +43,14 @@ def test_a_token_and_a_repository_come_back_that_records_name(world: World, held
         held.note_removed([partition], run, START)
     assert named_after_removal(held, read_look(world.store)) == {lake: "r2"}, "its branch went with it"
     with pytest.raises(NamedAgainError):
-        put_back_named(world.store, held, read_look(world.store))
+        put_back_named(world.store, held, read_look(world.store), "look")
     assert held.removed() == {token.encode(): "r1", gone: "r1"}
     assert named_after_removal(held, read_look(world.store)) == {token.encode(): "r1"}
     with pytest.raises(NamedAgainError):
-        put_back_named(world.store, held, read_look(world.store))
+        put_back_named(world.store, held, read_look(world.store), "look")
     assert rows <= world.store.all_rows()
     assert held.removed() == {gone: "r1"}
-    put_back_named(world.store, held, read_look(world.store))
+    put_back_named(world.store, held, read_look(world.store), "look")
     assert not list(world.kv.scan(gone))
 
 
@@ -60,7 +61,7 @@ def test_what_a_run_took_that_did_not_end_is_remembered(world: World, held: Tras
     remove(world, held, gone)
     held.undo("r").write([row for row in world.store.all_rows() if row.partition == stays])
     held.set_open_run("r")
-    verify_open_run(world.store, held, START)
+    verify_open_run(world.store, held, START, "look")
     assert held.removed() == {gone: "r"}
     assert held.open_run() is None
 
@@ -71,7 +72,7 @@ def test_what_a_repository_without_a_record_names_comes_back_too(world: World, h
     rows = remove(world, held, token.encode())
     held.set_open_run("r")
     with pytest.raises(NamedAgainError):
-        verify_open_run(world.store, held, START)
+        verify_open_run(world.store, held, START, "look")
     assert rows <= world.store.all_rows()
     assert (held.open_run(), held.removed()) == (None, {})
     assert list(world.kv.scan(lost))

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from dredge.kv.memory_rows import FrozenView
 from dredge.trash.finding import TrashFinding
 from dredge.trash.look import Look, look_through
 from dredge.trash.margins import TrashMargins
 from dredge.trash.rules import Classification, classify
 from dredge.trash.sightings import Sightings
 from tests.support.kv_world import TRUTH, dump
+from tests.support.memory_rows import FrozenView
 
 MARGINS = TrashMargins(grace=timedelta(hours=TRUTH["grace_hours"]))
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError
+from dredge.runs.payload import from_sealed, to_json, to_sealed
 from dredge.trash.finding import KINDS, TrashFinding
 from dredge.trash.margins import TrashLimits
 from dredge.trash.plan import TrashPlan, check_kinds, check_limits, in_both
@@ -43,22 +44,22 @@ def test_the_digest_of_a_plan_is_of_all_that_goes(other: Sequence[TrashFinding])
 
 def test_a_plan_comes_back_as_it_was() -> None:
     plan = plan_of([TRASH, KEY])
-    assert TrashPlan.from_json(plan.to_json()) == plan
+    assert from_sealed(TrashPlan, to_sealed(plan)) == plan
     assert (plan.rows, plan.size_bytes) == (3, 15)
 
 
 @pytest.mark.parametrize("name", ["run_id", "location", "made", "findings", "partitions", "digest"])
 def test_a_plan_without_one_of_its_parts_is_not_read(name: str) -> None:
-    value = plan_of([TRASH, KEY]).to_json()
+    value = to_sealed(plan_of([TRASH, KEY]))
     del value[name]
     with pytest.raises(FormatError):
-        TrashPlan.from_json(value)
+        from_sealed(TrashPlan, value)
 
 
 def test_a_plan_with_another_finding_than_its_digest_says_is_not_read() -> None:
-    value = plan_of([TRASH]).to_json()
+    value = to_sealed(plan_of([TRASH]))
     with pytest.raises(FormatError):
-        TrashPlan.from_json(value | {"findings": [*value["findings"], KEY.to_json()]})
+        from_sealed(TrashPlan, value | {"findings": [*value["findings"], to_json(KEY)]})
 
 
 def test_only_kinds_that_can_become_trash_may_be_asked_for() -> None:

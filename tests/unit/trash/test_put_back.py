@@ -9,12 +9,13 @@ import pytest
 
 from dredge.errors import AlarmError, WitnessError
 from dredge.kv.memory import MemoryKV
-from dredge.kv.memory_rows import MemoryRows
 from dredge.kv.postgres import PostgresStore
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Row
+from dredge.runs.payload import from_json, to_json
 from dredge.trash.noted import Noted
 from tests.support.kv_world import DAY, Store
+from tests.support.memory_rows import MemoryRows
 from tests.support.postgres import postgres_server
 from tests.support.trash import Ground, fates
 
@@ -135,7 +136,7 @@ def test_a_marker_that_was_removed_and_whose_token_is_named_now_is_an_alarm(grou
 
 def test_what_is_noted_reads_back() -> None:
     noted = Noted({b"lake-x": frozenset({"c"})}, frozenset({"t"}), {"u": Store(MemoryRows(MemoryKV())).now})
-    assert Noted.from_json(json.loads(json.dumps(noted.to_json()))) == noted
+    assert from_json(Noted, json.loads(json.dumps(to_json(noted)))) == noted
     assert noted.begun_anew() == Noted(noted.heads, frozenset({"t", "u"}))
 
 

@@ -77,7 +77,7 @@ def test_without_snapshots_what_comes_into_use_during_the_look_is_not_judged(wor
             return super().scan(name, start)
 
     look = look_through(Shifting(world.kv, world.store.rows))
-    old = Sightings([], None)
+    old = Sightings((), None)
     found = {
         f.partition: f.verdict
         for f in classify(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import FormatError
+from dredge.runs.payload import from_json, to_json
 from dredge.trash.sightings import Sighting, Sightings
 from tests.support.kv_world import DAY, START
 
@@ -16,7 +17,7 @@ OTHER = Sighting(b"q", b"k", "d3", START)
 
 
 def test_only_the_very_bytes_of_an_earlier_look_count_as_seen() -> None:
-    known = Sightings([WHOLE, ROW], START)
+    known = Sightings((WHOLE, ROW), START)
     assert known.since(b"p\xff", None, "d1", START + 2 * DAY) == WHOLE
     assert known.since(b"p\xff", b"k", "d2", START + 2 * DAY) == ROW
     now = START + 2 * DAY
@@ -25,25 +26,25 @@ def test_only_the_very_bytes_of_an_earlier_look_count_as_seen() -> None:
 
 
 def test_what_is_put_back_is_forgotten_row_and_partition() -> None:
-    known = Sightings([WHOLE, ROW, OTHER], START)
+    known = Sightings((WHOLE, ROW, OTHER), START)
     assert known.of_row(b"p\xff", b"k") == [(b"p\xff", None), (b"p\xff", b"k")]
     assert known.of_row(b"p\xff", b"other") == [(b"p\xff", None)]
     assert known.of_row(b"q", b"other") == []
     left = known.without([(b"p\xff", None), (b"q", b"k")])
-    assert left.to_json() == Sightings([ROW], START).to_json()
+    assert to_json(left) == to_json(Sightings((ROW,), START))
     assert (b"p\xff", b"k") in left
     assert (b"p\xff", None) not in left
     assert len(left) == 1
 
 
 def test_sightings_come_back_as_they_were() -> None:
-    known = Sightings([WHOLE, ROW], START)
-    back = Sightings.from_json(known.to_json())
+    known = Sightings((WHOLE, ROW), START)
+    back = from_json(Sightings, to_json(known))
     assert back.looked == START
-    assert back.to_json() == known.to_json()
+    assert to_json(back) == to_json(known)
     assert back.since(b"p\xff", b"k", "d2", START + 9 * DAY) == ROW
     assert back.since(b"p\xff", None, "d1", START + 9 * DAY) == WHOLE
-    assert Sightings.from_json(Sightings().to_json()).looked is None
+    assert from_json(Sightings, to_json(Sightings())).looked is None
 
 
 @pytest.mark.parametrize(
@@ -51,8 +52,8 @@ def test_sightings_come_back_as_they_were() -> None:
 )
 def test_damaged_sightings_are_not_read(change: dict[str, Any]) -> None:
     """A name with other bytes would count for something that was never seen."""
-    value = Sightings([ROW], START).to_json()
+    value = to_json(Sightings((ROW,), START))
     (line,) = value["sightings"]
     line = {name: part for name, part in (line | change).items() if part is not ...}
     with pytest.raises(FormatError):
-        Sightings.from_json(value | {"sightings": [line]})
+        from_json(Sightings, value | {"sightings": [line]})

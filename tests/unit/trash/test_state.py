@@ -15,11 +15,12 @@ from dredge.errors import (
     LeaseHeldError,
     RefusedError,
 )
+from dredge.runs.payload import to_json
 from dredge.trash.sightings import Sighting, Sightings
 from dredge.trash.state import REMEMBERED, TrashState
 from tests.support.kv_world import DAY, START, World, memory_store
 
-SEEN = Sightings([Sighting(b"p", None, "d", START)], START)
+SEEN = Sightings((Sighting(b"p", None, "d", START),), START)
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_who_does_not_hold_the_folder_writes_nothing_that_tries_share(state: Tra
 
 def test_what_somebody_wrote_since_it_was_read_is_not_replaced(held: TrashState) -> None:
     held.sightings()
-    held.writer.put("sightings.json", json.dumps(SEEN.to_json()).encode())
+    held.writer.put("sightings.json", json.dumps(to_json(SEEN)).encode())
     with pytest.raises(LeaseHeldError):
         held.save_sightings(Sightings())
     assert len(held.sightings()) == 1
@@ -54,8 +55,8 @@ def test_what_somebody_wrote_since_it_was_read_is_not_replaced(held: TrashState)
 def test_what_somebody_wrote_since_it_was_written_here_is_not_replaced(held: TrashState) -> None:
     """Also without reading it in between."""
     held.save_sightings(Sightings())
-    held.save_sightings(Sightings([], START))
-    held.writer.put("sightings.json", json.dumps(SEEN.to_json()).encode())
+    held.save_sightings(Sightings((), START))
+    held.writer.put("sightings.json", json.dumps(to_json(SEEN)).encode())
     with pytest.raises(LeaseHeldError):
         held.save_sightings(Sightings())
     assert len(held.sightings()) == 1

@@ -32,7 +32,7 @@ class Clocked:
 
 
 def now_of(store: datetime | None, machine: datetime, looked: datetime | None = None) -> datetime:
-    return trusted_now(Clocked(store), machine, Sightings([], looked), MARGINS)  # type: ignore[arg-type]
+    return trusted_now(Clocked(store), machine, Sightings((), looked), MARGINS)  # type: ignore[arg-type]
 
 
 def test_the_stores_time_counts_and_the_machines_only_where_it_has_none() -> None:

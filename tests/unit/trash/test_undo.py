@@ -10,9 +10,10 @@ import pytest
 
 from dredge.errors import ConflictError, FormatError
 from dredge.kv.rows import Row
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+from dredge.storage import ObjectWriter, open_writer
 from dredge.trash.undo import UndoLog, decode_rows, encode_rows, flush_local, put_back
 from tests.support.kv_world import memory_store
+from tests.support.memory_store import forget_memory_store
 
 ROWS = [Row(b"p\xff", b"k\n", b"v\x00"), Row(b"p", b"k2", b""), Row(b"q", b"k", b"v")]
 

@@ -11,11 +11,11 @@ import pytest
 from dredge.errors import FormatError, UnavailableError
 from dredge.gc.steps import bulk_delete
 from dredge.storage import ObjectVersion
-from dredge.storage.memory import MemoryVersions
-from dredge.storage.memory_versions import OlderVersions
 from dredge.undo import deleted
 from dredge.undo.purge.choosing import Choosing, Leftover
 from tests.support.gc import World
+from tests.support.memory_store import MemoryVersions
+from tests.support.memory_versions import OlderVersions
 from tests.support.undo import data_bytes, purge, restore, store_of, undo_world
 
 LIVE = b"uploaded again by somebody else"

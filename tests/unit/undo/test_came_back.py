@@ -9,11 +9,11 @@ import pytest
 
 from dredge.gc.run import Run
 from dredge.runs.coverage import Coverage
-from dredge.storage.memory_versions import OlderVersions
 from dredge.undo.came_back import INTERVALS_MAX, slices_of, unite_slices
 from dredge.undo.pins import read_pins
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world, summary_of
+from tests.support.memory_versions import OlderVersions
 from tests.support.undo import WAYS, moments, restore, store_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,8 +14,9 @@ from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
-from dredge.storage import forget_memory_store, memory_store, open_writer
+from dredge.storage import open_writer
 from dredge.undo.deleted import swept_rows
+from tests.support.memory_store import forget_memory_store, memory_store
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ADDRESSES = ["data/a", "data/b", "data/c", "data/d", "data/e", "data/f"]

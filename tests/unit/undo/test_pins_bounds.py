@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,11 +17,10 @@ from dredge.runs.coverage import Coverage
 from dredge.sets.files import write_hashes
 from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import ShardedSet
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+from dredge.storage import ObjectWriter, open_writer
 from dredge.undo import pins
 from dredge.undo.came_back import is_seen, slices_of, slices_to_list
 from dredge.undo.pins import (
-    EVERY_SLICE,
     Pin,
     active_pins,
     end_pin,
@@ -33,6 +31,7 @@ from dredge.undo.pins import (
     write_pin,
 )
 from dredge.xid import new_descending_xid
+from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 TICK, DAY = timedelta(microseconds=1), timedelta(days=1)
@@ -72,13 +71,6 @@ def test_a_pin_is_read_as_it_was_written(finished_at: datetime | None, state: Ob
     assert found == made
     assert [found.has(hashed) for hashed in (1, 2, 5)] == [True, False, True]
     assert sets_of([found, made]) == (*made.sets, *made.sets)
-
-
-def test_a_pin_of_an_earlier_version_may_have_brought_back_anything(state: ObjectWriter) -> None:
-    made = pin(state)
-    older = {key: value for key, value in made.to_json().items() if key not in ("slices", "finished_at")}
-    state.put("pins/one.json", json.dumps(older).encode())
-    assert read_pins(state) == [replace(made, slices=EVERY_SLICE)]
 
 
 def test_a_pin_has_ended_at_its_end(state: ObjectWriter) -> None:

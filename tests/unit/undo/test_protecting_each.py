@@ -12,12 +12,13 @@ import pytest
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.runs import ledger
 from dredge.runs.sweep import Protect, Protected
-from dredge.storage import NOT_SENT, forget_memory_store, memory_store, open_writer
-from dredge.storage.memory_versions import OlderVersions
+from dredge.storage import NOT_SENT, open_writer
 from dredge.storage.model import ObjectInfo, always
 from dredge.undo import protecting
 from dredge.undo.protecting import NOT_COPIED, protection
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
+from tests.support.memory_store import forget_memory_store, memory_store
+from tests.support.memory_versions import OlderVersions
 
 KEYS = ["data/a", "data/b", "data/c"]
 

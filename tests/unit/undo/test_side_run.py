@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from dredge.errors import LeaseHeldError, RefusedError
-from dredge.storage import MemoryStore, forget_memory_store, memory_store, open_writer
+from dredge.runs.payload import to_json
+from dredge.storage import open_writer
 from dredge.undo.side_run import SideRun, side_run
 from dredge.xid import descending_time
+from tests.support.memory_store import MemoryStore, forget_memory_store, memory_store
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -60,13 +62,13 @@ def test_a_run_leaves_its_plan_and_gives_the_lease_back(place: str, clock: Clock
         assert descending_time(run.plan.run_id) == NOW == run.plan.created_at
         assert run.folder.uri == f"{place}/runs/{run.plan.run_id}"
         plan = json.loads(run.folder.writer.get("plan.json"))
-        assert plan == run.plan.to_json()
+        assert plan == to_json(run.plan)
         assert (plan["repository"], plan["namespace"], plan["asked"]) == (
             "lake",
             f"{place}/lake",
             {"all": True},
         )
-        assert plan["lease"] == run.plan.lease.to_json()
+        assert plan["lease"] == to_json(run.plan.lease)
         with pytest.raises(LeaseHeldError), begin(place, clock):
             pass
     assert lease_of(place)["holder"] == ""

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from dredge.errors import ConfigError
 from dredge.gc.retention.policy.globs import compile_glob
 from dredge.lakefs import Commit, Ref
+from dredge.runs.payload import to_json
 
 VERSION = 1
 
@@ -76,7 +76,7 @@ class RetentionPolicy:
         name: where they were read, for messages.
     """
 
-    rules: tuple[PolicyRule, ...] = field(default=())
+    rules: tuple[PolicyRule, ...]
     name: str = "retention policy"
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class RetentionPolicy:
     @property
     def digest(self) -> str:
         """SHA-256 of the rules, hex."""
-        return hashlib.sha256(json.dumps(self.to_json()["rules"], sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(to_json(self)["rules"], sort_keys=True).encode()).hexdigest()
 
     def keeps(self, branches: Iterable[Ref], graph: Mapping[str, Commit]) -> list[Keep]:
         """Apply each rule.
@@ -103,46 +103,6 @@ class RetentionPolicy:
             commits = {commit for branch in chosen for commit in _line(graph, branch.commit_id, rule.last)}
             found.append(Keep(rule, tuple(branch.id for branch in chosen), frozenset(commits)))
         return found
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "version": VERSION,
-            "name": self.name,
-            "rules": [
-                {
-                    "name": rule.name,
-                    "branches": list(rule.branches),
-                    "last": rule.last,
-                    "paths": list(rule.paths),
-                }
-                for rule in self.rules
-            ],
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> RetentionPolicy:
-        """From the object that `to_json` made.
-
-        Raises:
-            ConfigError: it is not such an object.
-        """
-        if value.get("version") != VERSION:
-            raise ConfigError(
-                f"the retention policy has version {value.get('version')!r}; this Dredge reads {VERSION}"
-            )
-        try:
-            rules = tuple(
-                PolicyRule(rule["name"], _texts(rule["branches"]), rule["last"], _texts(rule["paths"]))
-                for rule in value["rules"]
-            )
-            return cls(rules, value["name"])
-        except (KeyError, TypeError) as error:
-            raise ConfigError(f"the retention policy of the plan cannot be read: {error}") from None
-
-
-def _texts(values: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(value) for value in values)
 
 
 def _line(graph: Mapping[str, Commit], head: str, last: int | None) -> Iterator[str]:

@@ -16,6 +16,7 @@ from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.witness.leaving import leave_record
 from dredge.runs.limits import Finding, worst
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.undo.cost import cost_of_undo
@@ -42,8 +43,8 @@ def _check_limits(run: Run, record: StepRecord) -> None:
     findings = [*_proofs(run, record), *run.plan.config.limits.check(objects, size_bytes, listed)]
     found = {
         "verdict": worst(findings),
-        "findings": [finding.to_json() for finding in findings],
-        "undo": cost_of_undo(run.plan.undo.way, objects, size_bytes).to_json(),
+        "findings": [to_json(finding) for finding in findings],
+        "undo": to_json(cost_of_undo(run.plan.undo.way, objects, size_bytes)),
     }
     run.folder.publish_json(GUARD, {**found, "candidates_digest": candidates.digest})
     record.counts.update(deletable_objects=objects, deletable_bytes=size_bytes, listed_objects=listed)

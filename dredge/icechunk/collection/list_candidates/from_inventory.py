@@ -47,6 +47,7 @@ from dredge.inventory.download import downloaded
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
 from dredge.inventory.rows import read_rows
 from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
@@ -340,7 +341,7 @@ def find_in_inventory(run: Run, runner: TaskRunner, record: StepRecord, dead: Se
     totals["absent"] = _ask_for_absent(run, runner, record, mark, absent)
     record.counts.update({f"chunks_{name}": value for name, value in totals.items()})
     record.counts["inventory_rows"] = sum(result.rows for result in read)
-    record.details["inventory"] = contents.source.to_json()
+    record.details["inventory"] = to_json(contents.source)
 
 
 def _same_inventory(run: Run) -> Contents:

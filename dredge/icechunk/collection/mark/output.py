@@ -7,6 +7,7 @@ import json
 from dredge.icechunk.collection.witness.record import KNOWN
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
+from dredge.runs.payload import from_json
 from dredge.runs.summary import PartInfo
 from dredge.sets.sharded import CountedSet
 
@@ -65,7 +66,7 @@ class MarkOutput(StepOutput):
         """How many live manifests name each chunk, in the folder of lease and index; None in the dry run of a clean
         run, which needs no counts."""
         found = self.summary.details.get("counted")
-        return None if found is None else CountedSet.from_json(found)
+        return None if found is None else from_json(CountedSet, found)
 
     @property
     def kept_manifests(self) -> PartInfo:

@@ -44,6 +44,7 @@ from dredge.icechunk.history import History
 from dredge.icechunk.repository import MANIFESTS, KnownSnapshots, read_history
 from dredge.runs.consents import read_consents
 from dredge.runs.folder import parquet_bytes
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
@@ -116,7 +117,7 @@ def _find_chunks(
     """Find the live chunks: all of them as sets, or what changed since the run that this one builds on."""
     if run.base is not None:
         change = count_change(run, runner, index, run.base, refs)
-        record.details["counted"] = change.counted.to_json()
+        record.details["counted"] = to_json(change.counted)
         record.counts.update(
             manifests_read=len(change.read),
             new_manifests=len(change.new),
@@ -133,7 +134,7 @@ def _find_chunks(
     record.details["chunk_bits"] = chunks.bits
     record.counts["manifests_read"] = chunks.manifests_read
     if not run.plan.config.dry_run:
-        record.details["counted"] = count_live(run, runner, index, refs, chunks.bits).to_json()
+        record.details["counted"] = to_json(count_live(run, runner, index, refs, chunks.bits))
 
 
 def _record_rows(run: Run, record: StepRecord, rows: Sequence[SnapshotRow], known: KnownSnapshots) -> None:

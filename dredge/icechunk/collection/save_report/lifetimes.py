@@ -29,7 +29,7 @@ from itertools import batched
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.icechunk.collection.index import HEADS, PARTS, ManifestIndex
 from dredge.icechunk.collection.mark import COUNTED
-from dredge.icechunk.collection.plan import PLAN, CollectionPlan
+from dredge.icechunk.collection.plan import PLAN, parse_plan
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report.output import OwnFilesOutput
 from dredge.icechunk.collection.save_report.own_files import OWN_RUNS, OwnFilesDeleter
@@ -205,8 +205,8 @@ def _has_copies(runs: ObjectReader, run_id: str) -> bool:
 def _is_ours(run: Run, runs: ObjectReader, run_id: str) -> bool:
     """Whether a folder is proved by its plan to be of a run of this repository."""
     try:
-        plan = CollectionPlan.from_json(read_json(runs, f"{run_id}/{PLAN}"))
-    except (ConfigError, FormatError, NotFoundError, KeyError, TypeError, ValueError):
+        plan = parse_plan(read_json(runs, f"{run_id}/{PLAN}"))
+    except (ConfigError, FormatError, NotFoundError):
         return False  # of another version
     return (
         plan.run_id == run_id

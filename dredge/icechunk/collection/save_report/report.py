@@ -21,6 +21,7 @@ from dredge.icechunk.collection.save_report.mode import facts_of_mode
 from dredge.icechunk.collection.save_report.rows import rows_of_kind
 from dredge.icechunk.collection.verify import VerifyOutput
 from dredge.runs.output import StepOutput
+from dredge.runs.payload import to_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.words import size_text
 from dredge.undo.ways import WORDS
@@ -102,7 +103,7 @@ def build_report(run: Run) -> dict[str, Any]:
         **totals,
         "kinds": {kind: figures for kind, figures in kinds.items() if figures},
         "rows": [
-            row.to_json()
+            to_json(row)
             for kind, figures in kinds.items()
             for row in rows_of_kind(kind, figures, plan.config.dry_run)
         ],

@@ -20,6 +20,7 @@ from dredge.icechunk.collection.state.output import StateOutput
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.runs.chain import check_chain, links_of
 from dredge.runs.output import StepOutput
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.versions import Current
@@ -55,7 +56,7 @@ def _advance(run: Run, record: StepRecord, counted: CountedSet, inputs: Sequence
     before: Current[RunState] = Current(run.plan.state_etag, run.plan.state, None)
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
     record.counts.update(optimized_runs=state.optimized_runs, layers=len(counted.layers))
-    record.details["version"] = version.to_json()
+    record.details["version"] = to_json(version)
 
 
 def _state(run: Run, record: StepRecord, counted: CountedSet) -> RunState:

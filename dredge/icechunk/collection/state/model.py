@@ -7,29 +7,14 @@ Of every chunk that some manifest names, at least one of these is true after suc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from dredge.runs.summary import PartInfo
 from dredge.sets.sharded import CountedSet
 
 FORMAT = 2
 """Rises with the index's format when counts must be made anew."""
-_TEXTS = (
-    "uri",
-    "spec_version",
-    "run_id",
-    "run_uri",
-    "fencing",
-    "previous",
-    "mode",
-    "clean_run_id",
-    "optimized_runs",
-    "chunk_objects",
-)
-_TIMES = ("started_at", "cutoff", "clean_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +39,7 @@ class RunState:
         counted: how many of the manifests that these name hold each chunk, in the folder of lease and index.
         contradicted: snapshots that named other manifests when they were read again; they have what either read names.
         seen: names of the parts of the index that these were compared with; what others say nobody has looked at.
+        format: number of the format of states.
     """
 
     uri: str
@@ -71,29 +57,6 @@ class RunState:
     chunk_objects: int
     snapshots: PartInfo
     counted: CountedSet
-    contradicted: tuple[str, ...] = ()
-    seen: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "format": FORMAT,
-            **{name: getattr(self, name) for name in _TEXTS},
-            **{name: getattr(self, name).isoformat() for name in _TIMES},
-            "snapshots": self.snapshots.to_json(),
-            "counted": self.counted.to_json(),
-            "contradicted": list(self.contradicted),
-            "seen": list(self.seen),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> RunState:
-        """From the object that `to_json` made; raises KeyError, TypeError or ValueError when it is none."""
-        if value["format"] != FORMAT:
-            raise ValueError(f"format {value['format']}")
-        fields: dict[str, Any] = {name: value[name] for name in _TEXTS}
-        fields |= {name: datetime.fromisoformat(value[name]) for name in _TIMES}
-        fields["snapshots"] = PartInfo.from_json(value["snapshots"])
-        fields["counted"] = CountedSet.from_json(value["counted"])
-        fields |= {name: tuple(value.get(name, ())) for name in ("contradicted", "seen")}
-        return cls(**fields)
+    contradicted: tuple[str, ...]
+    seen: tuple[str, ...]
+    format: int = FORMAT

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from dredge.errors import FormatError
 from dredge.runs.folder import read_json
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
 
@@ -51,7 +52,7 @@ def note_pending(
         fencing: number of its lease.
         chunks: its files of candidates.
     """
-    value = {"run_uri": run_uri, "chunks": [part.to_json() for part in chunks]}
+    value = {"run_uri": run_uri, "chunks": [to_json(part) for part in chunks]}
     state.put(f"{PENDING}/{fencing:012d}-{run_id}.json", json.dumps(value, sort_keys=True).encode())
 
 
@@ -80,7 +81,7 @@ def read_pending(state: ObjectReader, since: int, own: str) -> list[Pending]:
             continue
         try:
             value = read_json(state, info.key)
-            parts = [PartInfo.from_json(part) for part in value["chunks"]]
+            parts = [from_json(PartInfo, part) for part in value["chunks"]]
             found.append(Pending(run_id, value["run_uri"], parts))
         except (FormatError, KeyError, TypeError, ValueError) as error:
             log.warning("%s/%s is left out: %s", state.uri, info.key, error)

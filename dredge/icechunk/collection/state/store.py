@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dredge.icechunk.collection.state.model import RunState
+from dredge.icechunk.collection.state.model import FORMAT, RunState
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_versioned
 from dredge.runs.summary import PartInfo
 from dredge.runs.versions import Current, VersionStore
 from dredge.storage import open_writer
@@ -16,8 +17,8 @@ class StateStore(VersionStore[RunState]):
     """Reads the state and moves it on."""
 
     def parse(self, value: Mapping[str, Any]) -> RunState:
-        """Give the state that `to_json` made; raises KeyError, TypeError or ValueError when it is none."""
-        return RunState.from_json(value)
+        """Give the state that `to_json` made; raises FormatError when it is none."""
+        return from_versioned(RunState, value, FORMAT)
 
     def current(self, uri: str, spec_version: int) -> Current[RunState]:
         """Read the newest state and see whether a run may build on it.

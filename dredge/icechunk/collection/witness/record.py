@@ -22,6 +22,7 @@ from dredge.errors import ConflictError, FormatError, NotFoundError
 from dredge.icechunk.history import History
 from dredge.runs.conditional import replace_tagged
 from dredge.runs.folder import parquet_bytes, read_parquet
+from dredge.runs.payload import from_file, to_json
 from dredge.storage import ObjectReader, ObjectWriter, store_clock
 
 log = logging.getLogger("dredge")
@@ -70,7 +71,7 @@ class Known:
         operation: kind and time (microseconds) of the newest entry of the operations log (spec 2).
         migrated_at: time of the upgrade to spec 2 (microseconds).
         root: id and time of main's first snapshot: the life of the repository.
-        written_at: the store's time when the file was written; None before, and in files of earlier versions.
+        written_at: the store's time when the file was written; None before.
         copied_back_at: when the file was copied back, by the store's clock; None when it was not. Until the next mark
             nothing else is known than whose it is.
     """
@@ -90,22 +91,7 @@ class Known:
 
     def dumps(self) -> bytes:
         """As the bytes of the file."""
-        meta = {
-            "format": FORMAT,
-            "run_id": self.run_id,
-            "at": None if self.at is None else self.at.isoformat(),
-            "tips": dict(self.tips),
-            "lost": {
-                node: {"ref": tip.ref, "since": tip.since.isoformat()} for node, tip in self.lost.items()
-            },
-            "unnamed": {node: since.isoformat() for node, since in self.unnamed.items()},
-            "released": sorted(self.released),
-            "operation": self.operation,
-            "migrated_at": self.migrated_at,
-            "root": self.root,
-            "written_at": None if self.written_at is None else self.written_at.isoformat(),
-            "copied_back_at": None if self.copied_back_at is None else self.copied_back_at.isoformat(),
-        }
+        meta = to_json(replace(self, parents={})) | {"format": FORMAT}
         rows = sorted(self.parents.items())
         columns = {
             "snapshot": [node for node, _ in rows],
@@ -136,7 +122,7 @@ def read_known(state: ObjectReader) -> tuple[Known, str | None]:
         return _unless_copied_back(parse_known(data), at), etag
     except _NewerError as error:
         raise FormatError(f"{state.uri}/{KNOWN} {error}. Nothing was deleted. Update Dredge.") from None
-    except (FormatError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (FormatError, KeyError, TypeError, ValueError) as error:
         log.error(
             "%s/%s cannot be read (%s): what earlier runs saw as tips of refs is unknown",
             state.uri,
@@ -177,27 +163,8 @@ def parse_known(data: bytes) -> Known:
     if meta["format"] > FORMAT:
         raise _NewerError(f"has format {meta['format']}, and this version knows {FORMAT}")
     rows = zip(table["snapshot"].to_pylist(), table["parents"].to_pylist(), strict=True)
-    return Known(
-        run_id=meta["run_id"],
-        at=_time(meta["at"]),
-        tips=meta["tips"],
-        lost={
-            node: LostTip(tip["ref"], datetime.fromisoformat(tip["since"]))
-            for node, tip in meta["lost"].items()
-        },
-        unnamed={node: datetime.fromisoformat(since) for node, since in meta.get("unnamed", {}).items()},
-        parents={node: frozenset(parents) for node, parents in rows},
-        released=frozenset(meta["released"]),
-        operation=None if meta["operation"] is None else (meta["operation"][0], meta["operation"][1]),
-        migrated_at=meta["migrated_at"],
-        root=None if meta["root"] is None else (meta["root"][0], meta["root"][1]),
-        written_at=_time(meta.get("written_at")),
-        copied_back_at=_time(meta.get("copied_back_at")),
-    )
-
-
-def _time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+    parents = {node: frozenset(parents) for node, parents in rows}
+    return replace(from_file(Known, meta), parents=parents)
 
 
 def note_released(state: ObjectWriter, released: Iterable[str]) -> None:

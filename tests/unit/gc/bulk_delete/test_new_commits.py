@@ -23,8 +23,8 @@ from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
 from dredge.hashing import hash64
 from dredge.sets.files import read_hashes
-from dredge.storage import memory_store
 from tests.support.gc import World, busy_world, candidates, deleting, make_world, summary_of
+from tests.support.memory_store import memory_store
 
 BUSY = {"heads_every_seconds": 0.005, "gate_every_seconds": 0}
 

@@ -20,9 +20,9 @@ from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
 from dredge.lakefs.files.ranges import is_table_id
-from dredge.storage import memory_store
 from tests.support.gc import World, candidates, make_world, seen_with, stage_again, summary_of
 from tests.support.kv_views import Snapshots, open_as
+from tests.support.memory_store import memory_store
 
 PATHS = ("audit/a", "x")
 AUDITS = RetentionPolicy((PolicyRule("audits", ("rel-*",), None, ("audit/**",)),))

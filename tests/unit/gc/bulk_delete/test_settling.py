@@ -21,7 +21,8 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry
-from dredge.storage import memory, open_writer
+from dredge.storage import open_writer
+from tests.support import memory_store as memory
 from tests.support.gc import World, busy_world, make_world, stage_again
 from tests.support.gc import candidates as candidates_of
 from tests.unit.gc.bulk_delete.test_sweep import candidates, sweep

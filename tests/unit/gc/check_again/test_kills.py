@@ -187,3 +187,21 @@ def test_a_sweep_that_goes_on_after_a_check_is_compared_again(monkeypatch: pytes
 
 def _killed(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_lost_record_among_others_is_made_again_from_the_folder_of_its_run() -> None:
+    world, commit, gone = expired_world()
+    state = state_of(world)
+    (first,) = read_deletions(state).found
+    world.orphan("data/slice/garbage")
+    world.age(days=2)
+    world.collect()
+    world.age(days=1)
+    world.collect(dry_run=True)
+    assert len(read_deletions(state).found) == 2
+    open_deleter(state.uri).delete([f"deletions/{first.run_id}.json", first.hashes.key])
+    REUSES["branch"](world, commit)
+    world.age(days=1)
+    world.collect()
+    assert gone <= world.data()
+    assert len(read_deletions(state).found) == 2

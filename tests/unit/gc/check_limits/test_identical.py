@@ -22,10 +22,11 @@ from dredge.gc.steps import (
 from dredge.lakefs import ObjectStats
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.entries import Entry
-from dredge.storage import memory, memory_store
+from tests.support import memory_store as memory
 from tests.support.gc import CatalogClient, World, make_world, summary_of
 from tests.support.identical import held, shown
 from tests.support.lakes import make_lake
+from tests.support.memory_store import memory_store
 
 pytestmark = pytest.mark.usefixtures("without_canaries")
 

@@ -6,8 +6,8 @@ import hashlib
 
 import pytest
 
-from dredge.storage import memory
 from lakefs_embedded.errors import NoChangesError
+from tests.support import memory_store as memory
 from tests.support.gc import make_world, stage_again, summary_of
 
 

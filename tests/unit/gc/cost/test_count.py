@@ -8,6 +8,7 @@ from dredge.errors import ConfigError
 from dredge.gc.analysis.base_run import BaseRun, open_base
 from dredge.gc.cost import cost_of
 from dredge.gc.cost.prefixes import find_prefixes
+from dredge.runs.payload import to_json
 from tests.support.gc import World, make_world
 from tests.support.lost_database import back_up, restore
 from tests.support.policies import policy as policy_of
@@ -55,12 +56,12 @@ def world() -> World:
 
 
 def table(rows: list[dict[str, object]], name: str) -> dict[object, object]:
-    return {row[name]: row["bytes"] for row in rows}
+    return {row[name]: row["size_bytes"] for row in rows}
 
 
 @pytest.mark.parametrize("shard_values", [1, 1000])
 def test_each_object_is_of_one_kind(world: World, shard_values: int) -> None:
-    found = cost_of(base_of(world), shard_values=shard_values).to_json()
+    found = cost_of(base_of(world), shard_values=shard_values).tables()
     kinds = table(found["kinds"], "kind")
     # The commit before the head of main is active: its child was made 12 days ago, and `side` keeps 60.
     assert kinds == {
@@ -78,23 +79,23 @@ def test_each_object_is_of_one_kind(world: World, shard_values: int) -> None:
 
 def test_what_a_policy_keeps_is_told_apart(world: World) -> None:
     whole = policy_of("branches: main, last: all")
-    found = cost_of(base_of(world, policy=whole.to_json(), keep_tags=False)).to_json()
+    found = cost_of(base_of(world, policy=to_json(whole), keep_tags=False)).tables()
     assert table(found["kinds"], "kind")["policy"] == 1
     paths = policy_of("branches: main, paths: logs/t*")
-    found = cost_of(base_of(world, policy=paths.to_json(), keep_tags=False)).to_json()
+    found = cost_of(base_of(world, policy=to_json(paths), keep_tags=False)).tables()
     assert table(found["kinds"], "kind")["policy"] == 1
 
 
 def test_what_a_tag_keeps_as_well_would_not_go_with_its_branch(world: World) -> None:
     world.lake.catalog.tags.create_tag(world.lake.repository, "v2", "side")
-    found = cost_of(base_of(world)).to_json()
+    found = cost_of(base_of(world)).tables()
     assert table(found["branches"], "branch") == {"side": 2 + 8}
 
 
 def test_garbage_that_the_run_deleted_is_not_there_any_more(world: World) -> None:
     context = world.plan()
     world.run(context)
-    kinds = table(cost_of(open_base(context.plan.run_uri)).to_json()["kinds"], "kind")
+    kinds = table(cost_of(open_base(context.plan.run_uri)).tables()["kinds"], "kind")
     assert (kinds.get("garbage"), kinds["deleted"]) == (None, 64)
 
 
@@ -133,5 +134,5 @@ def test_what_only_a_lost_commit_names_counts_as_of_a_commit_without_a_ref() -> 
     world.lake.commit()
     restore(world, backup)
     world.age(days=2)
-    kinds = table(cost_of(base_of(world)).to_json()["kinds"], "kind")
+    kinds = table(cost_of(base_of(world)).tables()["kinds"], "kind")
     assert kinds["no_ref"] == 8

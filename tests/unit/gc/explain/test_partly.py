@@ -10,8 +10,8 @@ import pytest
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.explain.answer import GARBAGE, KEPT, UNKNOWN
 from dredge.storage import open_deleter
-from dredge.storage.memory import MemoryReader
 from tests.support.gc import World, make_world
+from tests.support.memory_store import MemoryReader
 from tests.unit.gc.explain.test_why import ask, text
 
 

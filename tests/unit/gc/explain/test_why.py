@@ -12,6 +12,7 @@ from dredge.gc.explain.answer import UnnamedBy
 from dredge.gc.explain.target import find_target
 from dredge.gc.explain.words import answer_lines
 from dredge.gc.witness.lost import forget_lost
+from dredge.runs.payload import to_json
 from dredge.storage import open_deleter
 from tests.support.approvals import said
 from tests.support.gc import World, make_world
@@ -102,7 +103,7 @@ def test_an_object_that_only_a_metarange_without_a_commit_names_says_so(world: W
         UnnamedBy(metarange_id, written_at, written_at + timedelta(days=30), ("new/b",))
     ]
     assert "no active commit names it" in text(answer)
-    assert answer.to_json()["unnamed"][0]["metarange_id"] == metarange_id
+    assert to_json(answer)["unnamed"][0]["metarange_id"] == metarange_id
     forget_lost(world.client, "lake", "not wanted", 30)
     world.age(hours=1)
     assert ask(world, address).verdict == "garbage"
@@ -128,7 +129,7 @@ def test_a_deleted_object_names_who_approved_its_run(world: World) -> None:
     answer = ask(world, address)
     assert answer.judged is not None
     assert answer.judged.approved_by == "ada"
-    assert answer.to_json()["judged"]["approved_at"] is not None
+    assert to_json(answer)["judged"]["approved_at"] is not None
     assert "; approved by ada (2026-" in text(answer)
 
 
@@ -166,7 +167,7 @@ def test_a_policy_that_keeps_it_is_named(world: World) -> None:
     world.lake.commit()
     world.age(days=40)
     keep = policy("name: ten, branches: main, last: 10")
-    world.collect(dry_run=True, policy=keep.to_json())
+    world.collect(dry_run=True, policy=to_json(keep))
     answer = ask(world, address)
     assert (answer.verdict, answer.commits[0].policies) == ("kept", ("ten",))
     for paths, verdict in (("a*", "kept"), ("b*", "garbage")):

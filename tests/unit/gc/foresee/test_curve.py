@@ -9,15 +9,12 @@ from dredge.gc.foresee.curve import curve_of, table_lines
 
 def row(days: int | None, size: int, exact: bool = True) -> dict[str, Any]:
     return {
-        "name": "as now" if days is None else f"{days} days",
-        "days": days,
+        "proposal": {"name": "as now" if days is None else f"{days} days", "days": days},
         "commits": 3,
-        "freed_objects": size,
-        "freed_bytes": size,
-        "held_objects": 0,
-        "more_bytes": 0,
-        "less_bytes": size,
-        "exact": exact,
+        "freed": {"objects": size, "size_bytes": size},
+        "held": {"objects": 0, "size_bytes": 0},
+        "more": {"objects": 0, "size_bytes": 0},
+        "less": {"objects": size, "size_bytes": size},
         "bound": "" if exact else "≤",
         "unknown": "" if exact else "some may stay",
     }

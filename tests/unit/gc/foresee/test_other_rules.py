@@ -10,6 +10,7 @@ from dredge.gc.analysis.base_run import BaseRun, find_base, open_base
 from dredge.gc.foresee import Proposal, foresee
 from dredge.gc.foresee.proposals import as_now, by_days, from_file, read_days
 from dredge.lakefs import Rules
+from dredge.runs.payload import to_json
 from tests.support.gc import World, make_world, summary_of
 from tests.support.policies import policy
 
@@ -91,9 +92,9 @@ def test_a_dangling_commit_without_content_names_nothing() -> None:
     [
         ({}, 2 + 3),
         ({"keep_tags": False}, 1 + 2 + 3),
-        ({"policy": policy("branches: main, last: 2").to_json()}, 2),
-        ({"policy": policy("branches: main, paths: a").to_json()}, 0),
-        ({"policy": policy("branches: main, paths: b").to_json()}, 2 + 3),
+        ({"policy": to_json(policy("branches: main, last: 2"))}, 2),
+        ({"policy": to_json(policy("branches: main, paths: a"))}, 0),
+        ({"policy": to_json(policy("branches: main, paths: b"))}, 2 + 3),
     ],
 )
 def test_tags_and_policies_keep_under_other_rules_what_they_keep_in_a_run(

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
 from tests.support.index_parts import NAMESPACE, Kept
+from tests.support.memory_store import forget_memory_store
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ from dredge.gc.index.ranges import (
 from dredge.lakefs.files.sstable import METARANGES, RANGES, write_table
 from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.runs.folder import RunFolder
-from dredge.storage import forget_memory_store, memory_store, open_reader, open_writer
+from dredge.storage import open_reader, open_writer
+from tests.support.memory_store import forget_memory_store, memory_store
 
 FACTS = RangeFacts(3, b"a", b"c")
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

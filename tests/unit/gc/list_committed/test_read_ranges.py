@@ -19,7 +19,7 @@ from dredge.runs.summary import PartInfo
 from dredge.sets.files import read_counted, read_hashes, write_counted, write_hashes
 from dredge.sets.hashes import Hashes
 from dredge.sets.refcounts import Counted
-from dredge.storage import forget_memory_store
+from tests.support.memory_store import forget_memory_store
 
 TOP = 1 << 63
 """Hashes from here on lie in the second of two shards."""

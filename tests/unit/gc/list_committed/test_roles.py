@@ -14,7 +14,8 @@ from dredge.gc.index.store import CommittedIndex, write_part
 from dredge.gc.list_committed import roles
 from dredge.gc.list_committed.roles import Roles, RoleTable
 from dredge.runs.folder import RunFolder
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
+from tests.support.memory_store import forget_memory_store
 
 NAMESPACE = "memory://lake"
 

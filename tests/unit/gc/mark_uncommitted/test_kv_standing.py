@@ -12,7 +12,6 @@ from dredge.errors import RefusedError
 from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords
 from dredge.gc.mark_uncommitted.kv_standing import count_of, have_written, look
 from dredge.kv.memory import MemoryKV
-from dredge.kv.memory_rows import MemoryRows
 from dredge.lakefs import Usage
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, branch_key, repository_key
@@ -21,6 +20,7 @@ from lakefs_embedded.server.usage import Usage as Counter
 from tests.support.gc import World, make_world, summary_of
 from tests.support.kv_views import HEAVY, Snapshots, WithoutSnapshots, copy_of, never_asked, open_as, store_of
 from tests.support.lossy_scans import stormy_world
+from tests.support.memory_rows import MemoryRows
 from tests.support.storms import Storm, old_version, recovery
 
 

@@ -19,11 +19,11 @@ from dredge.gc.mark_uncommitted.kv_standing import (
     look,
 )
 from dredge.kv.memory import MemoryKV
-from dredge.kv.memory_rows import MemoryRows
 from dredge.lakefs import Usage
 from lakefs_embedded.server.usage import PARTITION
 from tests.support.gc import make_world
 from tests.support.kv_views import WithoutSnapshots
+from tests.support.memory_rows import MemoryRows
 
 
 class Server:

@@ -16,8 +16,8 @@ from dredge.gc.mark_uncommitted.proof import Proof, prove
 from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.sets.hashes import unite
-from dredge.storage import memory_store
 from tests.support.gc import make_world, stage_again
+from tests.support.memory_store import memory_store
 
 
 class Looks:

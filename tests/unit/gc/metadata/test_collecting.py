@@ -20,15 +20,17 @@ from dredge.gc.metadata.output import MetadataOutput
 from dredge.gc.metadata.taking import File, delete_files
 from dredge.gc.planning import release_lease
 from dredge.gc.witness.block import lift, refuse
+from dredge.gc.witness.lost import forget_lost
 from dredge.kv.memory import MemoryKV
 from dredge.lakefs.files import messages
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter
-from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.model import MaySend, always
 from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.refs.commits import new_commit
 from tests.support.gc import World, make_world
+from tests.support.lost_database import back_up, restore
+from tests.support.memory_versions import OlderVersions
 from tests.support.undo import store_of
 from tests.unit.gc.mark_uncommitted.test_kv_standing import copy_of
 from tests.unit.gc.metadata.test_report import Records, is_metarange, left_behind
@@ -46,7 +48,14 @@ def versioned() -> World:
 
 
 def collect(world: World, kv: Any = None, **settings: Any) -> StepSummary:
-    asked = {"repository": "lake", "metadata": "delete", "dry_run": False, **settings}
+    # Nothing that is left behind waits here for a commit that may have been lost.
+    asked = {
+        "repository": "lake",
+        "metadata": "delete",
+        "dry_run": False,
+        "keep_unnamed_days": 0,
+        **settings,
+    }
     config = MetadataConfig.from_params(asked)
     access = Records(kv or world.lake.kv)
     return collect_metadata(config, None, world.client, None, world.lake.clock, access)
@@ -106,6 +115,41 @@ def test_what_two_notes_have_goes_and_what_commits_name_stays() -> None:
     assert left_metarange() in gone
     assert world.lake.read("a") == b"1"
     assert collect(world).counts["garbage_files"] == 0
+
+
+def test_a_metarange_that_counts_as_a_lost_commit_stays_with_its_ranges_and_so_do_its_objects() -> None:
+    world = versioned()
+    world.rules(30)
+    world.collect()
+    noon = back_up(world)
+    live = {world.upload(f"n/{number}", b"afternoon %d" % number) for number in range(3)}
+    metarange = world.lake.commit("no mark saw it").metarange_id
+    restore(world, noon)
+    for _ in range(5):
+        world.age(days=1)
+        collect(world, keep_unnamed_days=30)
+        world.collect()
+    assert is_readable(world, metarange)
+    assert live <= world.data()
+    forget_lost(world.client, "lake", "it is not wanted", 30)
+    assert collect(world, keep_unnamed_days=30).counts["deleted_files"]
+    assert metarange not in there(world)
+    world.assert_readable()
+
+
+def test_a_metarange_that_no_mark_saw_stays_also_when_the_last_mark_is_older_than_its_days() -> None:
+    world = versioned()
+    world.rules(30)
+    world.collect()
+    noon = back_up(world)
+    world.upload("new", b"afternoon")
+    metarange = world.lake.commit("no mark saw it").metarange_id
+    restore(world, noon)
+    world.age(days=40)
+    collect(world, keep_unnamed_days=30)
+    world.age(days=2)
+    collect(world, keep_unnamed_days=30)
+    assert metarange in there(world)
 
 
 @pytest.mark.parametrize("settings", [{"dry_run": True}, {"metadata": "report"}])

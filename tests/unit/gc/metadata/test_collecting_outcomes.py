@@ -19,8 +19,8 @@ from dredge.lakefs.files import messages
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
-from dredge.storage.memory import MemoryVersionDeleter
 from tests.support.gc import World
+from tests.support.memory_store import MemoryVersionDeleter
 from tests.support.undo import store_of
 from tests.unit.gc.metadata.test_collecting import (
     collect,

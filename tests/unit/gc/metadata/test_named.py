@@ -17,8 +17,9 @@ from dredge.gc.metadata.files import Named, find_named, sort_files
 from dredge.gc.metadata.history import read_history, read_work
 from dredge.gc.metadata.named import Asking, NamesReader
 from dredge.lakefs.files import messages
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+from dredge.storage import ObjectWriter, open_writer
 from tests.support.gc import make_world
+from tests.support.memory_store import forget_memory_store
 from tests.unit.gc.metadata.test_report import Records, is_metarange, left_behind
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

@@ -16,7 +16,6 @@ from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata.files import KINDS, find_named, sort_files
 from dredge.gc.metadata.report import MetadataReport, look_at_metadata, report_lines
-from dredge.kv.memory_rows import MemoryRows
 from dredge.lakefs import LakeFS
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.entries import Entry
@@ -27,6 +26,7 @@ from tests.support.captured import FOLDER, captured_lake, truth
 from tests.support.depth import depth
 from tests.support.gc import World, make_world
 from tests.support.histories import History, operation
+from tests.support.memory_rows import MemoryRows
 
 MIN_AGE = timedelta(hours=25)
 
@@ -217,7 +217,7 @@ def test_a_file_that_only_looks_like_a_table_is_damaged_and_no_garbage() -> None
 
 
 def test_the_report_is_json_with_all_kinds() -> None:
-    value = json.loads(json.dumps(look(committed()).to_json()))
+    value = json.loads(json.dumps(look(committed()).figures()))
     assert value["kinds"].keys() == KINDS.keys()
     assert value["complete"] is True
 

@@ -27,22 +27,12 @@ from dredge.gc.metadata.taking import (
     versions_of,
 )
 from dredge.gc.plan import METADATA_RUNS
-from dredge.storage import (
-    NOT_SENT,
-    DeleteOutcome,
-    MemoryStore,
-    forget_memory_store,
-    memory_store,
-    open_deleter,
-    open_reader,
-    open_versions,
-    open_writer,
-)
-from dredge.storage.memory import MemoryVersionDeleter
-from dredge.storage.memory_versions import OlderVersions
+from dredge.storage import NOT_SENT, DeleteOutcome, open_deleter, open_reader, open_versions, open_writer
 from dredge.storage.model import MaySend, ObjectInfo, always
 from dredge.undo.ways import quarantine_uri
 from dredge.xid import new_descending_xid
+from tests.support.memory_store import MemoryStore, MemoryVersionDeleter, forget_memory_store, memory_store
+from tests.support.memory_versions import OlderVersions
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)

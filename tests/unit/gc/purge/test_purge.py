@@ -12,11 +12,11 @@ from dredge.gc.purge import step
 from dredge.gc.purge.config import PurgeConfig
 from dredge.gc.steps import bulk_delete, release_lease
 from dredge.storage import DeleteOutcome, ObjectVersion, open_old_version_deleter, open_versions
-from dredge.storage.memory import MemoryVersionDeleter
 from dredge.storage.model import MaySend, always
 from dredge.undo.purge.choosing import Choosing, Leftover
 from tests.support import lost_database
 from tests.support.gc import World
+from tests.support.memory_store import MemoryVersionDeleter
 from tests.support.undo import (
     WAYS,
     data_bytes,

@@ -21,6 +21,7 @@ from dredge.gc.steps import purge, run_steps
 from dredge.lakefs import LakeFSClient
 from dredge.runs.clock import utc_now
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_writer
@@ -101,7 +102,7 @@ def collected(client: LakeFSClient, way: str) -> Run:
     # What a restore copied back looks as if it had just been uploaded in parts.
     config["safety"] = {"multipart_settle_seconds": 0}
     asked = config | ({} if way == "versions" else {"undo": way})
-    run = Run.open(plan_run(GCConfig.from_json(asked), None, client).run_uri, None, client)
+    run = Run.open(plan_run(from_json(GCConfig, asked), None, client).run_uri, None, client)
     assert run.plan.undo.way == way
     run_steps(run, LocalRunner())
     release_lease(run)

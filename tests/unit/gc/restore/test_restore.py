@@ -14,10 +14,10 @@ from dredge.gc.restore import config
 from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.steps import Run, bulk_delete, release_lease
 from dredge.hashing import hash64
-from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.streamed_copy import StreamedCopier
 from dredge.undo.pins import read_pins
 from tests.support.gc import busy_world, make_world, summary_of
+from tests.support.memory_versions import OlderVersions
 from tests.support.undo import (
     WAYS,
     Moment,

@@ -16,7 +16,8 @@ from dredge.gc.retention.path_rules import PathTask, _tasks, collect_paths
 from dredge.gc.run import Run
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
+from tests.support.memory_store import forget_memory_store
 
 SMALL, LARGE = 1, 15_000_000
 """Records of a range: of large ones a task's memory holds one."""

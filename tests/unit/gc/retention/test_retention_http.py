@@ -17,6 +17,7 @@ from dredge.gc.retention.policy import read_policy
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
 from dredge.lakefs import LakeFSClient
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.tasks import LocalRunner
 from tests.support.gc import summary_of
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
@@ -35,7 +36,7 @@ def planned(lake: Lake) -> Iterator[Run]:
     client = LakeFSClient(lake.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
     settings = {"repository": "lake", "dry_run": False, "unsafe_min_age_seconds": 0}
     tuning = {"part_rows": 2, "candidate_rows": 2}
-    config = GCConfig.from_json({**settings, "tuning": tuning, "policy": read_policy(POLICY, "p").to_json()})
+    config = from_json(GCConfig, {**settings, "tuning": tuning, "policy": to_json(read_policy(POLICY, "p"))})
     plan = plan_run(config, None, client)
     context = Run.open(plan.run_uri, None, client)
     try:

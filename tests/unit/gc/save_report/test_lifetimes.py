@@ -269,23 +269,6 @@ def test_parts_of_the_index_that_were_united_go_and_the_index_stays_good() -> No
     assert united.plan.run_id in folders(world)
 
 
-def test_what_the_index_has_of_an_earlier_format_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = make_world()
-    with monkeypatch.context() as earlier:
-        earlier.setattr(store, "FORMAT", store.FORMAT - 1)
-        for number in range(3):
-            grown(world, number)
-            context = run(world, mode="clean", tuning={"index_parts_max": 1})
-    before = below(world, "dredge/index/")
-    world.age(days=8)
-    grown(world, 9)
-    run(world, mode="clean")
-    assert not before & below(world, "dredge/index/")
-    index = CommittedIndex.load(context.state, world.lake.namespace)
-    assert (index.distrusted, index.superseded) == ([], set())
-    assert verify_index(context.reader, context.state, world.lake.namespace, against_ranges=True).is_good
-
-
 def test_an_index_of_a_later_format_loses_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever goes back to an earlier version may come again."""
     world = make_world()

@@ -26,8 +26,8 @@ def left_in(world: World, place: str) -> set[str]:
     }
 
 
-def _purged_by_an_earlier_version(world: World) -> str:
-    """Leave the folder of a purge beside collections, as purges were before they made a mark; gives its id."""
+def _purged(world: World) -> str:
+    """Leave the folder of a purge beside collections; gives its id."""
     run_id = new_descending_xid(world.lake.clock())
     plan = {"run_id": run_id, "repository": world.lake.repository, "namespace": world.lake.namespace}
     world.lake.objects.put(f"{ROOT}/dredge/purges/{run_id}/plan.json", json.dumps(plan).encode())
@@ -37,9 +37,9 @@ def _purged_by_an_earlier_version(world: World) -> str:
 def test_folders_of_purges_go_but_for_the_newest_and_those_of_somebody_else() -> None:
     world, kept, _ = undo_world("quarantine", keep_runs_days=30)
     world.collect()
-    old = _purged_by_an_earlier_version(world)
+    old = _purged(world)
     world.age(days=1)
-    late = _purged_by_an_earlier_version(world)
+    late = _purged(world)
     plan = json.loads(world.lake.objects.get(f"{ROOT}/dredge/purges/{late}/plan.json"))
     foreign = {}
     for what, change in {"another repository's": {"repository": "other"}, "of nobody": None}.items():
@@ -49,7 +49,7 @@ def test_folders_of_purges_go_but_for_the_newest_and_those_of_somebody_else() ->
         said = b"[1]" if change is None else json.dumps({**plan, "run_id": run_id, **change}).encode()
         world.lake.objects.put(f"{ROOT}/dredge/purges/{run_id}/plan.json", said)
     world.age(days=31)
-    newest = _purged_by_an_earlier_version(world)
+    newest = _purged(world)
     world.lake.objects.put(f"{ROOT}/dredge/purges/{late}/note", b"somebody went on with it")
     world.collect(dry_run=True)
     assert left_in(world, "dredge/purges") == {old, late, newest, *foreign.values()}

@@ -13,6 +13,7 @@ from dredge.errors import FormatError, RefusedError
 from dredge.gc.slice_listing import from_inventory
 from dredge.gc.slice_listing.from_inventory import ReadConfig
 from dredge.gc.slice_listing.items import Listed, ListResult
+from dredge.inventory.source import Inventory
 from dredge.storage.model import LISTING_SCHEMA
 from dredge.xid import new_descending_xid
 
@@ -138,7 +139,7 @@ def test_figures_say_how_many_requests_were_left_out() -> None:
     counts = {"inventory_rows": 5, "other_versions": 2, "old_objects": 1500, "young_objects": 600}
     results = [ListResult(parts=[], counts=counts, rest=[], foreign=[]) for _ in range(2)]
     record = SimpleNamespace(counts={}, details={})
-    source = SimpleNamespace(to_json=lambda: {"uri": "x"})
+    source = Inventory(uri="x", created_at=None, digest="d")
     contents = SimpleNamespace(files=[1, 2, 3], source=source)
     from_inventory._note_figures(cast("Any", record), cast("Any", contents), results)
     assert record.counts == {
@@ -147,4 +148,4 @@ def test_figures_say_how_many_requests_were_left_out() -> None:
         "inventory_other_versions": 4,
         "list_requests_left_out": 4,
     }
-    assert record.details == {"inventory": {"uri": "x"}}
+    assert record.details == {"inventory": {"uri": "x", "created_at": None, "digest": "d"}}

@@ -28,9 +28,11 @@ from dredge.gc.slice_listing.output import LISTED
 from dredge.gc.slice_listing.slices import OUTSIDE, Item
 from dredge.hashing import hash64
 from dredge.runs.partition import Stores, WorkerRun
-from dredge.storage import forget_memory_store, memory, memory_store, open_writer
+from dredge.storage import open_writer
 from dredge.storage.model import LISTING_SCHEMA, LISTING_SCHEMA_WITH_CLASS
 from dredge.xid import new_descending_xid
+from tests.support import memory_store as memory
+from tests.support.memory_store import forget_memory_store, memory_store
 
 CUTOFF = datetime(2026, 3, 1, tzinfo=UTC)
 OLD = CUTOFF - timedelta(microseconds=1)

@@ -9,8 +9,8 @@ import pytest
 from dredge.gc.steps import slice_listing
 from dredge.hashing import hash64
 from dredge.runs.summary import StepSummary
-from dredge.storage import memory
 from dredge.xid import new_descending_xid
+from tests.support import memory_store as memory
 from tests.support.gc import Parallel, World, make_world
 
 

@@ -22,6 +22,7 @@ from dredge.gc.state.store import POINTER, StateStore
 from dredge.gc.steps import bulk_delete, verify
 from dredge.lakefs.files.prepared import UNCOMMITTED
 from dredge.runs.coverage import BEGINNING, END, Coverage
+from dredge.runs.payload import from_json, to_json, to_sealed
 from dredge.runs.versions import Version
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world, stage_again, summary_of
@@ -98,9 +99,7 @@ def test_every_file_that_a_state_names_is_there_and_none_twice() -> None:
     assert state.counted.parts
     (sizes,) = state.sizes
     assert {part.name for part in sizes.hashes.shards.values()} <= ours
-    assert RunState.from_json(json.loads(json.dumps(state.to_json()))) == state
-    with pytest.raises(ValueError, match="format 1"):
-        RunState.from_json({**state.to_json(), "format": 1})
+    assert from_json(RunState, json.loads(json.dumps(to_json(state)))) == state
 
 
 def test_a_state_is_of_its_repository_and_namespace_however_that_is_written() -> None:
@@ -127,7 +126,7 @@ def test_people_find_the_run_where_the_design_has_it() -> None:
         state.first_slice,
     )
     assert saved["report"] == f"{run.plan.run_uri}/report.json"
-    assert saved["covered_slices"] == state.covered.to_json()
+    assert from_json(Coverage, saved["covered_slices"]) == state.covered
 
 
 def test_people_find_a_run_without_a_scan_by_the_server_under_its_own_id(
@@ -218,7 +217,7 @@ def test_a_state_is_made_only_of_what_the_chain_vouches_for() -> None:
     verify(run)
     listing = summary_of(run, "slice_listing")
     run.folder.write_json(
-        "slice_listing/_SUCCESS.json", replace(listing, counts={**listing.counts, "x": 1}).to_json()
+        "slice_listing/_SUCCESS.json", to_sealed(replace(listing, counts={**listing.counts, "x": 1}))
     )
     with pytest.raises(RefusedError):
         advance_state(run)

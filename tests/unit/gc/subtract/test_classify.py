@@ -23,9 +23,10 @@ from dredge.sets.files import read_hashes, write_hashes
 from dredge.sets.hashes import unite
 from dredge.sets.live import LiveSet, LocatedSet
 from dredge.sets.sharded import ShardedSet
-from dredge.storage import memory_store, open_writer
+from dredge.storage import open_writer
 from dredge.undo.pins import PINNED
 from tests.support.gc import make_world
+from tests.support.memory_store import memory_store
 
 SIGNED = "data/slice/object," + "s" * 43
 
@@ -144,11 +145,6 @@ def test_what_is_archived_is_held_and_counted_and_nothing_else_for_its_class(fol
     assert {code: (item.objects, item.size_bytes) for code, item in found.by_hold.items()} == {
         "archived": (2, 9)
     }
-
-
-def test_a_listing_of_an_earlier_version_tells_no_classes_and_is_read(folder: RunFolder) -> None:
-    rows = listed("data/a").drop_columns(["storage_class"])
-    assert classify(folder, rows, config())["storage_class"].to_pylist() == [None]
 
 
 def test_early_deletions_are_told_by_class_for_what_is_younger_than_its_minimum(folder: RunFolder) -> None:

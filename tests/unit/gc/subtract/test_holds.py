@@ -28,9 +28,10 @@ from dredge.runs.folder import RunFolder
 from dredge.sets.files import write_hashes
 from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import ShardedSet
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
 from dredge.undo.pins import PINNED
 from tests.support.gc import World, make_world, summary_of
+from tests.support.memory_store import forget_memory_store
 
 LEGAL = "legal_hold"
 EVIDENCE = Evidence(config=GCConfig(repository="lake"))

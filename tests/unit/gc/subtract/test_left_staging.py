@@ -18,7 +18,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.tries import StepTry
 from dredge.storage import open_deleter, open_writer
 from dredge.xid import new_descending_xid
-from tests.support.gc import World, as_older_version, make_world, summary_of
+from tests.support.gc import World, make_world, summary_of
 from tests.support.identical import held
 from tests.support.tries import undo
 from tests.unit.gc.mark_uncommitted.test_kv_records import store_of
@@ -147,18 +147,6 @@ def test_what_a_run_saw_that_has_another_run_root_counts(world: World) -> None:
     address = world.upload(PATH, b"first")
     world.age(days=2)
     world.collect(run_root="memory://runs/elsewhere")
-    world.lake.catalog.branches.reset_branch(world.lake.repository, "main")
-    world.age(minutes=1)
-    world.collect()
-    assert address in world.data()
-
-
-def test_what_a_run_of_an_earlier_version_saw_counts(world: World) -> None:
-    address = world.upload(PATH, b"first")
-    world.age(days=2)
-    before = world.plan()
-    world.run(before)
-    as_older_version(before)
     world.lake.catalog.branches.reset_branch(world.lake.repository, "main")
     world.age(minutes=1)
     world.collect()

@@ -14,7 +14,7 @@ from dredge.errors import ConfigError, UnavailableError
 from dredge.gc.subtract.holds import UNREADABLE
 from dredge.gc.subtract.store_lookup import _Shards
 from dredge.hashing import hash64
-from dredge.storage import memory
+from tests.support import memory_store as memory
 from tests.support.gc import Parallel, make_world, summary_of
 from tests.support.identical import held
 from tests.support.inventories import Inventory

@@ -161,7 +161,7 @@ def test_a_repository_created_again_over_older_metaranges_is_refused_until_a_per
     assert refused(world)["kind"] == CREATED_AGAIN
     assert old <= world.data()
     state = open_state(world.lake.namespace)
-    record_consent(state, FORGET_LOST, "lake", "the old one is not wanted", {"metaranges": []})
+    record_consent(state, FORGET_LOST, "lake", "the old one is not wanted", {"commits": [], "metaranges": []})
     lift_block("lake", "the old one is not wanted", client=world.client)
     world.collect()
     world.assert_readable()

@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from dredge.errors import ConfigError, FormatError, RefusedError, WitnessError
+from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError, WitnessError
+from dredge.gc.planning import release_lease
 from dredge.gc.run import open_state
 from dredge.gc.witness.block import read_block
 from dredge.gc.witness.consents import read_consents
@@ -70,7 +71,11 @@ def test_lost_commits_are_listed_with_their_branches_and_contents() -> None:
         "main": len(read),
         "side": len(read) + 1,
     }
-    assert sorted(item.to_json()["message"] for item in found) == ["first day", "second day", "side"]
+    assert sorted(item.commit.text.message for item in found if item.commit and item.commit.text) == [
+        "first day",
+        "second day",
+        "side",
+    ]
 
 
 def test_c1_what_was_committed_reads_again_with_the_ids_that_it_had() -> None:
@@ -214,6 +219,62 @@ def test_what_is_lost_after_a_statement_is_refused_again() -> None:
     assert [item.kind for item in find(world).found] == [KNOWN]
     with pytest.raises(WitnessError):
         world.collect()
+
+
+def test_a_second_older_backup_does_not_lose_what_nobody_gave_up() -> None:
+    world = make_world()
+    world.rules(30)
+    world.upload("a", b"old")
+    world.lake.commit("old")
+    world.age(days=2)
+    world.collect()
+    backups, kept = [back_up(world)], set()
+    for day in range(2):
+        kept.add(world.upload(f"day/{day}", b"of day %d" % day))
+        commit = world.lake.commit(f"day {day}").id
+        world.age(days=1)
+        world.collect()
+    backups.append(back_up(world))
+    world.upload("last", b"given up")
+    last = world.lake.commit("last").id
+    world.age(days=2)
+    world.collect()
+    restore(world, backups[1])
+    with pytest.raises(WitnessError):
+        world.collect()
+    assert [item.name for item in forget_lost(world.client, "lake", "not wanted", 30)[1]] == [last]
+    lift_block("lake", "it was looked into", client=world.client)
+    restore(world, backups[0])
+    found = [item.name for item in find(world).found]
+    assert (len(found), commit in found, last in found) == (2, True, False)
+    refuse_and_lift(world)
+    world.age(days=2)
+    with pytest.raises(WitnessError):
+        world.collect()
+    assert kept <= world.data()
+
+
+def test_what_another_server_does_not_know_cannot_be_given_up_and_no_run_may_be_at_work() -> None:
+    world, _ = lost_days()
+    state = open_state(world.lake.namespace)
+    run = world.plan(dry_run=True)
+    with pytest.raises(LeaseHeldError):
+        forget_lost(world.client, "lake", "not wanted", 30)
+    release_lease(run)
+    world.client.url = "http://rehearsal:8000"
+    with pytest.raises(RefusedError):
+        forget_lost(world.client, "lake", "not wanted", 30)
+    assert not read_consents(state, FORGET_LOST)
+
+
+def test_a_lost_commit_with_a_damaged_metarange_can_be_given_up() -> None:
+    world, _ = lost_days()
+    item = next(item for item in find(world).found if "main" in item.branches)
+    world.lake.objects.put(f"_lakefs/{item.metarange_id}", b"damaged")
+    assert next(found for found in find(world).found if found.name == item.name).objects is None
+    with pytest.raises(RefusedError):
+        list(find(world).restore(writer(world), [item.name]))
+    assert item.name in [found.name for found in forget_lost(world.client, "lake", "it is gone", 30)[1]]
 
 
 def test_an_unnamed_metarange_that_was_given_up_counts_again_once_it_is_written_again() -> None:

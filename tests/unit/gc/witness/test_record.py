@@ -17,6 +17,7 @@ from dredge.gc.witness.known_commits import UNKNOWN
 from dredge.gc.witness.mark_id import read_ids
 from dredge.gc.witness.past import Past
 from dredge.gc.witness.record import FORMAT, POINTER, MarkRecord, parts_of, read_commits, read_record
+from dredge.runs.payload import to_json
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world
 from tests.support.lost_database import back_up, restore
@@ -132,24 +133,30 @@ def test_a_second_try_of_the_guards_leaves_the_record_again(monkeypatch: pytest.
     release_lease(run)
 
 
-def test_an_older_format_is_no_record_and_a_newer_one_stops_the_run() -> None:
+def test_a_record_of_another_format_or_without_a_field_stops_the_run() -> None:
     world = two_commits()
     orphan = world.orphan("data/x/orphan")
     world.age(days=2)
     world.collect(dry_run=True)
-    rewritten(world, format=FORMAT + 1)
-    with pytest.raises(RefusedError):
+    state = open_state(world.lake.namespace)
+    whole = state.get(POINTER)
+    lacking = {name: value for name, value in json.loads(whole).items() if name != "kept"}
+    for damaged, error in (({"format": FORMAT + 1}, RefusedError), ({"format": FORMAT - 1}, FormatError)):
+        rewritten(world, **damaged)
+        with pytest.raises(error):
+            world.collect()
+    state.put(POINTER, json.dumps(lacking).encode())
+    with pytest.raises(FormatError):
         world.collect()
     assert orphan in world.data()
-    rewritten(world, format=FORMAT - 1)
+    state.put(POINTER, whole)
     world.collect()
     assert orphan not in world.data()
-    assert json.loads(open_state(world.lake.namespace).get(POINTER))["format"] == FORMAT
 
 
 @pytest.mark.parametrize("less", ["tags", "policy"])
 def test_a_dry_run_that_keeps_less_than_the_repository_does_leaves_nothing(less: str) -> None:
-    own = {"policy": policy("name: last, branches: [main], last: 9").to_json()} if less == "policy" else {}
+    own = {"policy": to_json(policy("name: last, branches: [main], last: 9"))} if less == "policy" else {}
     world = two_commits(**own)
     world.collect()
     world.age(days=2)

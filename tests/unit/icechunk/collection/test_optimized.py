@@ -33,6 +33,7 @@ from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.versions import POINTER
 from dredge.storage import DeleteOutcome, open_reader
@@ -160,7 +161,7 @@ def test_damaged_state_means_a_clean_run_that_says_why(
         data[-1] ^= 1
         state.put(part.name, bytes(data))
     elif damage == "another":
-        other = RunState.from_json(found.to_json() | {"uri": "file:///elsewhere"})
+        other = from_json(RunState, to_json(found) | {"uri": "file:///elsewhere"})
         store.advance(other, store.current(v1.uri, 1))
     else:
         store.distrust(version, "seen")

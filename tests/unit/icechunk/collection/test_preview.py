@@ -14,6 +14,7 @@ from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.repository import read_history
+from dredge.runs.payload import from_json, to_json
 from dredge.storage import open_reader
 from tests.support.icechunk import build, graph_of, local_storage, objects, scenarios
 
@@ -79,4 +80,4 @@ def test_age_counts_in_a_preview(repo: tuple[Path, PlannedExpiration]) -> None:
 def test_run_that_deletes_takes_no_expiration_for_applied(repo: tuple[Path, PlannedExpiration]) -> None:
     with pytest.raises(ConfigError, match="after is for dry runs"):
         config(repo[0], after=repo[1], dry_run=False)
-    assert CollectConfig.from_json(config(repo[0], after=repo[1]).to_json()) == config(repo[0], after=repo[1])
+    assert from_json(CollectConfig, to_json(config(repo[0], after=repo[1]))) == config(repo[0], after=repo[1])

@@ -31,13 +31,14 @@ from dredge.icechunk.repository import read_history
 from dredge.runs.clock import utc_now
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import MemoryStore, memory_store, open_reader, store_clock
-from dredge.storage.memory_versions import OlderVersions
+from dredge.storage import open_reader, store_clock
 from dredge.undo import protecting, side_run
 from dredge.undo.pins import active_pins, end_pin
 from dredge.undo.restore.putting_back import PuttingBack, Restored
 from tests.support.icechunk import contents, objects
 from tests.support.icechunk_repo import Repo, change_number
+from tests.support.memory_store import MemoryStore, memory_store
+from tests.support.memory_versions import OlderVersions
 
 HERE = LocalRunner()
 KINDS = ("snapshots/", "transactions/", "manifests/", "chunks/", "overwritten/")

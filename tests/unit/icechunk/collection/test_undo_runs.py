@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +42,6 @@ def test_run_that_deleted_nothing_is_not_taken_back(v1: Repo) -> None:
 def test_dry_run_is_not_taken_back(v1: Repo) -> None:
     with pytest.raises(ConfigError, match="deleted nothing: it was a dry run"):
         open_swept(v1.listed(dry_run=True).folder.uri, v1.uri)
-
-
-def test_run_of_a_version_that_could_not_take_anything_back_is_not_taken_back(v1: Repo) -> None:
-    run = v1.listed()
-    plan = Path(run.folder.uri.removeprefix("file://"), "plan.json")
-    value = json.loads(plan.read_bytes())
-    del value["undo"]
-    plan.write_bytes(json.dumps(value).encode())
-    with pytest.raises(ConfigError, match="cannot be taken back: runs of that time could not be undone"):
-        open_swept(run.folder.uri, v1.uri)
 
 
 def test_runs_of_a_repository_are_opened_as_its_stores_are(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:

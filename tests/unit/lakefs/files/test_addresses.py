@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from dredge.errors import FormatError
@@ -60,7 +62,11 @@ def test_the_host_of_a_full_address_on_azure_names_its_account_and_no_more() -> 
         ("s3://lake/repo/data/slash%2Fx", "data/slash%2Fx", {"data/slash/x"}),
         ("s3://lake/repo/data/q?x=1", "data/q", {"data/q?x=1"}),
         ("s3://lake/repo/data/f#x", "data/f", {"data/f#x"}),
-        ("s3://lake/repo/data/dir/", "data/dir", {"data/dir/"}),
+        ("s3://lake/repo/data/dir/", "data/dir/", {"data/dir"}),
+        ("s3://lake/repo/data/a%20dir/", "data/a dir/", {"data/a%20dir/", "data/a dir"}),
+        ("s3://lake/repo/data/q/?x=1", "data/q/", {"data/q/?x=1", "data/q"}),
+        ("s3://lake//repo/data/x", "data/x", set()),
+        ("s3://lake//repo/data/pct%20x", "data/pct x", {"data/pct%20x"}),
         ("s3://lake/repo/data/bad%zz", "data/bad%zz", set()),
         ("s3://lake/repo/data/plain", "data/plain", set()),
     ],
@@ -71,6 +77,19 @@ def test_what_a_full_address_may_mean_is_all_named_the_servers_reading_first(
     assert canonical_address(address, 2, NS) == server
     assert set(address_readings(address, 2, NS)) == {server, *also}
     assert address_readings(address, 2, NS)[0] == server
+
+
+def test_on_azure_the_server_decodes_all_and_trims() -> None:
+    namespace = "https://acc.blob.core.windows.net/c/r"
+    found = address_readings(f"{namespace}/data/a%2Fb/", 2, namespace)
+    assert found[0] == "data/a/b"
+    assert set(found) == {"data/a/b", "data/a/b/", "data/a%2Fb", "data/a%2Fb/"}
+
+
+def test_a_namespace_that_begins_with_a_slash() -> None:
+    """Another place to AWS, the same to MinIO."""
+    for namespace, address in itertools.permutations(("s3://b/repo", "s3://b//repo")):
+        assert address_readings(f"{address}/data/x", 2, namespace) == ("data/x",)
 
 
 def test_type_0_with_a_scheme_keeps_its_literal_reading_too() -> None:
@@ -124,6 +143,8 @@ def test_an_unknown_type_is_an_error_never_a_guess() -> None:
         ("s3://b/ns/data/f#x", "s3://b/ns/data/f"),
         ("s3://b/ns/data/a%2Fb", "s3://b/ns/data/a%2Fb"),
         ("s3://b/ns/data/bad%zz", "s3://b/ns/data/bad%zz"),
+        ("s3://b/ns/data/a%20dir/", "s3://b/ns/data/a dir/"),
+        ("s3://me@b/ns/data/x", "s3://b/ns/data/x"),
     ],
 )
 def test_an_answer_words_a_full_address_as_it_was_parsed(address: str, answer: str) -> None:

@@ -118,22 +118,6 @@ def test_a_restored_repository_has_the_same_commits_branches_and_tags() -> None:
     assert lake.paths() == [*(f"path/{number}" for number in range(3)), "side", "staged"]
 
 
-def test_staging_of_the_original_and_of_the_copy_are_apart() -> None:
-    lake = busy_lake()
-    copy = bare(lake)
-    lake.catalog.dumps.restore_refs("copy", lake.catalog.dumps.dump_refs(lake.repository))
-    assert not set(copy.tokens()) & set(lake.tokens())
-    copy.upload("only-here")
-    assert "only-here" not in lake.paths()
-
-
-def test_ranges_are_split_and_put_together_again() -> None:
-    lake = busy_lake(Settings(background=False, range_raggedness=2))
-    copy = bare(lake)
-    lake.catalog.dumps.restore_refs("copy", lake.catalog.dumps.dump_refs(lake.repository))
-    assert refs(copy) == refs(lake)
-
-
 def test_a_dump_is_named_by_the_manifest_and_does_not_change_the_repository() -> None:
     lake = busy_lake()
     before, rows = refs(lake), lake.paths()

@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import re
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dredge.errors import ConfigError, UnavailableError
+from dredge.errors import UnavailableError
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.messages import GarbageCollectionPrepareStatus
@@ -390,14 +389,6 @@ def test_a_task_ends_with_a_result() -> None:
     assert active(lake, status.result.commits_location)
 
 
-def test_a_task_in_the_background_ends_by_itself() -> None:
-    lake = with_settings(make_lake(), background=True)
-    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
-    task = lake.catalog.garbage.prepare_commits_async(lake.repository)
-    lake.catalog.close()
-    assert lake.catalog.garbage.prepare_commits_status(lake.repository, task).completed
-
-
 def failing_status(error: Exception) -> tuple[Lake, Callable[[Operation], None]]:
     lake = make_lake()
     lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
@@ -431,13 +422,3 @@ def test_trap_31_an_old_task_is_gone_which_is_no_success() -> None:
     partition = lake.catalog.repositories.get_repository(lake.repository).partition.decode()
     lake.catalog.garbage.prepare_commits_async(lake.repository)
     assert f"tasks/{task}".encode() not in lake.rows(partition)
-
-
-def test_a_page_takes_its_time_for_each_branch_where_that_is_asked_for() -> None:
-    lake = with_settings(make_lake(), prepare_branch_time=timedelta(milliseconds=20))
-    lake.catalog.branches.create_branch(lake.repository, "work", "main")
-    begun = time.monotonic()
-    lake.catalog.garbage.prepare_uncommitted(lake.repository)
-    assert time.monotonic() - begun >= 0.04
-    with pytest.raises(ConfigError):
-        Settings(prepare_branch_time=timedelta(seconds=-1))

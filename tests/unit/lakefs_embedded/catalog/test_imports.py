@@ -128,14 +128,6 @@ def test_an_import_into_a_branch_with_uncommitted_changes_fails_and_changes_noth
     assert lake.paths() == ["staged"]
 
 
-def test_a_missing_source_fails_and_changes_nothing(outside: str) -> None:
-    lake = make_lake()
-    status = run(lake, prefix(f"{outside}/sales/", "in/"), single(f"{outside}/nothing", "x"))
-    assert not status.completed
-    assert status.error
-    assert lake.paths() == []
-
-
 def test_a_source_that_fails_without_a_name_does_not_show_its_innards(outside: str) -> None:
     def broken(uri: str) -> ObjectReader:
         raise RuntimeError("password=hunter2")

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from dredge.kv.memory import MemoryKV
-from dredge.kv.memory_rows import MemoryRows
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
 from dredge.lakefs.files.rules import Rules
 from dredge.storage import open_writer
@@ -32,6 +31,7 @@ from lakefs_embedded.refs.repositories import in_state
 from tests.support.faulty import CrashError, crash_after_writes
 from tests.support.kv_world import Store as RowStore
 from tests.support.lakes import Lake, make_lake
+from tests.support.memory_rows import MemoryRows
 
 STEPS: tuple[LifeCycle, ...] = ("step-1", "step-2")
 OTHERWISE = {"create_repository", "delete_repository", "list_repositories", "close", "resume"}

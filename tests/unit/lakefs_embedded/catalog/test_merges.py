@@ -263,11 +263,6 @@ def diffs(lake: Lake, **query: object) -> list[tuple[str, str]]:
     return [(diff.path, diff.type) for diff in page.results]
 
 
-def test_a_removed_path_is_shown_with_its_last_size(lake: Lake) -> None:
-    page = lake.catalog.merges.diff_refs(lake.repository, "main", "side", two_dot=True)
-    assert {diff.path: diff.size_bytes for diff in page.results if diff.type == "removed"} == {"c": 1, "m": 4}
-
-
 def test_two_dots_compare_directly(lake: Lake) -> None:
     assert diffs(lake, two_dot=True) == [
         ("a", "changed"),

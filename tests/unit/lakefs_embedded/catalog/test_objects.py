@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from dredge.storage import memory_store
 from lakefs_embedded.catalog import ObjectStats, Settings
 from lakefs_embedded.errors import (
     BranchNotFoundError,
@@ -14,9 +13,9 @@ from lakefs_embedded.errors import (
     InvalidValueError,
     LinkAddressError,
     PathNotFoundError,
-    UnsupportedError,
 )
 from tests.support.lakes import START, Lake, make_lake
+from tests.support.memory_store import memory_store
 
 
 @pytest.fixture
@@ -176,18 +175,6 @@ def test_a_copy_has_bytes_of_its_own(lake: Lake) -> None:
     assert lake.read("b") == b"content"
 
 
-def test_a_copy_may_come_from_any_ref(lake: Lake) -> None:
-    lake.upload("a", b"1")
-    first = lake.commit()
-    lake.upload("a", b"2")
-    lake.catalog.objects.copy_object(lake.repository, "main", "old", "a", source_ref=first.id)
-    assert lake.read("old") == b"1"
-    with pytest.raises(PathNotFoundError):
-        lake.catalog.objects.copy_object(lake.repository, "main", "x", "nothing")
-    with pytest.raises(UnsupportedError):
-        lake.catalog.objects.copy_object(lake.repository, "main", "x", "a", shallow=True)
-
-
 def test_new_metadata_stay_at_the_old_address(lake: Lake) -> None:
     stats = lake.upload("a", b"content", metadata={"old": "1"})
     lake.commit()
@@ -266,10 +253,6 @@ def test_linking_elsewhere_or_too_late_is_refused(lake: Lake) -> None:
 def test_an_address_outside_data_is_linked_unverified(lake: Lake) -> None:
     for address in ("s3://elsewhere/object", f"{lake.namespace}/object"):
         assert link(lake, "a", address).physical_address == address
-
-
-def test_the_branch_is_not_looked_at_when_an_address_is_handed_out(lake: Lake) -> None:
-    assert lake.catalog.addresses.get_physical_address(lake.repository, "nothing", "a")
 
 
 def test_slices_change_every_hour(lake: Lake) -> None:

@@ -35,12 +35,6 @@ def test_a_new_repository_has_a_branch_on_a_commit_without_content() -> None:
     assert lake.keys("") == ["_lakefs/dummy"]
 
 
-def test_a_name_is_taken_once() -> None:
-    lake = make_lake()
-    with pytest.raises(NotUniqueError):
-        create(lake)
-
-
 def test_a_namespace_is_taken_once_even_after_its_repository() -> None:
     lake = make_lake()
     with pytest.raises(NamespaceInUseError):
@@ -85,16 +79,6 @@ def test_deleting_removes_records_and_leaves_objects_and_staging() -> None:
         lake.catalog.repositories.get_repository(lake.repository)
     with pytest.raises(RepositoryNotFoundError):
         lake.catalog.repositories.delete_repository(lake.repository)
-
-
-def test_a_new_life_of_a_name_knows_nothing_of_the_old() -> None:
-    lake = make_lake()
-    lake.upload("a")
-    lake.commit()
-    lake.catalog.repositories.delete_repository(lake.repository)
-    lake.catalog.repositories.create_repository(lake.repository, lake.namespace + "-2")
-    assert lake.paths() == []
-    assert len(lake.catalog.commits.log(lake.repository, "main").results) == 1
 
 
 def refuses_everything(lake: Lake) -> bool:

@@ -47,22 +47,6 @@ def test_a_slice_ends_after_so_many_names() -> None:
     assert [parts.count(part) for part in dict.fromkeys(parts)] == [3, 3, 1]
 
 
-def test_no_name_is_given_twice() -> None:
-    paths = PathProvider(ManualClock(), 1000, HOUR)
-    names: list[str] = []
-
-    def take() -> None:
-        for _ in range(500):
-            names.append(paths.new_address())
-
-    threads = [threading.Thread(target=take) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(names)) == 2000
-
-
 def test_many_servers_at_once_never_share_a_slice() -> None:
     """Each catalog writes its own slices, however many start in the same second on the same stores."""
     lake = make_lake(settings=Settings(background=False, slice_names_max=10))

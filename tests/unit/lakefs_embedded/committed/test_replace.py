@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.ranges import SplitRule
 from dredge.lakefs.files.values import Value
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
 from lakefs_embedded.committed import MetaRangeWriter, RangeStore
 from lakefs_embedded.committed.replace import replace_below
+from tests.support.memory_store import forget_memory_store
 
 RULE = SplitRule(raggedness=3)
 KEYS = st.text(alphabet="ab/", min_size=1, max_size=4).map(str.encode)
@@ -56,7 +57,7 @@ def read(store: RangeStore, metarange_id: str) -> dict[bytes, Value]:
     return dict(store.list_entries(metarange_id))
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(base=CONTENTS, prefixes=PREFIXES, records=CONTENTS)
 def test_what_is_below_a_prefix_goes_what_is_new_comes_and_the_rest_stays(
     base: dict[bytes, int], prefixes: list[bytes], records: dict[bytes, int]

@@ -14,9 +14,10 @@ from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.metaranges import read_metarange
 from dredge.lakefs.files.ranges import RangeInfo, SplitRule, fnv1a_64
 from dredge.lakefs.files.values import Value
-from dredge.storage import MemoryStore, forget_memory_store, memory_store, open_reader, open_writer
+from dredge.storage import open_reader, open_writer
 from lakefs_embedded.committed import MetaRangeWriter, RangeReader, RangeStore
 from tests.support.lakefs_tables import LAKEFS, fixture, fixtures, key_bytes
+from tests.support.memory_store import MemoryStore, forget_memory_store, memory_store
 
 
 @pytest.fixture

@@ -191,7 +191,7 @@ def test_an_unknown_checksum_is_refused_not_ignored() -> None:
     assert refusal(request("STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD"), b"") == "NotImplemented"
 
 
-@pytest.mark.parametrize("size", [0, 10, 66560, 3 << 20])
+@pytest.mark.parametrize("size", [0, 3 << 20])
 def test_what_boto3_encodes_is_decoded(size: int) -> None:
     from io import BytesIO
 

@@ -113,21 +113,6 @@ def test_a_body_of_unknown_length_is_taken_when_it_is_sent_in_http_chunks(
     assert s3.get_object(Bucket=repo, Key="main/a")["Body"].read() == BIG
 
 
-def test_many_readers_and_writers_at_once(lake: Lake, repo: str) -> None:
-    clients = [s3_client(lake) for _ in range(4)]
-
-    def work(number: int) -> None:
-        s3 = clients[number]
-        for turn in range(8):
-            key, body = f"main/{number}/{turn}", bytes([number]) * (turn * 40_000)
-            s3.put_object(Bucket=repo, Key=key, Body=body)
-            assert s3.get_object(Bucket=repo, Key=key)["Body"].read() == body
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
-    assert clients[0].list_objects_v2(Bucket=repo, Prefix="main/")["KeyCount"] == 32
-
-
 def test_a_refused_big_upload_does_not_break_the_connection(lake: Lake, s3: Any, repo: str) -> None:
     other = s3_client(lake, (lake.server.access_key_id, "wrong"))
     for _ in range(3):

@@ -76,11 +76,6 @@ def test_a_copy_of_bytes_that_are_gone_is_an_illegal_request(lake: Lake, s3: Any
         s3.copy_object(Bucket="shop", Key="main/b", CopySource="shop/main/gone")
 
 
-def test_an_unknown_key_is_denied(lake: Lake) -> None:
-    with refused("AccessDenied", 403):
-        s3_client(lake, ("AKIAIOSFODNN7NOTHERE", "x")).list_buckets()
-
-
 def test_a_client_with_the_apis_address_is_told_so(lake: Lake) -> None:
     for path in ("/api/v1/shop/main/a", "/api/v1"):
         answer = send(lake, "GET", path)

@@ -52,16 +52,6 @@ def test_a_large_object_goes_in_parts_and_comes_back_in_ranges(store: Any) -> No
     assert [bytes(each) for each in ranges] == [BIG[5:15], BIG[6_000_000:6_000_020]]
 
 
-def test_creating_needs_an_absent_key(store: Any) -> None:
-    obstore.put(store, "a", b"1", mode="create")
-    with pytest.raises(obstore.exceptions.AlreadyExistsError):
-        obstore.put(store, "a", b"2", mode="create")
-    with pytest.raises(obstore.exceptions.PreconditionError):
-        obstore.get(store, "a", options={"if_match": '"other"'}).bytes()
-    with pytest.raises(FileNotFoundError):
-        obstore.get(store, "nothing")
-
-
 def test_dredges_own_storage_works_on_a_branch(lake: Lake, repo: str) -> None:
     options = StorageOptions(
         endpoint_url=lake.server.url,

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
 from lakefs_embedded.refs.amortized import AmortizedReads
 
 WAIT = 10
@@ -89,16 +87,3 @@ def test_an_error_reaches_everyone_who_shares_the_look_up() -> None:
         thread.join(WAIT)
     assert first == [0]
     assert [type(error) for error in rest] == [ValueError] * 3
-
-
-def test_without_company_each_request_looks_up() -> None:
-    source = SlowSource()
-    reads = AmortizedReads(source.read)
-    for value in range(3):
-        source.value = value
-        source.go.release()
-        assert reads.get("key") == value
-    source.value = -1
-    source.go.release()
-    with pytest.raises(ValueError, match="-1"):
-        reads.get("key")

@@ -8,10 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from dredge.errors import ConfigError
 from dredge.kv import Store
 from dredge.lakefs.files.records import Repository
-from lakefs_embedded.catalog import Settings
 from lakefs_embedded.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
 from lakefs_embedded.refs.life_cycle import LifeCycle
 from tests.support.life_cycles import NAME, Ground, clean_handed_over, crash_everywhere
@@ -54,11 +52,6 @@ def require_fresh(ground: Ground, old: set[bytes]) -> None:
     assert ground.server().get(NAME) == new
     assert new.partition not in old
     assert len(ground.rows(new.partition)) == 2
-
-
-def test_an_unknown_life_cycle_is_refused() -> None:
-    with pytest.raises(ConfigError, match="step-2"):
-        Settings(life_cycle="step-3")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("life_cycle", ALL)

@@ -93,12 +93,6 @@ def test_a_token_that_was_changed_or_signed_elsewhere_is_refused() -> None:
             known.authenticate(f"Bearer {bad}")
 
 
-def test_a_wrong_login_is_401() -> None:
-    with pytest.raises(GravelerError) as refused:
-        accounts(Clock(START)).login("KEY", "wrong")
-    assert refused.value.status == 401
-
-
 def test_the_session_cookie_stands_for_the_token_where_there_is_no_header() -> None:
     known = accounts(Clock(START))
     token, _ = known.login("KEY", "se:cret")
@@ -142,21 +136,6 @@ def test_a_cached_answer_is_what_the_store_would_say() -> None:
     assert known.authenticate_cached(basic("JANE:one")) is None
     with pytest.raises(GravelerError):
         known.authenticate(basic("JANE:one"))
-
-
-def test_nobody_gets_in_before_setup_and_setup_works_once() -> None:
-    clock = Clock(START)
-    users = Accounts(open_store("memory://"), signing_key="k", clock=clock)
-    known = known_to(users, clock)
-    assert not users.initialized
-    with pytest.raises(GravelerError):
-        known.authenticate(basic("KEY:se:cret"))
-    made = users.setup("jane")
-    assert (made.user, made.issued, users.initialized) == ("jane", START, True)
-    assert known.authenticate(basic(f"{made.access_key_id}:{made.secret}")).name == "jane"
-    with pytest.raises(GravelerError, match="already initialized") as refused:
-        users.setup("jane")
-    assert refused.value.status == 409
 
 
 def test_the_moment_of_setup_is_kept_where_lakefs_keeps_it() -> None:

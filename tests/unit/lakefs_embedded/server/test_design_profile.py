@@ -10,7 +10,7 @@ from pathlib import Path
 
 import lakefs_sdk as sdk
 import pytest
-from lakefs_sdk.exceptions import ApiException, BadRequestException
+from lakefs_sdk.exceptions import ApiException
 
 from lakefs_embedded.catalog import Settings
 from lakefs_embedded.catalog.copies import Copies
@@ -43,13 +43,6 @@ def tracked(lake: Lake) -> int:
 def link(lake: Lake, location: sdk.StagingLocation, path: str = "a") -> sdk.ObjectStats:
     metadata = sdk.StagingMetadata(staging=location, checksum="c", size_bytes=7)
     return lake.sdk.staging_api.link_physical_address("lake", "main", path, metadata)
-
-
-def test_an_address_is_linked_once_over_http(lake: Lake) -> None:
-    location = lake.sdk.staging_api.get_physical_address("lake", "main", "a")
-    assert link(lake, location).physical_address == location.physical_address
-    with pytest.raises(BadRequestException, match="link address invalid"):
-        link(lake, location)
 
 
 def test_of_many_links_at_once_one_succeeds(lake: Lake) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import urllib3
 
-from lakefs_embedded.server.fault_injection import InjectedResponse
+from dredge.kv import open_store
 from lakefs_embedded.server.operations import Operation
 from lakefs_embedded.server.routes import OPERATIONS, UNIMPLEMENTED
 from tests.support.api_calls import QUERY, concrete, name, sample
-from tests.support.lakefs_server import Lake
+from tests.support.lakefs_server import Lake, WatchedStore, lakefs_server
 
-PUBLIC = [each for each in OPERATIONS if each.public]
 GUARDED = [each for each in OPERATIONS if not each.public]
 OF_A_REPOSITORY = [each for each in GUARDED if "{repository}" in each.path]
 WITH_A_BODY = [each for each in GUARDED if each.schema is not None]
@@ -61,13 +61,6 @@ def test_a_body_that_is_no_json_is_400_on_every_route(shared_lake: Lake, operati
     assert assert_error(response, 400).startswith("request body has an error")
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=name)
-def test_a_fault_of_the_server_has_the_shape_too(shared_lake: Lake, operation: Operation) -> None:
-    with shared_lake.server.faults.injecting(lambda request: InjectedResponse(503, "down")):
-        response = shared_lake.http(operation.method, concrete(operation.path), query=QUERY)
-    assert_error(response, 503)
-
-
 @pytest.mark.parametrize(("method", "path"), UNIMPLEMENTED)
 def test_what_lakefs_has_and_this_server_has_not_is_501(shared_lake: Lake, method: str, path: str) -> None:
     assert assert_error(shared_lake.http(method, concrete(path)), 501) == "Not Implemented"
@@ -105,14 +98,6 @@ def test_an_empty_name_in_a_path_is_400(shared_lake: Lake, path: str, name: str)
     assert message == f'parameter "{name}" in path has an error: empty value is not allowed'
 
 
-def test_what_is_deliberately_not_done_is_one_line_in_the_log(
-    shared_lake: Lake, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert_error(shared_lake.http("GET", "/auth/external/principals"), 501)
-    [record] = [each for each in caplog.records if each.name == "lakefs_embedded.server.errors"]
-    assert (record.getMessage(), record.exc_info) == ("not implemented: Not Implemented", None)
-
-
 @pytest.mark.parametrize(
     ("path", "words"),
     [
@@ -133,13 +118,14 @@ def test_a_wrong_parameter_is_400_and_named(shared_lake: Lake, path: str, words:
 
 
 def test_an_unforeseen_failure_is_500_without_its_innards(
-    shared_lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*args: object, **kwargs: object) -> None:
-        raise RuntimeError("password=hunter2")
+    def broken(_operation: str, partition: bytes, _key: bytes) -> None:
+        if partition == b"graveler":
+            raise RuntimeError("password=hunter2")
 
-    monkeypatch.setattr(shared_lake.server.catalog.repositories, "get_repository", broken)
-    message = assert_error(shared_lake.http("GET", "/repositories/lake"), 500)
+    with lakefs_server(tmp_path, kv=WatchedStore(open_store("memory://"), broken)) as lake:
+        message = assert_error(lake.http("GET", "/repositories/lake"), 500)
     assert message == "internal error: RuntimeError"
     assert "hunter2" in caplog.text  # the log, for whoever runs the server, has it all
 

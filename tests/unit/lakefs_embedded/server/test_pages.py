@@ -61,8 +61,3 @@ def test_the_usage_report_counts_requests_by_month(shared_lake: Lake) -> None:
     assert text.startswith(
         f"Usage for installation ID: {report.installation_id}\n{now.year}-{now.month:02}: "
     )
-
-
-def test_users_are_not_invited(shared_lake: Lake) -> None:
-    answer = shared_lake.http("GET", "/auth/capabilities", credentials=None)
-    assert (answer.status, answer.json()) == (200, {"invite_user": False})

@@ -63,11 +63,6 @@ def test_a_wrong_body_is_refused_with_its_place(body: bytes, words: str) -> None
     assert words in str(refused.value)
 
 
-def test_the_schemas_name_stands_in_the_message() -> None:
-    with pytest.raises(GravelerError, match="#/components/schemas/GarbageCollectionRules"):
-        parse_body(b'{"branches":[]}', schemas.GC_RULES)
-
-
 def test_calls_with_an_optional_body_take_none() -> None:
     assert parse_body(b"", schemas.MERGE) == {}
     assert parse_body(b"", schemas.PREPARE_UNCOMMITTED) == {}

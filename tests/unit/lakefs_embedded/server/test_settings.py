@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import ConfigError
-from lakefs_embedded.catalog import CATALOG_DEFECTS, Settings
-from lakefs_embedded.server import DEFECTS, HTTP_DEFECTS, Credentials, ServerSettings
+from lakefs_embedded.catalog import Settings
+from lakefs_embedded.server import Credentials, ServerSettings
 from lakefs_embedded.server.settings import split_listen
 
 
@@ -44,11 +44,6 @@ def test_an_unknown_defect_is_named_with_those_that_exist() -> None:
         ServerSettings(local_base="/lake", defects=frozenset({"emtpy_last_page"}))
 
 
-def test_defects_are_those_of_the_catalog_and_those_of_http() -> None:
-    assert DEFECTS == CATALOG_DEFECTS | HTTP_DEFECTS
-    assert not CATALOG_DEFECTS & HTTP_DEFECTS
-
-
 def test_the_catalog_gets_the_servers_signing_key_and_only_its_own_defects() -> None:
     settings = ServerSettings(
         local_base="/lake",
@@ -59,11 +54,6 @@ def test_the_catalog_gets_the_servers_signing_key_and_only_its_own_defects() -> 
     assert settings.catalog_settings.signing_key == "k1"
     assert settings.catalog_settings.slice_names_max == 7
     assert settings.catalog_settings.defects == {"empty_last_page"}
-
-
-def test_no_defect_is_on_by_default() -> None:
-    assert ServerSettings(local_base="/lake").defects == frozenset()
-    assert ServerSettings(local_base="/lake").catalog_settings.defects == frozenset()
 
 
 def test_secrets_do_not_show_in_reprs(tmp_path: Path) -> None:
@@ -77,10 +67,3 @@ def test_secrets_do_not_show_in_reprs(tmp_path: Path) -> None:
 def test_empty_credentials_are_refused(parts: tuple[str, str, str]) -> None:
     with pytest.raises(ConfigError):
         Credentials(*parts)
-
-
-def test_generated_key_pairs_look_like_lakefss_and_differ() -> None:
-    one, other = Credentials.generate(), Credentials.generate()
-    assert len(one.access_key_id) == 20
-    assert len(one.secret_access_key) == 40
-    assert one != other

@@ -1,21 +1,10 @@
 from __future__ import annotations
 
-from lakefs_embedded.catalog import Settings
-from lakefs_embedded.staging.area import Staged
 from tests.support.lakes import Lake, make_lake, with_settings
 
 
 def queue_by_hand(lake: Lake, token: str) -> None:
     lake.kv.set(b"cleanup-tokens", token.encode(), b"stub-value")
-
-
-def test_a_commit_drops_its_tokens() -> None:
-    lake = make_lake()
-    lake.upload("a")
-    (token,) = lake.tokens()
-    lake.commit()
-    assert lake.rows(token) == []
-    assert lake.rows("cleanup-tokens") == []
 
 
 def test_a_queued_token_that_a_branch_names_is_kept() -> None:
@@ -48,15 +37,6 @@ def test_names_with_dashes_do_not_hide_a_reference() -> None:
     assert twin.paths("f") == ["y"]
 
 
-def test_a_token_without_reference_is_emptied() -> None:
-    lake = make_lake()
-    token = "lake-gone:00000000-0000-4000-8000-000000000000"
-    lake.catalog.staging.areas.put(token, Staged(b"a", None))
-    queue_by_hand(lake, token)
-    lake.catalog.resume()
-    assert lake.rows(token) == []
-
-
 def test_dropping_in_the_background_ends_before_close_does() -> None:
     lake = with_settings(make_lake(), background=True)
     tokens = []
@@ -67,9 +47,3 @@ def test_dropping_in_the_background_ends_before_close_does() -> None:
     lake.catalog.close()
     assert lake.rows("cleanup-tokens") == []
     assert all(lake.rows(token) == [] for token in tokens)
-
-
-def test_nothing_runs_before_it_is_asked_for() -> None:
-    lake = make_lake(settings=Settings())
-    assert lake.catalog.staging.dropper._thread is None
-    lake.catalog.close()

@@ -66,16 +66,6 @@ def test_a_write_into_a_token_that_is_dropped_already_is_not_lost() -> None:
     assert lake.paths("main@") == ["a", "b"]
 
 
-def test_an_identical_write_after_its_commit_is_no_change() -> None:
-    lake = make_lake()
-    lake.upload("a", b"a")
-    lake.commit()
-    lake.upload("a", b"a")
-    assert lake.catalog.branches.diff_branch(lake.repository, "main").results == []
-    with pytest.raises(NoChangesError):
-        lake.commit()
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("no_tombstone", [False, True])
 def test_a_delete_that_meets_a_commit_is_not_lost(when: str, no_tombstone: bool) -> None:
@@ -139,22 +129,6 @@ def test_a_read_that_meets_a_commit_sees_one_state() -> None:
     reader = lake.another_server(WatchedStore(lake.kv, before=meet))
     assert reader.reading.stat(lake.repository, "main", "a").size_bytes == 1
     assert met
-
-
-def test_a_listing_that_meets_a_commit_sees_one_state() -> None:
-    lake = make_lake()
-    lake.upload("a", b"a")
-    met = False
-
-    def meet(operation: Operation) -> None:
-        nonlocal met
-        if not met and b":" in operation.partition:
-            met = True
-            commit_elsewhere(lake)
-
-    reader = lake.another_server(WatchedStore(lake.kv, before=meet))
-    page = reader.reading.list_entries(lake.repository, "main")
-    assert [stats.path for stats in page.results] == ["a"]
 
 
 def test_a_servers_cache_never_hides_what_another_server_has_written() -> None:

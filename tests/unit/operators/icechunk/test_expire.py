@@ -11,6 +11,7 @@ from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpira
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
+from dredge.runs.payload import to_json
 from dredge.storage import open_reader
 from tests.support.icechunk_operators import NOTHING, Dated
 
@@ -87,7 +88,7 @@ def test_it_works_under_the_right_that_the_run_took_and_not_beside_another(dated
     with pytest.raises(LeaseHeldError):
         expire(dated, plan, **APPLY)
     assert dated.digest == before
-    expire(dated, plan, lease=grant.to_json(), **APPLY)
+    expire(dated, plan, lease=to_json(grant), **APPLY)
     lease.check(grant)
 
 

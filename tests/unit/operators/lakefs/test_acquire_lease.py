@@ -13,6 +13,7 @@ from dredge.gc import steps
 from dredge.gc.plan import PLAN
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.payload import from_json
 from dredge.storage import open_writer
 from tests.support.lakefs_operators import acquire, namespace_in, plan, release
 
@@ -36,7 +37,7 @@ def test_cleared_tasks_go_on_with_the_plan_under_a_new_lease(namespace: str) -> 
     release(namespace, lease)
     again = acquire(namespace, "manual__1", planned["run_uri"])
     writer = open_writer(planned["run_uri"])
-    stored = steps.Plan.from_json(read_json(writer, PLAN))
+    stored = from_json(steps.Plan, read_json(writer, PLAN))
     assert stored.lease.fencing == again["fencing"] > lease["fencing"]
     assert stored.run_id == planned["run_id"]
     steps.Run.open(planned["run_uri"]).lease.check(stored.lease)
@@ -50,7 +51,7 @@ def test_a_try_of_the_first_task_that_was_lost_does_not_put_its_older_lease_back
     lost = LakeFSAcquireLeaseOperator(
         task_id="acquire_lease", repository="lake", run_uri=planned["run_uri"], aws_conn_id=None
     )
-    older = LeaseGrant.from_json(acquire(namespace, "manual__1"))
+    older = from_json(LeaseGrant, acquire(namespace, "manual__1"))
     newer = acquire(namespace, "manual__1", planned["run_uri"])
     lost._resume(older)
     run = steps.Run.open(planned["run_uri"])

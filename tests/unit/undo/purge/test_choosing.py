@@ -10,15 +10,7 @@ from typing import Any
 
 import pytest
 
-from dredge.storage import (
-    StorageOptions,
-    forget_memory_store,
-    memory_store,
-    open_deleter,
-    open_versions,
-    open_writer,
-)
-from dredge.storage.memory_versions import OlderVersions
+from dredge.storage import StorageOptions, open_deleter, open_versions, open_writer
 from dredge.storage.model import ObjectWriter, always
 from dredge.undo.purge.choosing import Choosing
 from dredge.undo.purge.deleting import delete_leftovers
@@ -27,6 +19,8 @@ from dredge.undo.restore.output import GONE, RESTORED, TAKEN
 from dredge.undo.restore.putting_back import PuttingBack
 from dredge.undo.ways import VERSIONS
 from tests.support.azure_server import AzureServer
+from tests.support.memory_store import forget_memory_store, memory_store
+from tests.support.memory_versions import OlderVersions
 
 KEY = "data/a"
 LATER = datetime.now(UTC) + timedelta(days=1)

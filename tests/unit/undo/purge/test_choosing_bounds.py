@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from dredge.errors import UnavailableError
-from dredge.storage import ObjectVersion, forget_memory_store, memory_store, open_writer
+from dredge.storage import ObjectVersion, open_writer
 from dredge.undo.purge import choosing
 from dredge.undo.purge.choosing import Choosing, Leftover
 from dredge.undo.purge.output import CURRENT, FAILED, OTHER, WOULD_GO, YOUNG
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
+from tests.support.memory_store import forget_memory_store, memory_store
 
 CUTOFF = datetime(2026, 3, 1, tzinfo=UTC)
 OLD = CUTOFF - timedelta(microseconds=1)

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dredge.storage import NOT_SENT, DeleteOutcome, ObjectVersion, forget_memory_store, open_writer
+from dredge.storage import NOT_SENT, DeleteOutcome, ObjectVersion, open_writer
 from dredge.storage.model import MaySend, always
 from dredge.undo.purge import deleting
 from dredge.undo.purge.choosing import Leftover
 from dredge.undo.purge.deleting import delete_leftovers
 from dredge.undo.purge.output import FAILED, PINNED, PURGED, UNSENT, WOULD_GO, YOUNG
 from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
+from tests.support.memory_store import forget_memory_store
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 

@@ -24,8 +24,6 @@ from dredge.sets.live import LiveSet, LocatedSet
 from dredge.sets.sharded import ShardedSet
 from dredge.storage import (
     ObjectWriter,
-    forget_memory_store,
-    memory_store,
     open_writer,
 )
 from dredge.undo.deleted import Collected, SweptRun
@@ -37,6 +35,7 @@ from dredge.undo.purge.step import PurgingConfig, SweptPart
 from dredge.undo.side_run import SideRun
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
 from dredge.xid import new_descending_xid
+from tests.support.memory_store import forget_memory_store, memory_store
 
 NOW, DAY = datetime(2026, 3, 1, tzinfo=UTC), timedelta(days=1)
 

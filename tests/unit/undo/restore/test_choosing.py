@@ -13,11 +13,12 @@ import pytest
 from dredge.errors import ConfigError
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.storage import forget_memory_store, open_writer
+from dredge.storage import open_writer
 from dredge.undo.deleted import SweptRun
 from dredge.undo.restore.choosing import EXAMPLES, foresee
 from dredge.undo.restore.config import RestoreConfig
 from dredge.undo.ways import QUARANTINE
+from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

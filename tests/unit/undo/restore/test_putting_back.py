@@ -10,18 +10,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, ConflictError, FormatError, UnavailableError
-from dredge.storage import (
-    DeleteOutcome,
-    MemoryStore,
-    ObjectVersion,
-    forget_memory_store,
-    memory_store,
-    open_deleter,
-    open_versions,
-    open_writer,
-)
-from dredge.storage.memory import MemoryVersions
-from dredge.storage.memory_versions import OlderVersions
+from dredge.storage import DeleteOutcome, ObjectVersion, open_deleter, open_versions, open_writer
 from dredge.storage.model import ObjectInfo, ObjectWriter
 from dredge.storage.streamed_copy import StreamedCopier
 from dredge.storage.undo import MarkerRemover
@@ -29,6 +18,8 @@ from dredge.undo.restore import putting_back
 from dredge.undo.restore.output import FAILED, GONE, REFUSED, RESTORED, TAKEN, THERE
 from dredge.undo.restore.putting_back import PuttingBack, Restored
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
+from tests.support.memory_store import MemoryStore, MemoryVersions, forget_memory_store, memory_store
+from tests.support.memory_versions import OlderVersions
 
 KEY, GARBAGE, OTHERS = "data/a", b"garbage", b"another"
 WAYS = (VERSIONS, QUARANTINE, OFF)
@@ -109,7 +100,7 @@ def seen_as(monkeypatch: pytest.MonkeyPatch, lake: str, etag: str | None) -> Non
     """Let the store tell this tag of what is there."""
     honest = open_writer(lake).stat(KEY)
     info = ObjectInfo(honest.key, honest.size, honest.last_modified, etag)
-    monkeypatch.setattr("dredge.storage.memory.MemoryReader.stat", lambda *_: info)
+    monkeypatch.setattr("tests.support.memory_store.MemoryReader.stat", lambda *_: info)
 
 
 PLAIN, OTHER_PLAIN, PIECES = "a" * 32, "b" * 32, f"{'c' * 32}-2"

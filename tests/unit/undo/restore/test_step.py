@@ -20,7 +20,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, LocalRunner, PartitionFunction
-from dredge.storage import ObjectWriter, forget_memory_store, memory_store, open_writer
+from dredge.storage import ObjectWriter, open_writer
 from dredge.undo.deleted import Collected, SweptRun
 from dredge.undo.pins import Pin, read_pins
 from dredge.undo.restore import step
@@ -29,6 +29,7 @@ from dredge.undo.restore.output import REFUSED, RestoreOutput
 from dredge.undo.restore.putting_back import PuttingBack, Restored
 from dredge.undo.ways import QUARANTINE, quarantine_uri
 from dredge.xid import new_descending_xid
+from tests.support.memory_store import forget_memory_store, memory_store
 
 NOW, DAY = datetime(2026, 3, 1, tzinfo=UTC), timedelta(days=1)
 SLICE = new_descending_xid(NOW - 30 * DAY)

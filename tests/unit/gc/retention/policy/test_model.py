@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConfigError
+from dredge.errors import ConfigError, FormatError
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy, main_parent
 from dredge.lakefs import Commit, Ref
+from dredge.runs.payload import from_json, to_json
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 BRANCHES = [Ref("main", "d"), Ref("rel/1", "t"), Ref("rel-2", "b")]
@@ -91,17 +92,17 @@ def test_two_rules_have_two_names() -> None:
 
 
 def test_a_policy_of_a_plan_that_cannot_be_read_is_refused() -> None:
-    known = RetentionPolicy((PolicyRule("one"),)).to_json()
-    assert RetentionPolicy.from_json(known).rules == (PolicyRule("one"),)
-    for broken, words in (
-        (known | {"version": 2}, "has version 2"),
-        ({"name": "p", "rules": []}, "has version None"),
-        ({"version": 1, "name": "p"}, "cannot be read"),
-        (known | {"rules": [{"name": "one"}]}, "cannot be read"),
-        (known | {"rules": None}, "cannot be read"),
+    known = to_json(RetentionPolicy((PolicyRule("one"),)))
+    assert from_json(RetentionPolicy, known).rules == (PolicyRule("one"),)
+    for broken in (
+        {"name": "p"},
+        known | {"rules": [{}]},
+        known | {"rules": [{"name": 1}]},
+        known | {"rules": [{"name": "one", "last": "2"}]},
+        known | {"rules": None},
     ):
-        with pytest.raises(ConfigError, match=words):
-            RetentionPolicy.from_json(broken)
+        with pytest.raises(FormatError):
+            from_json(RetentionPolicy, broken)
 
 
 def test_the_digest_is_of_the_rules_alone() -> None:

@@ -12,6 +12,7 @@ from dredge.errors import ConfigError
 from dredge.gc.config import GCConfig
 from dredge.gc.retention.policy import PolicyRule, RetentionPolicy, load_policy, read_policy
 from dredge.gc.retention.policy.globs import compile_glob, literal_prefix, may_match
+from dredge.runs.payload import from_json, to_json
 
 GOOD = """\
 version: 1
@@ -36,9 +37,9 @@ def test_a_policy_is_read() -> None:
 
 def test_a_policy_survives_the_plan() -> None:
     policy = read_policy(GOOD, "policy.yaml")
-    assert RetentionPolicy.from_json(policy.to_json()) == policy
+    assert from_json(RetentionPolicy, to_json(policy)) == policy
     config = GCConfig(repository="lake", policy=policy)
-    assert GCConfig.from_json(config.to_json()) == config
+    assert from_json(GCConfig, to_json(config)) == config
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from dredge.icechunk.collection.list_candidates import listing
 from dredge.icechunk.collection.list_candidates.listing import ListConfig, ListResult, ListTask, list_range
 from dredge.runs.summary import PartInfo
-from dredge.storage import memory
+from tests.support import memory_store as memory
 from tests.support.icechunk_tasks import CUTOFF, Task, named
 
 HALF = "G"

@@ -28,8 +28,8 @@ from dredge.icechunk.collection.list_candidates.named import (
 )
 from dredge.runs.summary import PartInfo
 from dredge.storage import LISTING_SCHEMA, open_reader
-from dredge.storage.memory import MemoryReader
 from tests.support.icechunk_tasks import CUTOFF, OLD, Task, named, raw
+from tests.support.memory_store import MemoryReader
 
 FAR = 1 << 63
 EARLIER = OLD - timedelta(days=1)

@@ -17,6 +17,7 @@ from dredge.icechunk.collection.mark.output import chunk_set_name
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import hashes_of
+from dredge.runs.payload import to_json
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
@@ -87,7 +88,7 @@ def test_result_of_a_mark_gives_its_sets_by_shard_and_its_counts() -> None:
         PartInfo(chunk_set_name(task, shard), task + 1, 1, "") for task in (0, 1) for shard in (0, 3)
     )
     now = datetime(2026, 5, 1, tzinfo=UTC)
-    details = {"chunk_bits": 2, "counted": CountedSet(2, ()).to_json()}
+    details = {"chunk_bits": 2, "counted": to_json(CountedSet(2, ()))}
     summary = StepSummary("mark", "r", "success", now, now, parts=parts, details=details)
     found = MarkOutput.of(summary)
     assert found.chunk_shards == [[parts[0], parts[2]], [], [], [parts[1], parts[3]]]

@@ -28,7 +28,9 @@ from dredge.icechunk.collection.state.pending import note_pending
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.collection.steps import release_lease
 from dredge.icechunk.maintenance import make_lease
+from dredge.runs.coverage import Coverage
 from dredge.runs.lifetimes import ListedFiles
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
@@ -91,6 +93,7 @@ def pin(run: Run, name: str, ended_days_ago: float, now: datetime) -> str:
             objects=1,
             size_bytes=1,
             sets=(),
+            slices=Coverage(),
         ),
     )
     return f"pins/{name}.json"
@@ -199,7 +202,7 @@ def test_head_that_cannot_be_read_keeps_every_part_until_another_stands_for_it(
 def planned(run: Run, place: str, days: float, now: datetime, **changes: Any) -> str:
     """Write a folder with a plan and a file, both old."""
     name = new_descending_xid(now - timedelta(days=days))
-    own = replace(run.plan, run_id=name, run_uri=f"{run.state.uri}/{place}/{name}").to_json()
+    own = to_json(replace(run.plan, run_id=name, run_uri=f"{run.state.uri}/{place}/{name}"))
     aged(run, f"{place}/{name}/plan.json", 100, json.dumps(own | changes).encode())
     aged(run, f"{place}/{name}/zzz", 100, b"zzz")
     return name

@@ -22,6 +22,7 @@ from dredge.icechunk.collection.save_report.step import (
 )
 from dredge.icechunk.collection.state.output import StateOutput
 from dredge.runs.clock import utc_now
+from dredge.runs.payload import to_json
 from dredge.runs.summary import Status, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.runs.versions import Version
@@ -136,7 +137,7 @@ def test_state_moves_on_before_own_files_are_tidied_and_the_report_is_written_la
 ) -> None:
     version, now, asked = Version("state/versions/x.json", "ab"), utc_now(), list[str]()
     moved = StepSummary(
-        StateOutput.STEP, run.plan.run_id, "success", now, now, details={"version": version.to_json()}
+        StateOutput.STEP, run.plan.run_id, "success", now, now, details={"version": to_json(version)}
     )
 
     def compacted(_: Run, given: Version) -> None:

@@ -22,10 +22,11 @@ from dredge.icechunk.collection.witness.record import (
     read_known,
 )
 from dredge.runs.folder import parquet_bytes
-from dredge.storage import ObjectWriter, forget_memory_store, open_writer, store_clock
+from dredge.storage import ObjectWriter, open_writer, store_clock
 from tests.support.icechunk import Graph, history_of
 from tests.support.icechunk_past import Past
 from tests.support.icechunk_repo import Repo
+from tests.support.memory_store import forget_memory_store
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
 KNOWN_ALL = Known(

@@ -7,10 +7,8 @@ import pytest
 from dredge.errors import FormatError
 from dredge.kv import open_store
 from lakefs_embedded.auth.directory import Directory
-from lakefs_embedded.auth.errors import CredentialsNotFoundError
 from lakefs_embedded.auth.secrets import SecretBox
-from tests.support.auth_directory import NOW, directory, filled, keys
-from tests.support.faulty import CrashError, crash_after_writes
+from tests.support.auth_directory import NOW, filled
 
 
 def test_no_secret_is_stored_in_clear_and_none_opens_elsewhere() -> None:
@@ -25,13 +23,3 @@ def test_no_secret_is_stored_in_clear_and_none_opens_elsewhere() -> None:
     kv.set(b"auth", b"uCredentials/user-b/credentials/KEY-b", stolen)
     with pytest.raises(FormatError):
         found.credentials.find("KEY-b")
-
-
-def test_credentials_end_first_when_a_user_is_removed() -> None:
-    kv = open_store("memory://")
-    filled(kv)
-    with pytest.raises(CrashError):
-        directory(crash_after_writes(kv, 1)).users.delete("user-a")
-    assert "users/user-a" in keys(kv)
-    with pytest.raises(CredentialsNotFoundError):
-        directory(kv).credentials.find("KEY-a")

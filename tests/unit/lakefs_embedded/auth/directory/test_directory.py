@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.kv import open_store
-from lakefs_embedded.auth import model
 from lakefs_embedded.auth.directory import Page
 from lakefs_embedded.auth.errors import (
     AlreadyExistsError,
@@ -20,20 +19,8 @@ from lakefs_embedded.auth.errors import (
     PolicyNotFoundError,
     UserNotFoundError,
 )
-from lakefs_embedded.auth.model import Credential, Statement
-from tests.support.auth_directory import NAMES, NOW, READ, directory, filled, names
-
-
-def test_what_is_read_is_what_was_written() -> None:
-    found = filled(open_store("memory://"))
-    assert found.users.get("user-a") == model.User("user-a", NOW)
-    assert (
-        found.groups.create("g", "all of us") == found.groups.get("g") == model.Group("g", NOW, "all of us")
-    )
-    assert found.policies.get("policy-a") == model.Policy("policy-a", NOW, READ)
-    assert found.credentials.get("user-a", "KEY-a") == Credential("user-a", "KEY-a", "", NOW)
-    assert found.credentials.find("KEY-a").secret == "secret"
-
+from lakefs_embedded.auth.model import Statement
+from tests.support.auth_directory import NAMES, READ, directory, filled, names
 
 LISTINGS: list[tuple[str, Callable[..., Page[object]], list[str]]] = [
     ("users", lambda d, **paging: d.users.list(**paging), ["user-a", "user-b"]),

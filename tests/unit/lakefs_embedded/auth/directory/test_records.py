@@ -40,18 +40,6 @@ def test_records_are_where_a_real_server_has_them() -> None:
     assert index.primary_key == b"policies/policy-b"
 
 
-def test_links_can_be_removed_and_removing_twice_succeeds() -> None:
-    found = filled(open_store("memory://"))
-    for _ in range(2):
-        found.groups.remove_member("group-a", "user-a")
-        found.policies.detach_from_user("policy-a", "user-a")
-        found.policies.detach_from_group("policy-a", "group-a")
-    assert names(found.groups.list_members("group-a", amount=9)) == ["user-b"]
-    assert names(found.groups.list_of_user("user-a", amount=9)) == ["group-b"]
-    assert names(found.policies.list_of_user("user-a", amount=9)) == ["policy-b"]
-    assert names(found.policies.list_of_group("group-a", amount=9)) == ["policy-b"]
-
-
 REMOVALS: list[tuple[str, Callable[[Directory], None], str]] = [
     ("user", lambda d: d.users.delete("user-a"), "users/user-a"),
     ("group", lambda d: d.groups.delete("group-a"), "groups/group-a"),

@@ -49,9 +49,9 @@ def by_s3(s3: Any, repo: str, version: int, **arguments: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+@pytest.mark.parametrize("size", [2, 1000])
 @pytest.mark.parametrize("delimiter", ["", "/"])
-@pytest.mark.parametrize("prefix", ["", "a", "a/", "c/", "c/d", "nothing", "ü/"])
+@pytest.mark.parametrize("prefix", ["", "a/", "c/d", "nothing"])
 def test_pages_of_any_size_add_up_to_what_the_api_lists(
     lake: Lake, s3: Any, filled: str, version: int, size: int, delimiter: str, prefix: str
 ) -> None:
@@ -102,14 +102,6 @@ def test_without_a_ref_branches_are_listed(lake: Lake, s3: Any, repo: str) -> No
             if version == 2 or delimiter:
                 assert sorted(by_s3(s3, repo, version, **sized)) == branches
             assert sorted(by_s3(s3, repo, version, Prefix="dev", **delimiter)) == branches[:2]
-
-
-def test_a_commit_lists_what_it_holds(lake: Lake, s3: Any, repo: str) -> None:
-    fill(lake, repo, ["a", "b"])
-    commit = lake.server.catalog.commits.commit(repo, "main", message="m", committer="c")
-    lake.server.catalog.objects.delete_object(repo, "main", "a")
-    assert by_s3(s3, repo, 2, Prefix=f"{commit.id}/") == [f"{commit.id}/a", f"{commit.id}/b"]
-    assert by_s3(s3, repo, 2, Prefix="main/") == ["main/b"]
 
 
 def test_an_unknown_ref_has_no_keys(s3: Any, repo: str) -> None:

@@ -228,11 +228,6 @@ def test_a_broken_part_is_no_part(lake: Lake, s3: Any, repo: str) -> None:
     s3.abort_multipart_upload(Bucket=repo, Key="main/big", UploadId=upload_id)
 
 
-def test_an_upload_to_a_branch_that_is_not_there_does_not_begin(s3: Any, repo: str) -> None:
-    with refused("NoSuchBucket", 404):
-        begin(s3, repo, "nobranch/a")
-
-
 def test_the_transfer_manager_uses_all_of_it(s3: Any, repo: str, tmp_path: Any) -> None:
     from boto3.s3.transfer import TransferConfig
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import lakefs
 import lakefs_sdk
 import pytest
-from lakefs.exceptions import BadRequestException, ConflictException, NotFoundException
+from lakefs.exceptions import BadRequestException, ConflictException
 
 from tests.support.lakefs_server import Lake
 
@@ -53,21 +53,6 @@ def test_committing_nothing_is_400_unless_allowed(shop: lakefs.Repository) -> No
     assert main.commit("empty", allow_empty=True).get_commit().message == "empty"
 
 
-def test_a_commit_is_found_by_id_prefix_branch_and_steps(shop: lakefs.Repository, lake: Lake) -> None:
-    first = shop.branch("main").head.id
-    second = put(shop, "main", b=b"1")
-    for ref in (second, second[:12], "main", "main@"):
-        assert lake.sdk.commits_api.get_commit("shop", ref).id == second
-    assert lake.sdk.commits_api.get_commit("shop", "main~1").id == first
-    assert lake.sdk.commits_api.get_commit("shop", "main^1").id == first
-
-
-def test_an_unknown_commit_is_404(shop: lakefs.Repository) -> None:
-    for ref in ("0" * 64, "nowhere"):
-        with pytest.raises(NotFoundException, match="commit not found"):
-            shop.commit(ref).get_commit()
-
-
 def test_the_log_goes_back_in_pages(shop: lakefs.Repository, lake: Lake) -> None:
     ids = [put(shop, "main", **{f"p{number}": b"1"}) for number in range(5)]
     assert [each.id for each in shop.branch("main").log(amount=2)][:5] == ids[::-1]
@@ -86,19 +71,6 @@ def test_the_log_can_be_narrowed(shop: lakefs.Repository) -> None:
     assert len(list(log(limit=True, amount=1))) == 1
     assert [each.id for each in log(stop_at=changed)] == [changed]
     assert list(log(since=datetime(2100, 1, 1, tzinfo=UTC))) == []
-
-
-def test_refs_are_compared(shop: lakefs.Repository) -> None:
-    shop.branch("dev").create("main")
-    put(shop, "dev", a=b"22", b=b"1")
-    put(shop, "main", c=b"1")
-    main, dev = shop.branch("main"), shop.branch("dev")
-    assert [(each.type, each.path) for each in main.diff(dev)] == [("changed", "a"), ("added", "b")]
-    assert [(each.type, each.path) for each in main.diff(dev, type="two_dot")] == [
-        ("changed", "a"),
-        ("added", "b"),
-        ("removed", "c"),
-    ]
 
 
 def test_a_merge_brings_changes_over(shop: lakefs.Repository) -> None:
@@ -139,35 +111,12 @@ def test_a_squash_merge_has_one_parent(shop: lakefs.Repository) -> None:
     assert len(shop.branch("main").get_commit().parents) == 1
 
 
-def test_an_unknown_strategy_is_400(shop: lakefs.Repository) -> None:
-    shop.branch("dev").create("main")
-    put(shop, "dev", b=b"1")
-    with pytest.raises(BadRequestException):
-        shop.branch("dev").merge_into("main", strategy="coin")
-
-
-def test_merging_into_a_dirty_branch_is_400(shop: lakefs.Repository) -> None:
-    shop.branch("dev").create("main")
-    put(shop, "dev", b=b"1")
-    shop.branch("main").object("c").upload(b"1")
-    with pytest.raises(BadRequestException):
-        shop.branch("dev").merge_into("main")
-
-
 def test_the_merge_base_is_where_they_parted(shop: lakefs.Repository, lake: Lake) -> None:
     base = shop.branch("main").head.id
     shop.branch("dev").create("main")
     dev, main = put(shop, "dev", b=b"1"), put(shop, "main", c=b"1")
     found = lake.sdk.refs_api.find_merge_base("shop", "dev", "main")
     assert (found.base_commit_id, found.source_commit_id, found.destination_commit_id) == (base, dev, main)
-
-
-def test_a_revert_undoes_a_commit(shop: lakefs.Repository) -> None:
-    put(shop, "main", a=b"22")
-    main = shop.branch("main")
-    commit = main.revert("main")
-    assert commit.id == main.head.id
-    assert main.object("a").reader().read() == b"1"
 
 
 def test_reverting_a_merge_needs_a_parent_number(shop: lakefs.Repository) -> None:
@@ -179,16 +128,6 @@ def test_reverting_a_merge_needs_a_parent_number(shop: lakefs.Repository) -> Non
         main.revert(merged)
     main.revert(merged, parent_number=1)
     assert [each.path for each in main.objects()] == ["a"]
-
-
-def test_a_cherry_pick_copies_one_commit(shop: lakefs.Repository) -> None:
-    shop.branch("dev").create("main")
-    put(shop, "dev", b=b"1")
-    picked = put(shop, "dev", c=b"1")
-    main = shop.branch("main")
-    made = main.cherry_pick(picked)
-    assert made.id == main.head.id
-    assert [each.path for each in main.objects()] == ["a", "c"]
 
 
 def test_a_commit_record_is_written_when_its_id_is_its_hash(shop: lakefs.Repository, lake: Lake) -> None:

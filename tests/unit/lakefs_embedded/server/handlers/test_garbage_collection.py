@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import json
 import time
 import warnings
-from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import lakefs
 import lakefs_sdk
@@ -18,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakefs_embedded.catalog import Settings
 from tests.support.lakefs_server import Lake, lakefs_server
 
 GC = "/repositories/shop/gc"
@@ -49,20 +44,6 @@ def key(lake: Lake, location: str) -> str:
 
 def csv_rows(lake: Lake, location: str) -> list[dict[str, str]]:
     return list(csv.DictReader(lake.writer("shop").get(key(lake, location)).decode().splitlines()))
-
-
-def pages(lake: Lake) -> list[dict[str, Any]]:
-    """Every page of one run, as the server words it."""
-    found: list[dict[str, Any]] = []
-    token = None
-    while not found or token:
-        body = {"continuation_token": token} if token else {}
-        answer = lake.http("POST", f"{GC}/prepare_uncommited", json_body=body)
-        assert answer.status == 201
-        found.append(answer.json())
-        token = found[-1].get("continuation_token")
-        assert len(found) < 50
-    return found
 
 
 def uncommitted(lake: Lake, location: str) -> list[str]:
@@ -146,11 +127,6 @@ def test_the_synchronous_call_can_be_told_to_answer_once(tmp_path: Path) -> None
         assert [row["metarange_id"] for row in csv_rows(lake, made.gc_commits_location)] == [""]
 
 
-def test_without_rules_the_synchronous_call_is_404(main: lakefs.Branch, lake: Lake) -> None:
-    answer = lake.http("POST", f"{GC}/prepare_commits")
-    assert (answer.status, answer.json()) == (404, {"message": "get gc rules: not found"})
-
-
 def finished(lake: Lake, task: str) -> lakefs_sdk.PrepareGarbageCollectionCommitsStatus:
     for _ in range(500):
         status = lake.sdk.internal_api.prepare_garbage_collection_commits_status("shop", task)
@@ -202,37 +178,6 @@ def test_staged_addresses_are_written_and_the_page_chain_closes(main: lakefs.Bra
     made = lake.sdk.internal_api.prepare_garbage_collection_uncommitted("shop")
     assert made.continuation_token is None
     assert uncommitted(lake, made.gc_uncommitted_location) == [key(lake, staged)]
-
-
-def test_nothing_staged_is_an_empty_location_and_no_token(main: lakefs.Branch, lake: Lake) -> None:
-    (page,) = pages(lake)
-    assert (sorted(page), page["gc_uncommitted_location"]) == (["gc_uncommitted_location", "run_id"], "")
-
-
-def test_hidden_branches_are_scanned(main: lakefs.Branch, lake: Lake) -> None:
-    hidden = lakefs.Repository("shop", lake.client).branch("secret").create("main", hidden=True)
-    staged = hidden.object("b").upload(b"2").stat().physical_address
-    assert uncommitted(lake, pages(lake)[0]["gc_uncommitted_location"]) == [key(lake, staged)]
-
-
-def test_many_pages_belong_to_one_run_and_unite_to_everything(tmp_path: Path) -> None:
-    with lakefs_server(tmp_path, catalog=Settings(prepare_file_bytes_max=4, prepare_flush_rows=1)) as lake:
-        repository = lake.repository("shop")
-        staged = []
-        for name in ("a", "b", "c"):
-            branch = repository.branch(name).create("main")
-            staged += [branch.object(f"{name}/{n}").upload(b"x").stat().physical_address for n in range(3)]
-        run = pages(lake)
-        assert len(run) > 3
-        assert len({page["run_id"] for page in run}) == 1
-        location = next(page["gc_uncommitted_location"] for page in run if page["gc_uncommitted_location"])
-        assert uncommitted(lake, location) == sorted(key(lake, address) for address in staged)
-
-
-@pytest.mark.parametrize("token", ["%%%", "bm90IGpzb24=", base64.b64encode(b"[]").decode(), "é"])
-def test_a_token_of_another_make_is_400(main: lakefs.Branch, lake: Lake, token: str) -> None:
-    answer = lake.http("POST", f"{GC}/prepare_uncommited", json_body={"continuation_token": token})
-    assert (answer.status, answer.json()) == (400, {"message": "invalid continuation token"})
 
 
 @pytest.mark.parametrize(
@@ -305,46 +250,3 @@ def test_defect_double_body_counts_whatever_the_setting(tmp_path: Path) -> None:
         rules(lake)
         answer = lake.http("POST", f"{GC}/prepare_commits")
         assert (answer.status, len(answer.data.splitlines())) == (400, 2)
-
-
-def staged_lake(tmp_path: Path, check: Callable[[Lake, list[str]], None], **options: Any) -> None:
-    """Run a check on a lake with four branches that have two staged objects each."""
-    catalog = Settings(prepare_file_bytes_max=4, prepare_flush_rows=1, prepare_interval=timedelta(minutes=1))
-    with lakefs_server(tmp_path, catalog=catalog, **options) as lake:
-        repository = lake.repository("shop")
-        addresses = []
-        for name in ("a", "b", "c", "d"):
-            branch = repository.branch(name).create("main")
-            addresses += [branch.object(f"{n}").upload(b"x").stat().physical_address for n in range(2)]
-        check(lake, sorted(key(lake, each) for each in addresses))
-
-
-def test_defect_an_empty_last_page_has_no_location(tmp_path: Path) -> None:
-    def check(lake: Lake, addresses: list[str]) -> None:
-        run = pages(lake)
-        assert run[-1]["gc_uncommitted_location"] == ""
-        location = next(page["gc_uncommitted_location"] for page in run if page["gc_uncommitted_location"])
-        assert uncommitted(lake, location) == addresses
-
-    staged_lake(tmp_path, check, defects={"empty_last_page"})
-
-
-def test_defect_a_token_repeats_for_ever(tmp_path: Path) -> None:
-    def check(lake: Lake, addresses: list[str]) -> None:
-        path, token, seen = f"{GC}/prepare_uncommited", None, []
-        for _ in range(8):
-            body = {"continuation_token": token} if token else {}
-            token = lake.http("POST", path, json_body=body).json()["continuation_token"]
-            seen.append(token)
-        assert len(set(seen)) < len(seen)
-
-    staged_lake(tmp_path, check, defects={"repeated_token"})
-
-
-def test_defect_a_page_misses_a_file(tmp_path: Path) -> None:
-    def check(lake: Lake, addresses: list[str]) -> None:
-        run = pages(lake)
-        location = next(page["gc_uncommitted_location"] for page in run if page["gc_uncommitted_location"])
-        assert set(uncommitted(lake, location)) < set(addresses)
-
-    staged_lake(tmp_path, check, defects={"page_missing"})

@@ -44,14 +44,6 @@ def test_a_folder_is_imported_and_read_where_it_lies(lake: Lake) -> None:
     assert branch.object("in/one").stat().physical_address == f"{outside}/one"
 
 
-def test_a_failed_import_says_why(lake: Lake) -> None:
-    outside = fill(lake)
-    branch = lake.repository("shop").branch("main")
-    branch.object("staged").upload(b"x")
-    with pytest.raises(ImportManagerException, match="uncommitted changes"):
-        branch.import_data().object(f"{outside}/one", "in/one").run(SOON)
-
-
 def test_the_errors_of_imports(lake: Lake) -> None:
     outside = fill(lake)
     repository = lake.repository("shop")

@@ -52,17 +52,6 @@ def test_what_is_not_there_is_404(main: lakefs.Branch, lake: Lake) -> None:
         list(lakefs.Repository("shop", lake.client).ref("nowhere").objects())
 
 
-def test_staged_and_committed_are_told_apart_by_the_ref(main: lakefs.Branch, lake: Lake) -> None:
-    main.object("a").upload(b"old")
-    main.commit("old")
-    main.object("a").upload(b"new")
-    main.object("b").upload(b"x")
-    repository = lakefs.Repository("shop", lake.client)
-    assert repository.ref("main").object("a").reader().read() == b"new"
-    assert repository.ref("main@").object("a").reader().read() == b"old"
-    assert [each.path for each in repository.ref("main@").objects()] == ["a"]
-
-
 def test_a_listing_with_a_delimiter_folds_folders(main: lakefs.Branch, lake: Lake) -> None:
     for path in ("a/1", "a/2", "b", "c/d/e"):
         main.object(path).upload(b"x")
@@ -164,11 +153,6 @@ def test_the_high_level_reader_seeks_and_reads_to_the_end(main: lakefs.Branch) -
         assert list(reader) == ["one\n", "two\n", "three"]
 
 
-def test_reading_an_empty_object_by_range_ends_at_once(main: lakefs.Branch) -> None:
-    main.object("a").upload(b"")
-    assert main.object("a").reader().read(10) == b""
-
-
 def test_an_etag_that_is_known_is_304(main: lakefs.Branch, lake: Lake) -> None:
     etag = main.object("a").upload(TEN).stat().checksum
     known = lake.http("GET", OBJECTS, query={"path": "a"}, headers={"If-None-Match": f'"{etag}"'})
@@ -206,12 +190,6 @@ def test_any_content_type_can_be_read_back(main: lakefs.Branch, lake: Lake, cont
     lake.stage("shop", "main", "a", "data/x", size_bytes=10, content_type=content_type)
     assert lake.sdk.objects_api.stat_object("shop", "main", "a").content_type == content_type
     assert lake.http("GET", OBJECTS, query={"path": "a"}).data == TEN
-
-
-def test_underlying_properties_are_there(main: lakefs.Branch, lake: Lake) -> None:
-    main.object("a").upload(b"x")
-    found = lake.sdk.objects_api.get_underlying_properties("shop", "main", "a")
-    assert found.storage_class is None
 
 
 def test_a_client_that_leaves_in_the_middle_of_a_download_does_no_harm(

@@ -12,7 +12,7 @@ from typing import Literal
 import lakefs
 import lakefs_sdk
 import pytest
-from lakefs.exceptions import NotFoundException, ObjectExistsException, ServerException
+from lakefs.exceptions import ObjectExistsException
 
 from lakefs_embedded.catalog import Settings
 from tests.support.lakefs_server import Clock, Lake, lakefs_server
@@ -67,28 +67,11 @@ def test_an_uploaded_object_reads_back_with_what_came_with_it(main: lakefs.Branc
     assert bytes_of(lake, stats.physical_address) == b"bytes"
 
 
-def test_the_physical_address_has_the_namespace_as_its_prefix(main: lakefs.Branch, lake: Lake) -> None:
-    address = main.object("a").upload(b"x").stat().physical_address
-    assert address.startswith(lake.namespace("shop") + "/data/")
-
-
 def test_an_upload_without_a_content_type_is_bytes(main: lakefs.Branch, lake: Lake) -> None:
     stats = lake.http("POST", "/repositories/shop/branches/main/objects", query={"path": "a"}, body=b"x")
     assert stats.status == 201
     assert stats.json()["content_type"] == "application/octet-stream"
     assert stats.json()["metadata"] == {}
-
-
-@pytest.mark.parametrize("name", ODD_NAMES)
-def test_odd_names_are_kept_to_the_letter(main: lakefs.Branch, name: str) -> None:
-    main.object(name).upload(name.encode())
-    assert main.object(name).stat().path == name
-    assert main.object(name).reader().read() == name.encode()
-    assert [each.path for each in main.objects()] == [name]
-    main.commit("odd")
-    assert [each.path for each in main.objects()] == [name]
-    main.object(name).delete()
-    assert [each.path for each in main.uncommitted()] == [name]
 
 
 def test_names_that_look_alike_are_different_objects(main: lakefs.Branch) -> None:
@@ -97,12 +80,9 @@ def test_names_that_look_alike_are_different_objects(main: lakefs.Branch) -> Non
     found = [each.path for each in main.objects(amount=7)]
     assert found == sorted(ODD_NAMES, key=str.encode)
     assert all(main.object(name).reader().read() == name.encode() for name in ODD_NAMES)
-
-
-@pytest.mark.parametrize("path", ["", "x" * 1025])
-def test_a_path_has_1_to_1024_bytes(main: lakefs.Branch, lake: Lake, path: str) -> None:
-    answer = lake.http("POST", "/repositories/shop/branches/main/objects", query={"path": path}, body=b"x")
-    assert answer.status == 400
+    main.commit("odd")
+    main.delete_objects(ODD_NAMES)
+    assert [each.path for each in main.uncommitted()] == found
 
 
 def test_a_file_goes_up_as_a_form_through_the_sdk(main: lakefs.Branch, lake: Lake, tmp_path: Path) -> None:
@@ -138,12 +118,6 @@ def test_a_chunked_upload_of_unknown_length_is_whole(main: lakefs.Branch, lake: 
     assert answer.json()["checksum"] == hashlib.md5(content).hexdigest()
     assert answer.json()["size_bytes"] == len(content)
     assert main.object("big").reader().read() == content
-
-
-def test_an_empty_object_is_an_object(main: lakefs.Branch) -> None:
-    stats = main.object("empty").upload(b"").stat()
-    assert (stats.size_bytes, stats.checksum) == (0, hashlib.md5(b"").hexdigest())
-    assert main.object("empty").reader().read() == b""
 
 
 def test_exclusive_creation_fails_when_the_path_exists(main: lakefs.Branch, lake: Lake) -> None:
@@ -253,51 +227,12 @@ def test_a_signed_url_is_not_to_be_had(main: lakefs.Branch, lake: Lake) -> None:
         lake.sdk.objects_api.list_objects("shop", "main", presign=True)
 
 
-def test_a_copy_has_bytes_of_its_own(main: lakefs.Branch, lake: Lake) -> None:
-    source = main.object("a").upload(b"x", metadata={"k": "v"}, content_type="text/plain")
-    copy = source.copy("main", "b").stat()
-    assert copy.physical_address != source.stat().physical_address
-    assert (copy.metadata, copy.content_type) == ({"k": "v"}, "text/plain")
-    assert bytes_of(lake, copy.physical_address) == b"x"
-
-
-def test_a_copy_can_come_from_a_commit(main: lakefs.Branch, lake: Lake) -> None:
-    main.object("a").upload(b"old")
-    old = main.commit("old")
-    main.object("a").upload(b"new")
-    old.object("a").copy("main", "b")
-    assert main.object("b").reader().read() == b"old"
-
-
 def test_a_shallow_copy_is_501(main: lakefs.Branch, lake: Lake) -> None:
     main.object("a").upload(b"x")
     shallow = lakefs_sdk.ObjectCopyCreation(src_path="a", shallow=True)
     with pytest.raises(lakefs_sdk.ApiException) as refused:
         lake.sdk.objects_api.copy_object("shop", "main", "b", shallow)
     assert refused.value.status == 501
-
-
-def test_copying_what_is_not_there_is_404(main: lakefs.Branch) -> None:
-    with pytest.raises(NotFoundException):
-        main.object("nothing").copy("main", "b")
-
-
-def test_a_deleted_object_is_gone_and_its_bytes_stay(main: lakefs.Branch, lake: Lake) -> None:
-    address = main.object("a").upload(b"x").stat().physical_address
-    main.object("a").delete()
-    assert not main.object("a").exists()
-    assert bytes_of(lake, address) == b"x"
-
-
-def test_deleting_what_is_not_there_is_no_error(main: lakefs.Branch) -> None:
-    main.object("nothing").delete()
-
-
-def test_many_objects_are_deleted_at_once(main: lakefs.Branch) -> None:
-    for path in ("a", "b", "c"):
-        main.object(path).upload(b"x")
-    main.delete_objects(["a", main.object("c"), "nothing"])  # type: ignore[list-item]
-    assert [each.path for each in main.objects()] == ["b"]
 
 
 def test_a_bulk_delete_says_nothing_failed_with_an_empty_list(main: lakefs.Branch, lake: Lake) -> None:
@@ -337,13 +272,6 @@ def test_new_metadata_keeps_the_address(main: lakefs.Branch, lake: Lake) -> None
     assert (after.metadata, after.physical_address) == ({"n": "m"}, before.physical_address)
 
 
-def test_a_writer_that_is_left_with_an_error_uploads_nothing(main: lakefs.Branch) -> None:
-    with suppress(RuntimeError), main.object("a").writer() as writer:
-        writer.write(b"x")
-        raise RuntimeError
-    assert list(main.objects()) == []
-
-
 def test_a_transaction_commits_and_merges_or_leaves_nothing(main: lakefs.Branch) -> None:
     with main.transact(commit_message="tx") as tx:
         tx.object("a").upload(b"x")
@@ -355,12 +283,6 @@ def test_a_transaction_commits_and_merges_or_leaves_nothing(main: lakefs.Branch)
     assert [each.id for each in lakefs.Repository("shop", main._client).branches(show_hidden=True)] == [
         "main"
     ]
-
-
-def test_an_import_is_refused_in_lakefss_words(main: lakefs.Branch) -> None:
-    with pytest.raises(ServerException) as refused:
-        main.import_data("in").object("s3://bucket/x", destination="x").start()
-    assert refused.value.status_code == 403
 
 
 def test_an_upload_cut_off_stages_nothing(main: lakefs.Branch, lake: Lake) -> None:

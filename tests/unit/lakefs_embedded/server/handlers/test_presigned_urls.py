@@ -119,16 +119,6 @@ def test_the_csv_of_active_commits_comes_with_a_url(signing: Lake) -> None:
         )
 
 
-def test_a_range_is_redirected_to(signing: Lake) -> None:
-    branch = lakefs.Repository("shop", signing.client).branch("main")
-    branch.object("committed").upload(b"x", pre_sign=False)
-    metarange = branch.commit("c").get_commit().meta_range_id
-    path = f"/repositories/shop/metadata/object/meta_range/{metarange}"
-    assert fetch("GET", signing.http("GET", path, query={"presign": "true"}).headers["Location"]).data == (
-        signing.http("GET", path).data
-    )
-
-
 def test_a_server_on_s3_that_is_told_not_to_sign_answers_as_one_without(
     tmp_path: Path, bucket: TestBucket
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import lakefs
 import lakefs_sdk
 import pytest
-from lakefs.exceptions import BadRequestException, ConflictException, NotFoundException
+from lakefs.exceptions import BadRequestException, ConflictException
 
 from tests.support.lakefs_server import Lake, lakefs_server
 
@@ -26,12 +26,6 @@ def test_creating_twice_is_a_conflict_and_exist_ok_finds_the_first(lake: Lake) -
         lake.repository("shop")
     again = lakefs.Repository("shop", lake.client).create("local:///elsewhere", exist_ok=True)
     assert again.properties.storage_namespace == lake.namespace("shop")
-
-
-def test_a_namespace_that_is_taken_is_refused(lake: Lake) -> None:
-    lake.repository("one")
-    with pytest.raises(BadRequestException, match="already in use"):
-        lakefs.Repository("two", lake.client).create(lake.namespace("one"))
 
 
 @pytest.mark.parametrize("name", ["No", "a", "a_b", "-ab", "ab cd", "x" * 64, ""])
@@ -77,19 +71,6 @@ def test_a_read_only_repository_refuses_writes_unless_forced(lake: Lake) -> None
         lake.sdk.branches_api.create_branch("frozen", branch)
     branch.force = True
     lake.sdk.branches_api.create_branch("frozen", branch)
-
-
-def test_a_deleted_repository_is_gone_and_its_objects_stay(lake: Lake) -> None:
-    repository = lake.repository("shop")
-    stats = repository.branch("main").object("a").upload(b"x").stat()
-    repository.delete()
-    with pytest.raises(NotFoundException):
-        lakefs.Repository("shop", lake.client).properties  # noqa: B018
-    assert lake.writer("shop").get(stats.physical_address.removeprefix(lake.namespace("shop") + "/")) == b"x"
-
-
-def test_metadata_of_a_repository_is_a_map(lake: Lake) -> None:
-    assert lake.repository("shop").metadata == {}
 
 
 def test_branch_protection_is_read_and_written_with_its_etag(lake: Lake) -> None:

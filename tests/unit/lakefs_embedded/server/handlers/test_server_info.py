@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,37 +33,6 @@ def test_a_server_with_credentials_is_initialized_and_cannot_be_set_up_again(lak
     with pytest.raises(lakefs_sdk.ApiException, match="already initialized") as refused:
         lake.sdk.internal_api.setup(lakefs_sdk.Setup(username="jane"))
     assert refused.value.status == 409
-
-
-def test_setup_makes_the_one_user_and_gives_its_key_pair(tmp_path: Path) -> None:
-    settings = ServerSettings(listen="127.0.0.1:0", local_base=str(tmp_path))
-    with ThreadedServer(settings, keep_unset=True) as server:
-        sdk = LakeFSClient(lakefs_sdk.Configuration(host=server.endpoint))
-        assert sdk.internal_api.get_setup_state().state == "not_initialized"
-        made = sdk.internal_api.setup(lakefs_sdk.Setup(username="jane"))
-        assert sdk.internal_api.get_setup_state().state == "initialized"
-        signed_in = LakeFSClient(
-            lakefs_sdk.Configuration(
-                host=server.endpoint, username=made.access_key_id, password=made.secret_access_key
-            )
-        )
-        assert signed_in.auth_api.get_current_user().user.id == "jane"
-
-
-def test_a_login_token_opens_every_door(lake: Lake) -> None:
-    pair = lakefs_sdk.LoginInformation(
-        access_key_id=lake.server.access_key_id, secret_access_key=lake.server.secret_access_key
-    )
-    token = lake.sdk.auth_api.login(pair)
-    signed_in = LakeFSClient(lakefs_sdk.Configuration(host=lake.server.endpoint, access_token=token.token))
-    assert signed_in.auth_api.get_current_user().user.id == "admin"
-    assert token.token_expiration > lake.clock().timestamp()
-
-
-def test_a_wrong_login_is_401(lake: Lake) -> None:
-    pair = lakefs_sdk.LoginInformation(access_key_id="x", secret_access_key="y")
-    with pytest.raises(lakefs_sdk.exceptions.UnauthorizedException):
-        lake.sdk.auth_api.login(pair)
 
 
 def test_a_token_ends_by_the_servers_clock(tmp_path: Path) -> None:
@@ -125,14 +93,6 @@ def test_a_taken_port_is_an_error_before_anything_is_opened(lake: Lake, tmp_path
     with pytest.raises(UnavailableError, match="cannot listen"):
         ThreadedServer(settings).start()
     assert not (tmp_path / "kv.db").exists()
-
-
-def test_a_stopped_server_frees_its_port(tmp_path: Path) -> None:
-    settings = ServerSettings.for_folder(tmp_path)
-    with ThreadedServer(settings) as server:
-        listen = server.url.removeprefix("http://")
-    with ThreadedServer(dataclasses.replace(settings, listen=listen)) as again:
-        assert again.url.endswith(listen)
 
 
 @contextmanager

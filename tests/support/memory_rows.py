@@ -1,4 +1,4 @@
-"""Raw rows of a store in memory or of a list, for tests, experiments and dumps."""
+"""Raw rows of a store in memory, or of a list."""
 
 from __future__ import annotations
 

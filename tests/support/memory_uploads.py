@@ -1,4 +1,4 @@
-"""Multipart uploads to a store in this process's memory, for tests."""
+"""Multipart uploads to a store in this process's memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A store in this process's memory, for tests: everyone who opens the same name shares it, and any key is exact."""
+"""A store in this process's memory: everyone who opens the same name shares it, and any key is exact.
+
+Its import makes `memory://name/prefix` a URI of a store, in this process.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,9 @@ from typing import Self
 import pyarrow as pa
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError
+from dredge.storage.drivers import MODULES
 from dredge.storage.keys import in_range, is_text
 from dredge.storage.location import Location
-from dredge.storage.memory_uploads import MemoryUploads
-from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.model import (
     LISTING_SCHEMA,
     NOT_SENT,
@@ -27,8 +29,14 @@ from dredge.storage.model import (
     SkippedName,
     always,
 )
+from dredge.storage.schemes import DRIVERS
 from dredge.storage.undo import ObjectVersion, Versioning
 from dredge.storage.uploads import Uploads
+from tests.support.memory_uploads import MemoryUploads
+from tests.support.memory_versions import OlderVersions
+
+DRIVERS["memory"] = "memory"
+MODULES["memory"] = "tests.support.memory_driver"
 
 BATCH_ROWS = 8192
 CHUNK_BYTES = 1 << 20

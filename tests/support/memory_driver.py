@@ -1,17 +1,17 @@
-"""Stores in memory, for tests and demonstrations."""
+"""Opens stores in memory (`memory_store.py`), as `dredge.storage.drivers` has it."""
 
 from __future__ import annotations
 
 from dredge.storage.location import Location
-from dredge.storage.memory import (
+from dredge.storage.options import StorageOptions
+from dredge.storage.streamed_copy import StreamedCopier
+from tests.support.memory_store import (
     MemoryDeleter,
     MemoryReader,
     MemoryVersionDeleter,
     MemoryVersions,
     MemoryWriter,
 )
-from dredge.storage.options import StorageOptions
-from dredge.storage.streamed_copy import StreamedCopier
 
 
 def reader(location: Location, options: StorageOptions) -> MemoryReader:

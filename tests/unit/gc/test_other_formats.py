@@ -1,0 +1,89 @@
+"""Files of another format are refused: a plan stops the run, a state makes the next run a clean one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dredge.errors import FormatError, RefusedError
+from dredge.gc import plan
+from dredge.gc.history import earlier_runs
+from dredge.gc.index import store as index
+from dredge.gc.run import Run, read_plan
+from dredge.gc.save_report.reading import read_report
+from dredge.gc.state import model
+from dredge.runs.versions import VERSIONS
+from tests.support.gc import World, make_world
+from tests.support.tries import come_to
+
+
+@pytest.fixture
+def world() -> World:
+    """With rules, and runs of whatever kind is best."""
+    world = make_world(mode="auto")
+    world.rules(30)
+    world.upload("a", b"first")
+    world.lake.commit()
+    world.age(days=2)
+    return world
+
+
+@pytest.mark.parametrize("difference", [-1, 1])
+def test_a_run_that_a_version_with_another_format_planned_is_not_carried_out(
+    world: World, difference: int
+) -> None:
+    first = world.plan()
+    first.folder.write_json(
+        "plan.json", first.folder.read_json("plan.json") | {"format": plan.FORMAT + difference}
+    )
+    for read in (read_plan, read_report, lambda uri: Run.open(uri, None, world.client)):
+        with pytest.raises(FormatError, match=f"format {plan.FORMAT + difference}"):
+            read(first.plan.run_uri)
+
+
+def test_an_earlier_run_of_another_format_is_named_though_nobody_can_tell_whose_it_is(world: World) -> None:
+    first = world.plan(dry_run=True)
+    world.run(first)
+    first.folder.write_json("plan.json", first.folder.read_json("plan.json") | {"format": plan.FORMAT - 1})
+    world.age(hours=1)
+    ((folder, found),) = earlier_runs(world.plan())
+    assert (folder.run_id, found) == (first.plan.run_id, None)
+
+
+@pytest.mark.parametrize("difference", [-1, 1])
+def test_a_state_of_another_format_makes_a_clean_run(
+    world: World, difference: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as other:
+        other.setattr(model.RunState.__init__, "__kwdefaults__", {"format": model.FORMAT + difference})
+        world.collect()
+    (name,) = world.lake.keys(f"_lakefs/retention/gc/dredge/{VERSIONS}/")
+    assert json.loads(world.lake.objects.get(name))["format"] == model.FORMAT + difference
+    world.age(hours=1)
+    planned = world.plan().plan
+    assert (planned.mode, f"format {model.FORMAT + difference}" in planned.why_mode) == ("clean", True)
+
+
+@pytest.mark.parametrize("replaced_before", ["subtract", "check_limits", "bulk_delete"])
+def test_nothing_goes_by_a_mark_that_read_addresses_in_another_way(
+    world: World, replaced_before: str
+) -> None:
+    """The re-check reads no range that the mark has read."""
+    orphan = world.orphan("data/slice/orphan")
+    world.age(days=3)
+    first = world.plan()
+    with pytest.MonkeyPatch.context() as other:
+        other.setattr(index, "FORMAT", index.FORMAT - 1)
+        come_to(first, replaced_before)
+    with pytest.raises(RefusedError, match="another version of Dredge"):
+        world.run(first)
+    assert orphan in world.data()
+
+
+@pytest.mark.parametrize("name", ["covered", "namespaces", "undo", "state"])
+def test_a_plan_that_lacks_a_field_is_damaged_though_the_field_has_a_default(world: World, name: str) -> None:
+    value = world.plan().folder.read_json("plan.json")
+    del value[name]
+    with pytest.raises(FormatError, match=name):
+        plan.parse_plan(value)
