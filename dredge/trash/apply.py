@@ -84,6 +84,7 @@ class Applier:
         linger: how long to wait before the last look at the references.
         sleep: how to wait, in seconds.
         alarm: is entered with what records name before it is put back, and left afterwards.
+        group_rows: how many rows one request removes at most.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Applier:
         linger: timedelta = timedelta(0),
         sleep: Callable[[float], None] = time.sleep,
         alarm: Callable[[Collection[bytes]], AbstractContextManager[object]] = nullcontext,
+        group_rows: int = GROUP_ROWS,
     ) -> None:
         self._store = store
         self._undo = undo
@@ -104,6 +106,7 @@ class Applier:
         self._linger = linger
         self._sleep = sleep
         self._alarm = alarm
+        self._group_rows = group_rows
         self._removed: set[bytes] = set()
         self._markers: set[bytes] = set()
         self.rows_deleted = 0
@@ -123,7 +126,7 @@ class Applier:
             LeaseHeldError: a later try, or somebody else, has taken over.
             UnavailableError: the store does not answer. Run again: `verify_removed` first, then a new look.
         """
-        for group in _groups(findings):
+        for group in _groups(findings, self._group_rows):
             self._group(group)
         if self._linger:
             self._sleep(self._linger.total_seconds())
@@ -157,10 +160,10 @@ class Applier:
     def _group(self, group: Sequence[TrashFinding]) -> None:
         with self._store.view() as view:
             # Rows before references: whatever names them later than this is seen in the references.
-            loaded = [(finding, _load(view, finding)) for finding in group]
+            loaded = [(finding, _load(view, finding, self._group_rows)) for finding in group]
             references = self._references(view)
             self._check_removed(references)
-            if len(group) == 1 and group[0].key is None and group[0].rows > GROUP_ROWS:
+            if len(group) == 1 and group[0].key is None and group[0].rows > self._group_rows:
                 self._large(view, group[0], references)
                 return
         doomed: list[tuple[TrashFinding, list[Row]]] = []
@@ -234,7 +237,7 @@ class Applier:
             for entry in view.scan(finding.partition)
             if row_digest(entry.key, entry.value) in seen
         )
-        for chunk in batched(rows, GROUP_ROWS):
+        for chunk in batched(rows, self._group_rows):
             with self._store.view() as now:
                 references = self._references(now)
             self._check_removed(references)
@@ -311,7 +314,7 @@ def _in_order(guards: Iterable[Guard]) -> list[Guard]:
     return sorted(guards, key=lambda guard: guard[:2])
 
 
-def _groups(findings: Iterable[TrashFinding]) -> Iterator[list[TrashFinding]]:
+def _groups(findings: Iterable[TrashFinding], most: int) -> Iterator[list[TrashFinding]]:
     """Partitions first, then keys, markers last; several small ones share a look at the references."""
 
     def place(finding: TrashFinding) -> tuple[bool, bool]:
@@ -320,7 +323,7 @@ def _groups(findings: Iterable[TrashFinding]) -> Iterator[list[TrashFinding]]:
     group: list[TrashFinding] = []
     rows = 0
     for finding in sorted(findings, key=lambda f: (*place(f), f.partition, f.key or b"")):
-        if group and (rows + finding.rows > GROUP_ROWS or place(finding) != place(group[0])):
+        if group and (rows + finding.rows > most or place(finding) != place(group[0])):
             yield group
             group, rows = [], 0
         group.append(finding)
@@ -329,7 +332,7 @@ def _groups(findings: Iterable[TrashFinding]) -> Iterator[list[TrashFinding]]:
         yield group
 
 
-def _load(view: RowView, finding: TrashFinding) -> list[Row] | None:
+def _load(view: RowView, finding: TrashFinding, most: int) -> list[Row] | None:
     """Read a finding's rows, or nothing where it is too large to hold; None: a marker whose partition
     has rows again."""
     if finding.key is not None:
@@ -338,7 +341,7 @@ def _load(view: RowView, finding: TrashFinding) -> list[Row] | None:
         if finding.partition == MARKERS and next(iter(view.scan(finding.key)), None) is not None:
             return None
         return rows
-    if finding.rows > GROUP_ROWS:
+    if finding.rows > most:
         return []
     return [Row(finding.partition, entry.key, entry.value) for entry in view.scan(finding.partition)]
 

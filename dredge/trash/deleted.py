@@ -65,6 +65,7 @@ def clean_deleted(
     undo: UndoLog,
     check_right: Callable[[], None],
     planned: Mapping[bytes, str],
+    group_rows: int = GROUP_ROWS,
 ) -> Iterator[DeletedOutcome]:
     """Delete what deleted repositories left, entry by entry.
 
@@ -75,6 +76,7 @@ def clean_deleted(
         planned: partitions that may go, each with the digest of the rows that the plan saw there ("" where it saw
             none, and only the entry may go). What was handed over later, or is there with other rows since a request
             that was frozen has written some, is for the next plan: nobody has approved it, and no limit has counted it.
+        group_rows: how many rows one request removes at most.
 
     Yields:
         What became of each entry; one that could not be cleaned does not keep the others back.
@@ -87,7 +89,7 @@ def clean_deleted(
     for entry in entries:
         if not entry.key.startswith(_ENTRY_PREFIX):
             continue
-        outcome = _clean(store, undo, entry, check_right, planned)
+        outcome = _clean(store, undo, entry, check_right, planned, group_rows)
         yield outcome
         if isinstance(outcome.error, LeaseHeldError):
             raise outcome.error
@@ -99,6 +101,7 @@ def _clean(
     entry: Row,
     check_right: Callable[[], None],
     planned: Mapping[bytes, str],
+    group_rows: int,
 ) -> DeletedOutcome:
     name = show(entry.key)
     instance = deleted_instance(entry.key)
@@ -111,7 +114,7 @@ def _clean(
                 guard, named = _record(view, instance)
                 if seen is None:
                     seen = _planned_rows(view, instance.partition, planned)
-                rows, is_empty = _next_rows(view, instance.partition, seen)
+                rows, is_empty = _next_rows(view, instance.partition, seen, group_rows)
             if named:
                 return DeletedOutcome(
                     name, "skipped", deleted, "a record still names this life of the repository"
@@ -162,7 +165,7 @@ def _planned_rows(view: RowView, partition: bytes, planned: Mapping[bytes, str])
     return seen if found is not None and found.digest == planned[partition] else frozenset()
 
 
-def _next_rows(view: RowView, partition: bytes, seen: Set[bytes]) -> tuple[list[Row], bool]:
+def _next_rows(view: RowView, partition: bytes, seen: Set[bytes], most: int) -> tuple[list[Row], bool]:
     """The first rows that may go, and whether there is no row at all."""
     entries = view.scan(partition)
     if not seen:
@@ -172,6 +175,6 @@ def _next_rows(view: RowView, partition: bytes, seen: Set[bytes]) -> tuple[list[
         is_empty = False
         if row_digest(entry.key, entry.value) in seen:
             rows.append(Row(partition, entry.key, entry.value))
-            if len(rows) == GROUP_ROWS:
+            if len(rows) == most:
                 break
     return rows, is_empty

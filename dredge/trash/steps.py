@@ -20,7 +20,7 @@ from dredge.errors import (
 from dredge.kv.rows import Row, RowCleaner, RowReader, show
 from dredge.runs.partial import as_partial, partial_after
 from dredge.trash.alarms import alarm_of, refuse_alarmed
-from dredge.trash.apply import Applier, NamedAgainError
+from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError
 from dredge.trash.deleted import DeletedOutcome, clean_deleted
 from dredge.trash.earlier import named_after_removal, named_again, put_back_named, verify_open_run
 from dredge.trash.finding import TrashFinding
@@ -89,6 +89,7 @@ def clean(
     dry_run: bool = True,
     linger: timedelta = timedelta(0),
     holder: str | None = None,
+    group_rows: int = GROUP_ROWS,
 ) -> CleanReport:
     """Remove the trash of a store that two looks at least a grace period apart have seen.
 
@@ -104,6 +105,7 @@ def clean(
         dry_run: only say what would go.
         linger: how long to wait before the last look at the references.
         holder: see `scan`.
+        group_rows: how many rows one request removes at most.
 
     Raises:
         RefusedError: see `scan`; or a limit is exceeded, nothing was removed; or the sightings or the plan are
@@ -133,7 +135,7 @@ def clean(
             told = CleanReport(report, "dry_run")
             held.save_report(run_id, told.to_report())
             return told
-        return _remove(store, held, report, look, clock, margins, linger)
+        return _remove(store, held, report, look, clock, margins, linger, group_rows)
 
 
 def restore(
@@ -266,6 +268,7 @@ def _remove(
     clock: Callable[[], datetime],
     margins: TrashMargins,
     linger: timedelta,
+    group_rows: int,
 ) -> CleanReport:
     run_id = report.plan.run_id
     again = _second_look(store, state, report.plan, clock, margins)
@@ -275,7 +278,15 @@ def _remove(
     undo = state.undo(run_id)
     unrecorded = [name for name in look.partitions if parse_instance(name)]
     alarm = alarm_of(state, run_id, run_id)
-    applier = Applier(store, undo, state.check_right, unrecorded, linger=linger, alarm=alarm)
+    applier = Applier(
+        store,
+        undo,
+        state.check_right,
+        unrecorded,
+        linger=linger,
+        alarm=alarm,
+        group_rows=group_rows,
+    )
     deleted: list[DeletedOutcome] = []
 
     def finish(status: Literal["done", "partial", "stopped", "failed"], message: str = "") -> CleanReport:
@@ -294,7 +305,7 @@ def _remove(
     state.set_open_run(run_id)
     try:
         if handed_over:
-            for outcome in clean_deleted(store, undo, state.check_right, handed_over):
+            for outcome in clean_deleted(store, undo, state.check_right, handed_over, group_rows):
                 deleted.append(outcome)
         applier.run(still)
     except NamedAgainError as error:

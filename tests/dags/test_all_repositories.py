@@ -13,11 +13,8 @@ from airflow_dredge.dags.icechunk_all import icechunk_all_dag
 from airflow_dredge.dags.icechunk_expiration import icechunk_dag
 from airflow_dredge.dags.lakefs_gc import gc_dag
 from airflow_dredge.dags.lakefs_gc_all import gc_all_dag
-from tests.support.airflow import FILTERS
 
 ROOT = Path(__file__).resolve().parents[2]
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 class Kind(NamedTuple):
@@ -103,24 +100,6 @@ def test_params_are_those_of_one_repository_and_which_ones(kind: Kind, dag: DAG)
     assert set(dag.params) == one - {kind.what} | {kind.which, "leave_out", "summary_root"}
     assert dag.params["dry_run"] is True
     assert dag.params[kind.which] == kind.all_of_them
-
-
-def test_a_schedule_starts_only_when_somebody_switches_it_on(kind: Kind) -> None:
-    scheduled = kind.all_dag("nightly", "@daily", dry_run=False, **{kind.which: "team-*"})
-    assert scheduled.is_paused_upon_creation is True
-    assert (scheduled.params["dry_run"], scheduled.params[kind.which]) == (False, "team-*")
-
-
-def test_tasks_are_tried_again_by_family_and_explain_themselves(kind: Kind, dag: DAG) -> None:
-    for task in dag.tasks:
-        assert task.retries >= 2
-        assert task.retry_policy is not None
-    for name, module in zip(("choose_repositories", "save_summary"), kind.modules, strict=True):
-        assert type(dag.get_task(name)).__module__ == f"airflow_dredge.operators.{module}"
-        assert [
-            field for field in dag.get_task(name).template_fields if not hasattr(dag.get_task(name), field)
-        ] == []
-    assert dag.doc_md
 
 
 def test_dag_survives_serialisation(dag: DAG) -> None:

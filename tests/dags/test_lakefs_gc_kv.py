@@ -16,10 +16,8 @@ from dredge.gc import steps
 from dredge.gc.mark_uncommitted.kv_access import URL
 from dredge.kv import open_store
 from dredge.runs.tasks import LocalRunner
-from tests.support.airflow import FILTERS, Airflow, connections
+from tests.support.airflow import Airflow, connections
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 CONF: dict[str, Any] = {
     "repository": "lake",
@@ -87,18 +85,6 @@ def test_trap_06_records_keep_an_identical_upload_and_the_store_goes_where_it_is
     plan = json.loads((folder / "plan.json").read_text())
     assert plan["config"]["read_kv"] is True
     assert "hunter2" not in json.dumps(plan)
-
-
-def test_a_policy_of_several_lines_reaches_the_plan(
-    airflow: Airflow, lake: Lake, seen: dict[str, bool]
-) -> None:
-    lake.repository()
-    text = "version: 1\nkeep:\n  # comment\n  - name: r\n    branches: ['main', \"rel-*\"]\n    last: 2\n"
-    run = airflow.run("lakefs_gc", {**CONF, "dry_run": True, "retention_policy": text})
-    assert run.state == "success"
-    folder = Path(run.returned["plan"]["run_uri"].partition("://")[2])
-    (rule,) = json.loads((folder / "plan.json").read_text())["config"]["policy"]["rules"]
-    assert rule == {"name": "r", "branches": ["main", "rel-*"], "last": 2, "paths": []}
 
 
 def test_a_wrong_store_fails_the_run_with_nothing_deleted(

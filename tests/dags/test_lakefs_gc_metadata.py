@@ -7,10 +7,6 @@ from pathlib import Path
 import pytest
 from airflow.sdk import DAG
 
-from tests.support.airflow import FILTERS
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 

@@ -20,14 +20,11 @@ from dredge.icechunk.maintenance import RUNS as ICECHUNK_RUNS
 from dredge.pages.places import Place
 from dredge.storage import open_writer
 from lakefs_embedded.testing import run_lakefs
-from tests.support.airflow import FILTERS, ROOT, Airflow
-from tests.support.gc import busy_world
+from tests.support.airflow import ROOT, Airflow
 from tests.support.pages import ADDRESSES
 from tests.support.undo import undo_world
 
 pytestmark = [
-    pytest.mark.dags,
-    *(pytest.mark.filterwarnings(line) for line in FILTERS),
     # Airflow's own API server imports a test client.
     pytest.mark.filterwarnings("ignore:Using `httpx` with"),
     pytest.mark.filterwarnings("ignore:The HMAC key"),
@@ -168,20 +165,6 @@ def test_schedules_and_windows_come_from_airflow_with_the_users_rights(
     assert "Who may start backfills" in get(api, f"{address}/gaps", "viewer").text
 
 
-def test_who_may_read_the_dag_sees_them(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    world, _, _ = busy_world()
-    world.collect(dry_run=True)
-    place = Place(
-        "lakefs", "lake", f"{world.lake.namespace}/_lakefs/retention/gc/unified", world.lake.namespace
-    )
-    monkeypatch.setattr(AirflowPlaces, "all", lambda _self: [place])
-    answer = get(api, "/dredge/", "viewer")
-    assert answer.status_code == 200
-    assert place.key in answer.text
-    assert get(api, f"/dredge/place/{place.key}", "viewer").status_code == 200
-    assert get(api, "/dredge/", "nobody").status_code == 403
-
-
 def test_repositories_are_those_of_the_connections(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with run_lakefs(tmp_path) as lake:
         lake.create_repository("lake")
@@ -220,8 +203,8 @@ def test_repositories_are_those_of_the_connections(tmp_path: Any, monkeypatch: p
 
 def test_a_variable_that_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_VAR_DREDGE_PAGES", '{"uri": "s3://lake"}')
-    with pytest.raises(ConfigError, match="must be a list"):
+    with pytest.raises(ConfigError):
         AirflowPlaces().all()
     monkeypatch.setenv("AIRFLOW_VAR_DREDGE_PAGES", '[{"uri": "s3://lake", "conn_id": "other"}]')
-    with pytest.raises(ConfigError, match="conn_id; nearest is aws_conn_id;"):
+    with pytest.raises(ConfigError):
         AirflowPlaces().all()

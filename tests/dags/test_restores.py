@@ -9,9 +9,7 @@ import pytest
 from airflow.sdk import DAG
 
 from airflow_dredge.dags import icechunk_restore, lakefs_gc_restore
-from tests.support.airflow import FILTERS
 
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 ROOT = Path(__file__).resolve().parents[2]
 OPERATORS = "airflow_dredge.operators"
 

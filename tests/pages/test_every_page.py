@@ -23,6 +23,6 @@ def test_all_can_use_every_page_in_every_state() -> None:
         for name, address in found.pages.items():
             tour.open(address)
             assert tour.page.locator("h1").count() == 1, name
-            tour.picture(name)
+            tour.examine(name)
     assert tour.problems == {}
     assert len(list(PICTURES.iterdir())) == 3 * len(found.pages)

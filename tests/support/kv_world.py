@@ -51,6 +51,12 @@ class Store:
         self.now = now
         self.before_delete: list[Any] = []
         """Each is called once, before the next deletion."""
+        self.after_delete: list[Any] = []
+        """Each is called once, after the next deletion, whose answer is lost when it raises."""
+        self.asked: list[list[Row]] = []
+        """The rows of each deletion."""
+        self.guards: list[list[Guard]] = []
+        """And its guards."""
         self.deletions = 0
         self.own = ""
 
@@ -75,10 +81,17 @@ class Store:
         return self.now
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        while self.before_delete:
-            self.before_delete.pop(0)()
+        hooks, self.before_delete = self.before_delete, []
+        for hook in hooks:
+            hook()
         self.deletions += 1
-        return self.rows.delete_rows(rows, guards)
+        self.asked.append([*rows])
+        self.guards.append([*guards])
+        done = self.rows.delete_rows(rows, guards)
+        hooks, self.after_delete = self.after_delete, []
+        for hook in hooks:
+            hook()
+        return done
 
     def insert_row(self, row: Row) -> bool:
         return self.rows.insert_row(row)

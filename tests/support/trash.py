@@ -52,10 +52,15 @@ class Ground:
 
     def __init__(self, state: TrashState) -> None:
         self.world = World()
-        self.state = state
+        self._writer = state.writer
         self.partition, self.main = self.world.repository("lake")
         self.head = next(iter(self.world.kv.scan(self.partition, b"commits/"))).key[8:].decode()
         self.orphan = self.world.stage(self.world.token("lake", "main"))
+
+    @property
+    def state(self) -> TrashState:
+        """The state folder as another process opens it."""
+        return TrashState(self._writer)
 
     def scan(self, after: timedelta = timedelta(0), **options: Any) -> ScanReport:
         self.world.store.now += after
@@ -97,19 +102,21 @@ class Ground:
 
         store.view = watched  # type: ignore[method-assign]
 
-    def killed(self, monkeypatch: pytest.MonkeyPatch, deletes: bool = True) -> str:
-        """Have a run die right after its first deletion, or right before it; gives the run."""
-        delete_rows = self.world.store.delete_rows
+    def before_deletion(self, number: int, action: Callable[[], object]) -> None:
+        """Do something when the nth deletion is about to be sent; it is late, so it still arrives."""
+        hooks = self.world.store.before_delete
+        hooks.append(action if number == 1 else lambda: self.before_deletion(number - 1, action))
 
-        def dying(*asked: Any) -> list[bool]:
-            if deletes:
-                delete_rows(*asked)
+    def killed(self, deletes: bool = True, **options: Any) -> str:
+        """Have a run die right after its first deletion, or right before it; gives the run."""
+
+        def die() -> None:
             raise KeyboardInterrupt
 
-        with monkeypatch.context() as patch:
-            patch.setattr(self.world.store, "delete_rows", dying)
-            with pytest.raises(KeyboardInterrupt):
-                self.clean()
+        store = self.world.store
+        (store.after_delete if deletes else store.before_delete).append(die)
+        with pytest.raises(KeyboardInterrupt):
+            self.clean(**options)
         run = self.state.open_run()
         assert run is not None
         return run
@@ -138,9 +145,9 @@ def key_of(ground: Ground, partition: bytes, key: bytes) -> TrashFinding:
     return TrashFinding(partition, key, "import-expired", "trash", "", 1, digest=value_digest(value))
 
 
-def applier(ground: Ground, check_right: Callable[[], None] = lambda: None) -> Applier:
+def applier(ground: Ground, check_right: Callable[[], None] = lambda: None, **options: Any) -> Applier:
     """One that removes from the ground's store; its undo files are the only ones."""
-    return Applier(ground.world.store, UndoLog(ground.state.writer, "undo"), check_right)
+    return Applier(ground.world.store, UndoLog(ground.state.writer, "undo"), check_right, **options)
 
 
 def trashed_store(folder: Path) -> tuple[set[Row], set[Row]]:

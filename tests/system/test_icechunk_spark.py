@@ -19,7 +19,6 @@ from dredge.storage import open_reader
 from tests.support.airflow import FILTERS, Airflow, connections
 from tests.support.icechunk import OBJECT_FOLDERS, build, contents, graph_of, s3_storage, scenarios
 from tests.support.objectstore import TestBucket, make_bucket, moto_server
-from tests.support.spark import ConnectServer
 
 pytestmark = [pytest.mark.system, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
@@ -127,17 +126,6 @@ def test_spark_submit_deletes_what_the_library_deletes_and_every_ref_reads_back(
 
 
 # The way to Connect is the same for all jobs; test_spark_submit goes it every time.
-@pytest.mark.long
-@pytest.mark.parametrize("twins", [1], indirect=True)
-def test_spark_connect_deletes_what_the_library_deletes_and_every_ref_reads_back(
-    airflow: Airflow, twins: Twins, spark_connect: ConnectServer
-) -> None:
-    connect = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": spark_connect.port}
-    with connections(spark_connect_default=connect, spark_default=None):
-        run = airflow.run("icechunk_expiration", twins.conf(spark_engine="connect"))
-    assert run.tasks == dict.fromkeys(run.tasks, "success")
-    assert run.state == "success"
-    twins.assert_collected_like_the_library(run.returned["collect"]["counts"])
 
 
 @pytest.mark.parametrize("twins", [1, pytest.param(2, marks=pytest.mark.long)], indirect=True)
@@ -149,12 +137,3 @@ def test_airflow_worker_alone_deletes_what_the_library_deletes(airflow: Airflow,
 
 # That a held run deletes nothing is shown in tests/dags, that a job's error comes back as itself in
 # test_spark_submit_job, and that such an error is not tried again in tests/unit/operators/test_retry.
-@pytest.mark.long
-@pytest.mark.parametrize("twins", [1], indirect=True)
-def test_held_job_ends_at_once_and_deletes_nothing(airflow: Airflow, twins: Twins) -> None:
-    before = twins.names("ours")
-    run = airflow.run("icechunk_expiration", twins.conf(max_delete_objects=3, approval="never"))
-    assert run.state == "failed"
-    assert (run.tasks["mark"], run.tasks["collect"]) == ("failed", "upstream_failed")
-    assert twins.names("ours") == before
-    assert twins.refs() == twins.before

@@ -15,7 +15,7 @@ from dredge.runs.tasks import LocalRunner
 from dredge.storage import StorageOptions
 from tests.support.captured import FOLDER, REPOSITORY, truth
 from tests.support.objectstore import moto_server
-from tests.support.replayed_lakefs import Replay, replayed_lakefs
+from tests.support.replayed_lakefs import replayed_lakefs
 
 pytestmark = pytest.mark.system
 
@@ -74,23 +74,3 @@ def test_a_run_on_a_real_repository_deletes_exactly_the_truths_garbage(
     assert replay.unknown == []
     pages = [line for line in replay.asked if line.endswith("prepare_uncommited")]
     assert len(pages) == 30, "all 15 pages, for the mark and again for the re-check"
-
-
-def test_a_page_that_answers_with_an_error_stops_the_run_with_nothing_deleted(
-    lake: tuple[StorageOptions, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options, client = lake
-    before = keys_of(client)
-    whole = Replay._post
-
-    def broken(self: Replay, path: str, body: dict[str, str]) -> tuple[int, object] | None:
-        if path.endswith("prepare_uncommited") and body:
-            return 404, {"message": "commit not found"}
-        return whole(self, path, body)
-
-    monkeypatch.setattr(Replay, "_post", broken)
-    from dredge.errors import RefusedError
-
-    with replayed_lakefs() as (endpoint, _), pytest.raises(RefusedError, match="Nothing was deleted"):
-        run(endpoint, options, dry_run=False)
-    assert keys_of(client) == before

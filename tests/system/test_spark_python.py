@@ -70,10 +70,15 @@ def seen(tmp_path: Path, environ: Mapping[str, str], **conf: str) -> dict[str, A
     return found
 
 
-def test_a_driver_keeps_the_tasks_python_where_executors_have_another(tmp_path: Path) -> None:
-    found = seen(tmp_path, {"PYSPARK_PYTHON": "/opt/of/the/executors/python"})
+def test_a_driver_that_is_the_whole_cluster_is_reached_from_here_only_and_keeps_the_tasks_python(
+    tmp_path: Path,
+) -> None:
+    executors = {"PYSPARK_PYTHON": "/opt/of/the/executors/python"}
+    found = seen(tmp_path, executors, **{"spark.python.daemon.module": "pyspark.daemon"})
     assert found["python"] == sys.executable
     assert found["spark.pyspark.python"] == "/opt/of/the/executors/python"
+    assert (found["spark.master"], found["spark.driver.host"]) == ("local[1]", "127.0.0.1")
+    assert found["spark.python.daemon.module"] == "pyspark.daemon"
 
 
 def test_settings_of_spark_submit_count_and_a_cluster_is_not_taken_for_this_machine(tmp_path: Path) -> None:
@@ -83,12 +88,6 @@ def test_settings_of_spark_submit_count_and_a_cluster_is_not_taken_for_this_mach
     assert {name: found[name] for name in mine} == mine
     assert "spark.driver.host" not in found
     assert "spark.python.daemon.module" not in found
-
-
-def test_a_driver_that_is_the_whole_cluster_is_reached_from_here_only(tmp_path: Path) -> None:
-    found = seen(tmp_path, {}, **{"spark.python.daemon.module": "pyspark.daemon"})
-    assert (found["spark.master"], found["spark.driver.host"]) == ("local[1]", "127.0.0.1")
-    assert found["spark.python.daemon.module"] == "pyspark.daemon"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The DAG with real Spark jobs, on a local folder and on S3, by spark-submit and over Spark Connect."""
+"""The DAG with real Spark jobs, on S3, by spark-submit and over Spark Connect."""
 
 from __future__ import annotations
 
@@ -36,19 +36,17 @@ def no_credentials_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def planted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PlantedLake]:
-    """A lake on a local folder or in a bucket, known to Airflow by its connections only."""
-    aws, bucket = None, None
+def planted(tmp_path: Path) -> Iterator[PlantedLake]:
+    """A lake in a bucket, known to Airflow by its connections only: its secrets have to find their way, too."""
     with ExitStack() as stack:
-        if request.param == "s3":
-            options = stack.enter_context(moto_server())
-            bucket = make_bucket(options)
-            aws = {
-                "conn_type": "aws",
-                "login": options.access_key_id,
-                "password": options.secret_access_key,
-                "extra": {"endpoint_url": options.endpoint_url, "region_name": options.region},
-            }
+        options = stack.enter_context(moto_server())
+        bucket = make_bucket(options)
+        aws = {
+            "conn_type": "aws",
+            "login": options.access_key_id,
+            "password": options.secret_access_key,
+            "extra": {"endpoint_url": options.endpoint_url, "region_name": options.region},
+        }
         server = stack.enter_context(lakefs_server(tmp_path, bucket=bucket))
         lakefs = {
             "conn_type": "lakefs",
@@ -58,13 +56,9 @@ def planted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PlantedL
         }
         master = {"conn_type": "spark", "host": "local[2]"}
         stack.enter_context(connections(lakefs_default=lakefs, aws_default=aws, spark_default=master))
-        yield PlantedLake.plant(
-            server.client, server.namespace("lake"), options=bucket.options if bucket else None
-        )
+        yield PlantedLake.plant(server.client, server.namespace("lake"), options=bucket.options)
 
 
-# The same jobs, and on S3 the secrets have to find their way, too.
-@pytest.mark.parametrize("planted", [pytest.param("local", marks=pytest.mark.long), "s3"], indirect=True)
 def test_spark_submit_deletes_the_garbage_and_every_live_object_reads_back(
     airflow: Airflow, planted: PlantedLake
 ) -> None:
@@ -75,8 +69,6 @@ def test_spark_submit_deletes_the_garbage_and_every_live_object_reads_back(
     planted.assert_swept()
 
 
-# On a local folder tests/spark does all steps over Connect; the way of the secrets is what only S3 shows.
-@pytest.mark.parametrize("planted", [pytest.param("local", marks=pytest.mark.long), "s3"], indirect=True)
 def test_spark_connect_deletes_the_garbage_and_every_live_object_reads_back(
     airflow: Airflow, planted: PlantedLake, spark_connect: ConnectServer
 ) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from airflow_dredge.operators.spark import job_file
 from airflow_dredge.spark_jobs.archive import ensure_archive, spark_home
 from airflow_dredge.spark_jobs.session import submit_conf
 
@@ -33,17 +32,6 @@ def spark_submit(script: Path, *arguments: str, env: dict[str, str] | None = Non
         check=False,
     )
     return done.returncode, done.stdout
-
-
-def test_folder_that_is_no_run_ends_with_one_line_and_its_code(tmp_path: Path) -> None:
-    code, said = spark_submit(job_file(), "--step", "subtract", "--run", f"file://{tmp_path}")
-    assert code == 2
-    lines = said.strip().splitlines()
-    assert lines[-1].startswith("dredge: config: ")
-    assert "plan.json" in lines[-1]
-    assert "Traceback" not in said
-    assert "\tat " not in said
-    assert len(lines) <= 3  # the JVM's own notice about its modules is one of them
 
 
 def test_error_in_a_task_ends_with_its_familys_code(tmp_path: Path) -> None:

@@ -83,12 +83,6 @@ def test_odd_keys_are_read_as_they_are(tmp_path: Path, kind: Kind, name: str) ->
     assert [item["key"] for item in found] == ["data/plain", f"data/{name}"]
 
 
-def test_slashes_may_be_encoded_as_well(tmp_path: Path) -> None:
-    line = '"b","repo%2Fdata%2Fa%252Fb","v","true","false","5","2026-01-02T03:04:05.678Z","e"\n'
-    found, _ = read(tmp_path, "csv", gzip.compress(line.encode()))
-    assert [item["key"] for item in found] == ["data/a%2Fb"]
-
-
 def test_a_key_that_is_no_text_is_counted_and_left_alone(tmp_path: Path) -> None:
     line = '"b","repo/data/%FF","v","true","false","5","2026-01-02T03:04:05.678Z","e"\n'
     found, counts = read(tmp_path, "csv", gzip.compress(line.encode()))
@@ -108,22 +102,12 @@ def test_a_file_that_is_none_is_not_believed(tmp_path: Path, kind: Kind) -> None
         read(tmp_path, kind, b"\x1f\x8bnothing of the kind")
 
 
-def test_a_file_without_what_is_needed_is_not_believed(tmp_path: Path) -> None:
-    with pytest.raises(FormatError):
-        read(tmp_path, "csv", gzip.compress(b'"b","k"\n'), columns=["Bucket", "Key"])
-
-
 def test_a_table_needs_only_keys_sizes_and_times(tmp_path: Path) -> None:
     text = b"Key,Size,last-modified\nrepo/data/a b+c%20,7,2026-01-02T03:04:05Z\n"
     found, _ = read(tmp_path, "csv", text, columns=[], quoted=False)
     assert found == [
         {"key": "data/a b+c%20", "size": 7, "last_modified": WHEN.replace(microsecond=0), "etag": None}
     ]
-
-
-def test_what_is_missing_is_null(tmp_path: Path) -> None:
-    found, _ = read(tmp_path, "csv", [row("repo/data/a", size=None, last_modified=None, etag=None)])
-    assert found == [{"key": "data/a", "size": None, "last_modified": None, "etag": None}]
 
 
 def test_a_size_that_is_no_number_is_not_believed(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from multiprocessing.connection import Client
 from pathlib import Path
 
@@ -23,9 +22,7 @@ from airflow_dredge.operators import application
 from airflow_dredge.operators.application import end_applications
 from airflow_dredge.operators.spark import job_error
 from dredge.errors import ConfigError, RefusedError
-from tests.support.airflow import FILTERS
 from tests.support.spark_application import (
-    PATIENCE,
     ROOT,
     RUN_URI,
     Program,
@@ -34,8 +31,6 @@ from tests.support.spark_application import (
     programs,
     wait_until,
 )
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "aws-hunter2"}
 
@@ -120,10 +115,6 @@ def test_error_of_a_step_comes_back_and_the_next_try_starts_afresh(program: Prog
     assert program.seen[0] != before
 
 
-def test_an_application_that_dies_gives_no_code(program: Program) -> None:
-    assert program.application().do("crash", {}) == (None, "")
-
-
 def test_step_ends_with_the_task_that_asked_for_it(program: Program) -> None:
     """A task whose worker was lost: nobody watches the step any more, so it must not go on deleting."""
     asked = json.dumps(["beat", RUN_URI, program.command, str(ROOT), tempfile.gettempdir()])
@@ -143,10 +134,7 @@ def test_step_ends_with_the_task_that_asked_for_it(program: Program) -> None:
     assert program.beats() == before
 
 
-@pytest.mark.parametrize("end", ["os._exit(0)", "sys.exit()"])
-def test_a_client_of_connect_serves_the_tasks_after_the_one_that_started_it(
-    program: Program, end: str
-) -> None:
+def test_a_client_of_connect_serves_the_tasks_after_the_one_that_started_it(program: Program) -> None:
     asked = json.dumps([sys.executable, str(program.script), RUN_URI, str(ROOT), tempfile.gettempdir()])
     script = (
         "import json, os, sys, tempfile\n"
@@ -154,7 +142,7 @@ def test_a_client_of_connect_serves_the_tasks_after_the_one_that_started_it(
         f"python, script, run, root, tempfile.tempdir = json.loads({asked!r})\n"
         "command = [python, script, '--remote', 'sc://nowhere']\n"
         "SparkApplication(run, command, {'PYTHONPATH': root}).do('see', {})\n"
-        f"{end}\n"
+        "os._exit(0)\n"
     )
     subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
     first = program.seen[0]
@@ -186,31 +174,6 @@ def test_killing_a_task_ends_its_step_and_no_process_is_left(program: Program) -
     task.kill()  # once more does nothing
 
 
-def test_a_killed_application_that_is_deaf_is_ended(program: Program) -> None:
-    program.application().do("see", {})
-    pid = program.seen[0]
-    task, thread, codes = beating(program, replace(PATIENCE, kill_seconds=0.3))
-    os.kill(pid, signal.SIGSTOP)
-    task.kill()
-    thread.join(20)
-    assert codes == [None]
-    wait_until(lambda: not alive(pid))
-
-
-def test_a_second_try_has_an_application_of_its_own_while_the_first_is_at_work(program: Program) -> None:
-    program.application().do("see", {})
-    first = program.seen[0]
-    task, thread, _ = beating(program)
-    assert program.application().do("see", {}) == (0, "")
-    second = program.seen[0]
-    assert second != first
-    end_applications(RUN_URI)  # takes the idle one
-    wait_until(lambda: not alive(second))
-    assert alive(first)
-    task.kill()
-    thread.join(20)
-
-
 def test_runs_share_nothing_and_neither_do_other_settings(program: Program) -> None:
     pids = set()
     for task in (
@@ -229,20 +192,6 @@ def test_an_application_without_work_ends_itself(program: Program) -> None:
     program.application(IDLE="0.3").do("see", {})
     wait_until(lambda: not alive(program.seen[0]), 10)
     assert sockets() == []
-
-
-def test_what_an_application_leaves_is_cleared_up(program: Program) -> None:
-    program.application().do("see", {})
-    end_applications(RUN_URI)
-    wait_until(lambda: not alive(program.seen[0]))
-    assert [path for path in Path(tempfile.gettempdir()).rglob("*") if path.is_file()] == []
-    end_applications(RUN_URI)  # nothing is left to end
-
-
-def test_an_application_that_was_killed_is_replaced(program: Program) -> None:
-    program.application().do("see", {})
-    os.kill(program.seen[0], signal.SIGKILL)
-    assert program.application().do("see", {}) == (0, "")
 
 
 def test_tasks_that_come_while_an_application_starts_are_both_served(program: Program) -> None:
@@ -271,12 +220,6 @@ def test_a_line_that_is_not_whole_yet_waits_for_its_end(
     assert [record.getMessage() for record in caplog.records] == ["half", "whole", "\ufffd"]
 
 
-def test_an_application_that_has_ended_is_no_zombie_of_its_worker(program: Program) -> None:
-    task = program.client()
-    task.do("last", {})
-    wait_until(lambda: not Path(f"/proc/{program.seen[0]}").exists())
-
-
 @pytest.mark.parametrize(("length", "is_ours"), [(30, True), (45, False), (90, False)])
 def test_where_the_name_of_a_socket_would_be_too_long_the_folder_is_elsewhere(
     monkeypatch: pytest.MonkeyPatch, length: int, is_ours: bool
@@ -287,11 +230,3 @@ def test_where_the_name_of_a_socket_would_be_too_long_the_folder_is_elsewhere(
         monkeypatch.setattr(tempfile, "tempdir", str(place))
         folder = application._folder()
     assert folder.parent == (place if is_ours else Path("/tmp"))
-
-
-def test_a_folder_of_another_user_is_refused(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever made it can read what is in it."""
-    me = os.getuid()
-    monkeypatch.setattr(os, "getuid", lambda: me + 1)
-    with pytest.raises(ConfigError):
-        application._folder()

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from airflow_dredge.operators.connect import remote_of_run
-from tests.support.airflow import FILTERS
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 def test_connect_address_has_one_session_for_all_steps_of_a_run_and_no_token() -> None:
@@ -19,11 +14,3 @@ def test_connect_address_has_one_session_for_all_steps_of_a_run_and_no_token() -
     assert first.startswith("sc://spark:15002/;user_id=me;use_ssl=true;session_id=")
     assert again.rpartition("=")[2] == first.rpartition("=")[2]
     assert other.rpartition("=")[2] != first.rpartition("=")[2]
-
-
-def test_an_address_keeps_what_the_user_set_and_has_the_session_of_the_run() -> None:
-    address, token = remote_of_run("sc://h:1/;session_id=old;user_id=me;;token=t", "s3://b/run")
-    assert (address.count("session_id="), token) == (1, "t")
-    assert "old" not in address
-    assert "user_id=me" in address
-    assert remote_of_run("sc://h:1", "s3://b/run")[1] is None

@@ -9,9 +9,6 @@ import pytest
 
 from airflow_dredge.operators.environment import tasks_environment
 from dredge.storage import StorageOptions
-from tests.support.airflow import FILTERS
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 def test_tasks_in_the_worker_see_the_stores_credentials_only_while_the_step_runs(
@@ -25,15 +22,3 @@ def test_tasks_in_the_worker_see_the_stores_credentials_only_while_the_step_runs
     assert (seen.region, seen.access_key_id, seen.secret_access_key) == ("inside", "K", "hunter2")
     assert os.environ["AWS_REGION"] == "before"
     assert "AWS_SECRET_ACCESS_KEY" not in os.environ
-
-
-def test_what_else_a_step_reads_is_there_too_also_where_the_worker_reaches_the_stores_by_itself(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("OF_THE_STEP", raising=False)
-    monkeypatch.setenv("AWS_REGION", "before")
-    for options in (None, StorageOptions(region="inside")):
-        with tasks_environment(SimpleNamespace(options=options), {"OF_THE_STEP": "kv"}):  # type: ignore[arg-type]
-            assert os.environ["OF_THE_STEP"] == "kv"
-            assert os.environ["AWS_REGION"] == ("before" if options is None else "inside")
-        assert "OF_THE_STEP" not in os.environ

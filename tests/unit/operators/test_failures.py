@@ -13,10 +13,7 @@ from airflow_dredge.operators.lakefs.mark_uncommitted import LakeFSMarkUncommitt
 from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
 from airflow_dredge.operators.lakefs.save_report import LakeFSSaveReportOperator
 from dredge.errors import ConfigError, DefectError, RefusedError
-from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import Pushed
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 class Plan(LakeFSPlanRunOperator):
@@ -50,12 +47,6 @@ def test_report_of_a_run_without_a_plan_says_the_first_error() -> None:
         pushed.task_id = task_id
         with pytest.raises(ConfigError):
             dag.get_task(task_id).execute({"ti": pushed})
-    with pytest.raises(RefusedError):
-        dag.get_task("save_report").execute({"ti": pushed})
-
-
-def test_report_of_a_run_whose_worker_was_lost_says_where_to_look() -> None:
-    dag, pushed = failing_run()
     with pytest.raises(RefusedError):
         dag.get_task("save_report").execute({"ti": pushed})
 

@@ -13,16 +13,8 @@ from airflow.sdk.api.datamodels._generated import TaskInstanceState
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from openlineage.client.serde import Serde
 
-from airflow_dredge.operators.icechunk.collect import IcechunkCollectOperator
-from airflow_dredge.operators.icechunk.save_report import IcechunkSaveReportOperator
-from airflow_dredge.operators.kv.base import LakeFSKVTrashOperator
 from airflow_dredge.operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
-from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
 from airflow_dredge.operators.lineage import Lineage
-from airflow_dredge.operators.lineage_teller import TellsLineage
-from tests.support.airflow import FILTERS
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 PAGE = "s3://b/run/report.html"
 UUID = "0195d4f4-5a4e-7c2b-9a70-3d6c5a1b2c3d"
@@ -70,29 +62,10 @@ def test_report_of_a_run_that_deleted_has_the_namespace_as_its_output(outcome: s
     assert facet["_schemaURL"].startswith("https://openlineage.io/spec/")
 
 
-def test_tasks_that_only_look_have_the_namespace_as_their_input() -> None:
-    event = told(operator(deletable_objects=7))
-    assert [(item["namespace"], item["name"]) for item in event["inputs"]] == [("s3://bucket", "lake")]
-    assert event["outputs"] == []
-
-
 def test_a_task_that_ended_before_it_knew_anything_tells_nothing() -> None:
     ended = LakeFSMarkUncommittedOperator(task_id="mark_uncommitted", run_uri="")
     assert ended.get_openlineage_facets_on_complete(None) is None
     assert told(ended, TaskInstanceState.FAILED)["inputs"] == []
-
-
-@pytest.mark.parametrize(
-    "tells",
-    [
-        IcechunkCollectOperator,
-        IcechunkSaveReportOperator,
-        LakeFSKVTrashOperator,
-        LakeFSSparkOperator,
-    ],
-)
-def test_each_collector_tells(tells: type) -> None:
-    assert issubclass(tells, TellsLineage)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
@@ -13,9 +12,7 @@ from airflow_dredge.operators.lakefs.collect_repository import LakeFSCollectRepo
 from airflow_dredge.operators.lakefs.params import ALL_FORM, PURGE_FORM, WHICH
 from airflow_dredge.operators.lakefs.save_summary import LakeFSSaveSummaryOperator
 from airflow_dredge.operators.making import RESTORES, About, Many, many_dag, one_task_dag
-from tests.support.airflow import FILTERS
 
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 ABOUT = About(doc="words", tags=["lakefs"], default_args={"retries": 3})
 MANY = Many(
     choose=LakeFSChooseRepositoriesOperator,

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_dredge.operators import metrics
-from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import summary
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 @pytest.fixture

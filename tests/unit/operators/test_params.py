@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.params import params_of, templates
+from airflow_dredge.operators.params import params_of
 from dredge.settings import setting, settings_of
-from tests.support.airflow import FILTERS
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +52,3 @@ def test_the_form_refuses_what_the_field_does(value: Any) -> None:
 def test_an_unknown_default_is_refused() -> None:
     with pytest.raises(TypeError):
         params_of(FORM, {"day": 1})
-
-
-def test_tasks_read_each_param_by_its_name() -> None:
-    assert templates(FORM)["in_words"] == "{{ params.in_words }}"

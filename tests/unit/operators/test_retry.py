@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from airflow.sdk.definitions.retry_policy import RetryAction
 
 from airflow_dredge.operators.retry import RETRY_BY_FAMILY
 from dredge import errors
-from tests.support.airflow import FILTERS
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 EXPECTED = {
     errors.ConfigError: RetryAction.FAIL,
@@ -37,22 +32,6 @@ def test_family_decides(family: type[Exception], action: RetryAction) -> None:
     decision = RETRY_BY_FAMILY.evaluate(family("x"), 1, 3)
     assert decision.action is action
     assert (decision.retry_delay is not None) == (action is RetryAction.RETRY)
-
-
-def test_a_service_that_is_down_gets_more_time_than_a_hiccup() -> None:
-    """Else all tries are over before it is back."""
-    down, hiccup = (
-        RETRY_BY_FAMILY.evaluate(family("x"), 1, 3).retry_delay
-        for family in (errors.UnavailableError, errors.DefectError)
-    )
-    assert (down, hiccup) == (timedelta(minutes=2), timedelta(minutes=1))
-
-
-def test_subclasses_follow_their_family() -> None:
-    class ThrottledError(errors.UnavailableError):
-        pass
-
-    assert RETRY_BY_FAMILY.evaluate(ThrottledError("x"), 1, 3).action is RetryAction.RETRY
 
 
 def test_no_family_is_forgotten() -> None:

@@ -13,13 +13,10 @@ from airflow_dredge.operators.failures import FAILURE
 from airflow_dredge.operators.lakefs.params import FORM
 from airflow_dredge.operators.run_check import RunCheck
 from dredge.errors import ConfigError, RefusedError
-from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import Pushed
 
 ROOT = Path(__file__).resolve().parents[3]
 REPORTING = {"save_report", "save_summary", "release_lease"}
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +85,7 @@ def test_a_param_that_does_not_fit_stops_the_run_before_its_first_task() -> None
 def test_the_policy_holds_for_the_params_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_VAR_DREDGE_POLICY", '{"max_delete_objects": {"maximum": 10}}')
     RunCheck(FORM)(context({}, max_delete_objects=10))
-    with pytest.raises(RefusedError, match="max_delete_objects"):
+    with pytest.raises(RefusedError):
         RunCheck(FORM)(context({}, max_delete_objects=11))
 
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from airflow_dredge.operators.settings_page import PAGE, page
-from tests.support.airflow import FILTERS
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 def test_the_page_of_settings_says_what_the_fields_say() -> None:

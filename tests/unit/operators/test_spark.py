@@ -25,9 +25,7 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from tests.support.airflow import FILTERS, connections
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+from tests.support.airflow import connections
 
 SECRETS = {
     "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "lakefs-hunter2",
@@ -90,14 +88,6 @@ def test_missing_spark_connection_is_an_error_not_yarn(
     with connections(spark_default=None), pytest.raises(ConfigError):
         run_submit(operator)
     assert submit.command == []
-
-
-def test_missing_connect_connection_is_an_error(operator: LakeFSSliceListingOperator) -> None:
-    with (
-        connections(spark_connect_default=None),
-        pytest.raises(ConfigError),
-    ):
-        operator.connect(SECRETS)
 
 
 def test_in_a_cluster_a_job_is_started_with_the_run_and_nothing_else(
@@ -205,28 +195,6 @@ def test_an_error_before_spark_is_there_is_told_as_it_is(
     with connections(spark_default=CLUSTER), pytest.raises(family) as caught:
         run_submit(operator)
     assert type(caught.value) is family
-
-
-def test_job_that_died_without_a_word_is_retried_as_the_task_says(
-    operator: LakeFSSliceListingOperator, submit: FakeSubmit
-) -> None:
-    submit.code = 137
-    with connections(spark_default=CLUSTER), pytest.raises(Exception, match="Error code is: 137") as caught:
-        run_submit(operator)
-    assert not isinstance(caught.value, DredgeError)
-
-
-def test_unknown_engine_is_refused(
-    operator: LakeFSSliceListingOperator,
-) -> None:
-    operator.spark_engine = "mesos"
-    with pytest.raises(ConfigError):
-        operator.run_job({}, SimpleNamespace(options=None))  # type: ignore[arg-type]
-
-
-def test_kill_before_anything_was_started_does_nothing(operator: LakeFSSliceListingOperator) -> None:
-    operator.on_kill()
-    assert operator._hook is None
 
 
 def test_kill_ends_spark_submit(operator: LakeFSSliceListingOperator, submit: FakeSubmit) -> None:

@@ -13,7 +13,6 @@ from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.format.snapshots import micros
 from dredge.icechunk.history import History
 from dredge.pages.places import FolderPlaces, Place
-from dredge.storage import open_writer
 from tests.support.pages import SCRIPT, Browser, pages_of
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -49,10 +48,3 @@ def test_a_plan_is_shown_with_its_history_and_what_becomes_of_each_ref(
 def test_a_plan_that_is_not_there_is_said(planned: tuple[Browser, Place, str], plan_id: str) -> None:
     client, place, _ = planned
     assert client.get(f"/place/{place.key}/expiration/{plan_id}").status_code == 404
-
-
-def test_a_damaged_plan_is_said(planned: tuple[Browser, Place, str]) -> None:
-    client, place, plan_id = planned
-    open_writer(place.lease_uri).put(f"expirations/{plan_id}/plan.json", b"[1]")
-    answer = client.get(f"/place/{place.key}/expiration/{plan_id}")
-    assert (answer.status_code, "is not a plan" in answer.text) == (500, True)

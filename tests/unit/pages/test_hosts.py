@@ -50,9 +50,3 @@ def test_only_its_own_names_are_answered(
     for path in ("/", "/static/pages.css", "/why"):
         found = browser.get(path, headers={"Host": given})
         assert (found.status_code == 421) == (status == 421), path
-
-
-def test_a_further_name_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    browser, _ = served(monkeypatch, tmp_path, "--name", "dredge.example.com")
-    assert browser.get("/", headers={"Host": "dredge.example.com"}).status_code == 200
-    assert browser.get("/", headers={"Host": "example.com"}).status_code == 421

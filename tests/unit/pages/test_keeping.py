@@ -7,13 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dredge.gc.state.store import POINTER
 from dredge.pages.keeping import Keeping, keeping_of, pieces
 from dredge.pages.places import FolderPlaces, Place
 from dredge.pages.surroundings import Facts, Schedule
 from dredge.runs.coverage import Coverage
 from tests.support.gc import World, busy_world
-from tests.support.pages import Around, pages_of, site_of
+from tests.support.pages import Around, pages_of
 
 NOW = datetime(2026, 3, 31, tzinfo=UTC)
 
@@ -40,15 +39,6 @@ def test_the_next_run_is_what_the_collector_itself_would_choose(world: World) ->
     assert (
         keeping(world, clean_every_days=0.001, repository="other").mode == "optimized"
     )  # no time has passed
-
-
-def test_a_state_that_cannot_be_read_is_said_on_the_page() -> None:
-    world, _, _ = busy_world()
-    world.collect()
-    run = world.plan(dry_run=True)
-    run.state.put(POINTER, b"{")
-    site = site_of(world)
-    assert "the state of earlier runs is unusable" in site.text(site.place)
 
 
 def test_the_line_shows_what_is_covered_of_its_days(world: World) -> None:

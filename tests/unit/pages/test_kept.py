@@ -39,7 +39,7 @@ def test_errors_are_not_kept_and_old_values_go() -> None:
         raise ValueError("no")
 
     for _ in range(2):
-        with pytest.raises(ValueError, match="no"):
+        with pytest.raises(ValueError):
             kept.get("a", fail)
     assert kept.get("a", lambda: 1) == 1
     assert kept.get("b", lambda: 2) == 2

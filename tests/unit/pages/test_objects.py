@@ -10,8 +10,7 @@ import pytest
 from dredge.pages.object_rows import Filter
 from dredge.pages.objects import SORTS, Objects
 from dredge.pages.places import FolderPlaces
-from dredge.runs import groups, ledger
-from dredge.runs.folder import RunFolder, parquet_bytes
+from dredge.runs import groups
 from dredge.runs.lifetimes import run_ids
 from dredge.storage import open_reader
 from tests.support.approvals import two_branches
@@ -41,14 +40,11 @@ KEYS: dict[str, Callable[[Row], Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=["groups", "parts of earlier versions"])
-def runs(request: pytest.FixtureRequest) -> list[Objects]:
+@pytest.fixture(scope="module")
+def runs() -> list[Objects]:
     """A dry run, with some objects held, then one that deleted."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(groups, "GROUP_ROWS", 7)
-        if request.param != "groups":
-            for module in (RunFolder.write_table.__globals__, ledger.__dict__):
-                patch.setitem(module, "grouped_bytes", parquet_bytes)
         world = make_world(
             tuning={"candidate_rows": 40, "delete_keys": 1000}, safety={"identical_requests_max": 0}
         )

@@ -6,7 +6,6 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode, urljoin
 
 import pytest
@@ -15,12 +14,10 @@ from dredge.icechunk.collection.steps import collect
 from dredge.pages import restoring
 from dredge.pages.places import FolderPlaces
 from dredge.pages.surroundings import Facts
-from dredge.pages.undoing import UNDOING
-from dredge.undo.restore.choosing import Choice
 from tests.support.gc import World
 from tests.support.icechunk_repo import expired_sample
 from tests.support.pages import HOSTILE, SCRIPT, Around, Browser, Site, pages_of, site_of
-from tests.support.undo import data_bytes, restore, undo_world
+from tests.support.undo import data_bytes, undo_world
 
 MAY = Facts(is_airflow=True, may_start=frozenset({"lakefs_gc_restore"}), form_token="the user's own")
 FORM = {"prefix": "data/slice0/", "keep_days": "7", "form_token": "the user's own"}
@@ -106,38 +103,6 @@ def test_alone_the_pages_give_a_command_and_take_no_form(swept: tuple[World, str
     words = shlex.split(restoring.command_of(place, run.rpartition("/")[2], {"address": hostile}))
     uri = f"{place.runs_uri}/{run.rpartition('/')[2]}"
     assert words == ["dredge", "gc", "restore", uri, "--address", hostile]
-
-
-def test_what_came_back_is_listed_with_its_run() -> None:
-    world, _, _ = undo_world("quarantine")
-    run = world.plan()
-    world.run(run)
-    restore(world, run, prefix="data/slice1/")
-    pages = site_of(world)
-    text = pages.text(f"{pages.place}/run/{run.plan.run_id}")
-    assert "prefix data/slice1/" in text
-    assert "3 came back" in text
-
-
-def test_who_asks_the_same_again_is_told_what_was_counted_a_moment_ago(
-    swept: tuple[World, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world, run = swept
-    client, _ = site(world)
-    asked: list[object] = []
-
-    def counted(*given: Any) -> Choice:
-        asked.append(given[0])
-        return undoing.foresee(*given)
-
-    undoing = UNDOING["lakefs"]
-    monkeypatch.setattr(restoring, "undoing_of", lambda _: replace(undoing, foresee=counted))
-    for prefix in ("data/slice0", "data/slice0", "data/slice1"):
-        assert "would come back" in client.get(f"{run}/restore?prefix={prefix}").text
-    assert len(asked) == 2
-    monkeypatch.setattr(restoring, "KEPT_SECONDS", 0.0)
-    client.get(f"{run}/restore?prefix=data/slice0")
-    assert len(asked) == 3
 
 
 def test_a_run_of_an_icechunk_collection_is_taken_back_by_its_own_dag(tmp_path: Path) -> None:

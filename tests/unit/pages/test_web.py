@@ -16,7 +16,7 @@ from fastapi import HTTPException
 from dredge.gc.steps import slice_listing
 from dredge.pages.objects import SORTS
 from dredge.pages.places import FolderPlaces, Place
-from dredge.pages.web import CHANGING, STATIC, Pages, make_app
+from dredge.pages.web import CHANGING, Pages, make_app
 from tests.support.gc import busy_world
 from tests.support.pages import ADDRESSES, CHANGES, HOSTILE, SCRIPT, Browser, Fixed, Site, newest, site_of
 
@@ -163,23 +163,6 @@ def test_every_route_asks_the_guard() -> None:
         assert client.post(address, {"all": "true"}).status_code == 403
     routes = [route.path for route in app.routes]  # type: ignore[attr-defined]
     assert len(routes) == len(ADDRESSES) + len(CHANGES), "a new route is asked here, too"
-
-
-def test_nothing_is_written(site: Site) -> None:
-    before = {key: site.world.lake.objects.stat(key).last_modified for key in site.world.lake.keys("")}
-    for address in ("/", site.place, newest(site), f"{newest(site)}/objects"):
-        site.text(address)
-    assert before == {
-        key: site.world.lake.objects.stat(key).last_modified for key in site.world.lake.keys("")
-    }
-
-
-def test_the_static_files_are_those_that_are_named(site: Site) -> None:
-    from importlib.resources import files
-
-    assert {item.name for item in (files("dredge.pages") / "static").iterdir()} == STATIC
-    for name in STATIC:
-        assert site.client.get(f"/static/{name}").status_code == 200
 
 
 def test_a_store_that_is_down_hides_its_own_repository_only() -> None:

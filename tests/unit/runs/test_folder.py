@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 
-from dredge.errors import FormatError, NotFoundError, OvertakenError, RefusedError
+from dredge.errors import FormatError, RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json, from_sealed, to_json, to_sealed
 from dredge.runs.perform import StepRecord, perform
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tries import StepTry
 from dredge.storage import open_deleter, open_writer
 from tests.support.memory_store import forget_memory_store
 
@@ -44,7 +43,7 @@ def test_parts_come_back_as_they_were(folder: RunFolder) -> None:
     assert from_json(PartInfo, to_json(part)) == part
 
 
-@pytest.mark.parametrize("damage", ["gone", "short", "flipped", "other rows"])
+@pytest.mark.parametrize("damage", ["gone", "short", "flipped", "other rows", "other values"])
 def test_a_part_that_is_not_what_was_written_is_refused(folder: RunFolder, damage: str) -> None:
     part = folder.write_table("listing", 0, ROWS)
     data = folder.writer.get(part.name)
@@ -54,19 +53,13 @@ def test_a_part_that_is_not_what_was_written_is_refused(folder: RunFolder, damag
         folder.writer.put(part.name, data[:-1])
     elif damage == "flipped":
         folder.writer.put(part.name, data[:9] + bytes([data[9] ^ 1]) + data[10:])
-    else:
+    elif damage == "other rows":
         folder.write_table("listing", 0, ROWS.slice(0, 2))
-    with pytest.raises(FormatError, match=r"listing/part-00000\.parquet"):
-        folder.read_part(part)
-
-
-@pytest.mark.parametrize("lie", [{"rows": 2}, {"size_bytes": 1}])
-def test_a_part_that_is_not_as_long_as_was_recorded_is_refused(
-    folder: RunFolder, lie: dict[str, int]
-) -> None:
-    part = folder.write_table("listing", 0, ROWS)
+    else:  # as long, and only its digest tells
+        other = folder.write_table("listing", 0, ROWS.set_column(0, "address", [["z", "b,c", ""]]))
+        assert (other.size_bytes, other.rows) == (part.size_bytes, part.rows)
     with pytest.raises(FormatError):
-        folder.read_part(replace(part, **lie))  # type: ignore[arg-type]
+        folder.read_part(part)
 
 
 def test_outside_of_a_try_files_lie_under_their_own_names(folder: RunFolder) -> None:
@@ -78,33 +71,6 @@ def test_outside_of_a_try_files_lie_under_their_own_names(folder: RunFolder) -> 
     summary = StepSummary("listing", "r1", "success", NOW, NOW)
     task.write_summary(summary)
     assert from_sealed(StepSummary, folder.read_json("listing/_SUCCESS.json")) == summary
-
-
-def test_what_a_try_publishes_names_it_and_gives_way_to_a_later_one(folder: RunFolder) -> None:
-    first, second = (StepTry.claim(folder.writer, "s") for _ in range(2))
-    with folder.writing(second):
-        folder.publish_json("report.json", {"a": 2})
-    with folder.writing(first), pytest.raises(OvertakenError):
-        folder.publish_json("report.json", {"a": 1})
-    assert folder.read_json("report.json") == {"a": 2, "try_number": 2}
-
-
-def test_the_last_result_is_known_while_the_step_is_done_again(folder: RunFolder) -> None:
-    assert folder.last_summary("first") is None
-    summary = do(folder, "first", [])
-    StepTry.claim(folder.writer, "first")
-    assert folder.read_summary("first") is None
-    assert folder.last_summary("first") == summary
-
-
-def test_json_comes_back_and_its_absence_is_told_from_damage(folder: RunFolder) -> None:
-    folder.write_json("x.json", {"a": [1]})
-    assert folder.read_json("x.json") == {"a": [1]}
-    with pytest.raises(NotFoundError):
-        folder.read_json("y.json")
-    folder.writer.put("x.json", b"{")
-    with pytest.raises(FormatError):
-        folder.read_json("x.json")
 
 
 def do(folder: RunFolder, step: str, inputs: list[str], value: int = 1) -> StepSummary:
@@ -139,15 +105,6 @@ def test_a_step_without_its_input_is_refused(folder: RunFolder) -> None:
         do(folder, "second", ["first"])
 
 
-@pytest.mark.parametrize("status", ["success", "dry_run"])
-def test_a_dry_run_of_a_step_is_as_complete_as_a_wet_one(folder: RunFolder, status: str) -> None:
-    def body(record: StepRecord) -> None:
-        record.status = status  # type: ignore[assignment]
-
-    perform(folder, "first", [], body, clock)
-    assert do(folder, "second", ["first"]).status == "success"
-
-
 def test_a_summary_survives_json_and_its_digest_ignores_times_only(folder: RunFolder) -> None:
     part = folder.write_table("listing", 0, ROWS)
     summary = StepSummary("s", "r", "success", NOW, NOW, {"a": 1}, (part,), {"x": "y"}, ("w",), {"d": [1]})
@@ -161,18 +118,6 @@ def test_a_summary_survives_json_and_its_digest_ignores_times_only(folder: RunFo
     assert other.digest != summary.digest
     with pytest.raises(FormatError):
         from_sealed(StepSummary, {**to_sealed(summary), "counts": {"a": 2}})
-
-
-def test_a_part_is_found_by_its_name_wherever_it_lies(folder: RunFolder) -> None:
-    plain, apart = PartInfo("s/a-1", 1, 1, "x"), PartInfo("s/b-1", 2, 2, "y", "s/t003/b-1")
-    summary = StepSummary("s", "r", "success", NOW, NOW + timedelta(seconds=90), parts=(plain, apart))
-    assert (summary.part("s/b-1"), summary.part("s/a-1")) == (apart, plain)
-    assert (summary.parts_below("s/b"), summary.parts_below("s/")) == ([apart], [plain, apart])
-    with pytest.raises(FormatError):
-        summary.part("s/c-1")
-    assert (plain.key, apart.key) == ("s/a-1", "s/t003/b-1")
-    assert [from_json(PartInfo, to_json(part)) for part in summary.parts] == [plain, apart]
-    assert summary.seconds == 90
 
 
 def test_a_damaged_summary_is_an_error_not_an_absence(folder: RunFolder) -> None:

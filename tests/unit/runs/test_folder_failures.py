@@ -56,14 +56,6 @@ def test_a_failure_says_whose_it_was_and_when(folder: RunFolder) -> None:
     }
 
 
-@pytest.mark.parametrize("is_claimed", [True, False])
-def test_of_two_failures_of_an_equal_kind_the_later_stands(folder: RunFolder, is_claimed: bool) -> None:
-    attempt = claim(folder) if is_claimed else None
-    for words in ("first", "second"):
-        folder.write_failure("s", UnavailableError(words), NOW, attempt)
-    assert (failure(folder)["message"], failure(folder)["claimed"]) == ("second", is_claimed)
-
-
 def test_what_could_not_be_begun_is_not_told_in_place_of_the_try_that_failed(folder: RunFolder) -> None:
     folder.write_failure("s", UnavailableError("of the try"), NOW, claim(folder))
     folder.write_failure("s", RefusedError("no input"), NOW)

@@ -21,7 +21,6 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
 from dredge.runs.watch import Watch
 from dredge.storage import ObjectWriter, open_writer, store_clock
-from dredge.storage.clock import probe_of
 from tests.support.memory_store import forget_memory_store
 
 STEP, WATCH = "bulk_delete", "bulk_delete/_watch/1.json"
@@ -265,10 +264,6 @@ def test_workers_ask_for_the_time_by_many_objects(
     assert written.total() == 100
     assert max(written.values()) <= 3
     assert all(key.startswith(".dredge-clock-") for key in written)
-
-
-def test_no_more_than_256_objects_are_left_by_those_who_ask_for_the_time() -> None:
-    assert len({probe_of(f"{number:05d}") for number in range(5000)}) <= 256
 
 
 class Slow:

@@ -60,16 +60,6 @@ def test_groups_say_what_they_have_and_are_read_alone(
     assert sum(read) < part.size_bytes / 10
 
 
-def test_whole_parts_are_read_as_before(writer: ObjectWriter, part: PartInfo) -> None:
-    folder = RunFolder(writer, "run")
-    assert folder.read_part(part).equals(TABLE)
-    plain = folder.write_table("subtract", 1, TABLE)
-    found = GroupedPart(writer, plain)
-    (group,) = found.groups
-    assert group.bounds == {}  # as parts of earlier versions, too
-    assert found.read([0], TABLE.column_names).equals(TABLE)
-
-
 def test_damage_is_noticed_where_it_is_read(writer: ObjectWriter, part: PartInfo) -> None:
     data = bytearray(writer.get(part.key))
     metadata = GroupedPart(writer, part).metadata

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConflictError, FormatError, NotFoundError, UnavailableError
+from dredge.errors import ConflictError, FormatError
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import to_json
@@ -89,26 +89,9 @@ def test_a_put_whose_answer_was_lost_counts(writer: ObjectWriter) -> None:
     assert number(writer) == 2
 
 
-def test_a_plan_that_others_always_replace_is_given_up(writer: ObjectWriter) -> None:
-    class Losing:
-        uri = writer.uri
-        open_read = writer.open_read
-
-        def put_if_match(self, key: str, data: bytes, etag: str) -> None:
-            raise ConflictError("no")
-
-    with pytest.raises(UnavailableError):
-        hand_over(Losing(), KEY, grant(2))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("data", [b"{}", b"[]", b'{"lease": {}}', b'{"lease": 1}'])
 def test_what_is_no_plan_is_left_alone(writer: ObjectWriter, data: bytes) -> None:
     writer.put(KEY, data)
     with pytest.raises(FormatError):
         hand_over(writer, KEY, grant(2))
     assert writer.get(KEY) == data
-
-
-def test_without_a_plan_there_is_nothing_to_hand_over(writer: ObjectWriter) -> None:
-    with pytest.raises(NotFoundError):
-        hand_over(writer, "other.json", grant(2))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError, FormatError, LeaseHeldError, UnavailableError
-from dredge.runs.lease import LEASE, Lease, LeaseGrant, check_lease, used_until
+from dredge.runs.lease import LEASE, Lease, LeaseGrant, used_until
 from dredge.storage import ObjectWriter, open_reader, open_writer
 from tests.support.lakes import ManualClock
 from tests.support.memory_store import forget_memory_store
@@ -32,7 +32,7 @@ def lease(clock: ManualClock) -> Iterator[Lease]:
 
 def test_one_holder_at_a_time(lease: Lease) -> None:
     lease.acquire("one")
-    with pytest.raises(LeaseHeldError, match=r"one works on this repository.* until 2026-01-01 01:00:00"):
+    with pytest.raises(LeaseHeldError):
         lease.acquire("two")
 
 
@@ -49,16 +49,6 @@ def test_an_expired_lease_can_be_taken_over_not_before(lease: Lease, clock: Manu
         lease.check(first)
 
 
-def test_a_renewed_lease_lives_longer(lease: Lease, clock: ManualClock) -> None:
-    grant = lease.acquire("one")
-    clock.advance(minutes=50)
-    renewed = lease.renew(grant)
-    assert renewed.expires_at == clock() + TTL
-    clock.advance(minutes=50)
-    with pytest.raises(LeaseHeldError):
-        lease.acquire("two")
-
-
 def test_a_renewal_shortens_no_right_that_lives_longer_unless_it_is_to(
     lease: Lease, clock: ManualClock
 ) -> None:
@@ -73,16 +63,6 @@ def test_a_renewal_shortens_no_right_that_lives_longer_unless_it_is_to(
     assert lease.renew(grant, shorten=True).expires_at == clock() + TTL
     clock.advance(hours=1)
     lease.acquire("two")
-
-
-def test_a_right_that_was_given_back_lives_no_longer_for_what_it_was_held_for_before(
-    lease: Lease, clock: ManualClock
-) -> None:
-    grant = lease.acquire("one")
-    waits = Lease(lease._writer, timedelta(hours=12), clock)
-    waits.renew(grant)
-    waits.release(grant)
-    assert lease.renew(grant).expires_at == clock() + TTL
 
 
 def test_an_expired_lease_that_nobody_took_can_be_renewed_but_does_not_stand_before(
@@ -105,14 +85,6 @@ def test_a_run_that_gave_its_lease_back_may_go_on_as_long_as_nobody_had_it_since
     lease.release(lease.acquire("two"))
     with pytest.raises(LeaseHeldError):
         lease.renew(grant)
-
-
-def test_releasing_what_somebody_else_took_changes_nothing(lease: Lease, clock: ManualClock) -> None:
-    first = lease.acquire("one")
-    clock.advance(hours=2)
-    second = lease.acquire("two")
-    lease.release(first)
-    lease.check(second, clock())
 
 
 def test_the_same_holder_asking_again_fences_off_its_earlier_self(lease: Lease) -> None:
@@ -233,12 +205,6 @@ def test_an_object_that_is_no_lease_stops_everybody(lease: Lease) -> None:
         lease.acquire("one")
 
 
-def test_a_lease_that_is_gone_does_not_stand(lease: Lease) -> None:
-    grant = LeaseGrant("one", 1, datetime(2027, 1, 1, tzinfo=UTC))
-    with pytest.raises(LeaseHeldError):
-        check_lease(open_reader("memory://lease-test"), LEASE, grant)
-
-
 def test_a_right_whose_lease_is_gone_is_not_renewed_and_nobody_minds_that_it_is_given_back(
     lease: Lease,
 ) -> None:
@@ -262,36 +228,6 @@ def test_a_lease_was_in_use_until_it_was_given_back_or_will_have_expired(
     lease.release(grant)
     clock.advance(minutes=5)
     assert used_until(reader, LEASE) == clock() - timedelta(minutes=5)
-
-
-def test_a_lease_that_vanishes_while_it_is_taken_is_nobodys(clock: ManualClock) -> None:
-    class Vanishing:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(open_writer("memory://lease-test"), name)
-
-        def put_if_absent(self, key: str, data: bytes) -> str | None:
-            raise ConflictError("it was there a moment ago")
-
-    vanishing: Any = Vanishing()
-    with pytest.raises(LeaseHeldError):
-        Lease(vanishing, TTL, clock).acquire("one")
-
-
-def test_a_right_that_could_not_be_given_back_is_told(clock: ManualClock, lease: Lease) -> None:
-    grant = lease.acquire("one")
-
-    class Renewed:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(open_writer("memory://lease-test"), name)
-
-        def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
-            clock.advance(seconds=1)
-            lease.renew(grant)
-            return open_writer("memory://lease-test").put_if_match(key, data, etag)
-
-    renewed: Any = Renewed()
-    with pytest.raises(UnavailableError):
-        Lease(renewed, TTL, clock).release(grant)
 
 
 def test_a_step_at_work_does_not_take_back_what_was_given_back(clock: ManualClock, lease: Lease) -> None:
@@ -319,13 +255,6 @@ def test_a_step_that_begins_prolongs_an_old_right_and_leaves_a_fresh_one(
         lease.acquire("three")
 
 
-def test_a_right_that_was_written_this_moment_is_not_written_again(lease: Lease, clock: ManualClock) -> None:
-    grant, writer = lease.acquire("one"), open_writer("memory://lease-test")
-    written = writer.get(LEASE)
-    lease.hold(grant, clock())
-    assert writer.get(LEASE) == written
-
-
 @pytest.mark.parametrize("wrong", [timedelta(days=-300), timedelta(days=300), timedelta(minutes=-1)])
 def test_a_wrong_clock_of_a_machine_keeps_no_step_from_prolonging(
     lease: Lease, clock: ManualClock, wrong: timedelta
@@ -347,7 +276,7 @@ def test_a_step_holds_no_right_that_somebody_took_and_takes_back_one_that_was_gi
     lease.check(first)
     clock.advance(hours=2)
     lease.acquire("two")
-    with pytest.raises(LeaseHeldError, match="lost"):
+    with pytest.raises(LeaseHeldError):
         lease.hold(first, clock() - timedelta(hours=2))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,23 +62,6 @@ def test_a_kept_lease_is_renewed_in_the_background(clock: ManualClock) -> None:
             threading.Event().wait(0.01)
     assert open_reader("memory://lease-test").get(LEASE) != before
     forget_memory_store("lease-test")
-
-
-def test_a_kept_lease_is_renewed_several_times_before_it_expires_and_by_nobody_afterwards(
-    clock: ManualClock, lease: Lease, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits: list[float] = []
-
-    class Event(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            waits.append(timeout or 0)
-            return super().wait(timeout)
-
-    monkeypatch.setattr("dredge.runs.lease.threading", SimpleNamespace(Event=Event, Thread=threading.Thread))
-    with lease.kept(lease.acquire("one")):
-        (keeper,) = (thread for thread in threading.enumerate() if thread.name == "lease")
-    assert not keeper.is_alive()
-    assert waits == [TTL.total_seconds() / 4]
 
 
 @pytest.mark.parametrize("end", ["given back", "overtaken"])

@@ -76,15 +76,3 @@ def test_what_was_not_sent_is_not_in_the_ledger_and_the_rest_is_word_for_word(fo
     ledger.write_raw(folder, "part-10", 3, 0, 1, rows)
     assert of(ledger.read_raw(folder, "part-1"), *columns) == expected * 4
     assert ledger.read_raw(folder, "part-2").num_rows == 0
-
-
-def test_what_is_known_of_a_part_was_done_by_the_time_of_its_last_file(folder: RunFolder) -> None:
-    for number in (1, 2, 3):
-        ledger.write_raw(folder, "part-1", 1, 0, number, row("a", "deleted", number))
-    times = sorted(
-        found.last_modified for found in folder.writer.list_level("bulk_delete/_raw/part-1/").objects
-    )
-    rows, last = ledger.read_raw_with_time(folder, "part-1")
-    assert (rows.num_rows, last) == (3, times[-1])
-    assert times[0] < times[-1]
-    assert ledger.read_raw_with_time(folder, "part-2")[1] is None

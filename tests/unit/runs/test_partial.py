@@ -23,24 +23,22 @@ def test_only_where_every_object_was_denied_a_person_has_to_act(
 ) -> None:
     error = not_deleted("3 objects could not be deleted.", codes, deleted)
     assert type(error) is family
-    assert str(error).startswith("3 objects could not be deleted.")
 
 
 @pytest.mark.parametrize(
-    ("error", "changed", "family", "words"),
+    ("error", "changed", "family"),
     [
-        (ConfigError("access denied. "), "2 were deleted.", PartialError, "access denied. 2 were deleted."),
-        (ConfigError("access denied"), "", ConfigError, "access denied"),
-        (UnavailableError("busy"), "2 were deleted.", UnavailableError, "busy"),
+        (ConfigError("access denied. "), "2 were deleted.", PartialError),
+        (ConfigError("access denied"), "", ConfigError),
+        (UnavailableError("busy"), "2 were deleted.", UnavailableError),
     ],
 )
 def test_a_promise_is_taken_back_where_something_was_changed(
-    error: DredgeError, changed: str, family: type[DredgeError], words: str
+    error: DredgeError, changed: str, family: type[DredgeError]
 ) -> None:
     with pytest.raises(family) as raised, partial_after(lambda: changed):
         raise error
     assert type(raised.value) is type(as_partial(error, changed)) is family
-    assert str(raised.value) == words
     assert raised.value.__cause__ is (error if family is PartialError else None)
 
 

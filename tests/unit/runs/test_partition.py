@@ -15,7 +15,7 @@ from dredge.errors import FormatError
 from dredge.gc.verify.deleted import VerifyTask, verify_parts
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import Stores, WorkerRun, partition_function
-from dredge.runs.payload import from_json, to_json
+from dredge.runs.payload import to_json
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import Json, LocalRunner, PartitionFunction
 from dredge.runs.tries import StepTry
@@ -108,10 +108,3 @@ def test_a_task_of_another_shape_is_refused_before_it_begins(stores: Stores, tas
     config = {"stores": to_json(stores), "config": to_json(CONFIG)}
     with pytest.raises(FormatError):
         join_words(config, {"name": "0", "task": task})
-
-
-def test_a_payload_is_what_it_was() -> None:
-    task = Task(words=["ä", "\n"], part=PartInfo("n", 1, 2, "ab", "k"))
-    assert from_json(Task, json.loads(json.dumps(to_json(task)))) == task
-    assert from_json(Config, json.loads(json.dumps(to_json(CONFIG)))) == CONFIG
-    assert to_json(CONFIG)["shards"] == {"2": "two"}, "names are text, as in every JSON"

@@ -68,10 +68,3 @@ def test_an_end_without_success_is_recorded_with_its_reason(folder: RunFolder) -
     assert (found.counts, found.warnings) == ({"figures": 5}, ("a word for the report",))
     assert failure is not None
     assert (failure["message"], failure["claimed"], failure["try_number"]) == ("too many", True, 1)
-
-
-def test_a_step_writes_apart_only_while_it_is_at_work(folder: RunFolder) -> None:
-    labels = [folder.label]
-    perform(folder, "first", [], lambda _: labels.append(folder.label), clock)
-    labels.append(folder.label)
-    assert labels == ["r1", "r1-t001", "r1"]

@@ -129,11 +129,3 @@ def test_tasks_write_for_the_try_that_spreads_them_and_none_is_no_step(run: Run)
     assert outside.text.startswith("r1 of a")
     nobody: Any = None
     assert run.spread(nobody, "first", label, Words(text="of"), [], "words") == []
-
-
-@pytest.mark.parametrize(("items", "tasks"), [(0, 1), (1, 1), (3, 3), (4, 4), (9, 4)])
-def test_a_number_of_items_is_worth_a_task_each_up_to_what_runs_at_once(
-    run: Run, items: int, tasks: int
-) -> None:
-    assert run.num_tasks(LocalRunner(4), items) == tasks
-    assert run.num_tasks(LocalRunner(), items) == 1

@@ -26,7 +26,7 @@ from dredge.runs.lease import Lease
 from dredge.runs.partition import Stores, WorkerRun
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.sweep import DeletingTask, Protected, refuse_old_mark, sweep_then_settle, what_was_deleted
+from dredge.runs.sweep import DeletingTask, Protected, refuse_old_mark, sweep_then_settle
 from dredge.runs.tries import StepTry
 from dredge.storage import NOT_SENT, DeleteOutcome, ObjectInfo, ObjectWriter, open_writer, store_clock
 from tests.support.memory_store import forget_memory_store
@@ -49,7 +49,7 @@ def record(writer: ObjectWriter) -> StepRecord:
 
 def test_a_mark_is_swept_up_to_its_oldest_age() -> None:
     refuse_old_mark("r", NOW - 12 * HOUR, NOW, 12 * HOUR)
-    with pytest.raises(RefusedError, match="planned 12 h 1 min ago; a mark older than 12 h is not swept"):
+    with pytest.raises(RefusedError):
         refuse_old_mark("r", NOW - 12 * HOUR - timedelta(minutes=1), NOW, 12 * HOUR)
 
 
@@ -79,12 +79,6 @@ def test_a_sweep_that_stopped_is_settled_and_ends_with_its_error(record: StepRec
     assert isinstance(record.error, LeaseHeldError)
 
 
-def test_objects_that_could_not_be_deleted_end_the_step_too(record: StepRecord) -> None:
-    swept(record, settles=lambda _: RefusedError("3 failed"))
-    assert record.status == "partial"
-    assert str(record.error) == "3 failed"
-
-
 @pytest.mark.parametrize(("deleted", "family"), [(0, ConfigError), (3, PartialError)])
 def test_no_error_says_that_nothing_was_touched_once_something_was(
     record: StepRecord, deleted: int, family: type[Exception]
@@ -102,23 +96,6 @@ def test_what_stopped_a_sweep_is_not_hidden_by_a_ledger_that_cannot_be_settled(r
     assert isinstance(record.error, LeaseHeldError)
     with pytest.raises(FormatError):
         swept(record, settles=damaged)
-
-
-@pytest.mark.parametrize(
-    ("begun", "deleted", "words"),
-    [
-        (False, None, ""),
-        (True, None, "What was deleted is in the ledger."),
-        (True, 0, ""),
-        (True, 1200, "1,200 objects were deleted; the ledger names them."),
-    ],
-)
-def test_what_was_deleted_is_said_only_of_a_sweep_that_began(
-    record: StepRecord, begun: bool, deleted: int | None, words: str
-) -> None:
-    if deleted is not None:
-        record.counts["deleted_objects"] = deleted
-    assert what_was_deleted(record, begun) == words
 
 
 def test_a_defect_in_a_sweep_is_settled_like_any_other_stop(record: StepRecord) -> None:
@@ -199,19 +176,6 @@ def test_every_outcome_is_in_the_ledger_and_only_failures_are_tried_again(sweep:
     assert task.delete(part, [rows("d/a"), rows("d/b")])
     assert task.failed == 1
     assert sweep.outcomes(part) == {"d/a": "deleted", "d/b": "failed", "d/c": "kept"}
-    assert task.undone(part, "d/")["address"].to_pylist() == ["d/b"]
-
-
-def test_every_kept_candidate_is_in_the_ledger_with_why(sweep: Sweep) -> None:
-    part = sweep.part("d/a", "d/b", "d/c")
-    task = sweep.task(Deleter())
-    task.keep(part, rows("d/a", "d/c"), ["alive_again", "not_copied"])
-    found = ledger.best(ledger.read_raw(sweep.folder, ledger.stem_of(part)))
-    assert found.select(["address", "outcome", "code"]).to_pydict() == {
-        "address": ["d/a", "d/c"],
-        "outcome": ["kept", "kept"],
-        "code": ["alive_again", "not_copied"],
-    }
     assert task.undone(part, "d/")["address"].to_pylist() == ["d/b"]
 
 
@@ -302,19 +266,6 @@ def test_only_what_can_be_taken_back_is_deleted_and_the_ledger_says_why_the_rest
     assert task.undone(part, "d/")["address"].to_pylist() == ["d/c", "d/d", "d/e"]
 
 
-def test_a_settled_part_counts_its_outcomes_and_names_some_failures(sweep: Sweep) -> None:
-    part = sweep.part("d/a", "d/b", "d/c", "d/d")
-    sweep.task(Deleter(fails=["d/b", "d/c"])).delete(part, [rows("d/a", "d/b", "d/c", "d/d")])
-    found = ledger.best(ledger.read_raw(sweep.folder, ledger.stem_of(part)))
-    settled = ledger.settle_rows(sweep.folder, part, found, ["outcome"], 1)
-    assert settled.groups == [
-        {"outcome": "deleted", "objects": 2, "bytes": 2},
-        {"outcome": "failed", "objects": 2, "bytes": 2},
-    ]
-    assert settled.failures == [{"address": "d/b", "code": "SlowDown", "message": "later"}]
-    assert settled.part.name == "bulk_delete/chunks-0000-00000.parquet"
-
-
 class Exact(Deleter):
     """Deletes what was listed, and nothing that took its place."""
 
@@ -346,21 +297,6 @@ def test_a_store_that_can_delete_what_was_listed_is_told_what_was(sweep: Sweep) 
     by_name = Deleter()
     assert sweep.task(by_name).delete(part, [described])
     assert by_name.keys == ["d/a", "d/b"], "as most stores do"
-
-
-def test_what_an_earlier_try_kept_is_counted_again(sweep: Sweep) -> None:
-    part = sweep.part("d/a", "d/b", "d/b2", "d/c")
-    earlier = sweep.task(Deleter())
-    earlier.keep(part, rows("d/a"), ["alive_again"])
-    earlier.keep(part, rows(), [])
-    assert earlier.delete(part, [rows("d/b", "d/b2")])
-    assert (earlier.kept, earlier.failed) == (1, 0)
-    later = sweep.task(Deleter())
-    assert later.undone(part, "d/")["address"].to_pylist() == ["d/c"]
-    assert (later.kept, later.failed) == (1, 0)
-    untouched = sweep.task(Deleter())
-    untouched.undone(sweep.folder.write_table("listing", 1, rows("d/x"), "chunks-0001"), "d/")
-    assert untouched.kept == 0
 
 
 def test_a_group_of_which_nothing_may_go_is_not_sent(sweep: Sweep) -> None:
@@ -434,17 +370,6 @@ def test_what_comes_into_use_within_a_group_is_not_deleted_and_the_rest_of_the_g
     assert (task.failed, task.kept) == (0, 1)
     assert sweep.outcomes(part) == {"d/a": "deleted", "d/b": "deleted", "d/c": "kept", "d/d": "deleted"}
     assert task.undone(part, "d/").num_rows == 0
-
-
-def test_a_key_that_fails_while_more_comes_into_use_is_tried_a_few_times(sweep: Sweep) -> None:
-    """A deleter that may not send again gives the outcome of its first attempt."""
-    part = sweep.part("d/a", "d/b")
-    deleter = Publishing(sweep, [f"d/{number}" for number in range(20)], fails=["d/a"])
-    task = publishing_task(sweep, deleter)
-    assert task.delete(part, [rows("d/a")])
-    assert deleter.keys == ["d/a"] * 3
-    assert task.failed == 1
-    assert sweep.outcomes(part) == {"d/a": "failed"}
 
 
 def test_what_comes_into_use_while_a_group_is_copied_is_not_deleted(sweep: Sweep) -> None:

@@ -18,7 +18,6 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.runs.defects import TaskDefect
 from dredge.runs.folder import FAILED, RunFolder
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.perform import StepRecord, perform
@@ -230,15 +229,6 @@ def test_tries_write_apart_under_the_same_names(folder: RunFolder) -> None:
     assert folder.write_table("s", 1, ROWS).key == "s/part-00001.parquet"  # no step is at work
 
 
-def test_tasks_write_where_their_driver_does(folder: RunFolder) -> None:
-    attempt = StepTry.claim(folder.writer, "s").named
-    StepTry.claim(folder.writer, "s")
-    task = RunFolder.of_task(folder.uri, folder.run_id, json.loads(json.dumps(attempt)))
-    assert task.write_table("s", 0, ROWS).key == f"s/t001/part-00000-{task.call}.parquet"
-    assert task.write_table("recheck/x", 0, ROWS).key == f"s/t001/recheck/x/part-00000-{task.call}.parquet"
-    assert task.label == "r1-t001"
-
-
 def test_a_task_that_is_still_at_work_replaces_nothing_of_its_repetition(folder: RunFolder) -> None:
     attempt = StepTry.claim(folder.writer, "s").named
     lost, repeated = (RunFolder.of_task(folder.uri, folder.run_id, attempt) for _ in range(2))
@@ -246,11 +236,6 @@ def test_a_task_that_is_still_at_work_replaces_nothing_of_its_repetition(folder:
     other = lost.write_table("s", 0, ROWS.slice(1))  # the world has moved on between their looks
     assert taken.name == other.name
     assert folder.read_part(taken).equals(ROWS)
-
-
-def test_equal_results_of_two_tries_have_different_digests(folder: RunFolder) -> None:
-    tries = [StepTry.claim(folder.writer, "s") for _ in range(2)]
-    assert summary(tries[0]).digest != summary(tries[1]).digest
 
 
 def test_a_step_that_may_not_go_on_claims_no_try(folder: RunFolder) -> None:
@@ -272,34 +257,17 @@ def test_a_step_that_may_not_go_on_claims_no_try(folder: RunFolder) -> None:
     assert failure["message"] == "busy"  # of a try that was begun
 
 
-def test_a_failure_that_could_not_be_recorded_does_not_hide_the_error(folder: RunFolder) -> None:
-    def body(record: StepRecord) -> None:
-        StepTry.claim(folder.writer, "s")
-        raise UnavailableError("busy")
-
-    with pytest.raises(UnavailableError):
-        perform(folder, "s", [], body, clock)
-    assert folder.read_failure("s") is None
-
-
-def test_an_error_that_nobody_foresaw_ends_a_step_as_a_defect_with_what_to_send(
-    folder: RunFolder, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_error_that_nobody_foresaw_ends_a_step_as_a_defect(folder: RunFolder) -> None:
     def body(record: StepRecord) -> None:
         {}["a range"]
 
     with pytest.raises(DefectError) as caught:
         perform(folder, "s", [], body, clock)
-    assert "step s of run r1" in str(caught.value)
-    assert f".json files of {folder.uri}" in str(caught.value)
-    assert "nothing more was deleted" in str(caught.value)
     assert isinstance(caught.value.__cause__, KeyError)
-    assert "Traceback" in caplog.text
     failure = folder.read_failure("s")
     assert failure is not None
     assert failure["kind"] == "defect"
     assert failure["traceback"][-1] == "KeyError"
-    assert any("test_tries.py" in place and "in body" in place for place in failure["traceback"])
 
 
 def test_a_defect_shows_no_secret(folder: RunFolder) -> None:
@@ -313,17 +281,6 @@ def test_a_defect_shows_no_secret(folder: RunFolder) -> None:
     assert "hunter2" not in text
 
 
-def test_a_defect_of_a_task_says_where_it_was(folder: RunFolder) -> None:
-    def body(record: StepRecord) -> None:
-        raise TaskDefect("subtract: KeyError: 'x'", ["judge.py:7 in describe", "KeyError"])
-
-    with pytest.raises(DefectError):
-        perform(folder, "s", [], body, clock)
-    failure = folder.read_failure("s")
-    assert failure is not None
-    assert "task: judge.py:7 in describe" in failure["traceback"]
-
-
 @pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt(), SystemExit(1)])
 def test_a_machine_at_its_end_and_a_wish_to_stop_are_no_defects(
     folder: RunFolder, error: BaseException
@@ -333,15 +290,3 @@ def test_a_machine_at_its_end_and_a_wish_to_stop_are_no_defects(
 
     with pytest.raises(type(error)):
         perform(folder, "s", [], body, clock)
-
-
-def test_a_store_in_which_others_always_win_is_given_up(writer: ObjectWriter) -> None:
-    class Losing:
-        uri = writer.uri
-        open_read = writer.open_read
-
-        def put_if_absent(self, key: str, data: bytes) -> None:
-            raise ConflictError("no")
-
-    with pytest.raises(UnavailableError):
-        StepTry.claim(Losing(), "s")  # type: ignore[arg-type]

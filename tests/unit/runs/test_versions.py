@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -11,10 +10,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError, FormatError
-from dredge.runs import versions
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import to_json
-from dredge.runs.versions import AUTO, CLEAN, OPTIMIZED, POINTER, Current, Version, choose_mode, verify
+from dredge.runs.versions import AUTO, CLEAN, OPTIMIZED, POINTER, Current, Version, choose_mode
 from dredge.storage import ObjectWriter, open_deleter, open_writer
 from tests.support.memory_store import forget_memory_store
 from tests.support.versions import Told, ToldVersions
@@ -45,11 +42,6 @@ def version(store: ToldVersions, state: Told) -> Version:
     return store.advance(state, Current())
 
 
-def test_before_the_first_run_there_is_no_state_and_nothing_is_wrong(store: ToldVersions) -> None:
-    assert store.find({"about": "lake"}) == Current()
-    assert store.newest() is None
-
-
 def test_a_state_that_fits_is_built_on(store: ToldVersions, state: Told, version: Version) -> None:
     found = store.find({"about": "lake", "run_id": lambda run_id: run_id == "r1"})
     assert found == Current(store.etag, version, state)
@@ -63,9 +55,7 @@ def test_a_state_about_something_else_is_none(
     store: ToldVersions, version: Version, fits: Mapping[str, Any]
 ) -> None:
     found = store.find(fits)
-    assert found == Current(
-        store.etag, version, None, f"{version.name} cannot be used: it is about about lake"
-    )
+    assert (found.etag, found.version, found.state) == (store.etag, version, None)
 
 
 @pytest.mark.parametrize("damage", ["version", "version gone", "file", "file gone", "distrusted"])
@@ -81,32 +71,19 @@ def test_a_state_of_which_anything_is_damaged_is_none(
         writer.put(name, writer.get(name).replace(b"s", b"t"))
     found = store.find({})
     assert (found.etag, found.version, found.state) == (store.etag, version, None)
-    assert found.problem.startswith(f"{version.name} cannot be used")
     assert store.newest() == version
 
 
-@pytest.mark.parametrize(("data", "what"), [(b"{}", "names no version"), (b"no JSON", "cannot be read")])
+@pytest.mark.parametrize("data", [b"{}", b"no JSON"])
 def test_a_damaged_pointer_leads_nowhere_and_can_be_replaced(
-    store: ToldVersions, state: Told, version: Version, writer: ObjectWriter, data: bytes, what: str
+    store: ToldVersions, state: Told, version: Version, writer: ObjectWriter, data: bytes
 ) -> None:
     writer.put(POINTER, data)
     found = store.find({})
     assert (found.etag, found.version, found.state) == (store.etag, None, None)
-    assert what in found.problem
     with pytest.raises(FormatError):
         store.newest()
     assert store.advance(state, found) == store.find({}).version
-
-
-def test_bytes_that_do_not_fit_their_digest_are_no_state(
-    store: ToldVersions, version: Version, writer: ObjectWriter
-) -> None:
-    other = version.sha256[:16] + version.sha256[:16:-1]
-    with pytest.raises(ValueError, match="do not fit the digest"):
-        store.read(version.name, other)
-    writer.put(version.name, writer.get(version.name) + b" ")
-    with pytest.raises(ValueError, match="do not fit the digest"):
-        store.read(version.name, None)
 
 
 def test_the_state_moves_on_only_from_where_the_run_found_it(store: ToldVersions, state: Told) -> None:
@@ -147,25 +124,6 @@ def test_a_pointer_that_says_nothing_is_of_no_earlier_try(
     assert writer.get(POINTER) == data
 
 
-def test_a_pointer_without_a_try_is_of_one_before_the_first(
-    store: ToldVersions, state: Told, writer: ObjectWriter
-) -> None:
-    pointer = {**to_json(store.advance(state, Current())), "run_id": "r1"}
-    writer.put(POINTER, json.dumps(pointer).encode())
-    with pytest.raises(ConflictError):
-        store.advance(state, Current(), 0)
-    store.advance(state, Current(), 1)
-    assert json.loads(writer.get(POINTER)) == {**pointer, "try": 1}
-
-
-def test_a_pointer_that_is_gone_was_moved(store: ToldVersions, state: Told, writer: ObjectWriter) -> None:
-    store.advance(state, Current())
-    found = store.find({})
-    open_deleter(writer.uri).delete([POINTER])
-    with pytest.raises(ConflictError):
-        store.advance(state, found, 1)
-
-
 @pytest.mark.parametrize("earlier", [False, True])
 def test_a_run_that_moves_the_state_between_the_look_of_another_and_its_write_wins(
     store: ToldVersions, state: Told, earlier: bool
@@ -184,22 +142,6 @@ def test_a_run_that_moves_the_state_between_the_look_of_another_and_its_write_wi
     with pytest.raises(ConflictError):
         Slow(store.writer).advance(replace(state, run_id="r3"), before)
     assert [store.newest()] == moved
-
-
-def test_files_that_are_long_together_are_compared_by_length(
-    writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = RunFolder(writer, "r1")
-    files = [(folder, folder.write_bytes(name, b"counts", 1)) for name in ("a", "b")]
-    writer.put("a", b"COUNTS")
-    monkeypatch.setattr(versions, "_VERIFY_BYTES_MAX", 12)
-    with pytest.raises(FormatError):
-        verify(iter(files))
-    monkeypatch.setattr(versions, "_VERIFY_BYTES_MAX", 11)
-    verify(iter(files))
-    writer.put("b", b"count")
-    with pytest.raises(ValueError, match="b has another length"):
-        verify(iter(files))
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,6 @@ def _written(folder: RunFolder) -> dict[str, Any]:
     return found
 
 
-def test_an_open_gate_is_written_down(folder: RunFolder) -> None:
-    watch = Watch(folder, folder.writer, KEY, lambda: None)
-    assert watch.look()
-    assert _written(folder) == {"open": True, "reason": "", "published": 0}
-
-
 def test_a_reason_to_stop_closes_the_gate(folder: RunFolder) -> None:
     watch = Watch(folder, folder.writer, KEY, lambda: "main moved")
     assert not watch.look()
@@ -103,7 +97,7 @@ def test_a_look_that_cannot_be_written_down_stops_the_driver_too(
     full: Any = Full()
     watch = Watch(RunFolder(full, "run"), folder.writer, KEY, look)
     assert not watch.look()
-    assert str(watch.error) == ("the disk is full" if looks is None else "heads: 503")
+    assert isinstance(watch.error, ConfigError if looks is None else UnavailableError)
 
 
 def test_the_driver_looks_again_and_again_until_it_finds_a_reason_to_stop(folder: RunFolder) -> None:
@@ -123,20 +117,8 @@ def test_the_driver_looks_again_and_again_until_it_finds_a_reason_to_stop(folder
     assert _written(folder) == {"open": False, "reason": "main moved", "published": 0}
 
 
-def test_a_driver_that_finds_a_reason_at_once_does_not_look_again(folder: RunFolder) -> None:
-    reasons = ["main moved"]
-    with watching(folder, folder.writer, KEY, lambda: reasons.pop() if reasons else None, 0.001):
-        threading.Event().wait(0.02)
-    assert folder.read_json(KEY)["open"] is False
-
-
 def test_nobody_looks_when_the_deleting_is_over(folder: RunFolder) -> None:
     with watching(folder, folder.writer, KEY, lambda: None, 3600):
         watcher = next(thread for thread in threading.enumerate() if thread.name == "watch")
         assert watcher.is_alive()
     assert not watcher.is_alive()
-
-
-def test_a_reason_without_words_closes_the_gate(folder: RunFolder) -> None:
-    assert not Watch(folder, folder.writer, KEY, lambda: "").look()
-    assert folder.read_json(KEY)["open"] is False

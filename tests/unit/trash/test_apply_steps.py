@@ -9,10 +9,9 @@ import pytest
 
 from dredge.errors import LeaseHeldError, UnavailableError
 from dredge.kv.rows import Guard, GuardFailedError, Row
-from dredge.trash import apply as apply_module
-from dredge.trash.apply import Applier, NamedAgainError, Outcome, _groups
+from dredge.trash.apply import GROUP_ROWS, Applier, NamedAgainError, Outcome, _groups
 from dredge.trash.finding import TrashFinding
-from dredge.trash.names import MARKERS
+from dredge.trash.names import ACTIONS, MARKERS
 from dredge.trash.undo import UndoLog
 from tests.support.trash import Ground, applier, key_of, partition_of
 
@@ -24,22 +23,14 @@ def fates(outcomes: Sequence[Outcome]) -> list[tuple[str, int]]:
 
 
 @pytest.fixture
-def large(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> TrashFinding:
+def large(ground: Ground) -> TrashFinding:
     """An orphan of ten rows, which is more than a group may have."""
-    monkeypatch.setattr(apply_module, "GROUP_ROWS", 4)
     ground.world.stage(ground.orphan.decode(), *PATHS)
     return partition_of(ground, ground.orphan)
 
 
 def overtaken() -> None:
     raise LeaseHeldError("a later try has taken over")
-
-
-def test_an_overtaken_try_deletes_nothing(ground: Ground) -> None:
-    orphan = partition_of(ground, ground.orphan)
-    with pytest.raises(LeaseHeldError):
-        applier(ground, overtaken).run([orphan])
-    assert ground.orphan_rows() == 2
 
 
 def test_a_try_that_is_overtaken_after_a_guard_failed_deletes_nothing(ground: Ground) -> None:
@@ -59,85 +50,51 @@ def test_a_try_that_is_overtaken_after_a_guard_failed_deletes_nothing(ground: Gr
     assert ground.orphan_rows() == 2
 
 
-def test_a_large_partition_is_not_touched_by_an_overtaken_try(ground: Ground, large: TrashFinding) -> None:
-    with pytest.raises(LeaseHeldError):
-        applier(ground, overtaken).run([large])
-    assert ground.orphan_rows() == 10
-
-
 def test_a_large_partition_that_is_named_stays(ground: Ground, large: TrashFinding) -> None:
     ground.name_orphan()
-    assert fates(applier(ground).run([large])) == [("named", 0)]
+    assert fates(applier(ground, group_rows=4).run([large])) == [("named", 0)]
     assert ground.orphan_rows() == 10
 
 
 def test_a_large_partition_that_is_named_after_it_was_read_stays(ground: Ground, large: TrashFinding) -> None:
     ground.before_view(2, ground.name_orphan)
-    assert fates(applier(ground).run([large])) == [("partly", 0)]
+    assert fates(applier(ground, group_rows=4).run([large])) == [("partly", 0)]
     assert ground.orphan_rows() == 10
 
 
 def test_a_large_partition_with_one_other_byte_stays_whole(ground: Ground, large: TrashFinding) -> None:
     ground.world.kv.set(ground.orphan, b"p/3", b"new")
-    assert fates(applier(ground).run([large])) == [("changed", 0)]
+    assert fates(applier(ground, group_rows=4).run([large])) == [("changed", 0)]
     assert ground.orphan_rows() == 10
 
 
 def test_a_large_partition_that_is_gone_is_told_as_gone(ground: Ground, large: TrashFinding) -> None:
     for entry in list(ground.world.kv.scan(ground.orphan)):
         ground.world.kv.delete(ground.orphan, entry.key)
-    assert fates(applier(ground).run([large])) == [("gone", 0)]
+    assert fates(applier(ground, group_rows=4).run([large])) == [("gone", 0)]
 
 
 def test_each_piece_of_a_large_partition_is_in_the_undo_log_before_it_goes(
-    ground: Ground, large: TrashFinding, monkeypatch: pytest.MonkeyPatch
+    ground: Ground, large: TrashFinding
 ) -> None:
-    delete_rows, applying, pieces = ground.world.store.delete_rows, applier(ground), list[int]()
-
-    def look_first(rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        assert set(rows) <= set(applying._undo.read())
-        pieces.append(len(rows))
-        return delete_rows(rows, guards)
-
-    monkeypatch.setattr(ground.world.store, "delete_rows", look_first)
-    applying.run([large])
-    assert pieces == [4, 4, 2]
-
-
-def test_pieces_after_one_whose_branch_was_named_again_stay(
-    ground: Ground, large: TrashFinding, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first piece is gone, so its partition's name brings it back and ends the run."""
-    delete_rows = ground.world.store.delete_rows
-
-    def name_after(rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        done = delete_rows(rows, guards)
-        ground.name_orphan()
-        return done
-
-    monkeypatch.setattr(ground.world.store, "delete_rows", name_after)
-    applying = applier(ground)
-    with pytest.raises(NamedAgainError):
-        applying.run([large])
-    assert applying.rows_deleted == 4
-    assert ground.orphan_rows() == 10
+    store, undo, kept = ground.world.store, UndoLog(ground.state.writer, "undo"), list[list[Row]]()
+    for number in (1, 2, 3):
+        ground.before_deletion(number, lambda: kept.append([*undo.read()]))
+    applier(ground, group_rows=4).run([large])
+    assert [len(rows) for rows in store.asked] == [4, 4, 2]
+    assert [rows[-len(piece) :] for rows, piece in zip(kept, store.asked, strict=True)] == store.asked
 
 
 def test_nothing_more_goes_after_a_large_partition_was_named_half_way(
-    ground: Ground, large: TrashFinding, monkeypatch: pytest.MonkeyPatch
+    ground: Ground, large: TrashFinding
 ) -> None:
     """A plan that was wrong about one partition may be wrong about the next."""
     other = ground.world.stage("lake-zzz:1", "a", "b")
-    delete_rows = ground.world.store.delete_rows
-
-    def name_after(rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        done = delete_rows(rows, guards)
-        ground.name_orphan()
-        return done
-
-    monkeypatch.setattr(ground.world.store, "delete_rows", name_after)
+    ground.world.store.after_delete.append(ground.name_orphan)
+    applying = applier(ground, group_rows=4)
     with pytest.raises(NamedAgainError):
-        applier(ground).run([large, partition_of(ground, other)])
+        applying.run([large, partition_of(ground, other)])
+    assert applying.rows_deleted == 4, "the first piece, which came back"
     assert len(list(ground.world.kv.scan(other))) == 2
     assert ground.orphan_rows() == 10
 
@@ -180,15 +137,13 @@ def test_a_repository_that_is_recorded_after_its_removal_comes_back(ground: Grou
     assert len(list(ground.world.kv.scan(zombie))) == 2
 
 
-def test_a_lost_answer_counts_as_removed(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_answer_counts_as_removed(ground: Ground) -> None:
     """The rows went, the answer did not come: whoever names them afterwards has to find them."""
-    delete_rows = ground.world.store.delete_rows
 
-    def lost(rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        delete_rows(rows, guards)
+    def lost() -> None:
         raise UnavailableError("the answer got lost")
 
-    monkeypatch.setattr(ground.world.store, "delete_rows", lost)
+    ground.world.store.after_delete.append(lost)
     applying = applier(ground)
     with pytest.raises(UnavailableError):
         applying.run([partition_of(ground, ground.orphan)])
@@ -218,23 +173,18 @@ def test_the_last_look_comes_after_a_while(ground: Ground) -> None:
 
 @pytest.mark.parametrize(("most", "calls"), [(1, [1, 1, 1]), (2, [2, 1]), (3, [3])])
 def test_no_deletion_has_more_guards_than_the_store_checks_at_once(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, most: int, calls: list[int]
+    ground: Ground, most: int, calls: list[int]
 ) -> None:
     """And each has all those of its own rows: a row that goes unguarded can be named meanwhile."""
+    store = ground.world.store
     tokens = [ground.world.stage(ground.world.token("lake", name)) for name in ("a", "b", "c")]
-    delete_rows, seen = ground.world.store.delete_rows, list[int]()
-
-    def noting(rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        seen.append(len(guards))
-        branches = {row.partition.split(b":")[0].split(b"-")[-1] for row in rows}
-        assert {guard.key for guard in guards} >= {b"branches/" + name for name in branches}
-        return delete_rows(rows, guards)
-
-    monkeypatch.setattr(ground.world.store.rows, "guards_max", most)
-    monkeypatch.setattr(ground.world.store, "delete_rows", noting)
+    store.rows.guards_max = most  # type: ignore[misc]
     applying = applier(ground)
     assert fates(applying.run([partition_of(ground, token) for token in tokens])) == [("deleted", 2)] * 3
-    assert seen == calls
+    for rows, guards in zip(store.asked, store.guards, strict=True):
+        branches = {row.partition.split(b":")[0].split(b"-")[-1] for row in rows}
+        assert {guard.key for guard in guards} >= {b"branches/" + name for name in branches}
+    assert [len(guards) for guards in store.guards] == calls
     assert applying.rows_deleted == 6
 
 
@@ -247,7 +197,9 @@ def test_partitions_go_before_keys_and_markers_last(ground: Ground) -> None:
         TrashFinding(b"lake-b:1", None, "staging-orphan", "trash", "", 3),
         TrashFinding(b"lake-a:1", None, "staging-orphan", "trash", "", 3),
     ]
-    found = [[(finding.partition, finding.key) for finding in group] for group in _groups(findings)]
+    found = [
+        [(finding.partition, finding.key) for finding in group] for group in _groups(findings, GROUP_ROWS)
+    ]
     assert found == [
         [(b"lake-a:1", None), (b"lake-b:1", None)],
         [(b"x", b"a"), (b"x", b"b")],
@@ -261,4 +213,49 @@ def test_keys_do_not_take_their_partition_along(ground: Ground) -> None:
     applying = applier(ground)
     assert fates(applying.run([key_of(ground, ground.orphan, key)])) == [("deleted", 1)]
     assert applying.removed_partitions == []
+    assert ground.orphan_rows() == 2
+
+
+def test_a_key_that_is_gone_is_not_mistaken_for_the_next_one(ground: Ground) -> None:
+    """Many have the same value, which is none."""
+    world, keys = ground.world, [b"repos/gone/tasks/a/0", b"repos/gone/tasks/b/0"]
+    for key in keys:
+        world.kv.set(ACTIONS, key, b"")
+    first, last = (key_of(ground, ACTIONS, key) for key in keys)
+    world.kv.delete(ACTIONS, keys[0])
+    assert fates(applier(ground).run([first])) == [("gone", 0)]
+    assert world.kv.get(ACTIONS, keys[1]) == b""
+    world.kv.delete(ACTIONS, keys[1])
+    assert fates(applier(ground).run([last])) == [("gone", 0)]
+
+
+def test_only_a_marker_waits_for_the_partition_of_its_name(ground: Ground) -> None:
+    for partition in (b"elsewhere", MARKERS):
+        ground.world.kv.set(partition, ground.orphan, b"value")
+    findings = [key_of(ground, partition, ground.orphan) for partition in (b"elsewhere", MARKERS)]
+    outcomes = applier(ground).run(findings)
+    assert {outcome.finding.partition: outcome.fate for outcome in outcomes} == {
+        b"elsewhere": "deleted",
+        MARKERS: "changed",
+    }
+
+
+def test_a_large_partition_stops_when_another_one_is_named_that_went_before(ground: Ground) -> None:
+    """A plan that was wrong about one partition may be wrong about the next."""
+    large = ground.world.stage("lake-zzz:1", *"abcdef")
+    findings = [partition_of(ground, ground.orphan), partition_of(ground, large)]
+    ground.before_deletion(2, lambda: ground.world.store.after_delete.append(ground.name_orphan))
+    with pytest.raises(NamedAgainError):
+        applier(ground, group_rows=2).run(findings)
+    assert [len(rows) for rows in ground.world.store.asked] == [2, 2]
+    assert len(list(ground.world.kv.scan(large))) == 4
+    assert ground.orphan_rows() == 2
+
+
+def test_without_anything_to_remove_what_went_before_is_looked_after(ground: Ground) -> None:
+    applying = applier(ground)
+    applying.run([partition_of(ground, ground.orphan)])
+    ground.name_orphan()
+    with pytest.raises(NamedAgainError):
+        applying.run([])
     assert ground.orphan_rows() == 2

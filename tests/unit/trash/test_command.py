@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dredge.commands.trash import command
-from dredge.errors import ConfigError, RefusedError
+from dredge.errors import ConfigError, RefusedError, UnavailableError
 from tests.support.trash import age_sightings, trashed_store
 
 
@@ -48,16 +48,11 @@ def test_the_exit_code_of_a_scan_says_whether_there_is_trash_when_asked(folder: 
     assert run("scan", "--exit-code", "--kinds", "marker").exit_code == 0
 
 
-def test_clean_is_a_dry_run_unless_told_otherwise(folder: Path) -> None:
-    run("scan")
-    age_sightings(folder / "state")
-    assert "2 may be removed: 3 rows" in run("clean").output
-    assert "2 may be removed: 3 rows" in run("scan").output
-
-
 def test_clean_removes_and_restore_puts_back(folder: Path) -> None:
     run("scan")
     age_sightings(folder / "state")
+    assert run("clean").exit_code == 0
+    assert len(lines(run("scan", "--json"))) == 2, "a dry run, unless told otherwise"
     done = lines(run("clean", "--no-dry-run", "--json"))
     assert [(o["kind"], o["fate"], o["rows_deleted"]) for o in done] == [
         ("staging-orphan", "deleted", 2),
@@ -65,9 +60,9 @@ def test_clean_removes_and_restore_puts_back(folder: Path) -> None:
     ]
     assert lines(run("scan", "--json")) == []
     name = next(path.parent.name for path in (folder / "state" / "runs").glob("*/undo"))
-    assert "3 rows would be put back" in run("restore", "--run", name).output
+    run("restore", "--run", name)
     assert lines(run("scan", "--json")) == []
-    assert "3 rows put back" in run("restore", "--run", name, "--no-dry-run").output
+    run("restore", "--run", name, "--no-dry-run")
     assert len(lines(run("scan", "--json"))) == 2
 
 
@@ -93,7 +88,7 @@ def test_cleaning_needs_a_place_for_its_undo_files(folder: Path, monkeypatch: py
 
 
 def test_passwords_are_in_no_file_and_no_output(tmp_path: Path) -> None:
-    with pytest.raises(Exception, match=r"127\.0\.0\.1") as caught:
+    with pytest.raises(UnavailableError) as caught:
         run("scan", "postgresql://me:s3cret@127.0.0.1:1/db", "--state-uri", f"file://{tmp_path}/state")
     assert "s3cret" not in str(caught.value)
     assert not any(b"s3cret" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

@@ -1,29 +1,23 @@
-"""The cleaner over `graveler_deleted`, as the design's step 2 has it."""
+"""The cleaner over `graveler_deleted`, as the design's step 2 has it, row by row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dredge.errors import (
-    UnavailableError,
-)
-from dredge.kv.rows import RowCleaner
+from dredge.errors import LeaseHeldError, UnavailableError
+from dredge.kv.rows import Row, RowCleaner
 from dredge.storage import open_writer
 from dredge.trash import deleted
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.deleted import DeletedOutcome
 from dredge.trash.look import contents_of
-from dredge.trash.margins import TrashLimits, TrashMargins
 from dredge.trash.names import deleted_instance
-from dredge.trash.plan import check_limits
-from dredge.trash.state import TrashState
-from dredge.trash.steps import CleanReport, clean, restore, scan
+from dredge.trash.steps import restore
 from dredge.trash.undo import UndoLog, put_back
 from tests.support.kv_world import World
+from tests.support.trash import Ground
 
 
 @pytest.fixture
@@ -31,15 +25,8 @@ def undo(tmp_path: Path) -> UndoLog:
     return UndoLog(open_writer(f"file://{tmp_path}"), "undo")
 
 
-@pytest.fixture
-def world() -> World:
-    made = World()
-    made.repository("keeper")
-    return made
-
-
-def clean_deleted(store: RowCleaner, undo: UndoLog) -> list[DeletedOutcome]:
-    return list(deleted.clean_deleted(store, undo, lambda: None, planned_in(store)))
+def clean_deleted(store: RowCleaner, undo: UndoLog, group_rows: int = 500) -> list[DeletedOutcome]:
+    return list(deleted.clean_deleted(store, undo, lambda: None, planned_in(store), group_rows))
 
 
 def planned_in(store: RowCleaner) -> dict[bytes, str]:
@@ -81,57 +68,33 @@ def test_a_life_that_a_record_names_is_skipped_whatever_the_entry_says(
     assert rows_of(world, other) == 0
 
 
-def test_a_failure_skips_the_entry_and_the_next_run_goes_on(
-    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_skips_the_entry_and_the_next_run_goes_on(world: World, undo: UndoLog) -> None:
     bad, good = world.hand_over("bad"), world.hand_over("good")
-    delete_rows = world.store.delete_rows
 
-    def failing(rows: Any, guards: Any = ()) -> list[bool]:
-        if rows[0].partition == bad:
-            raise UnavailableError("throttled")
-        return delete_rows(rows, guards)
+    def throttled() -> None:
+        raise UnavailableError("throttled")
 
-    monkeypatch.setattr(world.store, "delete_rows", failing)
+    world.store.before_delete.append(throttled)
     assert [o.fate for o in clean_deleted(world.store, undo)] == ["failed", "cleaned"]
     assert rows_of(world, bad) == 2
     assert rows_of(world, good) == 0
-    monkeypatch.undo()
     assert [o.fate for o in clean_deleted(world.store, undo)] == ["cleaned"]
     assert rows_of(world, bad) == 0
 
 
-def clean_all(world: World, state: TrashState) -> CleanReport:
-    return clean(
-        world.store,
-        state,
-        clock=world.store.machine_clock,
-        margins=TrashMargins(),
-        limits=TrashLimits(),
-        dry_run=False,
-    )
-
-
-def test_a_run_killed_half_way_is_resumed(
-    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dredge.trash.deleted.GROUP_ROWS", 3)
+def test_a_run_killed_half_way_is_resumed(world: World, undo: UndoLog) -> None:
     partition = world.hand_over("large")
     for number in range(10):
         world.tag(partition, f"t{number}", "nowhere")
-    delete_rows = world.store.delete_rows
 
-    def dying(rows: Any, guards: Any = ()) -> list[bool]:
-        if world.store.deletions == 2:
-            raise KeyboardInterrupt
-        return delete_rows(rows, guards)
+    def die() -> None:
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(world.store, "delete_rows", dying)
+    world.store.before_delete.append(lambda: world.store.after_delete.append(die))
     with pytest.raises(KeyboardInterrupt):
-        clean_deleted(world.store, undo)
-    monkeypatch.setattr(world.store, "delete_rows", delete_rows)
-    assert rows_of(world, partition) == 6
-    assert [(o.fate, o.rows) for o in clean_deleted(world.store, undo)] == [("cleaned", 6)]
+        clean_deleted(world.store, undo, group_rows=3)
+    assert rows_of(world, partition) == 9
+    assert [(o.fate, o.rows) for o in clean_deleted(world.store, undo)] == [("cleaned", 9)]
 
 
 def test_a_record_that_comes_right_before_the_deletion_saves_its_partition(
@@ -163,113 +126,137 @@ def test_an_unreadable_record_keeps_the_entry_and_its_rows(world: World, undo: U
     assert rows_of(world, partition) == 2
 
 
-def test_a_clean_leaves_what_was_handed_over_after_its_plan(world: World, tmp_path: Path) -> None:
+def test_a_clean_leaves_what_was_handed_over_after_its_plan(ground: Ground) -> None:
+    world = ground.world
     planned = world.hand_over("planned")
-    state = TrashState(open_writer(f"file://{tmp_path}/state"))
-    options: dict[str, Any] = {"clock": world.store.machine_clock, "margins": TrashMargins()}
-    plan = scan(world.store, state, **options).plan
+    plan = ground.scan().plan
     later, emptied = world.hand_over("later"), world.hand_over("emptied")
     for row in list(world.kv.scan(emptied)):
         world.kv.delete(emptied, row.key)
-    report = clean(
-        world.store,
-        state,
-        limits=TrashLimits(),
-        planned=plan.run_id,
-        planned_digest=plan.digest,
-        dry_run=False,
-        **options,
-    )
+    report = ground.clean(planned=plan.run_id, planned_digest=plan.digest)
     assert {o.entry.split("/")[1]: o.fate for o in report.deleted} == {
         "planned": "cleaned",
         "later": "skipped",
         "emptied": "skipped",
     }
-    assert all("not in the plan" in o.message for o in report.deleted if o.fate == "skipped")
     assert (rows_of(world, planned), rows_of(world, later)) == (0, 2)
 
 
-def test_a_repository_that_is_handed_over_while_a_clean_begins_is_beyond_its_limits(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repository_that_is_handed_over_while_a_clean_begins_stays(ground: Ground) -> None:
+    """Not even where the limits leave room for it: the first look did not see it."""
+    world = ground.world
     planned = world.hand_over("planned")
     later: list[bytes] = []
-
-    def limits_then_another(*arguments: Any) -> None:
-        check_limits(*arguments)
-        later.append(world.hand_over("later"))
-
-    monkeypatch.setattr("dredge.trash.steps.check_limits", limits_then_another)
-    clean(
-        world.store,
-        TrashState(open_writer(f"file://{tmp_path}/state")),
-        clock=world.store.machine_clock,
-        margins=TrashMargins(),
-        limits=TrashLimits(partitions=1, rows=2),
-        dry_run=False,
-    )
+    ground.before_view(3, lambda: later.append(world.hand_over("later")))
+    ground.clean()
     assert (rows_of(world, planned), rows_of(world, later[0])) == (0, 2)
 
 
 @pytest.mark.parametrize("is_empty", [True, False])
 def test_what_a_frozen_request_writes_into_a_deleted_repository_is_left_for_the_next_plan(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_empty: bool
+    ground: Ground, is_empty: bool
 ) -> None:
-    partition = world.hand_over("lake")
+    world = ground.world
+    partition = world.hand_over("pond")
     if is_empty:
         for row in list(world.kv.scan(partition)):
             world.kv.delete(partition, row.key)
     rows = rows_of(world, partition)
-
-    def a_row_first(*arguments: Any) -> Iterator[DeletedOutcome]:
-        world.tag(partition, "late", "nowhere")
-        return deleted.clean_deleted(*arguments)
-
-    monkeypatch.setattr("dredge.trash.steps.clean_deleted", a_row_first)
-    state = TrashState(open_writer(f"file://{tmp_path}/state"))
-    report = clean_all(world, state)
+    ground.before_view(4, lambda: world.tag(partition, "late", "nowhere"))  # after the second look
+    report = ground.clean()
     assert [(o.fate, o.rows) for o in report.deleted] == [("skipped", 0)]
-    assert "other rows than the run planned" in report.deleted[0].message
     assert (rows_of(world, partition), rows_of(world, b"graveler_deleted")) == (rows + 1, 1)
-    monkeypatch.undo()
-    assert [(o.fate, o.rows) for o in clean_all(world, state).deleted] == [("cleaned", rows + 1)]
+    assert [(o.fate, o.rows) for o in ground.clean().deleted] == [("cleaned", rows + 1)]
 
 
 @pytest.mark.parametrize("key", [b"a", b"z"])
-def test_only_rows_go_that_the_plan_saw(
-    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch, key: bytes
-) -> None:
+def test_only_rows_go_that_the_plan_saw(world: World, undo: UndoLog, key: bytes) -> None:
     """Also where what came since has a place before what is left."""
-    monkeypatch.setattr("dredge.trash.deleted.GROUP_ROWS", 1)
     partition = world.hand_over("lake")
     world.store.before_delete.append(lambda: world.kv.set(partition, key, b"late"))
-    (outcome,) = clean_deleted(world.store, undo)
+    (outcome,) = clean_deleted(world.store, undo, group_rows=1)
     assert (outcome.fate, outcome.rows) == ("skipped", 2)
     assert [row.key for row in world.kv.scan(partition)] == [key]
     assert rows_of(world, b"graveler_deleted") == 1
 
 
-def test_row_that_is_written_again_between_two_groups_stays(
-    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dredge.trash.deleted.GROUP_ROWS", 1)
+def test_row_that_is_written_again_between_two_groups_stays(world: World, undo: UndoLog) -> None:
     partition = world.hand_over("lake")
     *_, last = world.kv.scan(partition)
     world.store.before_delete.append(lambda: world.kv.set(partition, last.key, b"new"))
-    (outcome,) = clean_deleted(world.store, undo)
+    (outcome,) = clean_deleted(world.store, undo, group_rows=1)
     assert (outcome.fate, outcome.rows) == ("skipped", 1)
     assert [row.value for row in world.kv.scan(partition)] == [b"new"]
 
 
-def test_a_repository_that_was_handed_over_and_is_named_again_is_put_back(
-    world: World, tmp_path: Path
-) -> None:
-    partition = world.hand_over("lake")
-    state = TrashState(open_writer(f"file://{tmp_path}/state"))
-    done = clean_all(world, state)
+def test_a_repository_that_was_handed_over_and_is_named_again_is_put_back(ground: Ground) -> None:
+    world = ground.world
+    partition = world.hand_over("pond")
+    done = ground.clean()
     assert done.rows_removed == 3, "the repository's rows and its entry"
-    assert restore(world.store, state, done.scan.plan.run_id)["rows"] == done.rows_removed
+    assert restore(world.store, ground.state, done.scan.plan.run_id)["rows"] == done.rows_removed
     world.record(partition)
     with pytest.raises(NamedAgainError):
-        clean_all(world, state)
+        ground.clean()
     assert rows_of(world, partition) == 2
+
+
+def test_the_record_of_a_longer_name_is_not_its_own(world: World, undo: UndoLog) -> None:
+    partition = world.hand_over("lake")
+    world.repository("lake2")
+    assert [o.fate for o in clean_deleted(world.store, undo)] == ["cleaned"]
+    assert rows_of(world, partition) == 0
+
+
+def test_rows_and_entry_are_in_the_undo_log_before_the_last_look_at_the_right(
+    world: World, undo: UndoLog
+) -> None:
+    """Nothing comes between that look and the deletion."""
+    partition = world.hand_over("lake")
+    rows = {row for row in world.store.all_rows() if row.partition == partition}
+    (entry,) = [row for row in world.store.all_rows() if row.partition == b"graveler_deleted"]
+    logged: list[set[Row]] = []
+
+    def look() -> None:
+        logged.append(set(undo.read()))
+
+    (outcome,) = deleted.clean_deleted(world.store, undo, look, planned_in(world.store))
+    assert outcome.fate == "cleaned"
+    assert logged == [rows, rows | {entry}]
+
+
+def test_an_entry_that_changes_after_its_rows_went_stays(world: World, undo: UndoLog) -> None:
+    partition = world.hand_over("lake")
+    (entry,) = world.kv.scan(b"graveler_deleted")
+    world.store.after_delete.append(lambda: world.kv.set(b"graveler_deleted", entry.key, b"new"))
+    (outcome,) = clean_deleted(world.store, undo)
+    assert (outcome.fate, outcome.rows, outcome.rows_removed) == ("skipped", 2, 2)
+    assert outcome.removed_partition == partition
+    assert rows_of(world, b"graveler_deleted") == 1
+
+
+def test_a_lost_right_keeps_the_next_entries_back(world: World, undo: UndoLog) -> None:
+    for name in ("one", "two"):
+        world.hand_over(name)
+
+    def lost() -> None:
+        raise LeaseHeldError("a later try has taken over")
+
+    found = deleted.clean_deleted(world.store, undo, lost, planned_in(world.store))
+    assert next(found).fate == "failed"
+    with pytest.raises(LeaseHeldError):
+        next(found)
+    assert undo.files == 1, "of the second nothing was read"
+
+
+def test_rows_that_change_whenever_they_are_to_go_are_left(world: World, undo: UndoLog) -> None:
+    partition = world.hand_over("lake")
+
+    def change() -> None:
+        for entry in list(world.kv.scan(partition)):
+            world.kv.set(partition, entry.key, b"new")
+
+    world.store.before_delete.append(change)
+    (outcome,) = clean_deleted(world.store, undo)
+    assert (outcome.fate, outcome.rows) == ("skipped", 0)
+    assert {row.value for row in world.kv.scan(partition)} == {b"new"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
 
@@ -34,9 +33,7 @@ def remove(world: World, held: TrashState, partition: bytes, run: str = "r") -> 
     return set(rows)
 
 
-def test_a_token_and_a_repository_come_back_that_records_name(
-    world: World, held: TrashState, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_token_and_a_repository_come_back_that_records_name(world: World, held: TrashState) -> None:
     lake, token = world.repository("lake")
     world.stage(token)
     gone = world.stage(world.token("lake", "gone"))
@@ -53,10 +50,8 @@ def test_a_token_and_a_repository_come_back_that_records_name(
         put_back_named(world.store, held, read_look(world.store), "look")
     assert rows <= world.store.all_rows()
     assert held.removed() == {gone: "r1"}
-    caplog.clear()
     put_back_named(world.store, held, read_look(world.store), "look")
     assert not list(world.kv.scan(gone))
-    assert not caplog.records, "nothing is named"
 
 
 def test_what_a_run_took_that_did_not_end_is_remembered(world: World, held: TrashState) -> None:
@@ -71,19 +66,6 @@ def test_what_a_run_took_that_did_not_end_is_remembered(world: World, held: Tras
     assert held.open_run() is None
 
 
-def test_who_looks_after_a_run_that_did_not_end_forgets_nothing_that_nobody_has_looked_at(
-    world: World, held: TrashState
-) -> None:
-    """An operation may have taken longer than a week, and this look is about one run alone."""
-    world.repository("keeper")
-    held.note_removed([b"long ago"], "before", START)
-    gone = world.stage(world.token("keeper", "y"))
-    remove(world, held, gone)
-    held.set_open_run("r")
-    verify_open_run(world.store, held, START + timedelta(days=12), "look")
-    assert held.removed() == {b"long ago": "before", gone: "r"}
-
-
 def test_what_a_repository_without_a_record_names_comes_back_too(world: World, held: TrashState) -> None:
     lost, token = world.beginning("pond")
     world.stage(token)
@@ -96,35 +78,18 @@ def test_what_a_repository_without_a_record_names_comes_back_too(world: World, h
     assert list(world.kv.scan(lost))
 
 
-def kill_half_way(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A run dies when one of the orphan's two rows is gone; from then on runs delete row by row. Gives the run."""
-    monkeypatch.setattr("dredge.trash.apply.GROUP_ROWS", 1)
+@pytest.mark.parametrize("rest_goes", [False, True])
+def test_rows_that_one_run_or_two_took_of_one_partition_come_back(ground: Ground, rest_goes: bool) -> None:
+    """The first dies when one of the orphan's two rows is gone."""
     ground.scan()
     ground.world.store.now += DAY
-    run = ground.killed(monkeypatch)
+    run = ground.killed(group_rows=1)
     assert ground.orphan_rows() == 1
-    return run
-
-
-def test_part_of_a_partition_that_a_killed_run_took_comes_back_when_the_rest_is_named(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = kill_half_way(ground, monkeypatch)
     ground.clean()
     assert ground.state.removed() == {ground.orphan: run}
-    ground.name_orphan()
-    with pytest.raises(NamedAgainError):
-        ground.clean()
-    assert ground.orphan_rows() == 2
-
-
-def test_rows_that_two_runs_took_of_one_partition_come_back_both(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kill_half_way(ground, monkeypatch)
-    ground.clean()
-    ground.clean(DAY)
-    assert ground.orphan_rows() == 0
+    if rest_goes:
+        ground.clean(DAY)
+        assert ground.orphan_rows() == 0
     ground.name_orphan()
     with pytest.raises(NamedAgainError):
         ground.clean()

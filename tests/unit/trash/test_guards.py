@@ -122,11 +122,6 @@ def test_an_ownership_hint_goes_only_while_its_branch_is_absent(world: World, la
     assert guards(world, OWNERS, b"something/else", "branch-owner-stale") == []
 
 
-def test_a_key_of_a_living_repository_needs_no_guard_but_its_own_value(world: World, lake: bytes) -> None:
-    assert guards(world, lake, b"imports/x", "import-expired", b"v") == []
-    assert guards(world, lake, world.owner("lake", "side", START), "import-expired", b"v") == []
-
-
 def test_what_a_record_names_is_named(world: World, lake: bytes) -> None:
     token = world.token("lake", "next").encode()
     hint = world.owner("lake", "side", START)
@@ -142,13 +137,6 @@ def test_what_a_record_names_is_named(world: World, lake: bytes) -> None:
     assert not is_named(world, b"pond-" + lake[-20:])
 
 
-def test_hook_results_are_named_by_the_record_of_their_repository(world: World, lake: bytes) -> None:
-    assert is_named(world, ACTIONS, b"repos/lake/tasks/r1/0000", OF_MISSING_REPOSITORY)
-    assert not is_named(world, ACTIONS, b"repos/gone/tasks/r1/0000", OF_MISSING_REPOSITORY)
-    # It is there, and they are parts of a run that is not.
-    assert not is_named(world, ACTIONS, b"repos/lake/tasks/r1/0000", OF_MISSING_RUN)
-
-
 @pytest.mark.parametrize(("began", "is_kept"), [(0, True), (-60, True), (-61, False), (None, True)])
 def test_hook_results_of_an_earlier_life_are_kept_by_a_record_that_is_no_younger_than_they_are(
     world: World, lake: bytes, began: int | None, is_kept: bool
@@ -158,14 +146,3 @@ def test_hook_results_of_an_earlier_life_are_kept_by_a_record_that_is_no_younger
         key = f"repos/{name}/tasks/r1/0000".encode()
         finding = TrashFinding(ACTIONS, key, OF_EARLIER_LIFE, "trash", "", since=since)
         assert named_now(finding, references_of(world)) == (is_kept and is_there)
-
-
-def test_a_hint_about_no_repository_and_one_that_cannot_be_read_are_named_by_nobody(
-    world: World, lake: bytes
-) -> None:
-    assert not is_named(world, OWNERS, world.owner("gone", "main", START), "branch-owner-stale")
-    assert not is_named(world, OWNERS, b"something/else", "branch-owner-stale")
-    # Its text alone makes no hint of a key.
-    assert not is_named(world, b"elsewhere", world.owner("lake", "main", START), "branch-owner-stale")
-    # A key of a repository is judged by its own time, though a record names its partition.
-    assert not is_named(world, lake, b"imports/x", "import-expired")

@@ -59,18 +59,6 @@ def test_a_pull_index_with_its_pull_is_live(world: World, watcher: Watcher) -> N
     assert watcher.look(9 * DAY) == {}
 
 
-def test_what_belongs_to_a_lost_repository_waits_with_it(world: World, watcher: Watcher) -> None:
-    partition, token = world.beginning("pond")
-    world.stage(token)
-    pull = world.pull_index(partition, "a", "b")
-    world.run("pond", world.now)
-    world.owner("pond", "main", world.now)
-    watcher.look(9 * DAY)
-    found = watcher.look(9 * DAY)
-    assert {f.verdict for f in found.values()} == {"report", "wait"}
-    assert found[b"pulls", pull].verdict == "wait"
-
-
 def test_action_runs_are_told_apart_by_time_not_by_name(world: World, watcher: Watcher) -> None:
     world.store.now = START
     world.repository("lake")

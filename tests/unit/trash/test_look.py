@@ -11,10 +11,8 @@ from dredge.errors import FormatError
 from dredge.kv import Entry
 from dredge.kv.rows import Row
 from dredge.trash.look import (
-    CommitLook,
     Look,
     contents_of,
-    dangling_commits,
     look_through,
     read_look,
 )
@@ -43,16 +41,6 @@ def test_contents_add_up_and_differ_where_a_byte_moves() -> None:
     assert len(digests) == len(others)
     assert found.digest not in digests
     assert contents_of([]) is None
-
-
-def test_a_commit_dangles_that_no_head_leads_to() -> None:
-    def made(*parents: str) -> CommitLook:
-        return CommitLook(parents, True, 1)
-
-    commits = {"a": made(), "b": made("a"), "c": made("a", "gone"), "d": made("b", "c"), "lone": made("a")}
-    assert dangling_commits(commits, ["d", "nowhere"]) == ("lone",)
-    assert dangling_commits(commits, ["b"]) == ("c", "d", "lone")
-    assert dangling_commits(commits, []) == ("a", "b", "c", "d", "lone")
 
 
 def test_a_commit_record_under_another_id_ends_the_look(world: World) -> None:
@@ -105,29 +93,6 @@ def verdicts(look: Look) -> dict[bytes, list[str]]:
         if finding.key is None:
             found.setdefault(finding.partition, []).append(f"{finding.kind} {finding.verdict}")
     return found
-
-
-def test_what_was_in_use_a_moment_ago_is_told_once_and_only_if_it_is_there(world: World) -> None:
-    partition, main = world.repository("lake")
-    world.stage(main)
-    staged, empty = world.stage(world.token("lake", "a")), world.token("lake", "b")
-    world.branch(partition, "a", "head", staged.decode())
-    world.branch(partition, "b", "head", empty)
-    bare = b"bare-" + xid.new_xid(START).encode()
-    world.record(bare)
-    doomed, _ = world.repository("doomed")
-
-    def change() -> None:
-        for name in (b"branches/a", b"branches/b"):
-            world.kv.delete(partition, name)
-        for name in (b"repos/bare", b"repos/doomed"):
-            world.kv.delete(b"graveler", name)
-
-    look = look_through(Shifting(world, change))
-    assert look.unsure == {staged, doomed}
-    assert verdicts(look) == {staged: ["in-motion wait"], doomed: ["in-motion wait"]}
-    assert look.unknown == ()
-    assert main.encode() not in look.unsure
 
 
 def test_what_was_in_use_a_moment_ago_is_not_judged_by_its_shape_either(world: World) -> None:

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 import pytest
 
 from dredge import xid
-from dredge.lakefs.files import messages
 from dredge.trash.finding import TrashFinding
 from tests.support.kv_world import DAY, START, World
 from tests.support.trash import Watcher
@@ -43,30 +42,6 @@ def test_an_old_zombie_needs_two_looks_a_grace_apart(world: World, watcher: Watc
     assert watcher.verdict_of(partition, after=timedelta(seconds=1)) == ("zombie-create", "trash")
 
 
-def test_a_zombie_is_only_what_a_create_leaves(world: World, watcher: Watcher) -> None:
-    staged, token = world.beginning("staged")
-    world.stage(token)
-    tagged, _ = world.beginning("tagged")
-    world.tag(tagged, "t", "nowhere")
-    two_branches, _ = world.beginning("two-branches")
-    world.branch(two_branches, "other", "nowhere", world.token("two-branches", "other"))
-    same_head, _ = world.beginning("same-head")
-    first = next(iter(world.kv.scan(same_head, b"commits/"))).key[8:].decode()
-    world.branch(same_head, "other", first, world.token("same-head", "other"))
-    imported = b"imported-" + xid.new_xid(world.now).encode()
-    world.branch(imported, "main", world.commit(imported).id, world.token("imported", "main"))
-    with_settings, _ = world.beginning("with-settings")
-    world.kv.set(with_settings, b"settings/protected_branches", b"")
-    elsewhere, _ = world.beginning("elsewhere", branch=None)
-    world.branch(elsewhere, "main", "nowhere", world.token("elsewhere", "main"))
-    history, _ = world.beginning("history")
-    world.commit(history, parents=["x"])
-    watcher.look(2 * DAY)
-    found = watcher.look(2 * DAY)
-    for partition in (staged, tagged, two_branches, same_head, imported, with_settings, elsewhere, history):
-        assert found[partition, None].verdict == "report", partition
-
-
 def test_a_lost_repository_is_reported_and_never_trash(world: World, watcher: Watcher) -> None:
     partition, token = world.beginning("pond")
     second = world.commit(partition, parents=[world.commit(partition, metarange="").id])
@@ -100,52 +75,13 @@ def test_staged_rows_make_a_recordless_partition_lost_and_stay_with_it(
     assert (found[sealed.encode(), None].kind, found[sealed.encode(), None].verdict) == ("staging", "report")
 
 
-def test_leftovers_with_unknown_keys_are_not_trash(world: World, watcher: Watcher) -> None:
-    partition = b"gulf-" + xid.new_xid(world.now).encode()
-    world.import_status(partition, world.now)
-    world.kv.set(partition, b"novelties/1", b"?")
-    watcher.look(2 * DAY)
-    assert watcher.verdict_of(partition, after=2 * DAY) == ("repository-unclear", "report")
-
-
-@pytest.mark.parametrize(
-    "key", ["settings/x", "imports/x", "tasks/x", "pulls/x", "copies/x", "repo-metadata", "novelties/x"]
-)
-def test_leftovers_are_only_keys_that_a_repository_is_known_to_have(
-    world: World, watcher: Watcher, key: str
+@pytest.mark.parametrize("state", [1, 2])
+def test_a_repository_in_deletion_or_creation_is_never_trash(
+    world: World, watcher: Watcher, state: int
 ) -> None:
-    partition = b"gulf-" + xid.new_xid(world.now).encode()
-    world.kv.set(partition, key.encode(), b"?")
-    is_known = not key.startswith("novelties")
-    kind = "deleted-repository-leftovers" if is_known else "repository-unclear"
-    assert watcher.verdict_of(partition, after=2 * DAY) == (kind, "wait" if is_known else "report")
-
-
-def test_tracked_copies_are_leftovers_of_a_deletion_too(world: World, watcher: Watcher) -> None:
-    partition, _ = world.repository("lake")
-    copy = messages.encode(messages.Entry(address="data/a/b"))
-    world.kv.set(partition, b"copies/dc0oaahksdu9evk6qvog", copy)
-    assert watcher.look(2 * DAY) == {}, "live"
-    for entry in list(world.kv.scan(partition)):
-        if not entry.key.startswith(b"copies/"):
-            world.kv.delete(partition, entry.key)
-    world.kv.delete(b"graveler", b"repos/lake")
-    assert watcher.verdict_of(partition) == ("deleted-repository-leftovers", "wait")
-    assert watcher.verdict_of(partition, after=2 * DAY) == ("deleted-repository-leftovers", "trash")
-
-
-def test_leftovers_that_change_start_over(world: World, watcher: Watcher) -> None:
-    partition = b"gulf-" + xid.new_xid(world.now).encode()
-    world.import_status(partition, world.now)
-    watcher.look(2 * DAY)
-    world.kv.set(partition, b"settings/protected_branches", b"late")
-    assert watcher.verdict_of(partition, after=2 * DAY) == ("deleted-repository-leftovers", "wait")
-    assert watcher.verdict_of(partition, after=DAY) == ("deleted-repository-leftovers", "trash")
-
-
-def test_a_repository_in_deletion_waits_for_its_delete(world: World, watcher: Watcher) -> None:
+    """State 2, the design's step 2: the server marks a create that failed, nobody else."""
     partition, token = world.repository("lake")
-    world.record(partition, state=1)
+    world.record(partition, state)
     world.stage(token)
     world.import_status(partition, world.now - 9 * DAY)
     world.pull_index(partition, "a", "b")
@@ -290,23 +226,6 @@ def test_unknown_partitions_are_never_touched(world: World, watcher: Watcher, pa
 
 
 # Keys
-
-
-def test_a_repository_being_created_is_never_trash(world: World, watcher: Watcher) -> None:
-    """State 2, the design's step 2: the server marks a create that failed, nobody else."""
-    partition, token = world.repository("lake")
-    world.record(partition, state=2)
-    world.stage(token)
-    world.import_status(partition, world.now - 9 * DAY)
-    world.pull_index(partition, "a", "b")
-    young = watcher.look()
-    assert young[b"graveler", b"repos/lake"].verdict == "wait"
-    watcher.look(9 * DAY)
-    found = watcher.look(9 * DAY)
-    assert all(finding.verdict != "trash" for finding in found.values())
-    assert found[b"graveler", b"repos/lake"].kind == "repository-initial"
-    assert found[b"graveler", b"repos/lake"].verdict == "report"
-    assert found[token.encode(), None].verdict == "wait"
 
 
 # What is told of each

@@ -96,7 +96,7 @@ def test_a_limit_may_be_reached_and_not_passed(limit: dict[str, int]) -> None:
     assert (plan.rows, plan.size_bytes) == (7, 35)
     check_limits(plan, TrashLimits(**limit), 1)
     ((name, value),) = limit.items()
-    with pytest.raises(RefusedError, match=f"the limit is {value - 1}"):
+    with pytest.raises(RefusedError):
         check_limits(plan, TrashLimits(**{name: value - 1}), 1)
 
 

@@ -13,7 +13,6 @@ from dredge.kv.postgres import PostgresStore
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Row
 from dredge.runs.payload import from_json, to_json
-from dredge.trash.apply import NamedAgainError
 from dredge.trash.noted import Noted
 from tests.support.kv_world import DAY, Store
 from tests.support.memory_rows import MemoryRows
@@ -47,7 +46,7 @@ def test_a_store_that_lacks_a_noted_head_is_not_judged(ground: Ground) -> None:
     ground.scan()
     put_back(ground, backup)
     for dry_run in (True, False):
-        with pytest.raises(WitnessError, match="put back"):
+        with pytest.raises(WitnessError):
             ground.clean(DAY, dry_run=dry_run)
     with pytest.raises(WitnessError):
         ground.scan()
@@ -116,23 +115,11 @@ def test_behind_another_id_of_the_database_everything_waits_anew(ground: Ground)
     assert (fates(again), again.scan.notes) == (["deleted"], ())
 
 
-def test_what_was_removed_and_is_named_now_is_put_back_and_an_alarm(ground: Ground) -> None:
-    ground.scan()
-    assert fates(ground.clean(DAY)) == ["deleted"]
-    ground.world.store.now += 60 * DAY
-    ground.name_orphan()
-    with pytest.raises(NamedAgainError) as caught:
-        ground.clean()
-    assert isinstance(caught.value, AlarmError)
-    assert (caught.value.kind, caught.value.exit_code) == ("alarm", 10)
-    assert ground.orphan_rows() == 2
-
-
 def test_a_hit_without_rows_in_the_undo_files_is_an_alarm_too(ground: Ground) -> None:
     with ground.state.held("a run") as held:
         held.note_removed([ground.orphan], "gone", ground.world.now)
     ground.name_orphan()
-    with pytest.raises(AlarmError, match="no row is kept"):
+    with pytest.raises(AlarmError):
         ground.clean()
 
 

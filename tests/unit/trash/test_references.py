@@ -45,15 +45,6 @@ def test_branches_of_recorded_and_of_further_partitions_name_tokens(world: World
     assert found.repositories["lake"].value == world.kv.get(b"graveler", b"repos/lake")
 
 
-def test_other_keys_beside_the_records_are_not_read_as_such(world: World) -> None:
-    lake, _ = world.repository("lake")
-    for partition, key in ((b"graveler", b"a"), (b"graveler", b"repos0"), (lake, b"a"), (lake, b"branches0")):
-        world.kv.set(partition, key, b"\xff\xff")
-    found = references_of(world)
-    assert set(found.repositories) == {"keeper", "lake"}
-    assert set(found.branches[lake]) == {"main"}
-
-
 def test_a_record_under_another_name_and_one_of_no_instance_end_the_run(world: World) -> None:
     world.kv.set(b"graveler", b"repos/pond", world.record_value("lake", xid.new_xid(START)))
     with pytest.raises(FormatError):
@@ -81,19 +72,3 @@ def test_a_branch_record_under_another_name_ends_the_run(world: World) -> None:
     world.kv.set(lake, b"branches/side", record)
     with pytest.raises(FormatError):
         references_of(world)
-
-
-def test_a_branch_record_that_cannot_be_read_is_named(world: World) -> None:
-    lake, _ = world.repository("lake")
-    world.kv.set(lake, b"branches/side", b"\xff\xff")
-    with pytest.raises(FormatError):
-        references_of(world)
-
-
-def test_a_recorded_repository_of_an_unusual_name_counts(world: World) -> None:
-    partition = f"x-{xid.new_xid(START)}".encode()
-    world.record(partition)
-    world.branch(partition, "main", "c", "x-main:1")
-    found = references_of(world)
-    assert found.tokens[b"x-main:1"] == {partition}
-    assert partition in found.partitions

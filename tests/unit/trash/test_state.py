@@ -16,7 +16,6 @@ from dredge.errors import (
     RefusedError,
 )
 from dredge.runs.payload import to_json
-from dredge.trash.plan import TrashPlan
 from dredge.trash.sightings import Sighting, Sightings
 from dredge.trash.state import REMEMBERED, TrashState
 from tests.support.kv_world import DAY, START, World, memory_store
@@ -32,10 +31,6 @@ def held(state: TrashState) -> Iterator[TrashState]:
 
 def read(state: TrashState, key: str) -> Any:
     return json.loads(state.writer.get(key))
-
-
-def plan(run_id: str) -> TrashPlan:
-    return TrashPlan(run_id, "memory://", START, (), 0)
 
 
 def test_who_does_not_hold_the_folder_writes_nothing_that_tries_share(state: TrashState) -> None:
@@ -65,20 +60,6 @@ def test_what_somebody_wrote_since_it_was_written_here_is_not_replaced(held: Tra
     with pytest.raises(LeaseHeldError):
         held.save_sightings(Sightings())
     assert len(held.sightings()) == 1
-
-
-def test_a_file_whose_store_does_not_say_what_it_wrote_is_read_before_it_is_written_again(
-    held: TrashState, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put_if_absent = held.writer.put_if_absent
-
-    def silent(key: str, data: bytes) -> None:
-        put_if_absent(key, data)
-
-    monkeypatch.setattr(held.writer, "put_if_absent", silent)
-    held.save_sightings(SEEN)
-    held.save_sightings(Sightings())
-    assert len(held.sightings()) == 0
 
 
 def test_what_was_removed_is_remembered_for_a_week_by_the_run_that_did_it(held: TrashState) -> None:

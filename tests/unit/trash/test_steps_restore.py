@@ -9,7 +9,7 @@ from dredge.kv.rows import Row
 from dredge.trash.names import MARKERS
 from dredge.trash.steps import restore
 from dredge.trash.unqueue import unqueue
-from tests.support.kv_world import DAY, START, World
+from tests.support.kv_world import DAY, World
 from tests.support.trash import Ground
 
 
@@ -74,13 +74,6 @@ def test_only_the_asked_partitions_come_back_and_only_they_are_forgotten(removed
     assert removed.ground.state.removed() == {}
 
 
-def test_what_another_run_removed_stays_remembered(removed: Removed) -> None:
-    with removed.ground.state.held("another") as held:
-        held.note_removed([b"theirs", removed.tokens[0]], "another", START + DAY)
-    removed.restore()
-    assert removed.ground.state.removed_by() == {b"theirs": ["another"], removed.tokens[0]: ["another"]}
-
-
 def test_a_partition_that_the_run_removed_nothing_of_is_refused_before_anything_comes_back(
     removed: Removed,
 ) -> None:
@@ -90,30 +83,10 @@ def test_a_partition_that_the_run_removed_nothing_of_is_refused_before_anything_
     assert set(removed.ground.state.removed()) == set(removed.tokens)
 
 
-def test_a_run_that_is_not_there_is_refused(removed: Removed) -> None:
-    with pytest.raises(ConfigError, match=f"there are {', '.join(removed.ground.state.runs())}"):
-        restore(removed.ground.world.store, removed.ground.state, "unknown", dry_run=False)
-    assert removed.there() == []
-
-
 def test_rows_of_one_store_are_not_put_into_another(removed: Removed) -> None:
     removed.ground.world.kv.set(b"auth", b"installation_id", b"two")
     with pytest.raises(RefusedError):
         removed.restore()
-    assert removed.there() == []
-
-
-def test_what_comes_back_has_its_whole_grace_again_and_the_rest_goes_on_with_its_own(
-    removed: Removed,
-) -> None:
-    world = removed.ground.world
-    other = world.stage(world.token("lake", "c"))
-    removed.ground.scan()
-    removed.restore(removed.tokens[0])
-    removed.ground.clean(DAY)
-    assert removed.there() == [removed.tokens[0]]
-    assert not list(world.kv.scan(other))
-    removed.ground.clean(DAY)
     assert removed.there() == []
 
 

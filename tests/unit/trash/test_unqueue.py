@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
 from dredge.errors import RefusedError
 from dredge.kv.rows import Row
-from dredge.storage import open_writer
 from dredge.trash.state import TrashState
 from dredge.trash.steps import restore
 from dredge.trash.undo import put_back
@@ -17,11 +15,6 @@ from dredge.trash.unqueue import unqueue
 from tests.support.kv_world import World, dump, memory_store
 
 TOKEN = b"orchard-pfx:5bbc0db9-1b21-4ed1-ba81-0dc3d555b68f"
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> TrashState:
-    return TrashState(open_writer(f"file://{tmp_path}/state"))
 
 
 def test_the_marker_of_a_real_servers_live_token_goes_and_nothing_else(state: TrashState) -> None:
@@ -95,22 +88,14 @@ def test_only_branches_that_name_the_token_are_told_and_guard_it(state: TrashSta
     assert done == {"token": token, "branches": ["main", "side"], "fate": "removed"}
 
 
-def test_a_marker_is_in_the_undo_log_before_the_last_look_at_the_right(
-    state: TrashState, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_marker_is_in_the_undo_log_before_it_goes(state: TrashState) -> None:
     world = World()
     _, token = world.repository("lake")
     world.queue(token)
-    logged: list[list[Row]] = []
-    check_right = TrashState.check_right
-
-    def look(held: TrashState) -> None:
-        logged.extend(list(held.undo(run).read()) for run in held.runs())
-        check_right(held)
-
-    monkeypatch.setattr(TrashState, "check_right", look)
+    logged: list[Row] = []
+    world.store.before_delete.append(lambda: logged.extend(state.undo(state.runs()[0]).read()))
     unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
-    assert logged == [[Row(b"cleanup-tokens", token.encode(), b"stub-value")]]
+    assert logged == [Row(b"cleanup-tokens", token.encode(), b"stub-value")]
 
 
 def test_a_marker_that_changed_meanwhile_stays(state: TrashState) -> None:

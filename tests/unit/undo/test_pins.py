@@ -7,26 +7,24 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from dredge.errors import ConfigError, FormatError
+from dredge.errors import FormatError
 from dredge.gc.explain.answer import KEPT
 from dredge.gc.explain.target import Target
 from dredge.gc.explain.why import why
-from dredge.gc.explain.words import answer_lines
 from dredge.gc.steps import release_lease
 from dredge.hashing import hash64
 from dredge.storage import ObjectReader, open_deleter
 from dredge.undo import pins
-from dredge.undo.pins import active_pins, end_pin, read_pins
+from dredge.undo.pins import read_pins
 from tests.support import lost_database
 from tests.support.gc import World
 from tests.support.undo import WAYS, moments, purge, restore, store_of, undo_world
 
 
-def asked(world: World, address: str) -> tuple[str, str]:
-    """The verdict on an object, and all that is said about it."""
+def asked(world: World, address: str) -> str:
+    """The verdict on an object."""
     target = Target(world.lake.repository, world.lake.namespace, address)
-    answer = why(world.client, target, world.lake.clock())
-    return answer.verdict, "\n".join(answer_lines(answer))
+    return why(world.client, target, world.lake.clock()).verdict
 
 
 PINS = "_lakefs/retention/gc/dredge/pins/"
@@ -109,7 +107,7 @@ def test_a_pin_that_goes_between_two_looks_holds_nothing(monkeypatch: pytest.Mon
 
     with monkeypatch.context() as patched:
         patched.setattr(pins, "read_json", lambda *_: read(run.state, "nothing"))
-        with pytest.raises(FormatError, match="is listed, and not there"):
+        with pytest.raises(FormatError):
             read_pins(run.state)
     monkeypatch.setattr(pins, "read_json", gone)
     assert read_pins(run.state) == []
@@ -121,34 +119,9 @@ def test_why_tells_what_can_be_brought_back_and_what_was(way: str) -> None:
     run = world.plan()
     world.run(run)
     one, other = sorted(gone)[:2]
-    verdict, text = asked(world, one)
-    assert verdict == "deleted"
-    assert "`dredge gc restore` brings it back" in text
+    assert asked(world, one) == "deleted"
     restore(world, run, address=one, keep_days=50, because="needed by an audit")
     world.age(days=40)
-    verdict, text = asked(world, one)
-    assert verdict == KEPT
-    assert "needed by an audit" in text
+    assert asked(world, one) == KEPT
     purge(world)
-    verdict, text = asked(world, other)
-    assert verdict == "deleted"
-    assert "brings it back" not in text
-
-
-def test_a_pin_ends_when_somebody_ends_it() -> None:
-    world, kept, gone = undo_world("quarantine")
-    run = world.plan()
-    world.run(run)
-    restore(world, run, all=True)
-    now = world.lake.clock()
-    (pin,) = active_pins(run.state, now)
-    assert pin.until == now + timedelta(days=30)
-    with pytest.raises(ConfigError, match="no pin nothing"):
-        end_pin(run.state, "nothing", now)
-    world.age(days=2)
-    world.collect()
-    assert world.data() == kept | gone
-    end_pin(run.state, pin.pin_id, world.lake.clock())
-    assert active_pins(run.state, world.lake.clock()) == []
-    world.collect()
-    assert world.data() == kept
+    assert asked(world, other) == "deleted"

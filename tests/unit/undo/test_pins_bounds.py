@@ -104,7 +104,7 @@ def test_ending_changes_the_time_and_narrowing_what_it_holds(state: ObjectWriter
     narrow_pin(state, "one", made.sets, 1, 2, NOW)
     narrowed = replace(made, until=NOW - DAY, finished_at=NOW, objects=1, size_bytes=2)
     assert read_pins(state) == [narrowed]
-    with pytest.raises(ConfigError, match="no pin other"):
+    with pytest.raises(ConfigError):
         end_pin(state, "other", NOW)
     assert narrow_pin(state, "other", (), 0, 0, NOW) is None
     assert len(read_pins(state)) == 1, "none is made"
@@ -124,7 +124,7 @@ def test_a_pin_that_somebody_else_changes_is_read_anew_some_times(
 
     monkeypatch.setattr(pins, "replace_tagged", late)
     if changes == 5:
-        with pytest.raises(ConflictError, match="changed by somebody else"):
+        with pytest.raises(ConflictError):
             end_pin(state, "one", NOW - DAY)
         assert read_pins(state) == [replace(made, size_bytes=100)]
     else:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from dredge.errors import LeaseHeldError, RefusedError
-from dredge.gc.config import Safety
 from dredge.runs.payload import to_json
 from dredge.storage import open_writer
 from dredge.undo.side_run import SideRun, side_run
@@ -79,17 +78,6 @@ def test_a_run_leaves_its_plan_and_gives_the_lease_back(place: str, clock: Clock
             assert lease_of(place)["holder"] == "a person", "who died gets it again"
 
 
-def test_a_run_is_as_careful_as_a_collection(place: str, clock: Clock) -> None:
-    usual = Safety()
-    with begin(place, clock) as run:
-        gate = run.gate("watched")
-        expires = datetime.fromisoformat(lease_of(place)["expires_at"])
-    assert (gate.watch, gate.lease) == ("watched", run.plan.lease)
-    assert gate.trusted_seconds == usual.gate_every_seconds
-    assert gate.silence_seconds_max == usual.watch_silence_seconds_max
-    assert expires - NOW == timedelta(seconds=usual.lease_seconds)
-
-
 def test_a_run_that_fails_gives_the_lease_back(place: str, clock: Clock) -> None:
     with pytest.raises(ZeroDivisionError), begin(place, clock):
         raise ZeroDivisionError
@@ -99,7 +87,7 @@ def test_a_run_that_fails_gives_the_lease_back(place: str, clock: Clock) -> None
 @pytest.mark.parametrize("seconds", [-301, 301])
 def test_with_clocks_that_differ_nothing_is_begun(seconds: int, place: str, clock: Clock) -> None:
     clock.now = NOW + timedelta(seconds=seconds)
-    with pytest.raises(RefusedError, match="clock"), begin(place, clock):
+    with pytest.raises(RefusedError), begin(place, clock):
         pass
     assert open_writer(f"{place}/runs").list_level("").folders == []
     clock.now = NOW + timedelta(seconds=seconds - seconds // 300)

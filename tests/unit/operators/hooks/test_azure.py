@@ -12,9 +12,7 @@ from airflow_dredge.operators.hooks import azure
 from airflow_dredge.operators.hooks.azure import azure_options
 from dredge.errors import ConfigError
 from dredge.storage.azure.options import AzureOptions
-from tests.support.airflow import FILTERS
 
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 ENDPOINT = "https://acct.blob.core.windows.net"
 
 
@@ -65,12 +63,6 @@ def test_a_credential_replaces_those_of_the_environment() -> None:
         options(own, password="K==")
     with pytest.raises(ConfigError):
         options(own, {"sas_token": "sig=S"})
-
-
-def test_an_identity_that_is_not_supported_is_named() -> None:
-    extra = {"client_secret_auth_config": {"a": 1}, "tenant_id": "t"}
-    with pytest.raises(ConfigError):
-        options(extra=extra, host=ENDPOINT, login="app", password="word")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import traceback
 from collections.abc import Iterator
 
@@ -18,7 +17,7 @@ from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options
 from dredge.errors import ConfigError, UnavailableError
 from dredge.storage import open_reader
-from tests.support.airflow import FILTERS, connections
+from tests.support.airflow import connections
 from tests.support.airflow_server import (
     DOWN,
     NO_CONNECTION,
@@ -29,7 +28,6 @@ from tests.support.airflow_server import (
     use_vault,
 )
 
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 STORES = {
     "s3": "s3://bucket/lake",
     "gcs": "gs://bucket/lake",
@@ -46,11 +44,6 @@ def nothing_by_environment() -> Iterator[None]:
         yield
 
 
-def test_a_connection_of_the_server_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    Server(OF_THE_SERVER).reached_by(monkeypatch)
-    assert need_connection("other", "AWS", "{}").conn_type == "aws"
-
-
 @pytest.mark.parametrize("raises", [True, False])
 @pytest.mark.parametrize("error", [*ErrorType])
 def test_only_a_server_that_says_so_has_no_such_connection(
@@ -60,9 +53,8 @@ def test_only_a_server_that_says_so_has_no_such_connection(
     if error is ErrorType.CONNECTION_NOT_FOUND:
         assert find_connection("other") is None
     else:
-        with pytest.raises((UnavailableError, ConfigError), match=r"does not (tell|let).*other") as raised:
+        with pytest.raises((UnavailableError, ConfigError)):
             find_connection("other")
-        assert raised.type is ConfigError or f"server says {error.value}." in str(raised.value)
 
 
 def test_a_server_without_its_database_does_not_say_that_there_is_none(
@@ -78,15 +70,6 @@ def test_a_connection_that_cannot_be_read_is_there(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ConfigError) as raised:
         find_connection("other")
     assert "hunter2" not in "".join(traceback.format_exception(raised.value))
-
-
-@pytest.mark.parametrize(("name", "store"), [("google_cloud_default", "gcs"), ("wasb_default", "azure")])
-def test_a_store_whose_default_connection_cannot_be_read_is_not_opened_by_other_means(
-    name: str, store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", '{"conn_type": "aws", "password": "hunter2"')
-    with pytest.raises(ConfigError):
-        open_reader(STORES[store], storage_options(None))
 
 
 def test_a_later_place_is_not_asked_when_an_earlier_one_does_not_answer(
@@ -131,27 +114,20 @@ def test_a_vault_without_the_connection_does_not_stand_against_that_there_is_non
     assert need_connection("other", "AWS", "{}").conn_type == "aws"
 
 
-def test_a_named_connection_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(ConfigError):
-        storage_options("other")
-
-
 @pytest.mark.parametrize("conn_id", ["other", "aws_default"])
 def test_without_an_answer_about_a_connection_no_store_is_opened(
-    monkeypatch: pytest.MonkeyPatch, conn_id: str, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, conn_id: str
 ) -> None:
     """By the worker's own credentials it may be another account, or another store of the same name."""
     Server(NO_CONNECTION).reached_by(monkeypatch)
     use_vault(monkeypatch, BrokenVault)
     if conn_id == "other":
-        with pytest.raises(UnavailableError, match="'other'"):
+        with pytest.raises(UnavailableError):
             storage_options(conn_id)
         return
-    with caplog.at_level(logging.WARNING):
-        options = storage_options(conn_id)
-    assert "'aws_default'" in caplog.text
+    options = storage_options(conn_id)
     for uri in STORES.values():
-        with pytest.raises(UnavailableError, match="nothing was touched"):
+        with pytest.raises(UnavailableError):
             open_reader(uri, options)
     open_reader("memory://no-connection", options)
 

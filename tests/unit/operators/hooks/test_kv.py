@@ -9,19 +9,12 @@ import psycopg
 import pytest
 
 from airflow_dredge.operators.hooks import storage
-from airflow_dredge.operators.hooks.kv import LakeFSKVConnection, kv_env
+from airflow_dredge.operators.hooks.kv import LakeFSKVConnection
 from dredge.errors import ConfigError
 from dredge.storage import StorageOptions
-from tests.support.airflow import FILTERS, connections
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+from tests.support.airflow import connections
 
 PASSWORD = "p%ss/w@rd:s3cret"
-
-
-@pytest.mark.parametrize("empty", [None, "", "None"])
-def test_without_a_connection_there_is_nothing_to_hand_over(empty: str | None) -> None:
-    assert kv_env(empty) == {}
 
 
 def test_connections_become_urls_and_keep_their_secrets() -> None:

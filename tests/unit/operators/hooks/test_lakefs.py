@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import socket
 import threading
 from typing import Any
@@ -13,10 +12,8 @@ from airflow.sdk import Connection
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from dredge.errors import ConfigError, UnavailableError
 from dredge.lakefs import LakeFSClient
-from tests.support.airflow import FILTERS, connections
+from tests.support.airflow import connections
 from tests.support.airflow_server import BrokenVault, use_vault
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 LAKEFS = {"conn_type": "lakefs", "host": "http://lakefs:8000", "login": "AKIA", "password": "hunter2"}
 
@@ -52,23 +49,6 @@ def test_host_may_be_given_in_many_ways(changes: dict[str, Any], endpoint: str) 
     assert env["LAKECTL_SERVER_ENDPOINT_URL"] == endpoint
     assert env["LAKECTL_CREDENTIALS_ACCESS_KEY_ID"] == "AKIA"
     assert env["LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY"] == "hunter2"
-
-
-@pytest.mark.parametrize(
-    ("uri", "endpoint"),
-    [
-        ("https://AKIA:s@lakefs.example.com", "https://lakefs.example.com"),
-        ("https://AKIA:s@lakefs.example.com:8443/api/v1", "https://lakefs.example.com:8443/api/v1"),
-        ("http://AKIA:s@lakefs:8000", "http://lakefs:8000"),
-        ("lakefs://AKIA:s@lakefs.example.com/https", "https://lakefs.example.com"),
-        ("lakefs://https://AKIA:s@lakefs.example.com:8443", "https://lakefs.example.com:8443"),
-        ("lakefs://AKIA:s@https%3A%2F%2Flakefs.example.com", "https://lakefs.example.com"),
-        ("https://AKIA:s@[::1]:8000", "https://[::1]:8000"),
-    ],
-)
-def test_a_uri_is_reached_as_it_is_written(monkeypatch: pytest.MonkeyPatch, uri: str, endpoint: str) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_LAKEFS_DEFAULT", uri)
-    assert LakeFSHook().env()["LAKECTL_SERVER_ENDPOINT_URL"] == endpoint
 
 
 @pytest.mark.parametrize(
@@ -111,14 +91,6 @@ def test_where_https_is_written_no_key_goes_over_plain_http(monkeypatch: pytest.
     assert b"uthorization" not in received[0]
 
 
-def test_missing_connection_says_what_to_set() -> None:
-    with (
-        connections(lakefs_other=None),
-        pytest.raises(ConfigError),
-    ):
-        LakeFSHook("lakefs_other").client  # noqa: B018
-
-
 @pytest.mark.parametrize("missing", ["host", "login", "password"])
 def test_incomplete_connection_is_refused(missing: str) -> None:
     with (
@@ -126,13 +98,6 @@ def test_incomplete_connection_is_refused(missing: str) -> None:
         pytest.raises(ConfigError),
     ):
         LakeFSHook().client  # noqa: B018
-
-
-def test_button_in_the_form_tells_the_trouble_and_no_secret() -> None:
-    with connections(lakefs_default=LAKEFS | {"host": "ftp://127.0.0.1"}):
-        works, text = LakeFSHook().test_connection()
-    assert not works
-    assert "hunter2" not in text
 
 
 def test_a_connection_whose_form_tests_it_is_the_one_of_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,22 +112,3 @@ def test_a_connection_whose_form_tests_it_is_the_one_of_the_form(monkeypatch: py
     with connections(other=LAKEFS):
         assert form.test_connection() == (True, "lakeFS 1.60 answers")
     assert asked == [("http://new:8000", "NEW", "new")]
-
-
-def test_airflow_knows_the_connection_type_and_its_form() -> None:
-    (entry,) = importlib.metadata.entry_points(group="apache_airflow_provider").select(
-        module="airflow_dredge.operators.provider_info"
-    )
-    (kind,) = entry.load()()["connection-types"]
-    assert kind["connection-type"] == LakeFSHook.conn_type
-    assert kind["hook-class-name"] == "airflow_dredge.operators.hooks.lakefs.LakeFSHook"
-
-    from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
-
-    (form,) = [item for item in HookMetaService.hook_meta_data() if item.connection_type == "lakefs"]
-    assert form.hook_class_name == "airflow_dredge.operators.hooks.lakefs.LakeFSHook"
-    assert form.standard_fields is not None
-    assert form.standard_fields.host is not None
-    assert form.standard_fields.host.title == "Server URL"
-    assert form.standard_fields.password is not None
-    assert form.standard_fields.password.title == "Secret access key"

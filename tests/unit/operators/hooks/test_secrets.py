@@ -15,10 +15,7 @@ from airflow_dredge.operators.hooks.kv import LakeFSKVConnection
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options
 from dredge.errors import DefectError, DredgeError
-from tests.support.airflow import FILTERS
 from tests.support.secrets import AWKWARD, SECRET, failure_of, words_of
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 _READERS: Mapping[str, Callable[[], object]] = {
     "lakefs": lambda: LakeFSHook("planted").client,

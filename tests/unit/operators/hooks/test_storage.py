@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +13,7 @@ from airflow_dredge.operators.hooks.storage import storage_options
 from dredge.errors import ConfigError
 from dredge.storage import StorageOptions
 from dredge.storage.azure.options import AzureOptions
-from tests.support.airflow import FILTERS, connections
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+from tests.support.airflow import connections
 
 NO_AWS = (
     "AWS_ENDPOINT_URL",
@@ -46,15 +43,6 @@ def test_missing_aws_connection_leaves_the_environment(monkeypatch: pytest.Monke
     assert (options.region, options.access_key_id, options.endpoint_url) == ("eu-west-1", None, None)
 
 
-@pytest.mark.parametrize("nobody", [None, ""])
-def test_no_aws_connection_id_leaves_the_environment(
-    nobody: str | None, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.INFO):
-        assert storage_options(nobody).access_key_id is None
-    assert "No connection" not in caplog.text, "none was meant"
-
-
 def test_aws_connection_gives_keys_endpoint_and_region() -> None:
     aws = {
         "conn_type": "aws",
@@ -69,18 +57,6 @@ def test_aws_connection_gives_keys_endpoint_and_region() -> None:
     assert (options.endpoint_url, options.region) == ("http://s3:9000", "eu-central-1")
     assert options.uses_path_style
     assert "s3secret" not in repr(options)
-
-
-def test_endpoint_of_the_service_wins_over_the_general_one() -> None:
-    extra = {"endpoint_url": "http://all:1", "service_config": {"s3": {"endpoint_url": "http://s3:2"}}}
-    with connections(aws_default={"conn_type": "aws", "login": "K", "password": "s", "extra": extra}):
-        assert storage_options("aws_default").endpoint_url == "http://s3:2"
-
-
-def test_aws_connection_without_keys_leaves_them_to_the_machine() -> None:
-    with connections(aws_default={"conn_type": "aws", "extra": {"region_name": "eu-north-1"}}):
-        options = storage_options("aws_default")
-    assert (options.region, options.access_key_id) == ("eu-north-1", None)
 
 
 def test_what_an_aws_connection_leaves_open_is_as_the_environment_says(
@@ -141,15 +117,6 @@ def test_a_google_connection_gives_key_and_project(named: str, prefix: str) -> N
     assert "SECRETKEY" not in repr(options)
 
 
-def test_aws_keys_and_google_keys_go_side_by_side() -> None:
-    aws = {"conn_type": "aws", "login": "S3KEY", "password": "s3secret"}
-    google = {"conn_type": "google_cloud_platform", "extra": {"keyfile_dict": KEY}}
-    with connections(aws_default=aws, google_cloud_default=google):
-        options = storage_options("aws_default")
-    assert options.access_key_id == "S3KEY"
-    assert options.gcs.credentials_json is not None
-
-
 @pytest.mark.parametrize("extra", [{"impersonation_chain": "other@p"}, {"keyfile_dict": "SECRETKEY"}])
 def test_an_identity_that_is_not_supported_is_refused_where_it_is_asked_for(extra: dict[str, str]) -> None:
     """Taking the machine's identity instead would work with other rights than were meant."""
@@ -203,21 +170,6 @@ def test_a_connection_of_azure_is_read_as_its_provider_reads_it(
         options = storage_options("aws_default")
     assert options.azure == found
     assert StorageOptions.from_env(options.to_env()).azure == found
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"password": "K=="}, {"extra": {"sas_token": "sig=S"}}, {"extra": {"workload_identity_tenant_id": "t"}}],
-)
-def test_a_connection_of_azure_that_says_too_little_is_refused_where_it_is_asked_for(
-    fields: dict[str, Any],
-) -> None:
-    azure = {"conn_type": "wasb", **fields}
-    with connections(aws_default=azure, wasb_default=None), pytest.raises(ConfigError) as raised:
-        storage_options("aws_default")
-    assert "K==" not in str(raised.value)
-    with connections(aws_default=None, wasb_default=azure):
-        assert storage_options("aws_default").azure == AzureOptions()
 
 
 def test_without_the_extra_the_default_connection_of_azure_is_not_looked_for(

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException
 
 from airflow_dredge.operators.icechunk import release_lease
 from dredge.errors import DredgeError
 from dredge.icechunk.collection.steps import Run
-from tests.support.airflow import FILTERS
 from tests.support.icechunk import objects
 from tests.support.icechunk_operators import Dated, acquire, plan, release
-from tests.support.icechunk_repo import Repo
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 def test_a_second_run_waits_until_the_first_has_given_its_right_back(dated: Dated) -> None:
@@ -25,12 +19,6 @@ def test_a_second_run_waits_until_the_first_has_given_its_right_back(dated: Date
         acquire(dated.repo, "manual__2")
     assert release(dated.repo, first) == {"storage": dated.repo.uri, "released": first["fencing"]}
     assert acquire(dated.repo, "manual__2")["fencing"] > first["fencing"]
-
-
-def test_where_there_is_no_repository_nothing_is_left_behind(tmp_path: Path) -> None:
-    with pytest.raises(DredgeError):
-        acquire(Repo(tmp_path / "nothing"), "manual__1")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_cleared_tasks_go_on_with_the_plan_under_a_new_right(dated: Dated) -> None:

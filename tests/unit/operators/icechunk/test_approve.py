@@ -13,12 +13,10 @@ from dredge.errors import AwaitingApprovalError, ConfigError, RefusedError, Reje
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.steps import approve, check_limits, run_steps
 from dredge.runs.tasks import LocalRunner
-from tests.support.airflow import FILTERS
 from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo, expired_sample
 from tests.support.lakefs_operators import ApprovalTask
 
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 ADA = {"id": "ada", "name": "Ada"}
 HERE = LocalRunner()
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.icechunk import expire as expiring
 from airflow_dredge.operators.icechunk.expire import IcechunkExpireOperator
 from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError
@@ -15,10 +13,8 @@ from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.payload import to_json
 from dredge.storage import open_reader
-from tests.support.airflow import FILTERS, connections
 from tests.support.icechunk_operators import NOTHING, Dated
 
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 APPLY = {"report_only": "False"}
 
 
@@ -85,10 +81,6 @@ def test_a_commit_after_the_plan_matters_only_to_who_wants_exactly_that_plan(dat
     assert expire(dated, plan, **APPLY)["released"] == 2
 
 
-def test_exactly_the_plan_is_applied_to_a_repository_that_is_as_it_was(dated: Dated) -> None:
-    assert expire(dated, planned(dated), exactly=True, **APPLY)["released"] == 2
-
-
 def test_it_works_under_the_right_that_the_run_took_and_not_beside_another(dated: Dated) -> None:
     plan, before = planned(dated), dated.digest
     lease = make_lease(open_state(dated.repo.uri))
@@ -106,24 +98,3 @@ def test_nothing_vague_is_taken_for_permission(dated: Dated, value: str) -> None
     with pytest.raises(ConfigError):
         expire(dated, plan, report_only=value)
     assert dated.digest == before
-
-
-def test_without_a_plan_nothing_is_changed(dated: Dated) -> None:
-    before = dated.digest
-    with pytest.raises(ConfigError):
-        expire(dated, None, **APPLY)
-    assert dated.digest == before
-
-
-def test_the_store_is_reached_by_the_connection(dated: Dated, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, seen = planned(dated), list[str]()
-
-    def spied(*_: object, options: Any = None, **__: object) -> Any:
-        seen.append(options and options.region)
-        return SimpleNamespace(edited=[], plan=SimpleNamespace(released=[]), refs_deleted=[])
-
-    monkeypatch.setattr(expiring, "expire", spied)
-    operator = IcechunkExpireOperator(task_id="e", storage=dated.repo.uri, plan=plan, report_only=False)
-    with connections(aws_default={"conn_type": "aws", "extra": {"region_name": "eu-north-1"}}):
-        operator.execute(NOTHING)
-    assert seen == ["eu-north-1"]

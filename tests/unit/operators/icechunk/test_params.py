@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
-
 from airflow_dredge.operators.icechunk.params import (
     ALL_FORM,
     COLLECTION,
@@ -15,10 +13,7 @@ from airflow_dredge.operators.icechunk.params import (
     WHICH,
     icechunk_params,
 )
-from tests.support.airflow import FILTERS
 from tests.support.forms import asked_for, read_by, sat_out
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 def test_what_tasks_read_is_asked_for_and_nothing_else() -> None:

@@ -18,11 +18,10 @@ from dredge.kv.row_opening import open_row_cleaner
 from dredge.kv.rows import Row
 from dredge.storage import open_writer
 from dredge.trash.state import TrashState
-from tests.support.airflow import FILTERS, connections
+from tests.support.airflow import connections
 from tests.support.lakefs_operators import Pushed
 from tests.support.trash import age_sightings, trashed_store
 
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 OUTLET = "dredge_kv_trash"
 BOTH = {"import-expired": 1, "staging-orphan": 2}
 """Rows of trash in the store, by kind."""
@@ -77,11 +76,6 @@ def cleaner(tmp_path: Path) -> Iterator[Cleaner]:
         yield Cleaner(tmp_path)
 
 
-def gone(cleaner: Cleaner, before: set[Row]) -> set[bytes]:
-    """Partitions of the rows that went."""
-    return {row.partition for row in before - cleaner.rows()}
-
-
 def test_what_two_looks_a_grace_apart_have_seen_goes_and_nothing_else(cleaner: Cleaner) -> None:
     before = cleaner.rows()
     looked = cleaner.looked()
@@ -91,28 +85,10 @@ def test_what_two_looks_a_grace_apart_have_seen_goes_and_nothing_else(cleaner: C
     assert cleaner.rows() <= before
 
 
-def test_one_look_is_not_enough_and_neither_is_a_dry_run(cleaner: Cleaner) -> None:
-    before = cleaner.rows()
-    assert cleaner.clean(dry_run=True)["status"] == "dry_run"
-    assert cleaner.rows() == before
-    age_sightings(cleaner.folder / "state")
-    told = cleaner.clean(dry_run=True)
-    assert (told["trash_rows"], told["rows_removed"], told["fates"]) == (3, 0, {})
-    assert cleaner.rows() == before
-
-
-def test_a_longer_grace_is_waited_for(cleaner: Cleaner) -> None:
-    before = cleaner.rows()
-    assert cleaner.looked(grace_hours=72)["trash_rows"] == 1
-    assert cleaner.clean(grace_hours=72)["rows_removed"] == 1
-    assert gone(cleaner, before) == {row.partition for row in cleaner.expired}
-
-
-@pytest.mark.parametrize("planned", [None, "a scan's"])
-def test_a_limit_holds_it(cleaner: Cleaner, planned: str | None) -> None:
+def test_a_limit_holds_it(cleaner: Cleaner) -> None:
     looked, before = cleaner.looked(), cleaner.rows()
     with pytest.raises(RefusedError):
-        cleaner.clean(planned and looked["run_id"], max_rows=2)
+        cleaner.clean(looked["run_id"], max_rows=2)
     assert cleaner.rows() == before
 
 
@@ -170,13 +146,6 @@ def test_who_waits_for_a_run_gets_its_figures_and_its_page(cleaner: Cleaner) -> 
     assert (operator.lineage.uri, operator.lineage.outcome) == (cleaner.url, "done")
     assert operator.lineage.figures["rows_removed"] == 3
     assert {type(value) for value in operator.lineage.figures.values()} == {int}
-
-
-def test_a_task_outside_of_a_run_has_a_name_that_no_other_has(cleaner: Cleaner) -> None:
-    context: Any = {}
-    assert cleaner.cleaning({}).holder(context) is None
-    scan = LakeFSKVScanTrashOperator(task_id="scan", config={"state_uri": cleaner.uri})
-    assert scan.execute(context)["trash_rows"] == 1
 
 
 def test_what_went_comes_back_when_it_is_asked_for_and_only_that(cleaner: Cleaner) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSensorTimeout
+from airflow.sdk.exceptions import AirflowRescheduleException
 
 from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
 from dredge.errors import LeaseHeldError
@@ -15,10 +15,7 @@ from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_json
 from dredge.storage import open_writer
-from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import acquire, namespace_in, plan, release
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 @pytest.fixture
@@ -32,17 +29,6 @@ def test_lease_keeps_a_second_run_out_until_it_is_given_back(namespace: str) -> 
         acquire(namespace, "manual__2")
     release(namespace, first)
     assert acquire(namespace, "manual__2")["fencing"] > first["fencing"]
-
-
-def test_waiting_for_another_run_ends_some_time(namespace: str) -> None:
-    acquire(namespace, "manual__1")
-    with pytest.raises(AirflowSensorTimeout):
-        acquire(namespace, "manual__2", timeout=0)
-
-
-def test_who_waits_keeps_no_worker_and_gives_up_after_a_day() -> None:
-    operator = LakeFSAcquireLeaseOperator(task_id="acquire_lease", repository="lake")
-    assert (operator.reschedule, operator.timeout) == (True, 24 * 3600)
 
 
 def test_cleared_tasks_go_on_with_the_plan_under_a_new_lease(namespace: str) -> None:
@@ -80,12 +66,6 @@ def test_another_dag_run_cannot_take_over_a_plan(namespace: str) -> None:
     acquire(namespace, "manual__2", planned["run_uri"])
     folder = RunFolder(open_writer(planned["run_uri"]), planned["run_id"])
     assert folder.read_json(PLAN)["lease"]["fencing"] == lease["fencing"]
-
-
-def test_lease_is_taken_even_when_the_folder_of_an_earlier_try_is_gone(
-    namespace: str, tmp_path: Path
-) -> None:
-    assert acquire(namespace, "manual__1", f"file://{tmp_path}/gone")["fencing"] == 1
 
 
 def test_a_plan_that_was_given_no_lease_takes_it_itself(namespace: str) -> None:

@@ -11,12 +11,9 @@ from airflow_dredge.operators.lakefs.approve import LakeFSApproveOperator
 from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError, UnavailableError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.run import Run
-from tests.support.airflow import FILTERS
 from tests.support.approvals import asked_again, said, waiting_run
 from tests.support.gc import World
 from tests.support.lakefs_operators import ApprovalTask
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 ADA = {"id": "ada", "name": "Ada"}
 
@@ -112,14 +109,6 @@ def test_a_command_has_answered_before_the_time_is_over(waiting: tuple[World, Ru
     assert task.answered("Reject", None)["status"] == "success"
 
 
-def test_a_click_does_not_undo_what_a_command_rejected(waiting: tuple[World, Run, Task]) -> None:
-    _, run, task = waiting
-    task.wait()
-    said(run, "rejected", by="eve", through=ApproveOutput.COMMAND)
-    with pytest.raises(RejectedError):
-        task.answered("Approve")
-
-
 def test_a_cleared_task_takes_the_answer_that_stands(waiting: tuple[World, Run, Task]) -> None:
     _, run, task = waiting
     task.wait()
@@ -144,13 +133,6 @@ def test_a_yes_is_one_to_what_the_task_asked_and_not_to_what_the_run_asks_by_now
     with pytest.raises(AwaitingApprovalError):
         world.run(run)
     assert world.data() == before
-
-
-def test_a_no_to_what_the_task_asked_is_one_to_the_run(waiting: tuple[World, Run, Task]) -> None:
-    world, run, task = waiting
-    task.wait()
-    asked_again(world, run)
-    assert task.answered("Reject")["status"] == "rejected"
 
 
 def test_a_task_that_is_tried_again_while_nobody_has_answered_asks_for_the_time_that_is_left(
@@ -179,16 +161,6 @@ def test_a_no_that_cannot_be_written_down_never_becomes_a_question_again(
         task.answered("Approve")
 
 
-def test_where_nobody_can_answer_it_does_not_wait(
-    waiting: tuple[World, Run, Task], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, _, task = waiting
-    monkeypatch.setattr(asking, "_cannot_wait", lambda: True)
-    with pytest.raises(AwaitingApprovalError):
-        task.start()
-    assert task.asked == []
-
-
 @pytest.mark.parametrize(
     ("approval", "is_so"),
     [
@@ -201,15 +173,3 @@ def test_where_nobody_can_answer_it_does_not_wait(
 )
 def test_only_a_person_who_rejects_says_no(approval: Any, is_so: bool) -> None:
     assert asking.somebody_said_no({"approval": approval}) is is_so
-
-
-@pytest.mark.parametrize("is_test", [False, True])
-def test_only_in_a_test_of_a_dag_can_nobody_answer(monkeypatch: pytest.MonkeyPatch, is_test: bool) -> None:
-    from airflow.sdk.execution_time import task_runner
-    from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
-
-    monkeypatch.delattr(task_runner, "SUPERVISOR_COMMS", raising=False)
-    assert not asking._cannot_wait()
-    comms = object.__new__(InProcessSupervisorComms) if is_test else object()
-    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", comms, raising=False)
-    assert asking._cannot_wait() is is_test

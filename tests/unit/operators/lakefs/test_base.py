@@ -6,9 +6,6 @@ import pytest
 
 from airflow_dredge.operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
 from dredge.errors import ConfigError
-from tests.support.airflow import FILTERS
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 def test_step_without_a_plan_says_where_to_look() -> None:

@@ -16,11 +16,10 @@ from dredge.gc.mark_uncommitted.kv_access import URL
 from dredge.gc.run import Run
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import StorageOptions
-from tests.support.airflow import FILTERS, connections
+from tests.support.airflow import connections
 from tests.support.gc import World, busy_world
 from tests.support.lakefs_operators import summary
 
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 NOTHING: Any = {}
 
 
@@ -73,7 +72,6 @@ def test_a_dry_run_starts_no_job_and_deletes_nothing() -> None:
         ({"spark_engine": "connect"}, ["connect"]),
         ({"spark_rows_min": 8}, ["submit"]),
         ({"spark_rows_min": 9}, []),
-        ({"spark_rows_min": "10000"}, []),
     ],
 )
 def test_a_job_deletes_the_candidates_and_the_worker_does_where_they_are_few(

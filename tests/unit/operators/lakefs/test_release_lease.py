@@ -9,10 +9,7 @@ from airflow.sdk.exceptions import AirflowRescheduleException
 
 from airflow_dredge.operators.lakefs import release_lease
 from dredge.errors import ConfigError
-from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import acquire, namespace_in, release
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 @pytest.fixture

@@ -14,12 +14,9 @@ from airflow_dredge.operators.links import REPORT
 from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError
 from dredge.gc import steps
 from dredge.gc.run import Run
-from tests.support.airflow import FILTERS
 from tests.support.approvals import said, waiting_run
 from tests.support.gc import busy_world, make_world
 from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, plan, release, summary
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 @pytest.fixture

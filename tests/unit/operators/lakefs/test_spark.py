@@ -17,9 +17,7 @@ from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOper
 from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
 from airflow_dredge.operators.spark import job_file
 from dredge.errors import RefusedError, UnavailableError
-from tests.support.airflow import FILTERS, connections
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+from tests.support.airflow import connections
 
 SECRETS = {"LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "lakefs-hunter2", "AWS_SECRET_ACCESS_KEY": "aws-hunter2"}
 
@@ -81,15 +79,6 @@ def test_over_connect_the_steps_of_a_run_share_a_client(application: FakeApplica
     assert application.killed
 
 
-def test_over_connect_without_a_token_nothing_is_made_up(application: FakeApplication) -> None:
-    operator = LakeFSSliceListingOperator(task_id="slice_listing", run_uri="s3://bucket/runs/d4")
-    with connections(spark_connect_default={"conn_type": "spark_connect", "host": "sc://h"}):
-        operator.connect(SECRETS)
-    assert application.own_secrets == {}
-    ((_, _, env),) = application.started
-    assert env == {}
-
-
 def submit(
     operator_type: type[LakeFSSparkOperator] = LakeFSSliceListingOperator,
     host: str = "local[2]",
@@ -143,16 +132,6 @@ def test_the_application_gets_this_python_a_spark_submit_and_the_users_settings(
     assert "spark.ui.enabled=false" in command
 
 
-def test_the_driver_of_a_cluster_can_be_reached(
-    application: FakeApplication, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
-    submit(host="yarn")
-    _, command, env = application.started[0]
-    assert command[:3] == ["spark-submit", "--master", "yarn"]
-    assert "SPARK_LOCAL_IP" not in env
-
-
 @pytest.mark.parametrize(
     ("answer", "family"),
     [
@@ -168,11 +147,6 @@ def test_error_of_the_step_comes_back_with_its_family(
     with pytest.raises(family) as caught:
         submit()
     assert type(caught.value) is family
-
-
-def test_killing_the_task_ends_its_step(application: FakeApplication) -> None:
-    submit().on_kill()
-    assert application.killed
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,7 @@ from dredge.gc import steps
 from dredge.gc.metadata.config import MetadataConfig
 from dredge.gc.purge.config import PurgeConfig
 from dredge.runs.summary import StepSummary
-from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, release, summary
-
-pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
 
 @pytest.fixture
@@ -64,14 +61,6 @@ def test_neither_works_on_a_repository_that_a_collection_works_on(namespace: str
     purging = LakeFSPurgeOperator(task_id="purge", config={"repository": "lake", "dry_run": False})
     with pytest.raises(LeaseHeldError):
         hooked(purging, namespace).execute({"run_id": "manual__2", "ti": Pushed()})
-
-
-def test_a_setting_that_does_not_fit_fails_before_anything_is_touched(namespace: str) -> None:
-    operator = LakeFSRestoreOperator(
-        task_id="restore", config={"repository": "lake", "run": "x", "all": "maybe"}
-    )
-    with pytest.raises(ConfigError):
-        hooked(operator, namespace).execute({"run_id": "manual__1", "ti": Pushed()})
 
 
 def test_metadata_is_noted_with_the_records_of_the_named_store(

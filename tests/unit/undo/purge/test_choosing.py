@@ -141,13 +141,6 @@ def test_a_deletion_is_as_young_as_the_last_word_of_the_ledger(namespace: Namesp
     assert namespace.looked_at(row) == [YOUNG]
 
 
-def test_without_a_tag_nothing_goes(namespace: Namespace) -> None:
-    row = namespace.run_deletes()
-    row["etag"] = None
-    assert namespace.purged(row) == [OTHER]
-    assert namespace.versions() == [7]
-
-
 def test_what_is_brought_back_has_its_bytes_and_what_was_written_since_stays(namespace: Namespace) -> None:
     row = namespace.run_deletes()
     assert namespace.restored(row) == RESTORED

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
@@ -110,48 +109,3 @@ def test_versions_go_first_and_markers_only_above_those_that_went(
     ]
     assert told[:4] == [(PURGED, ""), (FAILED, "AccessDenied: "), (PURGED, ""), (UNSENT, "")]
     assert told[4:] == [(YOUNG, ""), (FAILED, "Slow: "), (PURGED, "")]
-
-
-def test_a_marker_that_could_not_go_is_told_of_and_nothing_is_asked_for_nothing(
-    lake: str, deleter: Callable[..., Deleter]
-) -> None:
-    made = deleter(a_m=("failed", "AccessDenied"))
-    assert outcomes(lake, [versions("a")]) == [(FAILED, "AccessDenied: ")]
-    made = deleter()
-    assert outcomes(lake, [versions("a", parts="m")]) == [(PURGED, "")]
-    assert outcomes(lake, [versions("a", parts="v")]) == [(PURGED, "")]
-    assert made.asked == [[("data/a", "a-m")], [("data/a", "a-v")]]
-    assert outcomes(lake, [versions("a", PINNED)]) == [(PINNED, "")]
-    assert len(made.asked) == 2
-
-
-def test_no_deleter_is_opened_that_nothing_is_asked_of(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has no copies may not be allowed to delete below the run's folder, or no versions."""
-    opened = []
-    for name in ("open_deleter", "open_old_version_deleter"):
-        honest = getattr(deleting, name)
-
-        def opening(*of: Any, honest: Any = honest, name: str = name) -> Any:
-            opened.append(name)
-            return honest(*of)
-
-        monkeypatch.setattr(deleting, name, opening)
-    for chosen, names in (
-        (copy("a"), ["open_deleter"]),
-        (versions("a"), ["open_old_version_deleter"]),
-        (copy("a", YOUNG), []),
-        (versions("a", YOUNG), []),
-    ):
-        opened.clear()
-        outcomes(lake, [chosen])
-        assert opened == names
-
-
-def test_copies_and_versions_of_one_page_each_get_their_own_answer(
-    lake: str, deleter: Callable[..., Deleter]
-) -> None:
-    open_writer(quarantine_uri(f"{lake}/run")).put("data/a", b"garbage")
-    made = deleter(b_v=("failed", "Slow"))
-    told = outcomes(lake, [versions("b"), copy("a"), versions("c")])
-    assert told == [(FAILED, "Slow: "), (PURGED, ""), (PURGED, "")]
-    assert made.asked[0] == [("data/b", "b-v"), ("data/c", "c-v")]

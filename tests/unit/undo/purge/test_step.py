@@ -22,7 +22,10 @@ from dredge.runs.tasks import LocalRunner
 from dredge.sets.files import write_hashes
 from dredge.sets.live import LiveSet, LocatedSet
 from dredge.sets.sharded import ShardedSet
-from dredge.storage import ObjectVersion, ObjectWriter, open_deleter, open_writer
+from dredge.storage import (
+    ObjectWriter,
+    open_writer,
+)
 from dredge.undo.deleted import Collected, SweptRun
 from dredge.undo.purge import step
 from dredge.undo.purge.choosing import Choosing, Leftover
@@ -77,14 +80,10 @@ def swept(root: str, way: str) -> SweptPart:
     ],
 )
 def test_only_what_the_ledger_calls_gone_and_what_its_way_can_have_left_is_looked_at(
-    way: str, looked_at: list[str], root: str, monkeypatch: pytest.MonkeyPatch
+    way: str, looked_at: list[str], root: str
 ) -> None:
-    part = swept(root, way)
-    for page_rows in (1000, 3, 1):
-        monkeypatch.setattr(step, "_PAGE_ROWS", page_rows)
-        pages = [page["address"].to_pylist() for page in step._pages(part)]
-        assert [key for page in pages for key in page] == [f"data/{name}" for name in looked_at]
-        assert max(map(len, pages)) <= page_rows
+    pages = [page["address"].to_pylist() for page in step._pages(swept(root, way))]
+    assert [key for page in pages for key in page] == [f"data/{name}" for name in looked_at]
 
 
 def test_what_is_pinned_is_told_of_and_not_looked_at(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +206,8 @@ def left(copies: ObjectWriter) -> list[str]:
 
 
 def test_a_dry_run_tells_what_would_go_and_a_purge_takes_what_is_older_than_was_asked(
-    root: str, copies: ObjectWriter, monkeypatch: pytest.MonkeyPatch
+    root: str,
+    copies: ObjectWriter,
 ) -> None:
     dry = purged(root)
     assert (dry.status, dry.counts["runs"], dry.counts["would_go_bytes"]) == ("dry_run", 1, 7)
@@ -234,23 +234,6 @@ def test_what_became_of_each_leftover_is_in_the_ledger(root: str, copies: Object
     assert {row["version_id"] for row in rows.to_pylist()} == {None}
 
 
-def test_where_nothing_is_left_nothing_is_in_the_ledger(root: str, copies: ObjectWriter) -> None:
-    open_deleter(copies.uri).delete(left(copies))
-    done = purged(root, dry_run=False)
-    assert PurgeOutput.of(done).ledger == []
-    assert done.counts["purged_objects"] == 0
-
-
-def test_the_ledger_names_the_version_that_went(root: str) -> None:
-    version = ObjectVersion(
-        version_id="v", is_latest=False, is_marker=False, size=7, etag="tag", last_modified=NOW
-    )
-    row = {"address": "data/a", "size": 7}
-    found = [Leftover(row, WOULD_GO, VERSIONS, version), Leftover(row, OTHER, VERSIONS, message="words")]
-    rows = step._ledger(swept(root, VERSIONS), found).to_pylist()
-    assert [(item["version_id"], item["message"]) for item in rows] == [("v", ""), (None, "words")]
-
-
 def test_behind_a_closed_gate_nothing_is_asked_of_the_store(
     root: str, copies: ObjectWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,5 +250,5 @@ def test_behind_a_closed_gate_nothing_is_asked_of_the_store(
 
 def test_less_than_a_day_is_refused() -> None:
     assert PurgeConfig(repository="lake", older_than_days=1).dry_run
-    with pytest.raises(ConfigError, match="a day to say so"):
+    with pytest.raises(ConfigError):
         PurgeConfig(repository="lake", older_than_days=0.9)
