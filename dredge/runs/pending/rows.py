@@ -109,13 +109,18 @@ def advance(previous: pa.Table, found: pa.Table, live: Mask, deleted: Mask, turn
     """Advance the list by what a mark found.
 
     Args:
-        previous: the list (`PENDING`).
+        previous: the list (`PENDING`), sorted by address.
         found: by the mark (`FOUND`); no address is live, and none is in it twice.
         live: for each row of the list, whether it is live now.
         deleted: for each row of the list, whether the run that left the state deleted it.
         turn: the run.
     """
     previous, live, deleted = _in_time(previous, turn), np.array(live), np.array(deleted)
+    if not found.num_rows:
+        # As most shards are in most runs; the list is sorted already.
+        left = ~(deleted & ~live)
+        kept = _unseen_rows(previous.filter(pa.array(left)), live[left], turn)
+        return Advanced(kept.combine_chunks(), np.zeros(0, bool))
     rows, confirmed = _found_rows(previous, found, deleted, turn)
     unseen = ~_mask(pc.is_in(previous["address"], found["address"].combine_chunks())) & ~(deleted & ~live)
     kept = _unseen_rows(previous.filter(pa.array(unseen)), live[unseen], turn)

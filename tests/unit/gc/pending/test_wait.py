@@ -332,6 +332,33 @@ def test_after_a_kill_at_any_write_rows_are_neither_lost_nor_confirmed_early() -
     assert number > 20
 
 
+def test_a_later_try_of_the_guards_builds_on_the_list_that_the_run_has_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not on the one that the earlier try has left."""
+    world = waiting()
+    first = pending_rows(go(world))
+    world.orphan("data/slice/late")
+    world.age(days=2)
+    run = world.plan()
+    with monkeypatch.context() as patch:
+        patch.setattr("dredge.gc.check_limits.step.check_again", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            world.mark(run)
+    left = pending_rows(run)
+    world.age(days=2)
+    steps.check_limits(run, world.runner)
+    again = pending_rows(run)
+    assert counts(run)["deletable_objects"] == 1
+    assert left[ORPHAN] == again[ORPHAN] == first[ORPHAN]
+    assert again["data/slice/late"]["since"] > left["data/slice/late"]["since"]
+    steps.release_lease(run)
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_many_rows_are_cut_into_shards_and_advance_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, cut = [days_of_work(monkeypatch, rows_max) for rows_max in (500_000, 4)]
     assert whole == cut

@@ -123,7 +123,7 @@ def test_a_second_try_of_the_guards_leaves_the_record_again(monkeypatch: pytest.
     for step in (slice_listing, mark_uncommitted, list_committed, subtract):
         step(run, world.runner)
     with monkeypatch.context() as patch:
-        patch.setattr("dredge.gc.check_limits.step._prove", _killed)
+        patch.setattr("dredge.gc.check_limits.step.check_again", _killed)
         with pytest.raises(KeyboardInterrupt):
             check_limits(run, world.runner)
     first = stored(world)

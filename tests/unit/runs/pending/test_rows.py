@@ -221,7 +221,7 @@ about = {
 @st.composite
 def pending(draw: st.DrawFn) -> list[Row]:
     found = []
-    for name in draw(st.sets(names)):
+    for name in sorted(draw(st.sets(names))):
         status = draw(st.sampled_from([WAITING, WAITING, WAITING, YOUNG, LIVE, "pinned"]))
         began = status == WAITING
         found.append(
