@@ -18,8 +18,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from dredge.gc.bulk_delete.recheck import Subtracted
-from dredge.gc.check_limits import HoldFiles, Since, Verdicts, heads_of_the_mark, prove
-from dredge.gc.check_limits.holds import read_confirmed
+from dredge.gc.check_limits import HoldFiles, Since, Verdicts, heads_of_the_mark, prove, read_confirmed
 from dredge.gc.index.metaranges import read_metaranges
 from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.list_committed import SIZES, ListCommittedOutput, Roles, collect_ranges, known_commit

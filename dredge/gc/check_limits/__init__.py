@@ -3,7 +3,7 @@
 from dredge.gc.check_limits.canaries import Canary, keys_in_store, meant, sample
 from dredge.gc.check_limits.heads import heads_of_the_mark
 from dredge.gc.check_limits.holds import COLUMNS as HOLD_COLUMNS
-from dredge.gc.check_limits.holds import Holds, why_held
+from dredge.gc.check_limits.holds import Holds, read_confirmed, why_held
 from dredge.gc.check_limits.identical import Since, ask_about, prove
 from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
 from dredge.gc.check_limits.verdicts import Verdicts
@@ -21,6 +21,7 @@ __all__ = [
     "keys_in_store",
     "meant",
     "prove",
+    "read_confirmed",
     "sample",
     "why_held",
 ]
