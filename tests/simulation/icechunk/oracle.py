@@ -104,7 +104,7 @@ class Oracle:
         """An object was written."""
         name = key.removeprefix(ROOT)
         if name.startswith(OWN):
-            if name.startswith(f"{OWN}pending/"):
+            if name.startswith(f"{OWN}deletions/") and name.endswith(".json"):
                 self.own.note_sweep(name)
             self.own.on_put(name, data)
             if name.startswith(RUNS) and name.endswith("/plan.json"):

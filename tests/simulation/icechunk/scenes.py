@@ -37,8 +37,8 @@ def in_use_again(chance: random.Random, stage: Stage) -> list[Move]:
             verb, args = chance.choice(
                 (("reset late", ("main", chance.randrange(12))), ("list again", (chance.randrange(12),)))
             )
-            call = chance.choice(("put pending", "put pending", "delete", "get", "put"))
-            number = 1 if call == "put pending" else few(chance, 12)
+            call = chance.choice(("put deletions", "put deletions", "delete", "get", "put"))
+            number = 1 if call == "put deletions" else few(chance, 12)
             moves.append(at_call(at, "bulk_delete", call, number, verb, *args))
         for _ in range(chance.choice((1, 1, 3))):
             call = chance.choice(("get bulk_delete/_watch", "stat bulk_delete/_watch", "get"))
