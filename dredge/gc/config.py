@@ -67,8 +67,6 @@ class Safety:
         round_seconds_max: how long workers delete before everything is checked again.
         recheck_rounds_max: how often a sweep may be stopped by what changed and go on after a new re-check; rounds that
             end by their time do not count.
-        multipart_settle_seconds: objects uploaded in parts are kept unless they were candidates so long before the
-            re-check, in this run or in the one before (`bulk_delete.settling`); 0 for no time.
         commit_hours_max: longest commit. What an earlier run saw staged and no branch shows now is held until a mark as
             long ago did not show it, unless the staging records are read (`subtract.left_staging`); 0 holds nothing.
         scan_rounds_max: how often staging is scanned while branches come and go, or while a scan cannot be proved
@@ -94,7 +92,6 @@ class Safety:
     gate_every_seconds: float = 3
     round_seconds_max: float = 3600
     recheck_rounds_max: int = 10
-    multipart_settle_seconds: float = 900
     commit_hours_max: float = 20
     scan_rounds_max: int = 5
     scan_deadline_seconds: float = 4 * 3600

@@ -184,7 +184,7 @@ class Oracle:
         if verb in VERBS_NOT_PROMISED or f"{self.root}{address}" in self.bucket.objects:
             return
         if self.serving.is_late(address, now):
-            self.simulation.states["staged later than an object is given to settle"] += 1
+            self.simulation.states["staged later than an object waits"] += 1
             return
         self.simulation.violate(
             "promised", f"{verb} of {address} was acknowledged, but {self._fate(address)}"

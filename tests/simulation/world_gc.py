@@ -43,7 +43,7 @@ from tests.simulation.gc.temper import VERBS
 from tests.simulation.history import Move, Simulation
 from tests.simulation.kv import WatchedKV
 from tests.simulation.lakefs import OWNER, Server, make_client, make_writer
-from tests.simulation.oracle import Oracle
+from tests.simulation.oracle import GRACE_LEAST, Oracle
 from tests.simulation.orchestrator import STEPS, Orchestrator
 from tests.simulation.scheduler import Process
 from tests.simulation.stores import SimReader
@@ -385,6 +385,7 @@ class GcWorld:
         config = draw_config(draw, REPOSITORY)
         if self.waits:
             config["unsafe_grace_seconds"] = None
+            oracle.serving.given = GRACE_LEAST
         oracle.latecomers.margin = timedelta(hours=config["slice_margin_hours"])
         scene = GcScene(simulation, kv, servers, writer, orchestrator, oracle, config, clocks)
         scene.haste = draw.of("haste")

@@ -7,12 +7,10 @@ from dredge.storage import CHANGED, STORE_HOLD
 from dredge.undo.protecting import NOT_COPIED, NOT_RESTORABLE
 
 ALIVE_AGAIN = "alive_again"
-MULTIPART_SETTLING = "multipart_settling"
 HEAD_SINCE = "head_since"
 
 _WHY = {
     ALIVE_AGAIN: "named again since the mark",
-    MULTIPART_SETTLING: "uploaded in parts, and not listed long enough ago to tell that nobody is about to stage it",
     HEAD_SINCE: "as long as an object that came into a branch head after branches were asked, so a branch may read it",
     CHANGED: "it was written again, or its metadata was changed, since it was listed",
     STORE_HOLD: "the store refuses: it is on hold there, or a retention policy of the bucket has it",

@@ -28,7 +28,6 @@ from dredge.gc.bulk_delete.head_watch import ROUND_OVER, WatchKeys, check_sharin
 from dredge.gc.bulk_delete.output import BulkDeleteOutput
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 from dredge.gc.bulk_delete.reconcile import settle
-from dredge.gc.bulk_delete.settling import Settling, look_at_settling
 from dredge.gc.bulk_delete.sweep import SweepConfig, SweepTask, sweep_parts
 from dredge.gc.check_again.note import note_deletion
 from dredge.gc.check_limits import CheckLimitsOutput
@@ -128,13 +127,11 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
         if turn:
             approval_of(run, record, ApproveOutput)
         where = f"recheck/{record.attempt.number:03d}-{turn:03d}"
-        # Before the re-check reads staging: whoever completed an upload before then has staged it by then.
-        settling = look_at_settling(run, record)
         figures = recheck(run, runner, subtracted, where)
         record.details.setdefault("rechecks", []).append(figures)
         asked = ask_again(run, runner, record, asked, subtracted, where)
         figures["questions"] = asked.questions
-        watch = _delete(run, runner, record, tasks, subtracted, settling, asked, turn)
+        watch = _delete(run, runner, record, tasks, subtracted, asked, turn)
         if watch is None:
             return
         if watch.error is not None:
@@ -161,7 +158,6 @@ def _delete(
     record: StepRecord,
     tasks: Sequence[SweepTask],
     subtracted: Subtracted,
-    settling: Settling,
     asked: Asked,
     turn: int,
 ) -> Watch | None:
@@ -179,7 +175,6 @@ def _delete(
         alive=subtracted.live,
         holds=asked.holds,
         sizes_since=asked.sizes,
-        settling=settling,
         # Read afresh: somebody may have brought back what this run's listing saw.
         pinned=sets_of(active_pins(run.state, run.store_now())),
         undo=run.plan.undo.way,

@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.bulk_delete.codes import ALIVE_AGAIN, HEAD_SINCE, MULTIPART_SETTLING
-from dredge.gc.bulk_delete.settling import Appeared, Settling
+from dredge.gc.bulk_delete.codes import ALIVE_AGAIN, HEAD_SINCE
 from dredge.gc.check_limits import HoldFiles, Holds
 from dredge.gc.namespaces import DATA
 from dredge.gc.subtract import NESTED, begin_with
@@ -52,7 +51,6 @@ class SweepConfig:
         alive: hashes of what was found alive since the mark.
         holds: what was proved about candidates that are held.
         sizes_since: sizes of new entries of heads; candidates that were not held for theirs stay.
-        settling: what is known of objects that may just have appeared.
         pinned: hashes of what is kept because somebody brought it back.
         undo: how deletions can be taken back.
         nested: folders in which other repositories lie by now.
@@ -63,7 +61,6 @@ class SweepConfig:
     delete_keys: int
     alive: list[ShardedSet]
     holds: HoldFiles
-    settling: Settling
     sizes_since: tuple[LocatedSet, ...] = ()
     pinned: tuple[LocatedSet, ...] = ()
     undo: str = OFF
@@ -101,10 +98,9 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepRe
     deleting = DeletingTask(run, deleter, config.gate, config.turn, protect, used.codes_of)
     keys_max = min(GROUP_KEYS, config.delete_keys) if config.undo == QUARANTINE else config.delete_keys
     holds = Holds.of(run.folder, config.holds)
-    appeared = Appeared(config.settling, run.folder, task.candidates)
     for part in task.candidates:
         rows = deleting.undone(part, DATA)
-        kept = _codes_of_kept(run, config, holds, appeared, rows)
+        kept = _codes_of_kept(run, config, holds, rows)
         deleting.keep(part, rows.filter(kept.is_valid()), kept.drop_null().to_pylist())
         doomed = _shuffled(rows.filter(kept.is_null()), f"{run.folder.run_id}/{ledger.stem_of(part)}")
         if not deleting.delete(part, _Groups(doomed, keys_max, config.gate.trusted_seconds)):
@@ -146,13 +142,9 @@ class InUse:
         return pc.if_else(pa.array(named), ALIVE_AGAIN, pa.scalar(None, pa.string()))
 
 
-def _codes_of_kept(
-    run: WorkerRun, config: SweepConfig, holds: Holds, appeared: Appeared, rows: pa.Table
-) -> pa.StringArray:
+def _codes_of_kept(run: WorkerRun, config: SweepConfig, holds: Holds, rows: pa.Table) -> pa.StringArray:
     """Why each candidate is kept; null for those that are to be deleted."""
     codes = holds.codes_of(rows)
-    settling = appeared.among(rows)
-    codes = pc.if_else(pc.and_(settling, pc.is_null(codes)), MULTIPART_SETTLING, codes)
     (since,) = in_any(config.sizes_since, [rows["size"].to_numpy().astype(np.uint64)])
     # About what was held for its size branches were asked, and by now nothing may hold it.
     unheld = pc.is_null(rows["hold"].combine_chunks())

@@ -61,7 +61,7 @@ SWEEP = (
         "what the re-check found alive is deleted",
         "dredge.gc.bulk_delete.sweep",
         "_codes_of_kept",
-        Drop("Assign", 13),
+        Drop("Assign", 11),
         ("test_trap_24_an_old_object_staged_again_after_the_mark_is_found_by_the_re_check",),
     ),
     Breakage(
@@ -100,41 +100,6 @@ SWEEP = (
         (
             "test_what_only_a_tag_named_when_staging_was_about_to_be_read_stays_though_it_was_staged_and_the_tag_is_gone",
         ),
-    ),
-    Breakage(
-        "an object uploaded in parts goes though somebody may be about to stage it",
-        "dredge.gc.bulk_delete.sweep",
-        "_codes_of_kept",
-        Drop("Assign", 3),
-        ("test_trap_07_an_upload_in_parts_that_is_staged_after_the_re_check_stays",),
-    ),
-    Breakage(
-        "an object uploaded in parts counts as known however short ago the run before found it",
-        "dredge.gc.bulk_delete.settling",
-        "_known_by",
-        Put("BoolOp", 1, True, "values.1"),
-        ("test_an_upload_in_parts_that_nobody_stages_goes_in_the_next_run",),
-    ),
-    Breakage(
-        "an object in parts counts as known though another one lay under its name",
-        "dredge.gc.bulk_delete.settling",
-        "_objects",
-        Keep("Call", "binary_join_element_wise", "args.0"),
-        ("test_an_object_that_took_the_place_of_a_known_one_is_not_known",),
-    ),
-    Breakage(
-        "an object in parts settles although branches were asked about it before its server had staged it",
-        "dredge.gc.bulk_delete.settling",
-        "Appeared.among",
-        Keep("Call", "if_else", "args.2"),
-        ("test_trap_06_the_same_bytes_uploaded_in_parts_that_are_staged_after_branches_were_asked_stay",),
-    ),
-    Breakage(
-        "the time of the re-check itself lets an object in parts settle",
-        "dredge.gc.bulk_delete.step",
-        "_sweep",
-        Swap("Assign", "settling"),
-        ("test_the_time_of_the_re_check_itself_does_not_count",),
     ),
     Breakage(
         "the re-check keeps no new paths",

@@ -201,7 +201,7 @@ WEAKENED = {
     "listing_first": ("parts", "the listing is read while deleting"),
     "min_age": ("late-link", "young objects are not kept"),
     "recheck": ("parts", "nothing is read again before deleting"),
-    "settle": ("parts", "what was uploaded in parts goes as soon as the re-check does not find it"),
+    "wait": ("parts", "what was uploaded in parts goes as soon as the re-check does not find it"),
     "lease": ("restore", "no lease is taken or asked for"),
     "every_token": ("come-back", "staging is read once, by the branch records that were read before"),
     "young_commits": (

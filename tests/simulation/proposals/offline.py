@@ -59,8 +59,8 @@ class Rules:
         young_commits: what a commit wrote since the cutoff counts, whether or not a branch leads to it.
         heads: heads at which a branch was seen while staging was read count as active.
         recheck: staging and commits are read again before anything is deleted.
-        settle: an object uploaded in parts stays unless it was listed so long before the re-check that the request
-            which completed it is over.
+        wait: an object uploaded in parts stays unless it was found so long before the re-check that the request which
+            completed it is over. (The product has every object wait, for at least 20 hours.)
     """
 
     lease: bool = True
@@ -71,7 +71,7 @@ class Rules:
     young_commits: bool = True
     heads: bool = True
     recheck: bool = True
-    settle: bool = True
+    wait: bool = True
 
 
 class Lease(NamedTuple):
@@ -148,7 +148,7 @@ def recheck(run: Run, requests: bool) -> Flow[object]:
 def sweep(run: Run, requests: bool) -> Flow[object]:
     """Delete what was listed, is old and is not alive."""
     listed = run.listed if run.rules.listing_first else (yield list_objects("data/"))
-    settled = run.settled or not (requests and run.rules.settle)
+    settled = run.settled or not (requests and run.rules.wait)
     if requests and not run.rules.recheck:
         settled = settled or (yield from is_settled(run))
     for key, found in listed:

@@ -25,7 +25,7 @@ RE_CHECK = (
 )
 """Calls of a re-check and how many there are, so that no later look is slow."""
 LATE = (100.0, 300.0, 500.0, 850.0, 850.0)
-"""Seconds that a server takes to stage what it has put together: less than such objects are given to settle."""
+"""Seconds that a server takes to stage what it has put together."""
 
 
 def parts_take_a_place(chance: random.Random, stage: Stage) -> Moves:
@@ -44,8 +44,8 @@ def parts_take_a_place(chance: random.Random, stage: Stage) -> Moves:
 
 
 def parts_during_the_re_check(chance: random.Random, stage: Stage) -> Moves:
-    """An upload in parts ends while a run lists and is staged while it checks again, which takes longer than such
-    objects are given to settle; each call of the run may sleep a little before."""
+    """An upload in parts ends while a run lists and is staged while it checks again; each call of the run may sleep a
+    little before."""
     branch, path, begin = stage.temper.branch(chance), stage.temper.path(chance), max(0.0, stage.at - 1)
     moves = [
         *branches(stage),
@@ -67,7 +67,7 @@ def parts_during_the_re_check(chance: random.Random, stage: Stage) -> Moves:
 
 def parts_after_the_questions(chance: random.Random, stage: Stage) -> Moves:
     """The same bytes are uploaded again in parts, which end while a run lists; they are staged when branches were asked
-    about them, and the sweep sleeps before its re-check for so long that all else has settled."""
+    about them, and the sweep sleeps before its re-check."""
     branch, path, data = stage.temper.branch(chance), stage.temper.path(chance), content(chance)
     begin = max(0.0, stage.at - 1)
     ends = "slice_listing", chance.choice(("list", "list", "get"))

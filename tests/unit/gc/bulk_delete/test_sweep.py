@@ -10,7 +10,6 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.bulk_delete import sweep as sweeping
-from dredge.gc.bulk_delete.settling import Settling
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.bulk_delete.sweep import SweepConfig, SweepTask, sweep_parts
 from dredge.gc.check_limits import CheckLimitsOutput
@@ -46,7 +45,7 @@ def candidates(run: Run, *addresses: str, hold: str | None = None, etag: str | N
     return run.folder.write_table("subtract", 99, table)
 
 
-def sweep(run: Run, part: PartInfo, settling: Settling | None = None, **more: Any) -> bool:
+def sweep(run: Run, part: PartInfo, **more: Any) -> bool:
     """Sweep one part as a worker does whose gate is open; gives whether the gate stayed open."""
     attempt = StepTry.claim(run.folder.writer, "bulk_delete")
     write_look(run.folder, WATCH, True, "", store_clock(run.state, ""))
@@ -55,7 +54,6 @@ def sweep(run: Run, part: PartInfo, settling: Settling | None = None, **more: An
         turn=0,
         alive=[],
         holds=CheckLimitsOutput.of(summary_of(run, "check_limits")).hold_files,
-        settling=settling or Settling(),
         **{"delete_keys": 10, **more},
     )
     stores = Stores(

@@ -17,9 +17,7 @@ ORPHAN = "data/slice/orphan"
 
 
 def waiting() -> World:
-    world = make_world(
-        unsafe_grace_seconds=None, grace_hours=20, mode="auto", safety={"multipart_settle_seconds": 0}
-    )
+    world = make_world(unsafe_grace_seconds=None, grace_hours=20, mode="auto")
     world.rules(30)
     world.upload("a", b"committed")
     world.lake.commit()

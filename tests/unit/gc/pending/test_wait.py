@@ -29,7 +29,7 @@ ORPHAN = "data/slice/orphan"
 def waiting(**settings: Any) -> World:
     """A lake with something committed and staged and one orphan, nine days old; runs wait 20 hours."""
     wanted = {"unsafe_grace_seconds": None, "grace_hours": 20, "mode": "auto", **settings}
-    world = make_world(safety={"multipart_settle_seconds": 0, "commit_hours_max": 0}, **wanted)
+    world = make_world(safety={"commit_hours_max": 0}, **wanted)
     world.rules(30)
     world.upload("a", b"committed")
     world.lake.commit()
@@ -126,7 +126,7 @@ def test_what_was_held_between_waits_anew() -> None:
     world.upload("as long", b"orphan", "main")
     world.lake.commit()
     world.age(hours=20)
-    held = go(world, safety={"identical_suspects_max": 0, "multipart_settle_seconds": 0})
+    held = go(world, safety={"identical_suspects_max": 0})
     assert pending_rows(held)[ORPHAN]["status"] == codes.TOO_MANY
     go(world)
     assert ORPHAN in world.data()

@@ -96,8 +96,6 @@ def collected(client: LakeFSClient, way: str) -> Run:
         "unsafe_min_age_seconds": 0,
         "unsafe_grace_seconds": 0,
     }
-    # What a restore copied back looks as if it had just been uploaded in parts.
-    config["safety"] = {"multipart_settle_seconds": 0}
     asked = config | ({} if way == "versions" else {"undo": way})
     run = Run.open(plan_run(from_json(GCConfig, asked), None, client).run_uri, None, client)
     assert run.plan.undo.way == way

@@ -1,0 +1,64 @@
+"""What no look of one run can see is not lost, as another run looks a grace later. Without a grace it is: then nothing
+may write (docs/safety.md has the list)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dredge.gc.run import Run
+from tests.support import memory_store
+from tests.support.gc import World, make_world, stage_again
+
+GRACES = pytest.mark.parametrize(
+    "grace", [{"unsafe_grace_seconds": None, "grace_hours": 20}, {}], ids=["the default", "none"]
+)
+"""The shortest grace that is a default, and none."""
+HOURS = 20
+IN_PARTS = b"in parts"
+ADDRESS = "data/slice/in-parts"
+PATH = "the same bytes"
+
+
+def run(world: World, **settings: Any) -> Run:
+    done = world.plan(**settings)
+    world.run(done)
+    return done
+
+
+def stays(world: World, address: str, grace: dict[str, Any], mode: str = "clean") -> bool:
+    """Whether an object that is live is there as long as it should: without a grace the last run has lost it."""
+    for _ in range(2 if grace else 0):
+        world.age(hours=HOURS)
+        run(world, mode=mode)
+    if grace:
+        world.assert_readable()
+    return (address in world.data()) is bool(grace)
+
+
+def put_together(world: World) -> None:
+    """An upload that began two days ago ends: the object carries the time of its beginning."""
+    store = memory_store.memory_store(world.lake.namespace.removeprefix("memory://").partition("/")[0])
+    began = world.age(seconds=1)
+    world.orphan(ADDRESS, IN_PARTS)
+    (key,) = [key for key in store.objects if key.endswith(ADDRESS)]
+    store.write(key, IN_PARTS, began.replace(year=began.year - 1))
+
+
+@GRACES
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+@pytest.mark.parametrize("committed", [b"k", IN_PARTS.upper()], ids=["other bytes", "the same bytes"])
+def test_traps_06_and_07_an_upload_in_parts_that_ends_before_the_listing_and_is_staged_after_the_run(
+    grace: dict[str, Any], mode: str, committed: bytes
+) -> None:
+    world = make_world(**grace)
+    stage_again(world, world.orphan("data/slice/first", committed), PATH, size_bytes=len(committed))
+    world.lake.commit()
+    world.age(days=2)
+    run(world)
+    world.age(days=1)
+    put_together(world)
+    run(world, mode=mode)
+    stage_again(world, ADDRESS, PATH, size_bytes=len(IN_PARTS))
+    assert stays(world, ADDRESS, grace, mode)
