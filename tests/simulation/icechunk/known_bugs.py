@@ -162,7 +162,6 @@ BUGS = (
     bug("layers of counts go that a run of the last week builds on", 0, "own files", Focus(("weeks",))),
     bug("parts of the index go that a run of the last week may read", 0, "own files", Focus(("weeks",))),
     bug("parts of the index go that a head may name which cannot be read", 3, "own files", Focus(("weeks",))),
-    bug("notes of stopped sweeps go that a run may need", 2, "own files", Focus(("weeks",))),
     bug(
         "folders of runs of Icechunk go with copies, or that are of another repository",
         5,
