@@ -173,7 +173,7 @@ def test_a_yes_to_another_run_about_the_same_objects_is_none(v1: Repo) -> None:
     (theirs,) = (key for key in _records(other) if key.endswith("/approved.json"))
     (place,) = (key.rpartition("/")[0] for key in _records(run) if key.endswith("/request.json"))
     run.folder.writer.put(f"{place}/approved.json", other.folder.writer.get(theirs))
-    with pytest.raises(RefusedError):
+    with pytest.raises(RefusedError, match="another run"):
         run_steps(run, HERE)
     assert objects(v1.folder) == before
 
