@@ -76,7 +76,7 @@ def test_sweep_does_not_take_back_a_lease_that_its_run_gave_back(
         return honest(*given)
 
     monkeypatch.setattr(step, "look_again", look_again)
-    with pytest.raises(LeaseHeldError, match="held by nobody"):
+    with pytest.raises(LeaseHeldError):
         bulk_delete(run, HERE)
     assert lease_of(run)["holder"] == ""
     assert objects(v1.folder) == before
@@ -87,6 +87,6 @@ def test_yes_that_was_taken_before_the_guards_were_asked_again_is_none(v1: Repo)
     guards = run.folder.read_summary(CheckLimitsOutput.STEP)
     assert guards is not None
     run.folder.write_summary(replace(guards, details={**guards.details, "made": "again"}))
-    with pytest.raises(RefusedError, match="approve was made from another result of check_limits"):
+    with pytest.raises(RefusedError, match="check_limits"):
         bulk_delete(run, HERE)
     assert objects(v1.folder) == before

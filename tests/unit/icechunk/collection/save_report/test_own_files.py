@@ -48,7 +48,7 @@ def test_nothing_goes_when_one_key_is_not_ones_own() -> None:
     task = Task("save_report")
     keys = [task.put(f"_dredge/{key}") for key in ("counted/x", "lease.json", "index/parts/y")]
     deleter = OwnFilesDeleter(task.uri)
-    with pytest.raises(RefusedError, match=r"'lease\.json' is not one of Dredge's own files"):
+    with pytest.raises(RefusedError, match=r"lease\.json"):
         deleter.delete(["counted/x", "lease.json", "index/parts/y"])
     assert task.keys() == set(keys)
     assert [found.outcome for found in deleter.delete(["counted/x", "index/parts/y"])] == [
