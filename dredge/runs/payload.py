@@ -12,13 +12,17 @@ from typing import Any, Protocol
 
 import msgspec
 
-from dredge.errors import DredgeError, FormatError
+from dredge.errors import DredgeError, FormatError, RefusedError
 
 type Json = dict[str, Any]
 
 
 class NewerFormatError(FormatError):
     """A newer version of Dredge wrote the file."""
+
+    def as_refusal(self, uri: str) -> RefusedError:
+        """The error of a run that must not go on beside what a newer version left at a URI."""
+        return RefusedError(f"{uri}: {self}. A newer version worked here. Nothing was deleted.")
 
 
 class HasDigest(Protocol):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError, RefusedError
+from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.payload import NewerFormatError, to_json
 from dredge.runs.summary import PartInfo
@@ -128,9 +128,7 @@ class VersionStore[S: State](ABC):
             self._refuse_distrusted(version)
             verify(self.files(state))
         except NewerFormatError as error:
-            raise RefusedError(
-                f"{self.writer.uri}/{version.name}: {error}. A newer version worked here. Nothing was deleted."
-            ) from None
+            raise error.as_refusal(f"{self.writer.uri}/{version.name}") from None
         except (DredgeError, KeyError, TypeError, ValueError) as error:
             return Current(etag, version, None, f"{version.name} cannot be used: {error}")
         return Current(etag, version, state)
