@@ -217,7 +217,7 @@ def test_repo_info_without_main_is_refused(tmp_path: Path) -> None:
 
 def test_folder_without_refs_is_no_repository(repo: Path) -> None:
     shutil.rmtree(repo / "refs")
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match="refs/"):
         collect(config(repo))
 
 

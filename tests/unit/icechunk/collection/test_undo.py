@@ -299,7 +299,7 @@ def test_restore_beside_a_collection_is_refused_and_pins_nothing(kept_v1: Kept) 
         kept_v1.restore(first["run_id"])
     release_lease(run)
     assert not active_pins(open_state(kept_v1.uri), utc_now())
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="not the folder of a run"):
         kept_v1.restore("g3qikmu3ee6io01hg8o0")
 
 

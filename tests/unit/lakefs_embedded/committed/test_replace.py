@@ -90,5 +90,5 @@ def test_a_record_replaces_its_key_though_the_identity_is_equal(store: CountingS
 
 
 def test_records_out_of_order_are_refused(store: CountingStore) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="does not come after"):
         replace_below(store, "", [], [(b"b", value(1)), (b"a", value(1))], RULE)

@@ -145,7 +145,7 @@ def test_keys_out_of_order_and_ranges_that_overlap_are_refused(store: RangeStore
     info = writer.finish().ranges[0]
     again = MetaRangeWriter(store)
     again.add(b"b", entry("b"))
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="does not come after"):
         again.add(b"b", entry("b"))
     with pytest.raises(FormatError, match="not after"):
         again.add_range(info)
