@@ -2,8 +2,8 @@
 
     python -m benchmarks.latency TARGET_PORT MILLISECONDS LOG    prints its own port, then serves
 
-It works below HTTP: what a client sends after it was answered is a new request. That holds for clients that send one
-request at a time on a connection, and all of ours do. The wait is that of the network: it takes no processor time,
+A request begins with a request line that comes at the head of what a client sends; clients that send one request at a
+time on a connection do so, and all of ours are such. The wait is that of the network: it takes no processor time,
 and requests on different connections wait side by side.
 
 The longest chain of a step is the largest number of requests of which each began after the end of the one before.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import time
@@ -31,6 +32,7 @@ LOGS = Path(__file__).resolve().parent.parent / ".dredge" / "bench" / "requests"
 """Holds the requests of the last run, a file for each server."""
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "LAKECTL_SERVER_ENDPOINT_URL")
 _CHUNK = 1 << 18
+_LINE = re.compile(rb"([A-Z]{3,7} /[!-~]*) HTTP/1\.")
 type Span = tuple[float, float]
 """Begin and end, in seconds since the epoch."""
 
@@ -86,9 +88,9 @@ class Proxy:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, state: _Connection
     ) -> None:
         while data := await reader.read(_CHUNK):
-            if state.begun is None or state.answered is not None:
+            if asked := _LINE.match(data):
                 self._note(state)
-                state.begun, state.answered, state.asked = time.time(), None, _line(data)
+                state.begun, state.answered, state.asked = time.time(), None, asked[1].decode()
                 await asyncio.sleep(self._seconds)
             writer.write(data)
             await writer.drain()
@@ -106,10 +108,6 @@ class Proxy:
         if state.begun is not None and state.answered is not None:
             self._log.write(f"{state.begun:.6f} {state.answered:.6f} {state.asked}\n")
             state.begun = None
-
-
-def _line(data: bytes) -> str:
-    return data.partition(b"\r\n")[0].rpartition(b" ")[0].decode(errors="replace")
 
 
 @contextmanager
