@@ -67,8 +67,6 @@ class Safety:
         round_seconds_max: how long workers delete before everything is checked again.
         recheck_rounds_max: how often a sweep may be stopped by what changed and go on after a new re-check; rounds that
             end by their time do not count.
-        commit_hours_max: longest commit. What an earlier run saw staged and no branch shows now is held until a mark as
-            long ago did not show it, unless the staging records are read (`subtract.left_staging`); 0 holds nothing.
         scan_rounds_max: how often staging is scanned while branches come and go, or while a scan cannot be proved
             complete.
         scan_deadline_seconds: bound on all rounds of one staging scan.
@@ -92,7 +90,6 @@ class Safety:
     gate_every_seconds: float = 3
     round_seconds_max: float = 3600
     recheck_rounds_max: int = 10
-    commit_hours_max: float = 20
     scan_rounds_max: int = 5
     scan_deadline_seconds: float = 4 * 3600
     staged_questions_max: int = 20_000

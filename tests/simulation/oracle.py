@@ -195,7 +195,8 @@ class Oracle:
         commit = self.truth.commits[commit_id]
         before = {name for parent in commit.parents for name in self.truth.entries(parent).values()}
         for address in sorted(set(self.truth.entries(commit_id).values()) - before):
-            if self.deleted.get(address, -1.0) >= since and self._could_be_known(address):
+            at = self.deleted.get(address, -1.0)
+            if at >= since and self._could_be_known(address, at - since):
                 self.simulation.violate("promised", f"{commit_id} has {address}, but {self._fate(address)}")
 
     def brought_back(self, commit_id: str, since: float) -> None:
@@ -216,13 +217,13 @@ class Oracle:
     def _is_there(self, address: str) -> bool:
         return self.root + address in self.bucket.objects
 
-    def _could_be_known(self, address: str) -> bool:
-        """Whether somebody has seen that an address was staged: what a sealed token has below a newer write is in no
-        answer of a server, only in staging records: there before whoever deleted it began."""
+    def _could_be_known(self, address: str, seconds: float) -> bool:
+        """Whether a deletion that came so long after the commit began could be avoided: what a sealed token has below a
+        newer write is in no answer of a server, only in staging records: there before whoever deleted it began. And
+        what some mark saw staged waits anew afterwards, for longer than the commit takes."""
         reads_records = not self.copy_read and any(asked.read_kv for asked in self.asked.values())
-        return (reads_records and address in self.in_records) or any(
-            address in staged for staged in self.marked
-        )
+        waits = seconds < self.serving.given and any(address in staged for staged in self.marked)
+        return (reads_records and address in self.in_records) or waits
 
     def on_put(self, key: str, data: bytes) -> None:
         """Remember the bytes of data."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 
@@ -12,7 +11,6 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
-from dredge.runs.payload import from_json
 from dredge.runs.summary import PartInfo
 from dredge.sets.files import read_hashes, write_hashes
 from dredge.sets.hashes import Hashes, unite
@@ -35,12 +33,6 @@ class MarkUncommittedOutput(StepOutput):
     def hashes(self) -> list[PartInfo]:
         """Sorted hashes of the staged addresses."""
         return self.parts(f"{_HASHES}-")
-
-    @property
-    def hashes_of_earlier_tries(self) -> list[PartInfo]:
-        """Sorted hashes of what was staged when the step was done before, where it was done again."""
-        found: list[dict[str, Any]] = self.summary.details.get("earlier_tries", [])
-        return [from_json(PartInfo, value) for value in found]
 
     @property
     def heads(self) -> PartInfo:

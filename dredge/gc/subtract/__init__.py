@@ -2,7 +2,6 @@
 
 from dredge.gc.subtract.figures import EXAMPLES_MAX
 from dredge.gc.subtract.holds import NESTED, SAME_SIZE, begin_with, why_of_hold
-from dredge.gc.subtract.left_staging import earlier_marks
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.reasons import EXPIRED, REASONS
 
@@ -14,6 +13,5 @@ __all__ = [
     "SAME_SIZE",
     "SubtractOutput",
     "begin_with",
-    "earlier_marks",
     "why_of_hold",
 ]

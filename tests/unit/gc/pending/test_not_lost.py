@@ -3,6 +3,7 @@ may write (docs/safety.md has the list)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -62,3 +63,54 @@ def test_traps_06_and_07_an_upload_in_parts_that_ends_before_the_listing_and_is_
     run(world, mode=mode)
     stage_again(world, ADDRESS, PATH, size_bytes=len(IN_PARTS))
     assert stays(world, ADDRESS, grace, mode)
+
+
+def commit_while(world: World, monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> str:
+    """Commit, and do something after the commit has sealed what is staged and before it reads that; gives the commit's
+    id."""
+    commits = world.lake.catalog.commits
+    honest = commits._commit_tokens
+
+    def build(*arguments: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(commits, "_commit_tokens", honest)
+            action()
+        return honest(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commits, "_commit_tokens", build)
+        return world.lake.commit().id
+
+
+@GRACES
+@pytest.mark.usefixtures("without_canaries")
+@pytest.mark.parametrize("seen", [True, False], ids=["seen staged", "never seen"])
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+@pytest.mark.parametrize("goes_on", ["written", "deleted"])
+def test_trap_23_what_a_commit_under_way_is_about_to_bring_though_its_path_was_written_anew_or_deleted(
+    monkeypatch: pytest.MonkeyPatch, grace: dict[str, Any], seen: bool, mode: str, goes_on: str
+) -> None:
+    """The commit takes almost as long as the grace, and runs look all the time."""
+    world = make_world(**grace)
+    world.rules(30)
+    world.upload("keep", b"k")
+    world.lake.commit()
+    run(world)
+    address = world.upload(PATH, b"first")
+    world.age(days=2)
+    if seen:
+        run(world)
+
+    def go_on_and_collect() -> None:
+        if goes_on == "written":
+            world.upload(PATH, b"second version")
+        else:
+            world.lake.catalog.objects.delete_object(world.lake.repository, "main", PATH)
+        for _ in range(2):
+            run(world, mode=mode)
+            world.age(hours=HOURS / 2 - 1)
+
+    commit = commit_while(world, monkeypatch, go_on_and_collect)
+    assert stays(world, address, grace, mode)
+    if grace:
+        assert world.lake.read(PATH, commit) == b"first"
