@@ -32,6 +32,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from dredge.errors import FormatError, NotFoundError
@@ -404,7 +405,8 @@ class Oracle:
                 return
         readable = self.truth.readable(process.begun)
         since = self.truth.since.get(address)
-        if address in readable and since is not None and self.serving.since(address, since) <= process.begun:
+        looked = self._looked(address, process)
+        if address in readable and since is not None and self.serving.since(address, since) <= looked:
             self.simulation.violate(
                 "live", f"{process.name} deletes {address}, readable since {since - now:.0f} s"
             )
@@ -415,6 +417,22 @@ class Oracle:
             self.simulation.violate(
                 "live", f"{process.name} deletes {address}, in a head since {head - now:.0f} s"
             )
+
+    def _looked(self, address: str, process: Process) -> float:
+        """When the last look began that could find that an address is in use: no re-check sees what is staged over its
+        like."""
+        asked = self.asked.get(process.name.partition(" ")[0])
+        if (
+            asked is None
+            or asked.read_kv
+            or not self.truth.is_unseen(address, partial(self._is_like, address))
+        ):
+            return process.begun
+        return asked.run().began("mark_uncommitted", process.begun)
+
+    def _is_like(self, address: str, entry: str) -> bool:
+        ours, other = (self.bucket.objects.get(self.root + name) for name in (address, entry))
+        return ours is None or other is None or ours.data == other.data
 
     def _judge_request(self, address: str, process: Process) -> None:
         """Look whether the run was to keep more than what is readable."""

@@ -76,10 +76,6 @@ BUGS = (
         7,
         "live",
         on("hidden_then_not", canary_branches=(0,), rules=(None, 30)),
-        breaks=(
-            "heads that branches had during the scan are forgotten",
-            "a sweep long after its guards does not ask branches again",
-        ),
     ),
     bug(
         "what a commit wrote while staging was read counts only where a branch leads to it",

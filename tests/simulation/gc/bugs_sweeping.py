@@ -25,12 +25,6 @@ BUGS = (
         ),
     ),
     bug(
-        "what the mark read in the records answers for what is staged since",
-        0,
-        "live",
-        on("copy_is_read", read_kv=(YES,)),
-    ),
-    bug(
         "nobody looks at namespaces while workers delete",
         16,
         "foreign",
@@ -165,20 +159,6 @@ BUGS = (
         on("lost_meanwhile", delete_keys=(1,), lease_seconds=(600.0,), by=("person",)),
     ),
     bug("a gate that shut opens again", 36, "figures", on("copies_fail")),
-    bug("a sweep long after its guards does not ask branches again", 2, "live", on("alike_later")),
-    bug("a sweep long after its guards does not look at new entries of heads", 2, "live", on("alike_later")),
-    bug(
-        "a sweep right after its guards does not ask branches again",
-        1,
-        "live",
-        on("alike_at_once", read_kv=(NO,)),
-    ),
-    bug(
-        "a sweep asks branches again only by entries that heads had before",
-        4,
-        "live",
-        on("alike_at_once", read_kv=(NO,)),
-    ),
     bug("a no counts for one question only", 2, "figures", on("asked_anew")),
     bug("a yes counts for whatever the run asks by now", 2, "approved", on("changed_while_asked")),
     bug(

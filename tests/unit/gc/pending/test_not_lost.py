@@ -3,12 +3,15 @@ may write (docs/safety.md has the list)."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
+from dredge.gc.steps import bulk_delete
 from tests.support import memory_store
 from tests.support.gc import World, make_world, stage_again
 
@@ -114,3 +117,42 @@ def test_trap_23_what_a_commit_under_way_is_about_to_bring_though_its_path_was_w
     assert stays(world, address, grace, mode)
     if grace:
         assert world.lake.read(PATH, commit) == b"first"
+
+
+def stage_over_its_like(world: World, address: str, content: bytes) -> None:
+    """Stage an old object over an equal entry of the branch's head: it is no change, so nobody is shown it."""
+    world.lake.catalog.objects.stage_object(
+        world.lake.repository,
+        "main",
+        PATH,
+        physical_address=f"{world.lake.namespace}/{address}",
+        checksum=hashlib.md5(content).hexdigest(),
+        size_bytes=len(content),
+    )
+    assert world.served()[PATH] == address
+    shown = world.lake.catalog.branches.diff_branch(world.lake.repository, "main", amount=10)
+    assert [change.path for change in shown.results] == []
+
+
+@GRACES
+@pytest.mark.usefixtures("without_canaries")
+@pytest.mark.parametrize("committed", ["before the mark", "after the guards"])
+def test_traps_06_and_48_an_old_object_that_is_staged_over_its_like_after_branches_were_asked(
+    grace: dict[str, Any], committed: str
+) -> None:
+    """No re-check sees it. The head has an equal entry already, or gets it only then."""
+    content = b"the same bytes"
+    world = make_world(**grace)
+    world.upload(PATH, content if committed == "before the mark" else b"of another length")
+    world.lake.commit()
+    old = world.orphan("data/slice/old", content)
+    world.age(days=2)
+    found = world.plan()
+    world.mark(found)
+    if committed == "after the guards":
+        world.upload(PATH, content)
+        world.lake.commit()
+    stage_over_its_like(world, old, content)
+    bulk_delete(found, world.runner)
+    release_lease(found)
+    assert stays(world, old, grace)
