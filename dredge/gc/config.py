@@ -65,8 +65,6 @@ class Safety:
         gate_every_seconds: while deleting, how long a worker trusts its last look at the lease and the stop
             marker.
         round_seconds_max: how long workers delete before everything is checked again.
-        recheck_rounds_max: how often a sweep may be stopped by what changed and go on after a new re-check; rounds that
-            end by their time do not count.
         scan_rounds_max: how often staging is scanned while branches come and go, or while a scan cannot be proved
             complete.
         scan_deadline_seconds: bound on all rounds of one staging scan.
@@ -89,7 +87,6 @@ class Safety:
     watch_silence_seconds_max: float = 60
     gate_every_seconds: float = 3
     round_seconds_max: float = 3600
-    recheck_rounds_max: int = 10
     scan_rounds_max: int = 5
     scan_deadline_seconds: float = 4 * 3600
     staged_questions_max: int = 20_000
@@ -102,7 +99,7 @@ class Safety:
     inventory_days_max: float = 14
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "lease_seconds", "recheck_rounds_max", "scan_rounds_max", "staged_rows_plenty")
+        _at_least(self, 1, "lease_seconds", "scan_rounds_max", "staged_rows_plenty")
         _at_least(self, 0, *(item.name for item in dataclasses.fields(self)))
 
 

@@ -60,11 +60,10 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
 
     Raises:
         RefusedError: a guard did not pass, a person had to approve and did not, the results do not belong together,
-            the mark is too old or another version's, the namespace is blocked or another server's, or branches move
-            all the time.
+            the mark is too old or another version's, or the namespace is blocked or another server's.
         AlarmError: live objects had been deleted, and no person has acknowledged it.
         LeaseHeldError: another run has taken over.
-        UnavailableError: some objects could not be deleted; the others were.
+        UnavailableError: some objects could not be deleted, or branches not be looked at; the others were deleted.
         ConfigError: the credentials may not delete, and nothing was.
         PartialError: the credentials may not delete the rest.
     """
@@ -120,7 +119,6 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     note_deletion(run, record)
     subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
     tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
-    rounds_max, stops = run.plan.config.safety.recheck_rounds_max, 0
     for turn in itertools.count():
         if turn:
             approval_of(run, record, ApproveOutput)
@@ -130,22 +128,14 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
         watch = _delete(run, runner, record, tasks, subtracted, turn)
         if watch is None:
             return
-        if watch.error is not None:
+        if watch.error is not None or watch.found is None:
+            why = watch.reason or "branch heads were not looked at for too long (watch_silence_seconds_max)"
             raise UnavailableError(
-                f"the sweep stopped because {watch.reason}. What was deleted is in the ledger. Run the step"
+                f"the sweep stopped because {why}. What was deleted is in the ledger. Run the step"
                 " again when lakeFS and the store answer; it goes on where it stopped."
             )
-        if watch.found == ROUND_OVER:
-            continue
-        stops += 1
-        why = watch.reason or "branch heads were not checked for too long"
-        if stops == rounds_max:
-            raise RefusedError(
-                f"the sweep stopped {rounds_max} times while deleting, the last time because {why}. What was deleted"
-                " is in the ledger; the rest was left alone. Start a new run at a quieter time, or raise"
-                " recheck_rounds_max."
-            )
-        record.warn(f"the sweep stopped ({why}) and checked again")
+        if watch.found != ROUND_OVER:
+            record.warn(f"the sweep stopped ({watch.found}) and checked again")
 
 
 def _delete(
