@@ -336,17 +336,7 @@ class GCConfig:
             "grace_hours": self.unsafe_grace_seconds,
         }
         check_settings(self, without=[name for name, value in replaced.items() if value is not None])
-        if self.unsafe_min_age_seconds is None:
-            self._check_clocks()
         self._check_window()
-
-    def _check_clocks(self) -> None:
-        # A server may be off by twice as much unnoticed, and another one as much the other way.
-        if 4 * self.safety.clock_skew_seconds_max > (self.min_age_hours - LINK_HOURS) * 3600:
-            raise ConfigError(
-                f"clock_skew_seconds_max is {self.safety.clock_skew_seconds_max:g}; it may be at most a"
-                f" quarter of what min_age_hours ({self.min_age_hours:g}) has above {LINK_HOURS:g} h"
-            )
 
     def _check_window(self) -> None:
         begin, end = self.window

@@ -489,10 +489,7 @@ class Oracle:
         store = self.bucket.clock.seconds()
         ours = 0.0 if run.clock is None else abs(run.clock.seconds() - store)
         theirs = min((abs(clock.seconds() - store) for clock in self.clocks), default=0.0)
-        # A cleared task that finds its mark done looks at no clock.
-        marked = self.saved.get(run.folder + _MARKED, process.begun)
-        looked = max(asked.begun, run.began("mark_uncommitted", marked))
-        if ours > CLOCK or (theirs > CLOCKS and self.clocks_set < looked):
+        if ours > CLOCK or (theirs > CLOCKS and self.clocks_set < asked.begun):
             words = f"with clocks that are off by {max(ours, theirs):.0f} s"
             self.simulation.violate("clocks", f"{process.name} deletes {address}, {words}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
 
 import pyarrow as pa
 
@@ -50,12 +49,6 @@ class MarkUncommittedOutput(StepOutput):
         """Ids that the server gave to the scans; none where it was not asked for one."""
         found: list[str] = self.detail("server_runs")
         return found
-
-    @property
-    def server_time(self) -> datetime | None:
-        """Where the server was not asked for a scan, its clock then, in whole seconds."""
-        found: str | None = self.summary.details.get("server_time")
-        return None if found is None else datetime.fromisoformat(found)
 
 
 class StagedFiles:

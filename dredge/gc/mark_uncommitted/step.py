@@ -41,7 +41,6 @@ def _mark(run: Run, record: StepRecord) -> None:
     record.details.update(
         server_runs=staging.server_runs,
         server_files=staging.server_files,
-        server_time=None if staging.server_time is None else staging.server_time.isoformat(),
     )
     if staging.records is not None:
         _note_records(record, staging.records)

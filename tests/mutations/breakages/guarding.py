@@ -82,7 +82,6 @@ GUARDS = (
     "proofs.listing_complete",
     "proofs.staging_complete",
     "proofs.order",
-    "proofs.server_clock",
     "proofs.live_not_empty",
     "proofs.committed_not_empty",
     "staged.staging_not_gone",
@@ -155,13 +154,6 @@ ASKED = (
         "committed_not_empty",
         Put("UnaryOp", "suspicious", True),
         ("test_figures_that_do_not_add_up_refuse_the_run",),
-    ),
-    Breakage(
-        "the clock in the server's ids is not looked at",
-        "dredge.gc.clocks",
-        "server_clock_finding",
-        Put("Constant", "refused", "passed"),
-        ("test_the_clock_in_the_servers_own_ids_is_looked_at_as_well",),
     ),
     Breakage(
         "a name on a local folder lies in no whole path",

@@ -162,7 +162,6 @@ BUGS = (
         on("begun_anew", **_FEW),
         breaks=("the guard proofs.order is not asked", "results need not belong together"),
     ),
-    bug("the guard proofs.server_clock is not asked", 1, "clocks", on("clocks_jump")),
     bug(
         "the guard staged.staging_not_gone is not asked",
         4,
@@ -216,7 +215,6 @@ BUGS = (
         on("begun_anew", **_FEW),
         breaks=("results may be read in any order", "results need not belong together"),
     ),
-    bug("the clock in the server's ids is not looked at", 1, "clocks", on("clocks_jump")),
     bug(
         "namespaces that overlap by now pass",
         0,

@@ -124,19 +124,7 @@ OWN = (
         Put("If", "abs", False),
     ),
     Breakage(
-        "A6: the minimum age is the time for linking, 2",
-        "dredge.gc.clocks",
-        "compare_server",
-        Put("If", "max", False),
-    ),
-    Breakage(
         "A6: the minimum age is the time for linking, 4", "dredge.gc.config", "", Keep("BinOp", 1, "left")
-    ),
-    Breakage(
-        "A6: the minimum age is the time for linking, 5",
-        "dredge.gc.config",
-        "GCConfig.__post_init__",
-        Drop("Expr", "_check_clocks"),
     ),
     Breakage(
         "L2: no rules means that nothing is committed, 1",
@@ -204,10 +192,7 @@ BUGS = (
         on("late_link", off=(140.0,)),
         breaks=(
             "A6: the minimum age is the time for linking, 1",
-            "A6: the minimum age is the time for linking, 2",
-            "the clock in the server's ids is not looked at",
             "A6: the minimum age is the time for linking, 4",
-            "A6: the minimum age is the time for linking, 5",
         ),
     ),
     bug("B7: without its index a run ends with a KeyError", 3, "defect", on("index_is_lost")),
@@ -279,10 +264,6 @@ BUGS = (
         5,
         "clocks",
         on("clocks_apart"),
-        breaks=(
-            "A6: the minimum age is the time for linking, 1",
-            "A6: the minimum age is the time for linking, 2",
-            "the clock in the server's ids is not looked at",
-        ),
+        breaks=("A6: the minimum age is the time for linking, 1",),
     ),
 )

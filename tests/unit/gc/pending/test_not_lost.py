@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ import pytest
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
+from lakefs_embedded.catalog import Catalog
 from tests.support import memory_store
 from tests.support.gc import World, make_world, stage_again
+from tests.support.lakes import no_sleep
 
 GRACES = pytest.mark.parametrize(
     "grace", [{"unsafe_grace_seconds": None, "grace_hours": 20}, {}], ids=["the default", "none"]
@@ -156,3 +159,32 @@ def test_traps_06_and_48_an_old_object_that_is_staged_over_its_like_after_branch
     bulk_delete(found, world.runner)
     release_lease(found)
     assert stays(world, old, grace)
+
+
+@GRACES
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+def test_trap_55_an_upload_that_is_linked_late_through_a_server_whose_clock_is_hours_behind(
+    grace: dict[str, Any], mode: str
+) -> None:
+    """No run meets that server."""
+    world = make_world(**grace)
+    world.upload("keep", b"k")
+    world.lake.commit()
+    run(world)
+    lake = world.lake
+    slow = Catalog(
+        lake.kv,
+        lake.open_namespace,
+        lambda: lake.clock() - timedelta(hours=15),
+        lake.settings,
+        sleep=no_sleep,
+    )
+    full = lake.catalog.addresses.get_physical_address("lake", "main", "late")
+    address = world.orphan(full.removeprefix(f"{lake.namespace}/"), b"linked late")
+    world.age(hours=26)
+    run(world, mode=mode)
+    world.age(hours=10)
+    slow.addresses.link_physical_address(
+        "lake", "main", "late", physical_address=full, checksum="c", size_bytes=11
+    )
+    assert stays(world, address, grace, mode)
