@@ -124,7 +124,8 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     ranges = read_ranges(run, runner, f"{where}/active", new_commits.values())
     unnamed = find_unnamed_now(run, active, subtracted.ranges | ranges.keys()) - subtracted.unnamed
     unite_ranges(ranges, read_ranges(run, runner, f"{where}/unnamed", unnamed).items())
-    ranges.update(_unnamed_files(run, subtracted, active))
+    if active.all_commits:
+        ranges.update(_all_files(run, subtracted, active))
     new_ranges = {range_id: facts for range_id, facts in ranges.items() if range_id not in subtracted.ranges}
     collected = collect_ranges(run, runner, where, Roles(new_ranges), scan.files.hashes)
     subtracted.live.append(collected.live)
@@ -166,8 +167,8 @@ def _find_new_paths(
     subtracted.by_path |= new
 
 
-def _unnamed_files(run: Run, subtracted: Subtracted, active: ActiveCommits) -> Ranges:
-    """Ranges that no active commit names and that count all the same, as in the mark."""
+def _all_files(run: Run, subtracted: Subtracted, active: ActiveCommits) -> Ranges:
+    """Every range file of the namespace: without rules all count, as in the mark."""
     metaranges = [*subtracted.commits.values(), *subtracted.unnamed, *active.metaranges.values()]
     read = [*subtracted.ranges, *metaranges]
-    return find_range_files(run.reader, read, None if active.all_commits else run.plan.cutoff)[0]
+    return find_range_files(run.reader, read)[0]

@@ -58,12 +58,6 @@ BUGS = (
         "live",
         on("taken_from_a_tag", canary_branches=(0,), read_kv=(NO,), servers=(2, 3)),
     ),
-    bug(
-        "the re-check reads no ranges that only a commit left behind has",
-        1,
-        "live",
-        on("carried_over", canary_branches=(0,), read_kv=(NO,), servers=(2, 3)),
-    ),
     bug("the re-check keeps no new paths", 45, "kept", on("kept_by_a_policy", dry=(YES,))),
     bug("the sweep ignores the column of holds", 2, "live", on("the_same_again")),
     bug("an optimized run forgets the folders of other repositories that it does not list", 0, ""),
@@ -118,7 +112,7 @@ BUGS = (
         "lease",
         on("lease_runs_out", lease_seconds=(600.0,), delete_keys=(1,), at_once=(1,)),
     ),
-    bug("a driver that says nothing is believed", 11, "live", on("driver_is_silent", delete_keys=(1,))),
+    bug("a driver that says nothing is believed", 15, "live", on("driver_is_silent", delete_keys=(1,))),
     bug("an overtaken try goes on", 9, "overtaken", on("beside_its_retry", delete_keys=(1,))),
     bug(
         "a watch that cannot look leaves the gate open",

@@ -16,12 +16,6 @@ _MULTI = {"flush_rows": (1,), "file_bytes": (1, 400)}
 
 OWN = (
     Breakage(
-        "the re-check reads no ranges that only a commit left behind has",
-        "dredge.gc.bulk_delete.recheck",
-        "recheck",
-        Drop("Expr", 5),
-    ),
-    Breakage(
         "the folder of a run goes with the copies in it",
         "dredge.gc.save_report.old_folders",
         "find_old_folders",

@@ -13,6 +13,7 @@ import pytest
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
+from dredge.storage import open_deleter
 from lakefs_embedded.catalog import Catalog
 from tests.support import memory_store
 from tests.support.gc import World, make_world, stage_again
@@ -188,3 +189,32 @@ def test_trap_55_an_upload_that_is_linked_late_through_a_server_whose_clock_is_h
         "lake", "main", "late", physical_address=full, checksum="c", size_bytes=11
     )
     assert stays(world, address, grace, mode)
+
+
+@GRACES
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+def test_trap_78_what_a_commit_has_written_a_range_of_and_no_metarange_yet(
+    grace: dict[str, Any], mode: str
+) -> None:
+    """Its entry is in no answer, it claims an old date, and no ref leads to it until it ends."""
+    world = make_world(**grace)
+    world.rules(1)
+    world.upload("keep", b"k")
+    world.lake.commit()
+    catalog = world.lake.catalog
+    catalog.branches.create_branch("lake", "side", "main")
+    address = world.upload(PATH, b"taken from staging", "side")
+    world.age(days=9)
+    run(world)
+    world.age(days=1)
+    commit = world.lake.commit("side", "side", date=world.lake.clock() - timedelta(days=90))
+    catalog.branches.delete_branch("lake", "side")
+    key = f"_lakefs/{commit.metarange_id}"
+    written = world.lake.objects.get(key)
+    open_deleter(world.lake.namespace).delete([key])
+    run(world, mode=mode)
+    world.lake.objects.put(key, written)
+    catalog.branches.create_branch("lake", "side", commit.id)
+    assert stays(world, address, grace, mode)
+    if grace:
+        world.assert_readable("side")
