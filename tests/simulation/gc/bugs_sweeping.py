@@ -65,7 +65,7 @@ BUGS = (
     bug("a repository that is made in a folder while workers delete is not noticed", 0, ""),
     bug(
         "a branch that moves is not noticed",
-        11,
+        15,
         "live",
         on("heads_move", delete_keys=(1,), at_once=(1,), pace=(2.0,)),
     ),
@@ -135,7 +135,7 @@ BUGS = (
     ),
     bug(
         "a worker that slept while it looked believes what it saw before",
-        17,
+        2,
         "live",
         on("worker_sleeps", delete_keys=(1,), at_once=(1,), pace=(2.0,)),
     ),

@@ -168,7 +168,7 @@ BUGS = (
     ),
     bug(
         "A5: an orphaned earlier try writes the result",
-        1,
+        13,
         "overtaken",
         on("beside_its_retry", delete_keys=(1,)),
         breaks=(
