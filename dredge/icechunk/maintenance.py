@@ -5,7 +5,6 @@
     <repository>/_dredge/index/               what manifests name, read once for ever
     <repository>/_dredge/state/               what the next collection builds on: a pointer, and versions of the state
     <repository>/_dredge/counted/             how many live manifests name each chunk
-    <repository>/_dredge/pending/             what collections were about to delete
     <repository>/_dredge/expirations/<id>/    plans of expirations, as data, text and page
     <repository>/_dredge/runs/<run id>/       folders of collections, unless another root was named
 

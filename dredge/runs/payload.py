@@ -12,9 +12,17 @@ from typing import Any, Protocol
 
 import msgspec
 
-from dredge.errors import DredgeError, FormatError
+from dredge.errors import DredgeError, FormatError, RefusedError
 
 type Json = dict[str, Any]
+
+
+class NewerFormatError(FormatError):
+    """A newer version of Dredge wrote the file."""
+
+    def as_refusal(self, uri: str) -> RefusedError:
+        """The error of a run that must not go on beside what a newer version left at a URI."""
+        return RefusedError(f"{uri}: {self}. A newer version worked here. Nothing was deleted.")
 
 
 class HasDigest(Protocol):
@@ -111,10 +119,14 @@ def from_versioned[T](kind: type[T], value: object, version: int) -> T:
         version: number of the format that this version reads and writes.
 
     Raises:
-        FormatError: it is of another format, or damaged.
+        NewerFormatError: a newer version wrote it.
+        FormatError: it is of an older format, or damaged.
     """
     found = value.get("format") if isinstance(value, dict) else None
+    if isinstance(found, int) and found > version:
+        raise NewerFormatError(
+            f"it has format {found}, and this version of Dredge reads {version}: use the newer version"
+        )
     if found != version:
-        newer = ": use the newer version" if isinstance(found, int) and found > version else ""
-        raise FormatError(f"it has format {found!r}, and this version of Dredge reads {version}{newer}")
+        raise FormatError(f"it has format {found!r}, and this version of Dredge reads {version}")
     return from_file(kind, value)

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.runs.folder import RunFolder, read_json
-from dredge.runs.payload import to_json
+from dredge.runs.payload import NewerFormatError, to_json
 from dredge.runs.summary import PartInfo
 from dredge.runs.words import duration_text
 from dredge.storage import ObjectWriter, StorageOptions
@@ -104,6 +104,9 @@ class VersionStore[S: State](ABC):
         Args:
             fits: what it must be about, by the name of an attribute; a value is compared as text, a callable is
                 asked.
+
+        Raises:
+            RefusedError: a newer version of Dredge left it. A run of this version could undo what that one noted.
         """
         try:
             etag = self.writer.stat(POINTER).etag
@@ -124,6 +127,8 @@ class VersionStore[S: State](ABC):
                     raise ValueError(f"it is about {name} {found}")
             self._refuse_distrusted(version)
             verify(self.files(state))
+        except NewerFormatError as error:
+            raise error.as_refusal(f"{self.writer.uri}/{version.name}") from None
         except (DredgeError, KeyError, TypeError, ValueError) as error:
             return Current(etag, version, None, f"{version.name} cannot be used: {error}")
         return Current(etag, version, state)

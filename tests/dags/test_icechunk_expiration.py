@@ -192,7 +192,7 @@ def test_run_expires_and_collects_what_a_dry_run_said_and_every_ref_reads_back(
     assert read_history(open_reader(f"file://{repo}")).digest == history
     assert dry.returned["plan_expiration"]["released"] == 7
     plan = Path(dry.returned["plan_expiration"]["plan_uri"].removeprefix("file://"))
-    assert "<svg" in (plan / "plan.html").read_text()
+    assert (plan / "plan.html").is_file()
     counts = dry.returned["save_report"]["counts"]
     assert counts["candidates_objects"] == 20
     assert counts["candidates_bytes"] == dry.returned["plan_expiration"]["would_free_bytes"] > 0

@@ -72,6 +72,8 @@ def test_params_are_these(dag: DAG) -> None:
         "kinds",
         "max_partitions",
         "max_rows",
+        "max_bytes",
+        "max_percent",
         "read_rate",
     }
 

@@ -28,8 +28,8 @@ def _done(step: str, digest: str, **inputs: str) -> bytes:
     return json.dumps({"step": step, "digest": digest, "inputs": inputs}).encode()
 
 
-def _state(number: int, part: str) -> bytes:
-    return json.dumps({"fencing": number, "counted": {"layers": [[_part(part)]]}}).encode()
+def _state(part: str) -> bytes:
+    return json.dumps({"counted": {"layers": [[_part(part)]]}}).encode()
 
 
 def _head(part: str, *replaced: str) -> bytes:
@@ -95,21 +95,18 @@ def test_nothing_is_deleted_by_results_that_were_not_made_from_each_other(own: O
     ):
         key = f"{RUN}/{step}/_SUCCESS.json"
         assert not by(own, "run0 orphan", lambda key=key, data=data: own.on_put(key, data))  # type: ignore[misc]
-    noted = "_dredge/pending/000000000003-r1.json"
+    noted = "_dredge/deletions/r1.json"
     assert not by(own, sweeper, lambda: own.note_sweep(noted), calls=2)
     assert by(own, sweeper, lambda: own.note_sweep(noted), calls=90) == "chain"
 
 
 def test_what_a_state_of_the_last_week_names_stays(own: OwnFiles) -> None:
     scheduler = own.simulation.scheduler
-    own.on_put("_dredge/state/versions/a.json", _state(3, "counted/old.counts"))
-    own.on_put("_dredge/state/versions/b.json", _state(7, "counted/new.counts"))
-    assert not broken(own, lambda: own.on_delete("_dredge/pending/000000000003-r1.json"))
+    own.on_put("_dredge/state/versions/a.json", _state("counted/old.counts"))
+    own.on_put("_dredge/state/versions/b.json", _state("counted/new.counts"))
     assert broken(own, lambda: own.on_delete("_dredge/counted/old.counts")) == "own files"
-    assert broken(own, lambda: own.on_delete("_dredge/pending/000000000005-r1.json")) == "own files"
     scheduler.now += 8 * DAY
     assert not broken(own, lambda: own.on_delete("_dredge/counted/old.counts"))
-    assert not broken(own, lambda: own.on_delete("_dredge/pending/000000000005-r1.json"))
     assert broken(own, lambda: own.on_delete("_dredge/counted/new.counts")) == "own files"
 
 

@@ -74,10 +74,11 @@ def test_a_cleaner_that_deletes_what_is_live_is_found_out(
 
 @dataclass
 class NaughtyIcechunk(IcechunkWorld):
-    """Deletes the objects of a folder in the end."""
+    """Deletes the objects of a folder in the end, or of these the chunks in which virtual ones lie."""
 
     folder: str = ""
     wait_hours: float = 30.0
+    only_virtual: bool = False
 
     def build(self, simulation: Simulation) -> IcechunkScene:
         scene = super().build(simulation)
@@ -85,8 +86,10 @@ class NaughtyIcechunk(IcechunkWorld):
 
         def settle() -> None:
             simulation.scheduler.wait(self.wait_hours * HOUR)
+            virtual = {f"{ROOT}chunks/{each}" for ids in scene.writers.virtual.values() for each in ids}
             for key in [key for key in bucket.keys if key.startswith(ROOT + self.folder)]:
-                bucket.remove(key)
+                if key in virtual or not self.only_virtual:
+                    bucket.remove(key)
 
         scene.settle = settle  # type: ignore[method-assign]
         return scene
@@ -104,3 +107,18 @@ def test_a_collection_that_deletes_what_is_live_is_found_out(
     world.draw = lambda _chance: [Move(60.0, "commit", ("main", 2, 0.0, False))]  # type: ignore[method-assign]
     outcome = play(world, seed)
     assert outcome.rule == rule, outcome.tale()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_collection_that_deletes_what_a_virtual_chunk_lies_in_is_found_out(seed: int) -> None:
+    world = NaughtyIcechunk(folder="chunks/", only_virtual=True)
+    moves = [
+        ("create branch", ("a", 0)),
+        ("commit", ("a", 2, 0.0, True)),
+        *(("commit virtually", ("main", 1, number, 0.0)) for number in (0, 1)),
+        ("delete branch", ("a",)),
+        ("library expires", (0.0, True)),
+    ]
+    world.draw = lambda _chance: [Move(60.0 * n, *move) for n, move in enumerate(moves)]  # type: ignore[method-assign]
+    outcome = play(world, seed)
+    assert outcome.rule == "live", outcome.tale()

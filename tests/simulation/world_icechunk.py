@@ -26,7 +26,14 @@ OURS = ("collect", "expire", "again", "restore", "purge", "forget lost")
 BESIDE = (
     *("open session", "write again", "close session", "copy ahead", "name the copy", "list again", "upgrade"),
     *("put back", "foreign file", "flip a manifest", "wrong snapshot", "flip a head", "inventory"),
-    *("flip a part", "hold a file", "back up refs", "put refs back", "old writer commits"),
+    *(
+        "commit virtually",
+        "flip a part",
+        "hold a file",
+        "back up refs",
+        "put refs back",
+        "old writer commits",
+    ),
 )
 """What only scenes have."""
 SETTINGS: Mapping[str, Sequence[Any]] = {

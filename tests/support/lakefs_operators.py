@@ -45,7 +45,9 @@ class FakeServer:
     """A lakeFS with one repository."""
 
     def __init__(self, namespace: str) -> None:
-        self.found = SimpleNamespace(name="lake", namespace=namespace, default_branch="main", read_only=False)
+        self.found = SimpleNamespace(
+            name="lake", namespace=namespace, default_branch="main", read_only=False, created_at=None
+        )
 
     def repository(self, name: str) -> Any:
         return self.found

@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_json
+from dredge.runs.payload import from_versioned
 from dredge.runs.summary import PartInfo
 from dredge.runs.versions import VersionStore
+
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,14 @@ class Told:
         about: what it is about.
         parts: files that it names; they lie beside it.
         clean_at: the same for all.
+        format: of the state.
     """
 
     run_id: str
     about: str = ""
     parts: tuple[PartInfo, ...] = ()
     clean_at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    format: int = FORMAT
 
 
 class ToldVersions(VersionStore[Told]):
@@ -35,7 +39,7 @@ class ToldVersions(VersionStore[Told]):
 
     def parse(self, value: Mapping[str, Any]) -> Told:
         """Give the state that `to_json` made."""
-        return from_json(Told, value)
+        return from_versioned(Told, value, FORMAT)
 
     def files(self, state: Told) -> Iterable[tuple[RunFolder, PartInfo]]:
         """Give every file that it names."""

@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from dredge.errors import FormatError
-from dredge.gc.check_limits.holds import Holds
-from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
+from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, Holds
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.pending import found as reading
@@ -29,8 +28,7 @@ from dredge.gc.pending.gone import Gone
 from dredge.gc.pending.known import Known
 from dredge.gc.run import Run
 from dredge.gc.state.base import base_of
-from dredge.gc.subtract import SubtractOutput
-from dredge.gc.subtract.store_lookup import folders_of
+from dredge.gc.subtract import SubtractOutput, folders_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function

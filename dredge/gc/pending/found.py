@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from dredge.gc.check_limits.holds import Holds
+from dredge.gc.check_limits import Holds
 from dredge.runs.folder import RunFolder
 from dredge.runs.pending.rows import FOUND, YOUNG
 from dredge.runs.summary import PartInfo

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from dredge.errors import RefusedError
 from dredge.gc.config import CLEAN
@@ -18,13 +17,13 @@ from dredge.gc.witness.owner import keeps_id
 from dredge.gc.witness.ownership import Site
 from dredge.gc.witness.past import FORGET_LOST
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_json, to_json
+from dredge.runs.payload import from_file, to_json
 from dredge.runs.pending.store import Expected, PendingList, Stored, leave_list, read_list
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader
 
-_NAME = "known.json"
+NAME = "known.json"
 _SAID = {
     FORGET_LOST: "a person gave up what was lost with lakeFS's database since",
     OWN: "the namespace was handed to another server since",
@@ -95,22 +94,21 @@ def note_list(run: Run, record: StepRecord) -> Known:
     known = Known(etag=stored.etag, pending=stored.pending, grace=grace)
     data = json.dumps(to_json(known), sort_keys=True).encode()
     rows = 0 if known.pending is None else known.pending.rows
-    record.parts.append(run.folder.write_bytes(f"subtract/{_NAME}", data, rows))
+    record.parts.append(run.folder.write_bytes(f"subtract/{NAME}", data, rows))
     return known
 
 
-def known_list(folder: RunFolder, parts: list[PartInfo]) -> Known:
+def known_list(folder: RunFolder, part: PartInfo) -> Known:
     """The list that subtract noted.
 
     Args:
         folder: the run folder.
-        parts: of subtract; in those of an earlier version there is none.
+        part: of subtract.
+
+    Raises:
+        FormatError: it is not as it was written.
     """
-    found = next((part for part in parts if part.name == f"subtract/{_NAME}"), None)
-    if found is None:
-        return Known()
-    value: Mapping[str, Any] = json.loads(folder.read_bytes(found))
-    return from_json(Known, value)
+    return from_file(Known, json.loads(folder.read_bytes(part)))
 
 
 def leave(run: Run, record: StepRecord, known: Known, bits: int, parts: Mapping[int, PartInfo]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
-from dredge.gc.pending.known import Known, known_list
+from dredge.gc.pending.known import NAME, Known, known_list
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract.early_deletion import early_text
 from dredge.runs.folder import RunFolder
@@ -47,7 +47,7 @@ class SubtractOutput(StepOutput):
         Args:
             folder: the run folder.
         """
-        return known_list(folder, list(self.summary.parts))
+        return known_list(folder, self.part(NAME))
 
     @property
     def reasons(self) -> dict[str, dict[str, Any]]:

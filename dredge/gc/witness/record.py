@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dredge.errors import ConflictError, DredgeError, FormatError, RefusedError
+from dredge.errors import ConflictError, DredgeError, FormatError
 from dredge.gc.namespaces import canonical_namespace
 from dredge.runs.conditional import read_tagged, replace_again
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_versioned, to_json
+from dredge.runs.payload import NewerFormatError, from_versioned, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader
 
@@ -136,15 +136,10 @@ def read_record(state: ObjectReader) -> Stored:
         return Stored()
     etag, data = tagged
     try:
-        value = json.loads(data)
-        found = int(value["format"])
-        if found > FORMAT:
-            raise RefusedError(
-                f"{state.uri}/{POINTER} has format {found}, and this version of Dredge reads {FORMAT}: a newer version"
-                " worked here. Nothing was deleted. Run the newer version."
-            )
-        return Stored(etag, from_versioned(MarkRecord, value, FORMAT))
-    except (FormatError, KeyError, TypeError, ValueError) as error:
+        return Stored(etag, from_versioned(MarkRecord, json.loads(data), FORMAT))
+    except NewerFormatError as error:
+        raise error.as_refusal(f"{state.uri}/{POINTER}") from None
+    except (FormatError, ValueError) as error:
         raise _damaged(state, POINTER, error) from None
 
 

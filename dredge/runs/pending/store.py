@@ -16,10 +16,10 @@ from datetime import datetime, timedelta
 
 import pyarrow as pa
 
-from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError, RefusedError
+from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.runs.conditional import replace_again
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import from_file, from_json, to_json
+from dredge.runs.payload import NewerFormatError, from_json, from_versioned, to_json
 from dredge.runs.pending.rows import PENDING
 from dredge.runs.summary import PartInfo
 from dredge.runs.versions import verify
@@ -114,21 +114,11 @@ def read_list(state: ObjectReader, expected: Expected, now: datetime) -> Stored:
     except NotFoundError:
         return Stored()
     try:
-        value = json.loads(data)
-        found = int(value["format"])
-    except (KeyError, TypeError, ValueError) as error:
-        return Stored(etag=etag, problem=f"{POINTER} is damaged ({error})")
-    if found > FORMAT:
-        raise RefusedError(
-            f"{state.uri}/{POINTER} has format {found}, and this version of Dredge reads {FORMAT}: a newer version"
-            " worked here. Nothing was deleted. Run the newer version."
-        )
-    if found < FORMAT:
-        return Stored(etag=etag, problem=f"{POINTER} has the older format {found}")
-    try:
-        pending = from_file(PendingList, value)
-    except FormatError as error:
-        return Stored(etag=etag, problem=f"{POINTER} is damaged ({error})")
+        pending = from_versioned(PendingList, json.loads(data), FORMAT)
+    except NewerFormatError as error:
+        raise error.as_refusal(f"{state.uri}/{POINTER}") from None
+    except (FormatError, ValueError) as error:
+        return Stored(etag=etag, problem=f"{POINTER} cannot be read ({error})")
     problem = _why_not(pending, expected, now, written_at) or _damage(state, pending)
     return Stored(etag=etag, pending=None if problem else pending, problem=problem)
 

@@ -98,11 +98,15 @@ PENDING = (
         ("test_a_part_that_is_gone_or_damaged_is_a_problem",),
     ),
     Breakage(
-        "a list of a newer version is no list",
-        "dredge.runs.pending.store",
-        "read_list",
+        "a list, a record or a state of a newer version is taken for a damaged one",
+        "dredge.runs.payload",
+        "from_versioned",
         Put("If", 1, False),
-        ("test_an_older_format_waits_anew_and_a_newer_one_stops_the_run",),
+        (
+            "test_an_older_format_waits_anew_and_a_newer_one_stops_the_run",
+            "test_a_record_of_another_format_or_without_a_field_stops_the_run",
+            "test_a_state_of_an_older_format_is_none_and_one_of_a_newer_stops_the_run",
+        ),
     ),
     Breakage(
         "an optimized run goes on without a list",

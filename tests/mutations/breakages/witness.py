@@ -94,13 +94,6 @@ WITNESS = (
         ("test_a_record_that_another_mark_left_since_is_not_replaced",),
     ),
     Breakage(
-        "a record of a newer version is no record",
-        "dredge.gc.witness.record",
-        "read_record",
-        Put("If", "found", False),
-        ("test_a_record_of_another_format_or_without_a_field_stops_the_run",),
-    ),
-    Breakage(
         "a what-if leaves its commits for later marks",
         "dredge.gc.check_limits.step",
         "_check",

@@ -95,7 +95,9 @@ class Damage:
         others = [
             name
             for name in sorted(self.writers.chunks)
-            if f"{ROOT}manifests/{name}" in bucket.objects and name not in chosen.manifests
+            if f"{ROOT}manifests/{name}" in bucket.objects
+            and name not in chosen.manifests
+            and self.writers.chunks[name]
         ]
         if not others:
             return

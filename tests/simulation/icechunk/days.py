@@ -25,11 +25,10 @@ def refs_put_back(chance: random.Random, stage: Stage) -> list[Move]:
     failed = at - chance.choice((-2.0, -12.0, 1.0)) * HOUR
     if chance.random() < 0.3:
         moves.append(Move(failed + chance.choice((1.0, 30.0)) * HOUR, "commit", ("main", 1, 0.0, True)))
-    moves.append(Move(failed, "put refs back", ()))
     if chance.random() < 0.3:
         moves.append(Move(failed + chance.choice((3.0, 30.0)) * HOUR, "forget lost", ()))
     late = [stage.run(number, at + number * 26 * HOUR, chance.choice(modes)) for number in (1, 2, 3)]
-    return [*moves, *late]
+    return [*moves, Move(failed, "put refs back", (chance.random() < 0.3,)), *late]
 
 
 def old_writer(chance: random.Random, stage: Stage) -> list[Move]:

@@ -17,7 +17,7 @@ from dredge.icechunk.format.envelope import MAGIC, close_file
 from dredge.icechunk.ids import decode_id, encode_id
 from tests.support.icechunk_manifests import manifest_file
 
-SNAPSHOT_FILE, TRANSACTION_LOG, REPO_FILE = 1, 4, 6
+SNAPSHOT_FILE, MANIFEST_FILE, TRANSACTION_LOG, REPO_FILE = 1, 2, 4, 6
 MIGRATED, CONFIGURATION_CHANGED = 2, 3
 
 
@@ -175,6 +175,18 @@ def chunk_manifest(manifest: str, chunks: Sequence[str]) -> bytes:
     """Write a manifest of one array."""
     ids = np.frombuffer(b"".join(map(decode_id, chunks)), np.uint8).reshape(len(chunks), 12)
     return manifest_file(ids, decode_id(manifest))[1]
+
+
+def virtual_manifest(manifest: str, locations: Sequence[str], spec: int) -> bytes:
+    """Write a manifest of one array of virtual chunks."""
+    refs = [
+        table(
+            {0: structs([struct.pack("<I", number)]), 3: struct.pack("<Q", 1000), 5: text(location)},
+        )
+        for number, location in enumerate(locations)
+    ]
+    array = table({0: b"\2" * 8, 1: tables(refs)})
+    return _closed({0: decode_id(manifest), 1: tables([array])}, spec, MANIFEST_FILE)
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,14 @@ OWN = (
 )
 """Breakages that are in no list of tests/mutations."""
 BUGS = (
-    bug("young objects may go", 3, "age"),
+    bug("young objects may go", 6, "age"),
     bug("what the repo info lists is not kept", 11, "peace"),
-    bug("released snapshots have no time of grace", 27, "grace"),
+    bug(
+        "released snapshots have no time of grace",
+        9,
+        "grace",
+        Focus(("just_released",), {**_SPEC_1, "grace": (24.0,)}),
+    ),
     bug("a chunk that is not there stops nothing", 0, "live", Focus(("flipped",))),
     bug("what a file names that the store holds goes", 0, "order", Focus(("held_by_the_store",))),
     bug("a ref on a doomed snapshot is not noticed", 6, "live", Focus(("in_use_again",), _SPEC_1)),
@@ -97,7 +102,7 @@ BUGS = (
         Focus(("replaced_results",)),
     ),
     bug("a sweep of Icechunk does not look at the chain again", 47, "chain", Focus(("replaced_results",))),
-    bug("limits of Icechunk are not asked", 22, "limit"),
+    bug("limits of Icechunk are not asked", 24, "limit"),
     bug("the guards of Icechunk do not ask for the lease", 0, "figures", Focus(("asleep",))),
     bug("an older report of Icechunk replaces a later one", 1, "report", Focus(("late_report",))),
     bug("a run of Icechunk is resumed unconditionally", 3, "lease", Focus(("resumed",))),
@@ -131,7 +136,7 @@ BUGS = (
         "of two reads of a snapshot the newer one is believed", 1, "live", Focus(("wrong_snapshot",), _SPEC_1)
     ),
     bug(
-        "what a stopped sweep of Icechunk left is forgotten",
+        "a sweep of Icechunk does not write down what it may delete",
         10,
         "garbage",
         Focus(("stopped_sweep",), {"rest": ("auto",)}),
@@ -162,7 +167,6 @@ BUGS = (
     bug("layers of counts go that a run of the last week builds on", 0, "own files", Focus(("weeks",))),
     bug("parts of the index go that a run of the last week may read", 0, "own files", Focus(("weeks",))),
     bug("parts of the index go that a head may name which cannot be read", 3, "own files", Focus(("weeks",))),
-    bug("notes of stopped sweeps go that a run may need", 2, "own files", Focus(("weeks",))),
     bug(
         "folders of runs of Icechunk go with copies, or that are of another repository",
         5,
@@ -198,5 +202,18 @@ BUGS = (
         Focus(("just_released",), {**_SPEC_1, "grace": (24.0,)}),
     ),
     bug("the age of a file is its age a day later", 22, "age"),
-    bug("tags keep nothing", 3, "peace"),
+    bug("a chunk that only a location names is garbage", 1, "live", Focus(("named_virtually",), _BLIND)),
+    bug("a clean run takes only native chunks for live", 22, "live", Focus(("named_virtually",), _BLIND)),
+    bug(
+        "an optimized run counts only native chunks",
+        1,
+        "live",
+        Focus(("named_virtually",), {**_AUTO, **_BLIND}),
+    ),
+    bug(
+        "a commit since the mark keeps nothing that virtual chunks lie in",
+        50,
+        "live",
+        Focus(("named_virtually",), _BLIND),
+    ),
 )

@@ -104,7 +104,7 @@ class Oracle:
         """An object was written."""
         name = key.removeprefix(ROOT)
         if name.startswith(OWN):
-            if name.startswith(f"{OWN}pending/"):
+            if name.startswith(f"{OWN}deletions/") and name.endswith(".json"):
                 self.own.note_sweep(name)
             self.own.on_put(name, data)
             if name.startswith(RUNS) and name.endswith("/plan.json"):
@@ -187,8 +187,8 @@ class Oracle:
         """Nothing is there that no ref leads to.
 
         Args:
-            listed: whether the last run listed all chunks; else some may be there that no manifest ever named, or that
-                the store held when their manifests went.
+            listed: whether the last run listed all chunks; else some may be there that no manifest ever named, that
+                virtual chunks named last, or that the store held when their manifests went.
         """
         if self.forgiven:
             return
@@ -200,6 +200,7 @@ class Oracle:
             closure |= self._closure(there)
         deleted = {name.partition("/")[2] for names in self.swept.values() for name in names}
         named = {chunk for name in deleted for chunk in self.writers.chunks.get(name, ())}
+        named -= {chunk for virtual in self.writers.virtual.values() for chunk in virtual}
         for key in self.bucket.keys:
             name = key.removeprefix(ROOT)
             if not key.startswith(ROOT) or not name.startswith(FOLDERS) or name in closure:
@@ -245,7 +246,7 @@ class Oracle:
         for name in names:
             folder, _, each = name.partition("/")
             if folder == "manifests":
-                found |= {f"chunks/{chunk}" for chunk in self.writers.chunks.get(each, ())}
+                found |= self._chunks_of(each)
             elif folder == "snapshots" and each in self.parents:
                 node: str | None = each
                 while node is not None:
@@ -387,7 +388,23 @@ class Oracle:
                 self.named_late[tip] = self._now()
                 self.simulation.states["named late"] += 1
                 self._forgive_absent(self._reach([tip]) - self.reached)
+        self._look_at_virtual(reached - self.reached)
         self.reached = reached
+
+    def _look_at_virtual(self, new: Collection[str]) -> None:
+        """A commit may name chunks by their location that nothing reaches by now: no sweep that has begun knows it."""
+        readable = {
+            name for each in self.reached if each not in self.named_late for name in self._objects_of(each)
+        }
+        for snapshot in new:
+            virtual = {
+                f"chunks/{chunk}"
+                for manifest in self.writers.snapshots[snapshot].manifests
+                for chunk in self.writers.virtual.get(manifest, ())
+            }
+            if snapshot not in self.released and not virtual <= readable:
+                self.simulation.states["virtual chunks named late"] += 1
+                self.named_beyond(snapshot)
 
     def _is_late(self, tip: str) -> bool:
         """Whether no grace protects a tip: it was unreachable for too long, or was never reachable and is not young."""
@@ -461,8 +478,13 @@ class Oracle:
         found = {f"snapshots/{snapshot}", f"transactions/{snapshot}"}
         for manifest in self.writers.snapshots[snapshot].manifests:
             found.add(f"manifests/{manifest}")
-            found |= {f"chunks/{chunk}" for chunk in self.writers.chunks[manifest]}
+            found |= self._chunks_of(manifest)
         return found
+
+    def _chunks_of(self, manifest: str) -> set[str]:
+        """Chunks that a manifest names, natively or as the location of a virtual chunk."""
+        named = (*self.writers.chunks.get(manifest, ()), *self.writers.virtual.get(manifest, ()))
+        return {f"chunks/{chunk}" for chunk in named}
 
     def _begun(self) -> float:
         current = self.simulation.scheduler.current

@@ -1,7 +1,7 @@
 """Rules about the files that Dredge keeps for itself in a repository: told from what was written, as it was written.
 
 A plan never gets a lower lease back. Of two reports the later one stays. A result counts only with those that it was
-made from. What the newest state, or one of the last week, names stays, and so do notes, parts of the index, and copies.
+made from. What the newest state, or one of the last week, names stays, and so do parts of the index, and copies.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class OwnFiles:
     runs: dict[str, RunFiles] = field(default_factory=dict)
     lease: int = 0
     leased: dict[str, int] = field(default_factory=dict)
-    versions: list[tuple[float, frozenset[str], int]] = field(default_factory=list)
+    versions: list[tuple[float, frozenset[str]]] = field(default_factory=list)
     heads: dict[str, frozenset[str]] = field(default_factory=dict)
     replaced: dict[str, float] = field(default_factory=dict)
 
@@ -111,7 +111,7 @@ class OwnFiles:
         elif name.startswith(f"{OWN}state/versions/"):
             value = json.loads(data)
             parts = _parts(value["counted"])
-            self.versions.append((self._now, frozenset(OWN + part for part in parts), int(value["fencing"])))
+            self.versions.append((self._now, frozenset(OWN + part for part in parts)))
         elif name.startswith(f"{OWN}index/heads/"):
             value = json.loads(data)
             named = [*value["snapshots"], *(each["part"] for each in value["manifests"])]
@@ -122,16 +122,12 @@ class OwnFiles:
     def on_delete(self, name: str) -> None:
         """An own file is about to go."""
         why = ""
-        if name.startswith(f"{OWN}counted/") and any(name in named for named, _ in self._counting()):
+        if name.startswith(f"{OWN}counted/") and any(name in named for named in self._counting()):
             why = "a state of the last week names it"
         elif name.startswith(f"{OWN}index/") and any(
             name in (head, *self.heads[head]) for head in self._in_force()
         ):
             why = "a head of the index that was in force within a week is it, or names it"
-        elif name.startswith(f"{OWN}pending/"):
-            oldest = min((number for _, number in self._counting()), default=0)
-            number = int(name.rpartition("/")[2].partition("-")[0])
-            why = "a run that builds on a state of the last week needs it" if number > oldest else ""
         elif name.startswith(RUNS) and "/quarantine/" in name and self._role in ("save_report", "plan"):
             why = "it is a copy of what a run deleted, and nobody purged it"
         if why:
@@ -165,8 +161,6 @@ class OwnFiles:
             self._check_guard(run, json.loads(data))
         elif name.endswith("/_SUCCESS.json"):
             self._step_done(run, json.loads(data))
-        elif name == f"pending/{run_id}.json":
-            return
 
     def _report_written(self, run: RunFiles, name: str) -> None:
         process = self._process
@@ -226,7 +220,7 @@ class OwnFiles:
 
     def note_sweep(self, name: str) -> None:
         """A run notes what it is about to delete."""
-        run = self.runs.get(name.rpartition("/")[2].removesuffix(".json").partition("-")[2])
+        run = self.runs.get(name.rpartition("/")[2].removesuffix(".json"))
         current = self.simulation.scheduler.current
         if run is None or current is None:
             return
@@ -245,18 +239,11 @@ class OwnFiles:
             name: process.calls for name, process in self.processes.items() if name.startswith(f"{run.name} ")
         }
 
-    def _counting(self) -> Iterable[tuple[frozenset[str], int]]:
-        """Versions of the state that were the newest one within a week: what they name, and their lease."""
-        ends = [*(when for when, _, _ in self.versions[1:]), self._now + 1]
-        return (
-            [
-                (named, number)
-                for (_, named, number), end in zip(self.versions, ends, strict=True)
-                if end > self._now - WEEK
-            ]
-            if self.versions
-            else []
-        )
+    def _counting(self) -> Iterable[frozenset[str]]:
+        """Give what the versions of the state name that were the newest one within a week."""
+        ends = [*(when for when, _ in self.versions[1:]), self._now + 1]
+        since = self._now - WEEK
+        return [named for (_, named), end in zip(self.versions, ends, strict=False) if end > since]
 
     def _in_force(self) -> list[str]:
         return [head for head in self.heads if self.replaced.get(head, self._now) > self._now - WEEK]

@@ -22,12 +22,14 @@ class Rollback:
         oracle: watches it.
         backup: refs (spec 1) or the repo info (spec 2) as they were, by key.
         spec: of the backup; 0 for none.
+        copies: of the repo info, at the time of the backup.
     """
 
     writers: Writers
     oracle: Oracle
     backup: dict[str, bytes] = field(default_factory=dict)
     spec: int = 0
+    copies: frozenset[str] = frozenset()
 
     @property
     def verbs(self) -> dict[str, Callable[..., None]]:
@@ -41,9 +43,14 @@ class Rollback:
     def _back_up(self) -> None:
         self.spec = self.writers.spec
         self.backup = {key: self.oracle.bucket.objects[key].data for key in self._keys()}
+        self.copies = frozenset(self._all_copies())
 
-    def _put_back(self) -> None:
-        """Somebody restores the refs from a backup, or rolls the bucket back to its time for them alone."""
+    def _put_back(self, copies: bool = False) -> None:
+        """Somebody restores the refs from a backup, or rolls the bucket back to its time for them alone.
+
+        Args:
+            copies: whether the copies of the repo info that were made since go, too.
+        """
         if self.spec != self.writers.spec:
             return
         bucket = self.oracle.bucket
@@ -55,6 +62,8 @@ class Rollback:
                 for key, data in self.backup.items():
                     if key not in bucket.objects or bucket.objects[key].data != data:
                         bucket.put(key, data)
+                for key in [key for key in self._all_copies() if copies and key not in self.copies]:
+                    bucket.lose(key)
 
         self.writers.simulation.doors.call("store", "put", deed, {}, "refs of an earlier day")
         self.writers.simulation.states["refs put back"] += 1
@@ -72,6 +81,9 @@ class Rollback:
             self.oracle.lost.add(made.id)
             self.oracle.was_put_back = True
             writers.simulation.states["committed by an old writer"] += 1
+
+    def _all_copies(self) -> list[str]:
+        return [key for key in self.oracle.bucket.keys if key.startswith(f"{ROOT}overwritten/")]
 
     def _keys(self) -> list[str]:
         where = f"{ROOT}refs/" if self.writers.spec == 1 else f"{ROOT}repo"

@@ -37,8 +37,8 @@ def in_use_again(chance: random.Random, stage: Stage) -> list[Move]:
             verb, args = chance.choice(
                 (("reset late", ("main", chance.randrange(12))), ("list again", (chance.randrange(12),)))
             )
-            call = chance.choice(("put pending", "put pending", "delete", "get", "put"))
-            number = 1 if call == "put pending" else few(chance, 12)
+            call = chance.choice(("put deletions", "put deletions", "delete", "get", "put"))
+            number = 1 if call == "put deletions" else few(chance, 12)
             moves.append(at_call(at, "bulk_delete", call, number, verb, *args))
         for _ in range(chance.choice((1, 1, 3))):
             call = chance.choice(("get bulk_delete/_watch", "stat bulk_delete/_watch", "get"))
@@ -397,6 +397,37 @@ def foreign(chance: random.Random, stage: Stage) -> list[Move]:
     return [*moves, *released(chance, at), stage.run(0, at), stage.run(1, at + 26 * HOUR)]
 
 
+def named_virtually(chance: random.Random, stage: Stage) -> list[Move]:
+    """Virtual chunks lie in native ones of another branch, which goes; then the manifest that names them goes, too."""
+    modes, first = (CLEAN, AUTO, ()), chance.random() < 0.6
+    at = stage.start + (5 * DAY if first else 0.0)
+    gone = at - chance.choice((30.0, 50.0, 80.0)) * HOUR
+    moves = [stage.run(9, stage.start, CLEAN)] if first else []
+    moves += [
+        Move(gone - 5 * DAY, "create branch", ("a", 0)),
+        Move(gone - 4 * DAY, "commit", ("a", chance.choice((1, 2, 5)), 0.0, True)),
+        Move(gone - 3 * DAY, "commit", ("a", 1, 0.0, chance.random() < 0.5)),
+    ]
+    for hours in chance.choice(((1.0,), (25.0,), (1.0, 25.0))):
+        branch, late = chance.choice(("main", "main", "a")), 0.0
+        if chance.random() < 0.4:
+            late = hours + (at - gone + chance.random() * stage.length) / HOUR
+        args = branch, chance.choice((1, 2)), chance.randrange(4), late
+        moves.append(Move(gone - hours * HOUR, "commit virtually", args))
+    moves.append(Move(gone, *chance.choice((("reset", ("a", 0)), ("delete branch", ("a",))))))
+    moves.append(Move(gone + 60, "library expires", (chance.choice((0.5, 1.0)), True)))
+    moves.append(stage.run(0, at, chance.choice(modes)))
+    dropped = at + chance.choice((2.0, 28.0)) * HOUR
+    if chance.random() < 0.6:
+        moves.append(Move(dropped, "commit", ("main", 1, 0.0, True)))
+        moves.append(Move(dropped + 60, "library expires", (0.0, True)))
+        moves.append(stage.expire(0, dropped + 90, "document", 0.01, False, False))
+    return [
+        *moves,
+        *(stage.run(number, at + number * 26 * HOUR, chance.choice(modes)) for number in (1, 2, 3)),
+    ]
+
+
 SCENES: Mapping[str, Scene] = {
     scene.__name__: scene
     for scene in (
@@ -422,6 +453,7 @@ SCENES: Mapping[str, Scene] = {
         moved_ref,
         within_the_grace,
         foreign,
+        named_virtually,
         *believed.SCENES,
         *fenced.SCENES,
         *days.SCENES,

@@ -30,6 +30,7 @@ from tests.simulation.icechunk.files import (
     repo_file,
     snapshot_file,
     transaction_file,
+    virtual_manifest,
 )
 from tests.simulation.stores import FAULTS
 
@@ -79,6 +80,7 @@ class Writers:
         spec: 1 or 2.
         snapshots: all that were ever written, as they were.
         chunks: of each manifest.
+        virtual: chunks of the repository that each manifest names by their location alone.
         infos: what each repo info says, by its bytes.
         may_use: whether a user may still know a snapshot that no ref reaches (spec 1).
     """
@@ -89,6 +91,7 @@ class Writers:
     may_use: Callable[[str], bool]
     snapshots: dict[str, Snapshot] = field(default_factory=dict)
     chunks: dict[str, list[str]] = field(default_factory=dict)
+    virtual: dict[str, list[str]] = field(default_factory=dict)
     infos: dict[bytes, Repo] = field(default_factory=dict)
     made: int = 0
 
@@ -121,6 +124,24 @@ class Writers:
                 head = self._heads()[branch]
                 if head == made.id:
                     return
+
+    def _commit_virtually(self, branch: str, count: int, number: int, hours: float) -> None:
+        """Commit an array of virtual chunks that lie in the repository: native ones of a snapshot that a user knows."""
+        head = self._heads()[branch]
+        known = [
+            c for manifest in self.snapshots[self._chosen(number)].manifests for c in self.chunks[manifest]
+        ]
+        if not known:
+            return
+        if self.simulation.scheduler.current is not None:
+            self.simulation.scheduler.wait(hours * HOUR)
+        manifest = self._id()
+        self.chunks[manifest], self.virtual[manifest] = [], known[:count]
+        locations = [f"s3://{URI.partition('://')[2]}/chunks/{chunk}" for chunk in known[:count]]
+        self._put(f"manifests/{manifest}", virtual_manifest(manifest, locations, self.spec))
+        manifests = {**self.snapshots[head].manifests, manifest: len(locations)}
+        self._move(branch, head, self._snapshot(head, manifests))
+        self.simulation.states["virtual chunks"] += 1
 
     def _amend(self, branch: str, count: int) -> None:
         head = self._heads()[branch]

@@ -141,7 +141,7 @@ def test_plan_names_the_metaranges_that_count_although_no_commit_names_them(
         code, said, _ = run(capsys, "plan", "lake", "--json")
         found = json.loads(said)
         assert (code, found["unnamed_metaranges"]) == (0, [unnamed])
-        assert {item["freed_objects"] for item in found["proposals"]} == {1}
+        assert {item["freed"]["objects"] for item in found["proposals"]} == {1}
         assert "no active commit names them: 1" in run(capsys, "plan", "lake")[1]
 
 

@@ -1,4 +1,4 @@
-"""Files of another format are refused: a plan stops the run, a state makes the next run a clean one."""
+"""Files of another format are refused: a plan stops the run, a state of an older one makes the next run a clean one."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_an_earlier_run_of_another_format_is_named_though_nobody_can_tell_whose_
     assert (folder.run_id, found) == (first.plan.run_id, None)
 
 
-@pytest.mark.parametrize("difference", [-1, 1])
-def test_a_state_of_another_format_makes_a_clean_run(
-    world: World, difference: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("difference", "is_refused"), [(-1, False), (1, True)])
+def test_a_state_of_an_older_format_makes_a_clean_run_and_one_of_a_newer_stops_it(
+    world: World, difference: int, is_refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as other:
         other.setattr(model.RunState.__init__, "__kwdefaults__", {"format": model.FORMAT + difference})
@@ -61,6 +61,10 @@ def test_a_state_of_another_format_makes_a_clean_run(
     (name,) = world.lake.keys(f"_lakefs/retention/gc/dredge/{VERSIONS}/")
     assert json.loads(world.lake.objects.get(name))["format"] == model.FORMAT + difference
     world.age(hours=1)
+    if is_refused:
+        with pytest.raises(RefusedError):
+            world.plan()
+        return
     planned = world.plan().plan
     assert (planned.mode, f"format {model.FORMAT + difference}" in planned.why_mode) == ("clean", True)
 

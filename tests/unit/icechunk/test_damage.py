@@ -181,7 +181,7 @@ def test_list_of_manifests_that_lacks_one_that_a_node_uses_is_refused(lake: Path
             for at in places:
                 body = bytearray(opened.body)
                 body[at] ^= 1
-                with pytest.raises(FormatError, match="a node uses the manifest"):
+                with pytest.raises(FormatError):
                     parse_snapshot(close_file(opened.header, bytes(body)), name)
 
 
@@ -214,7 +214,7 @@ def test_loops_that_account_for_a_body_do_the_same_compiled_and_in_python(lake: 
         assert (fast.cover == slow.cover).all()
         assert fast.uses.tolist() == slow.uses.tolist()
         if not whole:
-            with pytest.raises(FormatError, match="no part of a sound structure"):
+            with pytest.raises(FormatError):
                 check_covered(opened, slow.cover, run=kernels.uncovered)
         check_covered(opened, np.ones_like(slow.cover), run=kernels.uncovered)
 

@@ -72,14 +72,13 @@ def test_a_ref_on_a_living_root_is_unchanged() -> None:
 
 def test_main_beside_the_root_stays_as_it_is_main() -> None:
     plan = planned(3.5, "spec_v1", {"main": "1", "other": "4"}, delete_expired_branches=True)
-    assert "main is never deleted" in said_of(plan, "branch:main")[1]
+    assert "never" in said_of(plan, "branch:main")[1]
 
 
 def test_a_ref_that_goes_has_no_history_left() -> None:
     plan = planned(3.5, "spec_v2", {"main": "4", "old": "2"}, {"kept": "2"}, delete_expired_branches=True)
-    action, why, before, after = said_of(plan, "branch:old")
+    action, _, before, after = said_of(plan, "branch:old")
     assert (action, before, after) == ("deleted", 3, 0)
-    assert "are to be deleted" in why
     assert [ref.label for ref in plan.refs_deleted] == ["branch:old"]
 
 

@@ -38,7 +38,7 @@ def test_ids_round_trip_and_end_with_0_or_g() -> None:
 )
 def test_other_spellings_are_no_ids(text: str) -> None:
     assert not is_id(text)
-    with pytest.raises(FormatError, match="not an Icechunk object id"):
+    with pytest.raises(FormatError):
         decode_id(text)
     _, right = hashes_of_names(pa.array([text]))
     assert not right[0]

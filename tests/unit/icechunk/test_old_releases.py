@@ -125,7 +125,7 @@ def rewritten(folder: Path, snapshot: str, writer: bytes) -> None:
 @pytest.mark.parametrize("writer", [b"ic-0.2.10", b"ic-0.3.24", b"ic-2.3.0", b"ic-10.2.9"])
 def test_the_same_times_by_a_release_that_keeps_times_are_a_wrong_clock(repo: Path, writer: bytes) -> None:
     rewritten(repo, by_message(history_of(repo))["commit 4"], writer)
-    with pytest.raises(RefusedError, match="a clock was wrong"):
+    with pytest.raises(RefusedError):
         history_of(repo).check()
 
 
@@ -138,7 +138,7 @@ def test_newer_parent_that_is_not_on_a_root_is_a_wrong_clock(repo: Path) -> None
     damaged = replace(history, snapshots={**history.snapshots, five.id: later})
     asked = with_restamped(open_reader(f"file://{repo}"), replace(damaged, restamped=frozenset()))
     assert asked.restamped == frozenset()
-    with pytest.raises(RefusedError, match="a clock was wrong"):
+    with pytest.raises(RefusedError):
         asked.check()
 
 

@@ -80,7 +80,7 @@ def test_a_copy_with_a_change_that_the_log_would_name_and_does_not_is_later(
 ) -> None:
     stored[copy(made, 7)] = info(update(at, kind), update(0))
     if is_later:
-        with pytest.raises(RefusedError, match=f"{copy(made, 7)} is a copy of a later repo info"):
+        with pytest.raises(RefusedError, match=copy(made, 7)):
             check(writer, CURRENT, stored)
     else:
         check(writer, CURRENT, stored)
@@ -92,7 +92,7 @@ def test_copies_that_the_log_names_and_those_before_it_are_not_read(
     check(writer, CURRENT, [copy(5), copy(3), copy(2.999), copy(1)])
     before = info(update(5, backup=copy(5)), update(0), before=copy(1))
     check_not_rolled_back(writer, before, [copy(1)])
-    with pytest.raises(FormatError, match=f"{OVERWRITTEN}{copy(4)}.* is damaged"):
+    with pytest.raises(FormatError, match=copy(4)):
         check(writer, CURRENT, [copy(4)])
 
 

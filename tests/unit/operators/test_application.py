@@ -194,6 +194,12 @@ def test_an_application_without_work_ends_itself(program: Program) -> None:
     assert sockets() == []
 
 
+def test_an_application_that_was_killed_is_replaced(program: Program) -> None:
+    program.application().do("see", {})
+    os.kill(program.seen[0], signal.SIGKILL)
+    assert program.application().do("see", {}) == (0, "")
+
+
 def test_tasks_that_come_while_an_application_starts_are_both_served(program: Program) -> None:
     done: list[tuple[int | None, str]] = []
     tasks = [program.application() for _ in range(2)]

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConflictError, FormatError
+from dredge.errors import ConflictError, FormatError, RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.versions import AUTO, CLEAN, OPTIMIZED, POINTER, Current, Version, choose_mode
 from dredge.storage import ObjectWriter, open_deleter, open_writer
 from tests.support.memory_store import forget_memory_store
-from tests.support.versions import Told, ToldVersions
+from tests.support.versions import FORMAT, Told, ToldVersions
 
 DAY = timedelta(days=1)
 
@@ -56,6 +56,18 @@ def test_a_state_about_something_else_is_none(
 ) -> None:
     found = store.find(fits)
     assert (found.etag, found.version, found.state) == (store.etag, version, None)
+
+
+@pytest.mark.parametrize(("number", "is_newer"), [(FORMAT - 1, False), (FORMAT + 1, True)])
+def test_a_state_of_an_older_format_is_none_and_one_of_a_newer_stops_the_run(
+    store: ToldVersions, state: Told, number: int, is_newer: bool
+) -> None:
+    store.advance(replace(state, format=number), Current())
+    if is_newer:
+        with pytest.raises(RefusedError):
+            store.find({})
+    else:
+        assert store.find({}).state is None
 
 
 @pytest.mark.parametrize("damage", ["version", "version gone", "file", "file gone", "distrusted"])

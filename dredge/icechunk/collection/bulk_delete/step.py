@@ -41,7 +41,6 @@ from dredge.icechunk.collection.mark import MarkOutput, read_live_snapshots
 from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids
-from dredge.icechunk.collection.state.pending import note_pending
 from dredge.icechunk.repository import read_repo_info
 from dredge.runs import ledger
 from dredge.runs.chain import check_chain, links_of
@@ -126,10 +125,8 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     veto = approval_of(run, record, ApproveOutput)
     record.attempt.check()
     run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # whoever was asked has answered
-    chunks = record.input(ListCandidatesOutput).candidates("chunks")
     refuse_alarmed(run)
     note_deletion(run, record)
-    note_pending(run.state, run.plan.run_id, run.plan.run_uri, run.plan.lease.fencing, chunks)
     with watching(
         run.folder,
         run.state,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,6 @@ from dredge.icechunk.collection.list_candidates.unproved import AskConfig, AskRe
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state.base import Base, counts_folder, open_base
-from dredge.icechunk.collection.state.pending import read_pending
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
@@ -38,7 +37,6 @@ from dredge.runs.versions import CLEAN
 from dredge.sets.live import LocatedSet
 
 _MANIFESTS_PER_TASK = 500
-_ROWS_PER_TASK = 100_000
 _EXAMPLES_MAX = 20
 
 
@@ -69,12 +67,8 @@ def find_chunks(
     if run.plan.config.keep_chunks:
         return
     settings = run.plan.config.tuning
-    found = [
-        *of_dead(run, runner, record, counted.bits),
-        *_of_stopped(run, runner, record, run.base, counted.bits),
-    ]
     shards: dict[int, list[PartInfo]] = {}
-    for result in found:
+    for result in of_dead(run, runner, record, counted.bits):
         for shard, part in result.shards.items():
             shards.setdefault(shard, []).append(part)
     shares = round_robin(sorted(shards), run.num_tasks(runner, len(shards)))
@@ -146,7 +140,11 @@ def of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list
     """
     start = f"{ListCandidatesOutput.STEP}/manifests-"
     parts = [part for part in record.parts if part.name.startswith(start)]
-    tasks = _tasks("", parts, _MANIFESTS_PER_TASK, "named")
+    pieces = [(part, first) for part in parts for first in range(0, part.rows, _MANIFESTS_PER_TASK)]
+    tasks = [
+        NameTask(name=f"named-{number:05d}", part=part, first=first, count=_MANIFESTS_PER_TASK)
+        for number, (part, first) in enumerate(pieces)
+    ]
     config = NameConfig(bits=bits, threads=run.plan.config.tuning.threads)
     total = sum(part.rows for part in parts)
     results = run.spread(
@@ -161,30 +159,6 @@ def of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list
             f" {goes}"
         )
     return results
-
-
-def _of_stopped(
-    run: Run, runner: TaskRunner, record: StepRecord, base: Base, bits: int
-) -> Iterator[NameResult]:
-    """Name the chunks that runs since the base were to delete and perhaps did not."""
-    config = NameConfig(bits=bits, threads=run.plan.config.tuning.threads)
-    for number, left in enumerate(read_pending(run.state, base.state.fencing, run.plan.run_id)):
-        tasks = _tasks(left.run_uri, left.chunks, _ROWS_PER_TASK, f"left-{number:03d}")
-        results = run.spread(runner, ListCandidatesOutput.STEP, named.name_left, config, tasks, "chunks")
-        if any(result.unread for result in results):
-            record.warn(
-                f"run {left.run_id} stopped while it deleted, and its folder is not whole: chunks that it left are"
-                " found by the next clean run"
-            )
-        yield from results
-
-
-def _tasks(run_uri: str, parts: Sequence[PartInfo], rows: int, name: str) -> list[NameTask]:
-    pieces = [(part, first) for part in parts for first in range(0, part.rows, rows)]
-    return [
-        NameTask(name=f"{name}-{number:05d}", run_uri=run_uri, part=part, first=first, count=rows)
-        for number, (part, first) in enumerate(pieces)
-    ]
 
 
 def find_drift(run: Run, runner: TaskRunner, record: StepRecord) -> dict[str, Any] | None:

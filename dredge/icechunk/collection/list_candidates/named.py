@@ -1,11 +1,10 @@
 """Chunks that dead manifests name, in a run that lists no chunks.
 
-    dead manifest files (listed) ──> names and sizes of their chunks ─┐
-    candidates of runs that stopped while they deleted ───────────────┴─> each once ──> not counted: candidates
+    dead manifest files (listed) ──> names and sizes of their chunks, each once ──> not counted: candidates
 
 A chunk is in the store before the manifest that names it, and a manifest before the snapshot. So a chunk is at least as
 old as any manifest that names it, and of a dead manifest that is older than the cutoff the chunks are so, too. They are
-there: whoever deletes manifests does so before chunks. Only what a stopped run was to delete is asked for.
+there: a run deletes manifests before chunks, and after one that stopped in between the next run is a clean one.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutp
 from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.collection.state.base import counts_folder
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
-from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, hashes_of_names, raw_ids_of_names
-from dredge.icechunk.repository import CHUNKS
+from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, raw_ids_of_names
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
@@ -41,13 +39,11 @@ NAMED = pa.schema(
     [
         pa.field("hash", pa.uint64(), nullable=False),
         pa.field("tail", pa.uint32(), nullable=False),
-        pa.field("ask", pa.bool_(), nullable=False),
         pa.field("size", pa.int64(), nullable=False),
         pa.field("last_modified", pa.timestamp("us", tz="UTC"), nullable=False),
     ]
 )
-"""A chunk: the first 64 bits and the last 32 of its id, whether the store must be asked for it, its size, and a time
-at which it was there."""
+"""A chunk: the first 64 bits and the last 32 of its id, its size, and a time at which it was there."""
 _GATHERED_MAX = 2 << 20
 
 
@@ -70,14 +66,12 @@ class NameTask:
 
     Attributes:
         name: of the files that it writes.
-        run_uri: folder of the run that wrote the part; "" is this run's.
-        part: candidates: of manifests, or of chunks in a run that stopped.
+        part: candidates among the manifests.
         first: of its rows.
         count: of its rows.
     """
 
     name: str
-    run_uri: str
     part: PartInfo
     first: int
     count: int
@@ -115,32 +109,15 @@ def name_chunks(run: WorkerRun, config: NameConfig, task: NameTask) -> NameResul
     return NameResult(shards=write_by_shard(run.folder, config.bits, task.name, once(waiting)), unread=unread)
 
 
-@partition_function
-def name_left(run: WorkerRun, config: NameConfig, task: NameTask) -> NameResult:
-    """Write the chunks that a stopped run was to delete; one whose folder is gone named nobody knows what."""
-    from dredge.storage import open_writer
-
-    folder = RunFolder(open_writer(task.run_uri), task.run_uri.rpartition("/")[2])
-    try:
-        rows = folder.read_part(task.part, ["address", "size", "last_modified"])
-    except FormatError:
-        return NameResult(shards={}, unread=[f"{task.run_uri}/{task.part.name}"])
-    rows = rows.slice(task.first, task.count)
-    names = pc.utf8_slice_codeunits(rows["address"], len(CHUNKS)).combine_chunks()
-    _, is_id = hashes_of_names(names)
-    table = rows_of_names(rows.filter(pa.array(is_id)), names.filter(pa.array(is_id)))
-    return NameResult(shards=write_by_shard(run.folder, config.bits, task.name, once([table])), unread=[])
-
-
 def rows_of_names(rows: pa.Table, names: pa.Array) -> pa.Table:
-    """Make rows of `NAMED` of chunks that somebody else knew of, which the store must be asked for.
+    """Make rows of `NAMED` of chunks that an inventory names.
 
     Args:
         rows: with `size` and `last_modified`.
         names: their ids.
     """
     raw = raw_ids_of_names(names.to_pylist())
-    return _table(raw, rows["size"].to_numpy(), True, rows["last_modified"].combine_chunks())
+    return _table(raw, rows["size"].to_numpy(), rows["last_modified"].combine_chunks())
 
 
 def _named_by(reader: ObjectReader, item: tuple[str, datetime]) -> pa.Table | None:
@@ -154,26 +131,23 @@ def _named_by(reader: ObjectReader, item: tuple[str, datetime]) -> pa.Table | No
     sizes = [array.lengths[rows] for array, rows in zip(arrays, native, strict=True)]
     ids = np.concatenate([np.empty((0, ID_BYTES), np.uint8), *raw])
     lengths = np.concatenate([np.empty(0, np.uint64), *sizes]).astype(np.int64)
-    return _table(
-        ids, lengths, False, pa.repeat(pa.scalar(time, NAMED.field("last_modified").type), len(ids))
-    )
+    return _table(ids, lengths, pa.repeat(pa.scalar(time, NAMED.field("last_modified").type), len(ids)))
 
 
-def _table(ids: np.ndarray, sizes: np.ndarray, ask: bool, times: pa.Array) -> pa.Table:
+def _table(ids: np.ndarray, sizes: np.ndarray, times: pa.Array) -> pa.Table:
     tails = np.ascontiguousarray(ids[:, 8:]).view(">u4").reshape(-1).astype(np.uint32)
-    columns = [pa.array(hashes_of(ids)), pa.array(tails), pa.repeat(ask, len(ids)), pa.array(sizes), times]
+    columns = [pa.array(hashes_of(ids)), pa.array(tails), pa.array(sizes), times]
     return pa.Table.from_arrays(columns, schema=NAMED)
 
 
 def once(tables: Sequence[pa.Table]) -> pa.Table:
-    """Give each chunk of some tables once, sorted; of several rows the first known time, and one that need not be asked
-    for before one that must."""
+    """Give each chunk of some tables once, sorted; of several rows the one with the first time."""
     if not tables:
         return NAMED.empty_table()
     table = pa.concat_tables(tables).combine_chunks()
     hashes, tails = table["hash"].to_numpy(), table["tail"].to_numpy()
     times = table["last_modified"].cast(pa.int64()).to_numpy()
-    order = np.lexsort((times, table["ask"].to_numpy(), tails, hashes))
+    order = np.lexsort((times, tails, hashes))
     hashes, tails = hashes[order], tails[order]
     first = np.ones(len(order), np.bool_)
     first[1:] = (hashes[1:] != hashes[:-1]) | (tails[1:] != tails[:-1])
@@ -253,21 +227,15 @@ class SelectResult:
 def select_dead(run: WorkerRun, config: SelectConfig, task: SelectTask) -> SelectResult:
     """Write those chunks as candidates that no live manifest names."""
     counts_in = counts_folder(run.open_state(), run.stores.run_id)
-    found = SelectResult(parts=[], counts=dict.fromkeys(("listed_objects", "listed_bytes", "asked"), 0))
+    found = SelectResult(parts=[], counts=dict.fromkeys(("listed_objects", "listed_bytes"), 0))
     dead: list[pa.Table] = []
     for _, parts in sorted(task.shards.items()):
         rows = once(list(run.folder.read_parts(parts)))
         hashes: Ids = rows["hash"].to_numpy()
         (alive,) = config.counted.find(counts_in, [hashes], its_shards_only=True)
-        unnamed = rows.filter(pa.array(~alive))
-        asked = unnamed.filter(unnamed["ask"])
-        dead += [
-            _listed(unnamed.filter(pc.invert(unnamed["ask"]))),
-            still_there(run.open_store(), config.cutoff, config.threads, asked),
-        ]
-        found.counts["listed_objects"] += rows.num_rows - asked.num_rows + dead[-1].num_rows
-        found.counts["listed_bytes"] += bytes_of(rows) - bytes_of(asked) + bytes_of(dead[-1])
-        found.counts["asked"] += asked.num_rows
+        dead.append(_listed(rows.filter(pa.array(~alive))))
+        found.counts["listed_objects"] += rows.num_rows
+        found.counts["listed_bytes"] += bytes_of(rows)
         run.progress.add(rows.num_rows)
     going, held = without_pinned(pa.concat_tables([LISTING_SCHEMA.empty_table(), *dead]), config.pinned)
     candidates = [going] if going.num_rows else []

@@ -3,12 +3,11 @@
     run folders, those of purges, plans of expirations    older than `keep_runs_days`
     versions of the state                superseded for a week
     layers of counts                     named by no version that is left
-    notes of what runs were to delete    older than every version that is left
     parts and heads of the index         superseded by compaction a week ago, or of a run that died before it named them
     pins                                 ended a week ago, and hashes of a restore that died before its pin counted
 
 What may still be read stays: whatever a version of the state names that was the newest one at any time during the last
-week (`dredge.runs.lifetimes`), and the candidates that notes name which stay. The index answers for the manifests that
+week (`dredge.runs.lifetimes`). The index answers for the manifests that
 the newest version counts; of those that older versions counted, only garbage is kept longer when it does not.
 
 Folders are removed only where a plan proves that they are runs of this repository; those in a run root that a user
@@ -35,7 +34,6 @@ from dredge.icechunk.collection.save_report.output import OwnFilesOutput
 from dredge.icechunk.collection.save_report.own_files import OWN_RUNS, OwnFilesDeleter
 from dredge.icechunk.collection.state.model import RunState
 from dredge.icechunk.collection.state.output import StateOutput
-from dredge.icechunk.collection.state.pending import PENDING, noted_fencing, read_pending
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.maintenance import EXPIRATIONS
 from dredge.runs.clock import check_clocks
@@ -61,7 +59,7 @@ class Superseded:
     """What may be removed, as keys relative to `_dredge`.
 
     Attributes:
-        bookkeeping: files of state, counts, notes, pins and index.
+        bookkeeping: files of state, counts, pins and index.
         folders: files of each folder of a run or an expiration, its plan last.
         size_bytes: of all of them together.
     """
@@ -122,21 +120,18 @@ def find_superseded(run: Run) -> Superseded:
     week_ago = now - timedelta(days=KEEP_DAYS_MIN)
     # Listed first: what a version names that is written meanwhile is new, or named by the one before it.
     files = {
-        place: ListedFiles.of(run.state, f"{place}/", week_ago)
-        for place in ("state", COUNTED, PENDING, "index", PINS)
+        place: ListedFiles.of(run.state, f"{place}/", week_ago) for place in ("state", COUNTED, "index", PINS)
     }
     versions = counting_versions(StateStore(run.state, run.options), files["state"], "")
     found = Superseded()
     found.bookkeeping += _state(files["state"], versions)
     named = {part.name for state in versions.values() for part in state.counted.parts}
     found.bookkeeping += [key for key in files[COUNTED].old(f"{COUNTED}/") if key not in named]
-    oldest = min((state.fencing for state in versions.values()), default=0)
-    found.bookkeeping += [key for key in files[PENDING].old(f"{PENDING}/") if noted_fencing(key) <= oldest]
     found.bookkeeping += _index(run, files["index"])
     found.bookkeeping += _ended_pins(run, files[PINS], week_ago)
     sizes = {key: size for listed in files.values() for key, size in listed.sizes.items()}
     found.size_bytes = sum(sizes[key] for key in found.bookkeeping)
-    _find_folders(run, now, versions.values(), oldest, found)
+    _find_folders(run, now, versions.values(), found)
     return found
 
 
@@ -170,16 +165,13 @@ def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> Iterator[st
             yield key
 
 
-def _find_folders(
-    run: Run, now: datetime, versions: Iterable[RunState], fencing: int, found: Superseded
-) -> None:
-    """Find the folders of old runs of this repository that no version of the state and no note names, and those of old
-    plans of expirations and of old purges."""
+def _find_folders(run: Run, now: datetime, versions: Iterable[RunState], found: Superseded) -> None:
+    """Find the folders of old runs of this repository that no version of the state names, and those of old plans of
+    expirations and of old purges."""
     days = run.plan.config.keep_runs_days
     assert days is not None
     oldest = now - timedelta(days=days)
     named = {state.run_uri for state in versions}
-    named |= {left.run_uri for left in read_pending(run.state, fencing, run.plan.run_id)}
     kept = {uri.rstrip("/").rpartition("/")[2] for uri in named} | {run.plan.run_id}
     for place, is_ours in ((OWN_RUNS, _is_ours), (EXPIRATIONS, None), (PURGES, None)):
         folders = open_reader(f"{run.state.uri}/{place}", run.options)

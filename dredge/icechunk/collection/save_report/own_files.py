@@ -1,6 +1,6 @@
 """The deleter of Dredge's own files in an Icechunk repository: what runs wrote for themselves below `_dredge/`.
 
-    counted/…  state/versions/…  state/distrusted/…  pending/…  index/parts/…  index/heads/…
+    counted/…  state/versions/…  state/distrusted/…  index/parts/…  index/heads/…
     pins/<id>.json  pins/<id>/…  expirations/<id>/…  purges/<id>/…  runs/<run id>/…
 
 It knows no other names. The repository's own objects, lease, pointer to the state and what was seen unreachable are
@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dredge.errors import RefusedError
 from dredge.icechunk.collection.index import HEADS, PARTS
 from dredge.icechunk.collection.mark import COUNTED
-from dredge.icechunk.collection.state.pending import PENDING
 from dredge.icechunk.maintenance import EXPIRATIONS, RUNS, STATE
 from dredge.runs.versions import DISTRUSTED, VERSIONS
 from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
@@ -26,7 +25,7 @@ from dredge.xid import is_xid
 
 OWN_RUNS = RUNS.removeprefix(f"{STATE}/")
 _BOOKKEEPING = re.compile(
-    rf"(?:{'|'.join((COUNTED, VERSIONS, DISTRUSTED, PENDING, PARTS, HEADS))})/[^/]+|{PINS}/[^/]+(?:/[^/]+)?"
+    rf"(?:{'|'.join((COUNTED, VERSIONS, DISTRUSTED, PARTS, HEADS))})/[^/]+|{PINS}/[^/]+(?:/[^/]+)?"
 )
 _OF_ID = re.compile(rf"(?:{OWN_RUNS}|{EXPIRATIONS}|{PURGES})/([^/]+)/.+", re.DOTALL)
 

@@ -39,7 +39,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, address: str, error: Exception) ->
 
 
 def test_an_object_that_cannot_be_read_does_not_end_a_clean_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was read for its MD5, because its ETag is that of a multipart upload."""
+    """Its ETag is that of an upload in parts."""
     world = make_world()
     world.upload("a", b"same")
     world.lake.commit()

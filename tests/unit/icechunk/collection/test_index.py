@@ -103,7 +103,7 @@ def test_part_with_a_changed_byte_is_refused(place: int) -> None:
     data = bytearray(state.get(part.name))
     data[place] ^= 1
     state.put(part.name, bytes(data))
-    with pytest.raises(FormatError, match="are not those that were written"):
+    with pytest.raises(FormatError):
         read_manifest_rows(state, part)
 
 
@@ -114,7 +114,7 @@ def test_part_of_another_layout_is_refused(data: bytes) -> None:
     state = open_writer(f"memory://test-sets-layout-{len(data)}")
     state.put("p", data)
     part = PartInfo("p", 3, len(data), hashlib.sha256(data).hexdigest())
-    with pytest.raises(FormatError, match=r"p (is not a part|does not have the rows)"):
+    with pytest.raises(FormatError):
         read_manifest_rows(state, part)
 
 
@@ -123,14 +123,14 @@ def test_part_that_lacks_ids_of_a_manifest_is_refused() -> None:
     for count in (3, 5):
         data = len(names).to_bytes(8, "little") + names + bytes(8 * count)
         state.put("p", data)
-        with pytest.raises(FormatError, match="does not have the rows"):
+        with pytest.raises(FormatError):
             read_manifest_rows(state, PartInfo("p", 2, len(data), hashlib.sha256(data).hexdigest()))
 
 
 def test_part_with_fewer_manifests_than_were_written_is_refused() -> None:
     state = open_writer("memory://test-sets-fewer")
     part = replace(write_manifest_rows(state, "x", ROWS), rows=4)
-    with pytest.raises(FormatError, match="does not have the rows"):
+    with pytest.raises(FormatError):
         read_manifest_rows(state, part)
 
 
@@ -238,7 +238,7 @@ def test_part_of_snapshots_that_is_gone_or_has_other_rows_is_left_out() -> None:
     whole = index.write_snapshot_rows(state, "x", [SnapshotRow("A", ("M", "N"), (1, 2))])
     other = index.write_snapshot_rows(state, "y", [SnapshotRow("B", (), ())])
     assert index.read_snapshot_rows(state, whole) == [SnapshotRow("A", ("M", "N"), (1, 2))]
-    with pytest.raises(FormatError, match="has 1 rows, 2 were written"):
+    with pytest.raises(FormatError):
         index.read_snapshot_rows(state, replace(whole, rows=2))
     with pytest.raises(FormatError, match="is gone"):
         index.read_snapshot_rows(state, replace(whole, name="z"))

@@ -49,5 +49,5 @@ def test_plan_of_a_dry_run_says_so(dry_run: bool) -> None:
 
 
 def test_folder_without_a_plan_is_no_run() -> None:
-    with pytest.raises(ConfigError, match="not the folder of a run"):
+    with pytest.raises(ConfigError):
         read_plan("memory://test-plan-none/runs/r1")

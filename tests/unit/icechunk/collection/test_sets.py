@@ -78,7 +78,7 @@ def test_set_comes_back_as_it_was_written(ids: list[int]) -> None:
     part = sets.write_ids(folder, "x.ids", np.array(ids, np.uint64))
     assert sets.read_ids(folder, part).tolist() == ids
     assert part.rows == len(ids)
-    with pytest.raises(FormatError, match="not a sorted set"):
+    with pytest.raises(FormatError):
         sets.read_ids(folder, replace(part, rows=len(ids) + 1))
 
 
@@ -86,5 +86,5 @@ def test_set_comes_back_as_it_was_written(ids: list[int]) -> None:
 def test_set_that_is_not_sorted_and_distinct_is_refused(ids: list[int]) -> None:
     folder = RunFolder(open_writer(f"memory://test-sets-unsorted-{ids[0]}-{ids[1]}"), "r")
     part = sets.write_ids(folder, "x.ids", np.array(ids, np.uint64))
-    with pytest.raises(FormatError, match="not a sorted set"):
+    with pytest.raises(FormatError):
         sets.read_ids(folder, part)

@@ -160,7 +160,7 @@ def test_repository_without_refs_is_refused(v1: Repo) -> None:
     before = objects(v1.folder)
     for path in (v1.folder / "refs").glob("branch.*/ref.json"):
         path.unlink()
-    with pytest.raises(RefusedError, match="no branch was found"):
+    with pytest.raises(RefusedError):
         collect(v1.config())
     assert objects(v1.folder) == before
 

@@ -139,7 +139,7 @@ def test_what_either_read_names_is_kept_also_where_the_run_that_noticed_told_nob
     collect(collected.config(unsafe_min_age_seconds=10**6))
     place.write_bytes(sound)
     run = optimized(collected)
-    with pytest.raises(FormatError, match="names other manifests than when an earlier run read it"):
+    with pytest.raises(FormatError):
         mark(run, HERE)
     if is_killed:
         release_lease(run)

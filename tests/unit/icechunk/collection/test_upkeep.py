@@ -160,5 +160,4 @@ def test_whatever_goes_wrong_with_the_compaction_is_a_warning(
 
     monkeypatch.setattr(upkeep, "compact_index", away)
     keep_small(v1.plan(), Version("state/versions/x.json", "ab"))
-    assert "the index was not compacted" in caplog.text
-    assert "the store is away" in caplog.text
+    assert "the store is away" in caplog.messages[-1]

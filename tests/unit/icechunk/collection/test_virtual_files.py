@@ -226,7 +226,7 @@ def test_record_of_a_deletion_of_another_format_is_named(make: Callable[..., Sid
     (record,) = (side.folder / "_dredge/deletions").glob("*.json")
     value = json.loads(record.read_bytes())
     assert not any("records" in text for text in side.collect(keep_lost_days=0)["warnings"])
-    record.write_text(json.dumps({name: each for name, each in value.items() if name != "format"}))
+    record.write_text(json.dumps(value | {"format": 1}))
     assert any(record.stem in text for text in side.collect(keep_lost_days=0)["warnings"])
 
 

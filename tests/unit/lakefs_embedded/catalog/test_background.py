@@ -18,7 +18,7 @@ def test_without_background_the_work_is_done_at_once_and_its_error_reaches_the_c
     background, done = Background(enabled=False), threading.Event()
     background.start(done.set)
     assert done.is_set()
-    with pytest.raises(RuntimeError, match="out of luck"):
+    with pytest.raises(RuntimeError):
         background.start(fail)
 
 

@@ -188,7 +188,7 @@ def test_a_run_longer_than_copies_are_kept_is_refused(lake: Lake) -> None:
     lake.clock.advance(hours=24)
     lake.catalog.garbage.prepare_uncommitted(lake.repository, token)
     lake.clock.advance(seconds=1)
-    with pytest.raises(ContinuationTokenError, match="Start a new run"):
+    with pytest.raises(ContinuationTokenError):
         lake.catalog.garbage.prepare_uncommitted(lake.repository, token)
     with pytest.raises(ContinuationTokenError):
         lake.catalog.garbage.prepare_uncommitted(lake.repository, Mark("no-xid", "main").encode())

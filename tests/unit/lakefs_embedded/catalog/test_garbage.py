@@ -374,7 +374,7 @@ def test_trap_41_a_branch_without_its_head_commit_is_404_and_no_crash() -> None:
     repository = lake.catalog.repositories.get_repository(lake.repository)
     head = lake.catalog.branches.get_branch(lake.repository, "main").commit_id
     lake.kv.delete(repository.partition, f"commits/{head}".encode())
-    with pytest.raises(CommitNotFoundError, match=r"^commit not found$"):
+    with pytest.raises(CommitNotFoundError):
         lake.catalog.garbage.prepare_commits(lake.repository)
 
 

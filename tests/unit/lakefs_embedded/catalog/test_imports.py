@@ -122,7 +122,7 @@ def test_an_import_into_a_branch_with_uncommitted_changes_fails_and_changes_noth
     head = lake.catalog.branches.get_branch(lake.repository, "main").commit_id
     status = run(lake, prefix(f"{outside}/sales/", "in/"))
     assert not status.completed
-    assert status.error == "uncommitted changes (dirty branch)"
+    assert "dirty" in status.error
     assert status.commit is None
     assert lake.catalog.branches.get_branch(lake.repository, "main").commit_id == head
     assert lake.paths() == ["staged"]
@@ -164,7 +164,7 @@ def test_a_source_in_another_repositorys_namespace_is_refused_because_its_collec
     lake.catalog.repositories.create_repository("other", f"{outside}/other")
     for bad in (prefix(f"{outside}/other/data/", "x/"), single(f"{outside}/other/data/a", "x"),
                 prefix(f"{outside}/", "x/")):  # fmt: skip
-        with pytest.raises(InvalidValueError, match="invalid import source"):
+        with pytest.raises(InvalidValueError, match="import source"):
             run(lake, bad)
     assert run(lake, prefix(f"{outside}/sales/", "x/")).completed
 

@@ -182,9 +182,9 @@ def test_protected_branches_take_merges_only() -> None:
     lake.catalog.repositories.set_branch_protection(lake.repository, ["ma*", "release-?"])
     patterns, etag = lake.catalog.repositories.get_branch_protection(lake.repository)
     assert patterns == ["ma*", "release-?"]
-    with pytest.raises(ProtectedBranchError, match=r"^cannot write to protected branch$"):
+    with pytest.raises(ProtectedBranchError, match="write"):
         lake.upload("a")
-    with pytest.raises(ProtectedBranchError, match=r"^cannot commit to protected branch$"):
+    with pytest.raises(ProtectedBranchError, match="commit"):
         lake.commit()
     lake.upload("a", branch="side")
     lake.commit(branch="side")

@@ -40,7 +40,7 @@ def test_an_address_may_be_linked_for_24_hours(age: timedelta) -> None:
 
 
 def test_an_older_address_may_not() -> None:
-    with pytest.raises(LinkAddressError, match=r"^link address expired$"):
+    with pytest.raises(LinkAddressError, match="expired"):
         verify(timedelta(hours=24.1))
 
 
@@ -48,7 +48,7 @@ def test_an_older_address_may_not() -> None:
     "change", [{"path": "other"}, {"branch": "main"}, {"repository": "x"}, {"secret": "x"}]
 )
 def test_an_address_is_good_for_its_own_path_only(change: dict[str, str]) -> None:
-    with pytest.raises(LinkAddressError, match=r"^invalid address signature: invalid address$"):
+    with pytest.raises(LinkAddressError, match="signature"):
         verify(**change)
 
 
@@ -60,7 +60,7 @@ def test_a_forged_signature_is_refused(signature: str) -> None:
 
 
 def test_an_address_without_signature_is_refused() -> None:
-    with pytest.raises(LinkAddressError, match=r"^address is not signed: link address invalid$"):
+    with pytest.raises(LinkAddressError, match="signed"):
         verify(signed=VECTORS["vectors"][1]["physical_address"])
 
 

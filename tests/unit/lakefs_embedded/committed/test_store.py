@@ -110,7 +110,7 @@ def test_a_missing_file_is_an_error_never_an_empty_answer(store: RangeStore, fil
         list(fresh.list_entries(metarange.id))
     with pytest.raises(NotFoundError):
         fresh.get_entry("ab" * 32, b"a")
-    with pytest.raises(FormatError, match="is not the id"):
+    with pytest.raises(FormatError, match="passwd"):
         fresh.get_metarange("../../etc/passwd")
 
 
@@ -134,7 +134,7 @@ def test_a_range_that_differs_from_its_metaranges_word_is_refused(store: RangeSt
         RangeInfo(true.id, true.min_key, true.max_key, 1, 2),
         RangeInfo(true.id, true.min_key, b"b", 1, 1),
     ):
-        with pytest.raises(FormatError, match="its metarange says"):
+        with pytest.raises(FormatError, match=true.id):
             store.get_range(wrong)
 
 

@@ -79,7 +79,7 @@ def test_what_lakefs_has_and_this_server_has_not_is_501(shared_lake: Lake, metho
     ],
 )
 def test_what_lakefs_has_not_is_404(shared_lake: Lake, method: str, path: str) -> None:
-    assert assert_error(shared_lake.http(method, path), 404) == "invalid API endpoint"
+    assert_error(shared_lake.http(method, path), 404)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_a_folder_is_not_shared_by_way_of_another_spelling(
 ) -> None:
     whole = f"local://{tmp_path}/base/lake"
     for new, other in ((f"local://{name}", whole), (whole, f"local://{name}")):
-        with pytest.raises(GravelerError, match="already in use"):
+        with pytest.raises(GravelerError):
             local.check_unshared(new, [other])
     local.check_unshared(f"local://{name}", [f"{whole}2", "local://lake2", f"local://{tmp_path}/base/lak"])
 

@@ -95,7 +95,7 @@ def test_a_later_commit_that_took_all_makes_ours_empty() -> None:
         lake.upload("b")
         commit_on(lake, lake.kv, "later")
 
-    with pytest.raises(NoChangesError, match=r"^commit: no changes$"):
+    with pytest.raises(NoChangesError):
         commit_on(lake, at_branch_writes(lake.kv, 2, commit_later), "ours")
     assert messages(lake) == ["later", "Repository created"]
     assert lake.paths("main@") == ["a", "b"]

@@ -161,6 +161,16 @@ def test_a_no_that_cannot_be_written_down_never_becomes_a_question_again(
         task.answered("Approve")
 
 
+def test_where_nobody_can_answer_it_does_not_wait(
+    waiting: tuple[World, Run, Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, task = waiting
+    monkeypatch.setattr(asking, "_cannot_wait", lambda: True)
+    with pytest.raises(AwaitingApprovalError):
+        task.start()
+    assert task.asked == []
+
+
 @pytest.mark.parametrize(
     ("approval", "is_so"),
     [
@@ -173,3 +183,15 @@ def test_a_no_that_cannot_be_written_down_never_becomes_a_question_again(
 )
 def test_only_a_person_who_rejects_says_no(approval: Any, is_so: bool) -> None:
     assert asking.somebody_said_no({"approval": approval}) is is_so
+
+
+@pytest.mark.parametrize("is_test", [False, True])
+def test_only_in_a_test_of_a_dag_can_nobody_answer(monkeypatch: pytest.MonkeyPatch, is_test: bool) -> None:
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
+
+    monkeypatch.delattr(task_runner, "SUPERVISOR_COMMS", raising=False)
+    assert not asking._cannot_wait()
+    comms = object.__new__(InProcessSupervisorComms) if is_test else object()
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", comms, raising=False)
+    assert asking._cannot_wait() is is_test

@@ -48,9 +48,7 @@ def flip_chunk_id(folder: Path, rng: random.Random) -> str:
 def test_flipped_chunk_id_holds_the_run_and_the_true_chunk_stays(repo: Repo, seed: int) -> None:
     chunk = flip_chunk_id(repo.folder, random.Random(seed))
     before = objects(repo.folder)
-    with pytest.raises(
-        RefusedError, match=r"chunks_present: chunks that .* does not have: 1, such as chunks/"
-    ):
+    with pytest.raises(RefusedError, match="chunks_present"):
         collect(repo.config())
     assert objects(repo.folder) == before
     assert chunk in before["chunks"]
@@ -69,13 +67,12 @@ def test_message_names_the_chunk_the_array_and_the_ways_out(repo: Repo) -> None:
         "Nothing was deleted",
     ):
         assert words in text
-    assert "Raise the limit" not in text
 
 
 def test_dry_run_warns_that_a_run_would_be_held(repo: Repo) -> None:
     flip_chunk_id(repo.folder, random.Random(1))
     report = collect(repo.config(dry_run=True))
-    assert any("would be refused: run" in line and "chunks_present" in line for line in report["warnings"])
+    assert any("chunks_present" in line for line in report["warnings"])
 
 
 def test_chunk_lost_earlier_holds_too_until_nothing_names_it(repo: Repo) -> None:
@@ -84,7 +81,7 @@ def test_chunk_lost_earlier_holds_too_until_nothing_names_it(repo: Repo) -> None
 
     lost = encode_ids(array.ids[array.coords[:, 0] == 0])[0].as_py()
     (repo.folder / "chunks" / lost).unlink()
-    with pytest.raises(RefusedError, match=rf"chunks/{lost} \(chunk 0 of /numbers"):
+    with pytest.raises(RefusedError, match=f"chunks/{lost}"):
         collect(repo.config())
     # Written again, and the snapshots that need the lost one expired, nothing names it any more.
     session = repo.library.writable_session("main")
@@ -106,7 +103,7 @@ def test_keep_chunks_collects_everything_else_and_no_chunk(repo: Repo) -> None:
     assert len(before["manifests"] - after["manifests"]) == 5
     assert report["kinds"]["chunks"]["spared_objects"] == 6  # the five, and the one that is misnamed
     assert ("chunks", "kept", 6) in {(row["kind"], row["verdict"], row["objects"]) for row in report["rows"]}
-    with pytest.raises(ConfigError, match="kept only by Dredge's own collection"):
+    with pytest.raises(ConfigError):
         collect_by_library(repo.config(keep_chunks=True))
 
 
@@ -134,7 +131,7 @@ def test_index_that_learned_from_a_damaged_read_says_so(repo: Repo) -> None:
     collect(repo.config(dry_run=True))
     path.write_bytes(sound)
     before = objects(repo.folder)
-    with pytest.raises(FormatError, match=r"Remove the folder .*/_dredge/index"):
+    with pytest.raises(FormatError, match="/_dredge/index"):
         collect(repo.config())
     assert objects(repo.folder) == before
     shutil.rmtree(repo.folder / "_dredge" / "index")
@@ -159,9 +156,7 @@ def test_misnamed_log_of_an_expired_ancestor_holds_the_run(v2: Repo) -> None:
         one for entry in parse_repo_info((folder / "repo").read_bytes()).snapshots for one in entry.pruned
     }
     before = objects(folder)
-    with pytest.raises(
-        RefusedError, match="transaction logs that live files name and the store does not have: 1"
-    ):
+    with pytest.raises(RefusedError, match="transactions_present"):
         collect(v2.config())
     assert objects(folder) == before
     collect(v2.config(keep_transactions=True))

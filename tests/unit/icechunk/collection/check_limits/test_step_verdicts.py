@@ -55,7 +55,6 @@ def test_run_that_a_guard_stopped_is_refused_whoever_would_be_asked(
 ) -> None:
     ending, words = concluded(run, findings, approval, dry_run=False)
     assert ending == "refused"
-    assert "Raise the limit" not in words
     for finding in findings:
         assert (f"{finding.rule}: {finding.text}" in words) is (finding is not OVER)
     assert PASSED.text not in words
@@ -66,8 +65,7 @@ def test_run_beyond_its_limits_goes_on_to_ask_or_is_refused_where_nobody_is_to_b
     assert concluded(run, (OVER,), "always", dry_run=False) == ("goes on", "")
     ending, words = concluded(run, (OVER,), "never", dry_run=False)
     assert ending == "refused"
-    assert "max_objects: too many" in words
-    assert "Raise the limit" in words
+    assert "max_objects" in words
 
 
 @pytest.mark.parametrize(

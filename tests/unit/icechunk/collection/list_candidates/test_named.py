@@ -20,7 +20,6 @@ from dredge.icechunk.collection.list_candidates.named import (
     SelectResult,
     SelectTask,
     name_chunks,
-    name_left,
     once,
     select_dead,
     still_there,
@@ -42,7 +41,7 @@ def task() -> Task:
     return Task("list_candidates")
 
 
-def rows(*found: tuple[int, int, bool, int, datetime]) -> pa.Table:
+def rows(*found: tuple[int, int, int, datetime]) -> pa.Table:
     return pa.table([list(column) for column in zip(*found, strict=True)], schema=NAMED)
 
 
@@ -53,8 +52,8 @@ def candidates(task: Task, kind: str, listed: Sequence[tuple[str, int, datetime]
     return part
 
 
-def name_task(part: PartInfo, first: int = 0, count: int = 100, run_uri: str = "") -> NameTask:
-    return NameTask(name="named-00000", run_uri=run_uri, part=part, first=first, count=count)
+def name_task(part: PartInfo, first: int = 0, count: int = 100) -> NameTask:
+    return NameTask(name="named-00000", part=part, first=first, count=count)
 
 
 def read(task: Task, shards: dict[int, PartInfo]) -> dict[int, list[tuple[Any, ...]]]:
@@ -62,21 +61,20 @@ def read(task: Task, shards: dict[int, PartInfo]) -> dict[int, list[tuple[Any, .
     return {shard: [tuple(row.values()) for row in table.to_pylist()] for shard, table in tables.items()}
 
 
-def test_each_chunk_of_some_rows_is_given_once_with_the_first_time_and_unasked_rather_than_asked() -> None:
+def test_each_chunk_of_some_rows_is_given_once_with_the_first_time() -> None:
     given = rows(
-        (5, 0, True, 1, EARLIER),
-        (5, 0, False, 2, OLD),
-        (5, 0, False, 3, EARLIER),
-        (5, 1, True, 4, OLD),
-        (5, 1, True, 5, EARLIER),
-        (2, 1, False, 6, OLD),
-        (7, 1, True, 7, OLD),
+        (5, 0, 2, OLD),
+        (5, 0, 3, EARLIER),
+        (5, 1, 4, OLD),
+        (5, 1, 5, EARLIER),
+        (2, 1, 6, OLD),
+        (7, 1, 7, OLD),
     )
     expected = [
-        (2, 1, False, 6, OLD),
-        (5, 0, False, 3, EARLIER),
-        (5, 1, True, 5, EARLIER),
-        (7, 1, True, 7, OLD),
+        (2, 1, 6, OLD),
+        (5, 0, 3, EARLIER),
+        (5, 1, 5, EARLIER),
+        (7, 1, 7, OLD),
     ]
     for pieces in ([given], [given.slice(4), given.slice(0, 4)], [given, given]):
         assert [tuple(row.values()) for row in once(pieces).to_pylist()] == expected
@@ -87,7 +85,7 @@ def test_each_chunk_of_some_rows_is_given_once_with_the_first_time_and_unasked_r
 @pytest.mark.parametrize("bits", [0, 1, 2])
 def test_rows_lie_in_the_shard_of_their_first_bits(task: Task, bits: int) -> None:
     numbers = [0, 1, (FAR >> 1) - 1, FAR >> 1, FAR - 1, FAR, FAR + 1, (1 << 64) - 1]
-    whole = rows(*((number, 0, False, 1, OLD) for number in numbers))
+    whole = rows(*((number, 0, 1, OLD) for number in numbers))
     found = read(task, write_by_shard(task.folder, bits, "x", whole))
     assert {shard: [row[0] for row in some] for shard, some in found.items()} == {
         shard: [number for number in numbers if number >> (64 - bits) == shard] for shard in range(1 << bits)
@@ -111,11 +109,11 @@ def test_dead_manifests_name_their_chunks_once_and_those_that_cannot_be_read_are
         found = name_chunks.body(task.run, NameConfig(bits=1, threads=2), name_task(part))
         assert read(task, found.shards) == {
             0: [
-                (3, 0, False, SIZE, EARLIER),
-                (4, 0, False, SIZE, EARLIER),
-                (5, 0, False, SIZE, OLD),
+                (3, 0, SIZE, EARLIER),
+                (4, 0, SIZE, EARLIER),
+                (5, 0, SIZE, OLD),
             ],
-            1: [(FAR, 9, False, SIZE, OLD)],
+            1: [(FAR, 9, SIZE, OLD)],
         }
         assert found.unread == [f"manifests/{named(4)}", f"manifests/{named(5)}"]
     some = name_chunks.body(task.run, NameConfig(bits=0, threads=2), name_task(part, 1, 1))
@@ -142,24 +140,6 @@ def test_dead_manifest_that_may_not_be_read_is_told_as_well(
     assert found.unread == [f"manifests/{names[0]}"]
 
 
-def test_what_a_stopped_run_left_is_asked_for_unless_its_folder_is_gone(task: Task) -> None:
-    before = Task("list_candidates")
-    listed = [(f"chunks/{named(number, 2)}", size, OLD) for number, size in ((3, 3), (4, 4), (FAR, 5))]
-    part = candidates(before, "chunks", [*listed, ("chunks/README.txt", 1, OLD)])
-    found = name_left.body(task.run, NameConfig(bits=1, threads=2), name_task(part, run_uri=before.run_uri))
-    assert read(task, found.shards) == {
-        0: [(3, 2, True, 3, OLD), (4, 2, True, 4, OLD)],
-        1: [(FAR, 2, True, 5, OLD)],
-    }
-    assert found.unread == []
-    some = name_left.body(task.run, NameConfig(bits=0, threads=2), name_task(part, 1, 1, before.run_uri))
-    assert [row[0] for row in read(task, some.shards)[0]] == [4]
-    before.store.objects.clear()
-    gone = name_left.body(task.run, NameConfig(bits=1, threads=2), name_task(part, run_uri=before.run_uri))
-    assert gone.shards == {}
-    assert gone.unread == [f"{before.run_uri}/{part.name}"]
-
-
 def select(task: Task, *shards: pa.Table, **changes: Any) -> SelectResult:
     parts = {
         number: list(write_by_shard(task.folder, 0, f"x-{number}", shard).values())
@@ -175,40 +155,27 @@ def select(task: Task, *shards: pa.Table, **changes: Any) -> SelectResult:
     return select_dead.body(task.run, SelectConfig(**(given | changes)), SelectTask(number=3, shards=parts))
 
 
-def test_only_chunks_that_no_live_manifest_names_are_candidates_and_asked_ones_only_when_there_and_old(
-    task: Task,
-) -> None:
-    task.put(f"chunks/{named(1)}")
-    task.put(f"chunks/{named(11)}", b"xx")
-    task.put(f"chunks/{named(12)}", b"xxx", CUTOFF)
-    given = rows(
-        (1, 0, True, 5, OLD),
-        (2, 3, False, 100, EARLIER),
-        (11, 0, True, 50, OLD),
-        (12, 0, True, 50, OLD),
-        (13, 0, True, 50, OLD),
-    )
-    found = select(task, given, rows((2, 7, False, 1, OLD), (1, 1, False, 1, OLD)))
+def test_only_chunks_that_no_live_manifest_names_are_candidates(task: Task) -> None:
+    found = select(task, rows((1, 0, 5, OLD), (2, 3, 100, EARLIER)), rows((2, 7, 1, OLD), (1, 1, 1, OLD)))
     (part,) = found.parts
     table = task.folder.read_part(part)
     assert table.select(["address", "size", "last_modified"]).to_pydict() == {
-        "address": [f"chunks/{named(2, 3)}", f"chunks/{named(11)}", f"chunks/{named(2, 7)}"],
-        "size": [100, 2, 1],
-        "last_modified": [EARLIER, OLD, OLD],
+        "address": [f"chunks/{named(2, 3)}", f"chunks/{named(2, 7)}"],
+        "size": [100, 1],
+        "last_modified": [EARLIER, OLD],
     }
     assert found.counts == {
-        "listed_objects": 5,
-        "listed_bytes": 109,
-        "asked": 3,
-        "candidates_objects": 3,
-        "candidates_bytes": 103,
+        "listed_objects": 4,
+        "listed_bytes": 107,
+        "candidates_objects": 2,
+        "candidates_bytes": 101,
         "pinned_objects": 0,
         "pinned_bytes": 0,
     }
 
 
 def test_pinned_chunks_are_no_candidates(task: Task) -> None:
-    given = rows((2, 0, False, 100, OLD), (3, 0, False, 10, OLD))
+    given = rows((2, 0, 100, OLD), (3, 0, 10, OLD))
     found = select(task, given, pinned=(task.pin(f"chunks/{named(2)}"),))
     assert task.addresses(found.parts) == [f"chunks/{named(3)}"]
     expected = {"candidates_objects": 1, "candidates_bytes": 10, "pinned_objects": 1, "pinned_bytes": 100}
@@ -221,7 +188,7 @@ def test_pinned_chunks_are_no_candidates(task: Task) -> None:
 def test_chunk_is_still_there_only_when_the_store_says_so_and_calls_it_old(task: Task) -> None:
     task.put(f"chunks/{named(2, 3)}", b"xx")
     task.put(f"chunks/{named(4)}", b"xx", CUTOFF)
-    given = rows(*((number, tail, True, 1, EARLIER) for number, tail in ((2, 3), (2, 4), (3, 0), (4, 0))))
+    given = rows(*((number, tail, 1, EARLIER) for number, tail in ((2, 3), (2, 4), (3, 0), (4, 0))))
     (found,) = still_there(open_reader(task.uri), CUTOFF, 2, given).to_pylist()
     assert (found["key"], found["size"], found["last_modified"]) == (f"chunks/{named(2, 3)}", 2, OLD)
     assert found["etag"]

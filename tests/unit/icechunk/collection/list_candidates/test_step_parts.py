@@ -124,7 +124,7 @@ def test_figures_and_parts_of_all_ranges_are_put_together_by_kind(record: StepRe
 def test_live_snapshots_and_manifests_must_all_be_listed(run: Run, record: StepRecord, kind: str) -> None:
     record.counts.update({f"{other}_absent": int(other == kind) for other in KINDS})
     if kind in ("snapshots", "manifests"):
-        with pytest.raises(FormatError, match=f"1 live {kind} are not listed in {kind}/"):
+        with pytest.raises(FormatError, match=f"{kind}/"):
             _refuse_absent(run, record)
     else:
         _refuse_absent(run, record)

@@ -95,12 +95,12 @@ def test_what_is_new_in_manifests_is_noted_whether_their_bytes_are_proved_or_not
 @pytest.mark.parametrize("said", [[5], [5, 7], [5, 6, 7], []])
 def test_manifest_that_does_not_name_what_was_counted_stops_the_run(task: Task, said: list[int]) -> None:
     manifest = task.manifest(1, [raw(5), raw(6)])
-    with pytest.raises(FormatError, match=r"does not name the chunks that .* has for it"):
+    with pytest.raises(FormatError):
         ask(task, {manifest: tag_of(task, manifest)}, {manifest: [raw(number) for number in said]})
 
 
 def test_live_manifest_that_is_missing_stops_the_run(task: Task) -> None:
-    with pytest.raises(FormatError, match=rf"manifests/{named(1)} is live and missing"):
+    with pytest.raises(FormatError, match=f"manifests/{named(1)}"):
         ask(task, {named(1): ""}, {named(1): [raw(5)]})
 
 

@@ -39,7 +39,7 @@ def test_live_manifest_that_no_task_read_stops_the_mark(repo: Repo, monkeypatch:
 
     monkeypatch.setattr(chunks, "read_manifest_rows", forgetful)
     before = objects(repo.folder)
-    with pytest.raises(FormatError, match="live manifests were not read"):
+    with pytest.raises(FormatError):
         collect(repo.config())
     assert objects(repo.folder) == before
 

@@ -39,9 +39,7 @@ def test_unreadable_live_file_aborts_with_nothing_deleted(
         path = repo.folder / kind / next(iter(repo.library.list_manifest_files(tip))).id
     how(path)
     before = objects(repo.folder)
-    with pytest.raises(
-        FormatError, match=r"missing|truncated|not an Icechunk|damaged|after the end|zstd|decoded body"
-    ):
+    with pytest.raises(FormatError):
         collect(repo.config())
     assert objects(repo.folder) == before
 
@@ -82,6 +80,6 @@ def test_manifest_left_without_arrays_is_refused(repo: Repo) -> None:
     path.write_bytes(close_file(path.read_bytes()[:39], body))
     assert parse_manifest(path.read_bytes(), path.name).arrays == ()
     before = objects(repo.folder)
-    with pytest.raises(FormatError, match=rf"{path.name}: damaged: has 0 chunk references; snapshots say"):
+    with pytest.raises(FormatError, match=path.name):
         collect(repo.config())
     assert objects(repo.folder) == before

@@ -62,7 +62,7 @@ def test_what_may_not_even_be_looked_at_is_said_so_as_nobody_could_replace_it(
 
     state.put(UNREACHABLE, b'{"dead": {}}')
     monkeypatch.setattr(type(state), "stat", denied)
-    with pytest.raises(ConfigError, match="no right to look at it"):
+    with pytest.raises(ConfigError):
         read_unreachable(state)
 
 
@@ -94,7 +94,7 @@ def test_look_that_is_older_than_another_replaces_nothing(run: Run, was_there: b
         assert read_unreachable(run.state).etag is None
     attempt = claim(run)
     run.state.put(UNREACHABLE, b'{"dead": {"B": "2026-05-01T00:00:00+00:00"}}')
-    with pytest.raises(ConflictError, match="was changed by another try while this one looked"):
+    with pytest.raises(ConflictError):
         write_unreachable(run, attempt, {"A": AT}, etag)
     assert read_unreachable(run.state).since.keys() == {"B"}
 

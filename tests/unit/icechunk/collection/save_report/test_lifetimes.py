@@ -77,10 +77,10 @@ def test_own_files_stop_growing_and_optimized_runs_go_on(v1: Repo, monkeypatch: 
     for number in range(9):
         change(v1, number)
         assert run(v1)["mode"] == ("clean" if number == 0 else "optimized")
-        sizes.append({place: len(own(v1, place)) for place in ("counted", "state", "pending", "index")})
+        sizes.append({place: len(own(v1, place)) for place in ("counted", "state", "index")})
         age(v1, 4)
-    # With nothing removed 25, 10, 9 and 36 files.
-    for place, most in {"counted": 7, "state": 4, "pending": 7, "index": 18}.items():
+    # With nothing removed 25, 10 and 36 files.
+    for place, most in {"counted": 7, "state": 4, "index": 18}.items():
         assert max(size[place] for size in sizes[3:]) <= most, place
     change(v1, 99)
     assert run(v1)["mode"] == "optimized"
@@ -138,25 +138,6 @@ def test_damaged_head_of_the_index_keeps_every_part(v1: Repo) -> None:
     change(v1, 2)
     run(v1)
     assert "parts/of-nobody-knows.ids" in own(v1, "index")
-
-
-def test_notes_stay_while_a_version_needs_them_and_folders_that_they_name(v1: Repo) -> None:
-    change(v1, 1)
-    run(v1)
-    state = open_state(v1.uri)
-    note = '{"run_uri": "file:///nowhere", "chunks": []}'
-    state.put(f"pending/{10**11:012d}-later.json", note.encode())
-    state.put("pending/no-number.json", note.encode())
-    old = own(v1, "pending")
-    age(v1, 30)
-    change(v1, 2)
-    run(v1)
-    assert {f"{10**11:012d}-later.json", "no-number.json"} <= own(v1, "pending")
-    age(v1, 30)
-    change(v1, 3)
-    run(v1)
-    gone = old - own(v1, "pending")
-    assert len(gone) == 1, "the first run's; the last version before the week needs those since"
 
 
 def test_only_old_folders_of_own_runs_go_and_none_with_copies(

@@ -24,7 +24,6 @@ from dredge.icechunk.collection.save_report.lifetimes import (
     find_superseded,
 )
 from dredge.icechunk.collection.state.model import RunState
-from dredge.icechunk.collection.state.pending import note_pending
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.collection.steps import release_lease
 from dredge.icechunk.maintenance import make_lease
@@ -108,12 +107,6 @@ def test_what_no_version_of_the_last_week_needs_is_found_and_nothing_else(
     for name in ("a", "b", "c", "of-nobody"):
         aged(run, f"counted/{name}-0000.counts", 10, b"counts")
     run.state.put("counted/of-a-run-at-work", b"counts")
-    notes = {}
-    for fencing in (5, 7, 8, 6):
-        note_pending(run.state, f"r{fencing}", "file:///nowhere", fencing, [])
-        notes[fencing] = f"pending/{fencing:012d}-r{fencing}.json"
-        if fencing != 6:
-            aged(run, notes[fencing], 10)
     distrusted = [
         aged(run, name.replace("versions", "distrusted"), 10, b"{}") for name in (old, before_the_week)
     ]
@@ -129,21 +122,12 @@ def test_what_no_version_of_the_last_week_needs_is_found_and_nothing_else(
         distrusted[0],
         "counted/a-0000.counts",
         "counted/of-nobody-0000.counts",
-        notes[5],
-        notes[7],
         *sorted([ended, *ends[:2]]),
     ]
     assert (found.folders, found.keys) == ({}, found.bookkeeping)
     assert found.size_bytes == sum(run.state.stat(key).size for key in found.bookkeeping)
     assert run.state.stat(ends_now).size
     assert run.state.stat(held).size
-
-
-def test_without_a_version_every_note_stays(run: Run) -> None:
-    note_pending(run.state, "r1", "file:///nowhere", 1, [])
-    aged(run, "pending/000000000001-r1.json", 10)
-    aged(run, "counted/of-nobody", 10, b"counts")
-    assert find_superseded(run).keys == ["counted/of-nobody"]
 
 
 def test_nothing_is_old_by_a_clock_that_jumped(run: Run) -> None:
@@ -208,9 +192,9 @@ def planned(run: Run, place: str, days: float, now: datetime, **changes: Any) ->
     return name
 
 
-def folders(run: Run, now: datetime, versions: list[RunState], fencing: int = 0) -> dict[str, list[str]]:
+def folders(run: Run, now: datetime, versions: list[RunState]) -> dict[str, list[str]]:
     found = Superseded()
-    _find_folders(run, now, versions, fencing, found)
+    _find_folders(run, now, versions, found)
     keys = [key for some in found.folders.values() for key in some]
     assert found.size_bytes == sum(run.state.stat(key).size for key in keys)
     return found.folders
@@ -218,14 +202,10 @@ def folders(run: Run, now: datetime, versions: list[RunState], fencing: int = 0)
 
 def test_folders_of_old_runs_go_with_their_plan_last_unless_something_names_them(run: Run) -> None:
     now = run.store_now().replace(microsecond=0)
-    old, just, named, noted, done_with = (planned(run, "runs", days, now) for days in (91, 90, 92, 93, 94))
-    note_pending(run.state, noted, f"{run.state.uri}/runs/{noted}/", 8, [])
-    note_pending(run.state, done_with, f"{run.state.uri}/runs/{done_with}/", 7, [])
+    old, just, named = (planned(run, "runs", days, now) for days in (91, 90, 92))
     state = replace(STATE, run_uri=f"{run.state.uri}/runs/{named}/")
     run.plan = replace(run.plan, run_id=planned(run, "runs", 95, now))
-    assert folders(run, now, [state], 7) == {
-        f"runs/{name}": [f"runs/{name}/zzz", f"runs/{name}/plan.json"] for name in (old, done_with)
-    }
+    assert folders(run, now, [state]) == {f"runs/{old}": [f"runs/{old}/zzz", f"runs/{old}/plan.json"]}
     assert run.state.stat(f"runs/{just}/plan.json").size
 
 
@@ -350,4 +330,4 @@ def test_whatever_goes_wrong_is_a_warning(
 
     monkeypatch.setattr(Run, "step", away)
     clean_up(run)
-    assert "not cleaned up" in caplog.text
+    assert "the store is away" in caplog.messages[0]

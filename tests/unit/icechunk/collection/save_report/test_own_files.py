@@ -10,7 +10,7 @@ from tests.support.icechunk_tasks import Task
 
 XID = "g3qikmu3ee6io01hg8o0"
 OWN = [
-    *("counted/x-0000.counts", "state/versions/x.json", "state/distrusted/x.json", "pending/0001-x.json"),
+    *("counted/x-0000.counts", "state/versions/x.json", "state/distrusted/x.json"),
     *("index/parts/x.ids", "index/heads/x.json", "pins/x.json", f"pins/{XID}/x.u64"),
     *(
         f"runs/{XID}/plan.json",
@@ -20,7 +20,15 @@ OWN = [
     ),
 ]
 OTHERS = [
-    *("lease.json", "dead.json", "state/current.json", "state/pointer.json", "counted/", "counted/deeper/x"),
+    *(
+        "lease.json",
+        "dead.json",
+        "state/current.json",
+        "state/pointer.json",
+        "counted/",
+        "counted/deeper/x",
+        "pending/x",
+    ),
     *("runs/x/plan.json", f"runs/{XID}", f"runs/{XID}/", "index/x", "pins/x/y/z", "chunks/x", ""),
     *("counted/../lease.json", f"runs/{XID}/../../lease.json", "../chunks/x", "counted//x", f"xruns/{XID}/x"),
 ]
@@ -38,10 +46,13 @@ def test_everything_else_is_not(key: str) -> None:
 
 def test_nothing_goes_when_one_key_is_not_ones_own() -> None:
     task = Task("save_report")
-    keys = [task.put(f"_dredge/{key}") for key in ("counted/x", "lease.json", "pending/y")]
+    keys = [task.put(f"_dredge/{key}") for key in ("counted/x", "lease.json", "index/parts/y")]
     deleter = OwnFilesDeleter(task.uri)
-    with pytest.raises(RefusedError, match=r"'lease\.json' is not one of Dredge's own files"):
-        deleter.delete(["counted/x", "lease.json", "pending/y"])
+    with pytest.raises(RefusedError, match=r"lease\.json"):
+        deleter.delete(["counted/x", "lease.json", "index/parts/y"])
     assert task.keys() == set(keys)
-    assert [found.outcome for found in deleter.delete(["counted/x", "pending/y"])] == ["deleted", "deleted"]
+    assert [found.outcome for found in deleter.delete(["counted/x", "index/parts/y"])] == [
+        "deleted",
+        "deleted",
+    ]
     assert task.keys() == {"_dredge/lease.json"}

@@ -58,7 +58,6 @@ def test_run_that_kept_all_chunks_made_the_state_untrue_once_it_may_have_deleted
         done(run, BulkDeleteOutput.STEP, status)
     why = _kept_chunks(run)
     assert (why is not None) is (keep_chunks and not dry_run and status is not None)
-    assert why is None or "kept all chunks" in why
 
 
 @pytest.mark.parametrize("name", [MarkOutput.STEP, ListCandidatesOutput.STEP])
@@ -124,7 +123,7 @@ def test_report_is_written_although_the_state_could_not_move_on_which_is_told(
     monkeypatch.setattr(step, "_distrust", lambda _: asked.append("distrust"))
     for name in ("keep_small", "clean_up"):
         monkeypatch.setattr(step, name, lambda *_: pytest.fail("the state did not move on"))
-    with pytest.raises(UnavailableError, match="the store is away"):
+    with pytest.raises(UnavailableError):
         save_report(run)
     assert run.folder.read_json("report.json")["outcome"]
     assert asked == ["distrust"]

@@ -70,7 +70,7 @@ def test_state_that_is_not_as_it_was_stops_the_run(state: ObjectWriter, damage: 
     else:
         version = StateStore(state).advance(left(state, KnownSnapshots()), StateStore(state).find({}))
         state.put(version.name, b"{}")
-    with pytest.raises(FormatError, match=r"which the run builds on, is not as it was.*Start a clean run"):
+    with pytest.raises(FormatError):
         open_base(version, state, None)
 
 
@@ -93,8 +93,8 @@ def test_state_is_of_use_for_the_repository_that_it_is_about_only(state: ObjectW
     for uri in (STATE.uri, f"{STATE.uri}/"):
         assert store.current(uri, 2).version == version
         assert store.current(uri, 2).state is not None
-    assert "it is about uri" in store.current(f"{STATE.uri}-2", 2).problem
-    assert "it is about spec_version" in store.current(STATE.uri, 1).problem
+    assert f"uri {STATE.uri}" in store.current(f"{STATE.uri}-2", 2).problem
+    assert "spec_version" in store.current(STATE.uri, 1).problem
 
 
 def test_every_file_of_a_state_is_looked_at(state: ObjectWriter) -> None:

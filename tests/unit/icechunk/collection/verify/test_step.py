@@ -56,7 +56,7 @@ def test_live_file_that_is_gone_is_told(v1: Repo, swept: Run, kind: str) -> None
     node = v1.ids["10"]
     name = node if kind == "snapshots" else next(iter(v1.library.list_manifest_files(node))).id
     (v1.folder / kind / name).unlink()
-    with pytest.raises(FormatError, match=rf"1 live {kind} are not in the store.*Look into the ledger of"):
+    with pytest.raises(FormatError, match=kind):
         verify(swept)
     incomplete = swept.folder.read_incomplete("verify")
     assert incomplete is not None
@@ -66,16 +66,14 @@ def test_live_file_that_is_gone_is_told(v1: Repo, swept: Run, kind: str) -> None
 def test_object_that_refs_need_and_that_was_there_before_the_sweep_is_missed(v1: Repo, swept: Run) -> None:
     chunk = next(key for key in canaries_of(swept) if key.startswith("chunks/"))
     (v1.folder / chunk).unlink()
-    with pytest.raises(
-        FormatError, match=rf"1 objects that refs need are gone since the guards looked, such as {chunk}"
-    ):
+    with pytest.raises(FormatError, match=chunk):
         verify(swept)
 
 
 def test_deleted_object_that_is_still_there_is_told(v1: Repo, swept: Run, tmp_path: Path) -> None:
     name = min(objects(tmp_path / "before")["chunks"] - objects(v1.folder)["chunks"])
     shutil.copy(tmp_path / "before" / "chunks" / name, v1.folder / "chunks" / name)
-    with pytest.raises(FormatError, match=rf"1 deleted objects are still there, such as chunks/{name}"):
+    with pytest.raises(FormatError, match=f"chunks/{name}"):
         verify(swept)
 
 

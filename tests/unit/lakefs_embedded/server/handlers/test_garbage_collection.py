@@ -140,7 +140,6 @@ def test_without_rules_the_asynchronous_call_ends_with_an_error_and_no_404(
     status = finished(lake, lake.sdk.internal_api.prepare_garbage_collection_commits_async("shop").id)
     assert status.result is None
     assert status.error is not None
-    assert status.error.message == "get gc rules: not found"
 
 
 @pytest.mark.parametrize("call", ["prepare_commits", "prepare_commits/async", "prepare_uncommited"])

@@ -126,8 +126,8 @@ def test_a_server_on_s3_that_is_told_not_to_sign_answers_as_one_without(
         lake.repository("unsigned")
         lakefs.Repository("unsigned", lake.client).branch("main").object("a").upload(b"x")
         assert not lake.client.storage_config.pre_sign_support
-        with pytest.raises(lakefs_sdk.ApiException, match="operation not supported") as refused:
+        with pytest.raises(lakefs_sdk.ApiException) as refused:
             lake.sdk.staging_api.get_physical_address("unsigned", "main", "b", presign=True)
         assert refused.value.status == 500
-        with pytest.raises(lakefs_sdk.exceptions.BadRequestException, match="operation not supported"):
+        with pytest.raises(lakefs_sdk.exceptions.BadRequestException):
             lake.sdk.objects_api.stat_object("unsigned", "main", "a", presign=True)

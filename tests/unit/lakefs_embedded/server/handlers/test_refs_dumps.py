@@ -70,7 +70,7 @@ def test_a_background_restore_that_fails_says_why(lake: Lake) -> None:
     lake.repository("full")
     api = lake.sdk.repositories_api
     task = api.restore_submit("full", as_restore(dump)).id
-    assert "refs dump is incomplete" in wait(lambda: api.restore_status("full", task)).error
+    assert "incomplete" in wait(lambda: api.restore_status("full", task)).error
 
 
 def test_codes_of_refusals(lake: Lake) -> None:
@@ -86,7 +86,7 @@ def test_codes_of_refusals(lake: Lake) -> None:
     bare(lake)
     with pytest.raises(NotFoundException):
         internal.restore_refs("copy", as_restore(dump, tags_meta_range_id="0" * 64))
-    with pytest.raises(BadRequestException, match="invalid refs dump"):
+    with pytest.raises(BadRequestException):
         internal.restore_refs("copy", as_restore(dump, tags_meta_range_id=dump.commits_meta_range_id))
     bare(lake, "locked", read_only=True)
     with pytest.raises(ForbiddenException):
