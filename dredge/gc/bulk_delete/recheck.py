@@ -30,7 +30,7 @@ from dredge.gc.retention.kept_sets import find_extra
 from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
 from dredge.gc.witness.mark import find_unnamed_now
-from dredge.lakefs import Ref, Rules
+from dredge.lakefs import Rules
 from dredge.runs.payload import from_json
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.sharded import ShardedSet
@@ -107,15 +107,14 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     """
     # The same order as in the mark, for the same reason: objects move from staging to commits. What moves back comes
     # from a head or from what a tag names, so those of that time count as well.
-    seen, tags = _see_refs(run)
+    tags = run.client.tags(run.plan.repository) if run.plan.config.keep_tags else []
     scan = scan_staging(run, where)
     active = find_active(run, subtracted.looked)
     subtracted.looked = subtracted.looked.then(active.dangling, active.rules)
-    seen |= scan.heads
-    take_in_heads(run, active, seen)
+    take_in_heads(run, active, scan.heads)
     take_in_tags(run, active, tags)
     subtracted.rules = active.rules
-    subtracted.branches = seen | {(branch.id, branch.commit_id) for branch in active.branches}
+    subtracted.branches = scan.heads | {(branch.id, branch.commit_id) for branch in active.branches}
     new_commits = {
         commit: metarange
         for commit, metarange in active.metaranges.items()
@@ -142,16 +141,6 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     }
     log.info("run %s: re-check: %s", run.plan.run_id, counts)
     return counts
-
-
-def _see_refs(run: Run) -> tuple[set[tuple[str, str]], list[Ref]]:
-    """Branches with their heads, and tags, where these keep data. The scan lists branches again first of all, so a
-    commit whose branch gives way to a tag meanwhile, or the other way round, is in one of the three lists."""
-    if not run.plan.config.keep_tags:
-        return set(), []
-    client, repository = run.client, run.plan.repository
-    heads = {(branch.id, branch.commit_id) for branch in client.branches(repository)}
-    return heads, client.tags(repository)
 
 
 def _find_new_paths(
