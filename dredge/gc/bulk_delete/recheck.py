@@ -15,10 +15,8 @@ import pyarrow.compute as pc
 from dredge.gc.index.metaranges import Metaranges, read_ranges
 from dredge.gc.index.ranges import Ranges, find_range_files, unite_ranges
 from dredge.gc.list_committed import (
-    NOTHING,
     ActiveCommits,
     ListCommittedOutput,
-    Looked,
     Roles,
     collect_ranges,
     find_active,
@@ -30,7 +28,7 @@ from dredge.gc.retention.kept_sets import find_extra
 from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
 from dredge.gc.witness.mark import find_unnamed_now
-from dredge.lakefs import Ref, Rules
+from dredge.lakefs import Rules
 from dredge.runs.payload import from_json
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.sharded import ShardedSet
@@ -48,7 +46,6 @@ class Subtracted:
         by_path: kept sets about paths, each with its commits.
         live: hashes of what was found alive since the mark.
         branches: branches, each with a commit that was its head during the last re-check.
-        looked: active commits to which no ref led, with what these keep alive.
         unnamed: metaranges that counted as active commits, whatever named them.
         expired: ids of commits in the history of refs that were not active when the mark read them.
         rules: the repository's retention rules during the last re-check; None where it had none.
@@ -59,7 +56,6 @@ class Subtracted:
     by_path: set[tuple[str, str]]
     live: list[ShardedSet] = field(default_factory=list)
     branches: set[tuple[str, str]] = field(default_factory=set)
-    looked: Looked = NOTHING
     unnamed: set[str] = field(default_factory=set)
     expired: frozenset[str] = frozenset()
     rules: Rules | None = None
@@ -74,16 +70,13 @@ class Subtracted:
         rows = folder.read_part(committed.path_commits)
         by_path = set(zip(rows["set"].to_pylist(), rows["commit_id"].to_pylist(), strict=True))
         history = folder.read_part(committed.history, ["commit_id"])
-        dangling = pc.invert(pc.is_in(commits["commit_id"], history["commit_id"]))
         rules = None if committed.rules is None else from_json(Rules, committed.rules)
-        looked = NOTHING.then(commits["commit_id"].filter(dangling).to_pylist(), rules)
         unnamed = set(folder.read_part(committed.unnamed_metaranges)["metarange_id"].to_pylist())
         expired = pc.invert(pc.is_in(history["commit_id"], commits["commit_id"]))
         return cls(
             dict(pairs),
             set(ranges["range_id"].to_pylist()),
             by_path,
-            looked=looked,
             unnamed=unnamed,
             expired=frozenset(history["commit_id"].filter(expired).to_pylist()),
             rules=rules,
@@ -107,15 +100,13 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     """
     # The same order as in the mark, for the same reason: objects move from staging to commits. What moves back comes
     # from a head or from what a tag names, so those of that time count as well.
-    seen, tags = _see_refs(run)
+    tags = run.client.tags(run.plan.repository) if run.plan.config.keep_tags else []
     scan = scan_staging(run, where)
-    active = find_active(run, subtracted.looked)
-    subtracted.looked = subtracted.looked.then(active.dangling, active.rules)
-    seen |= scan.heads
-    take_in_heads(run, active, seen)
+    active = find_active(run, ask_dangling=False)
+    take_in_heads(run, active, scan.heads)
     take_in_tags(run, active, tags)
     subtracted.rules = active.rules
-    subtracted.branches = seen | {(branch.id, branch.commit_id) for branch in active.branches}
+    subtracted.branches = scan.heads | {(branch.id, branch.commit_id) for branch in active.branches}
     new_commits = {
         commit: metarange
         for commit, metarange in active.metaranges.items()
@@ -142,16 +133,6 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     }
     log.info("run %s: re-check: %s", run.plan.run_id, counts)
     return counts
-
-
-def _see_refs(run: Run) -> tuple[set[tuple[str, str]], list[Ref]]:
-    """Branches with their heads, and tags, where these keep data. The scan lists branches again first of all, so a
-    commit whose branch gives way to a tag meanwhile, or the other way round, is in one of the three lists."""
-    if not run.plan.config.keep_tags:
-        return set(), []
-    client, repository = run.client, run.plan.repository
-    heads = {(branch.id, branch.commit_id) for branch in client.branches(repository)}
-    return heads, client.tags(repository)
 
 
 def _find_new_paths(

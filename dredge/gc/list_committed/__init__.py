@@ -10,7 +10,6 @@ tables         the rows that are written
 
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads, take_in_tags
 from dredge.gc.list_committed.collect import collect_ranges
-from dredge.gc.list_committed.dangling import NOTHING, Looked
 from dredge.gc.list_committed.graph import Graph, active_by_rules, known_commit, load_graph
 from dredge.gc.list_committed.output import (
     CARRIED,
@@ -27,14 +26,12 @@ __all__ = [
     "CARRIED",
     "COUNTED",
     "HISTORY",
-    "NOTHING",
     "OPENED",
     "SIZES",
     "UNNAMED",
     "ActiveCommits",
     "Graph",
     "ListCommittedOutput",
-    "Looked",
     "Roles",
     "active_by_rules",
     "collect_ranges",

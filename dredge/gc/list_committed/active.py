@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from dredge.gc.list_committed.dangling import NOTHING, Looked, kept_by_dangling
+from dredge.gc.list_committed.dangling import kept_by_dangling
 from dredge.gc.list_committed.graph import Graph, active_by_rules, close_graph, known_commit, load_graph
 from dredge.gc.list_committed.sources import SERVER, Found, find_history
 from dredge.gc.retention.kept_sets import KeptSet
@@ -97,12 +97,12 @@ class ActiveCommits:
         return {branch.commit_id for branch in self.branches}
 
 
-def find_active(run: Run, looked: Looked = NOTHING) -> ActiveCommits:
+def find_active(run: Run, ask_dangling: bool = True) -> ActiveCommits:
     """Find every commit whose objects must stay.
 
     Args:
         run: the run.
-        looked: commits to which no ref led, that were found active before with what they keep alive.
+        ask_dangling: whether young commits to which no ref leads are asked for what they keep alive.
 
     Raises:
         RefusedError: an answer that could hide active commits.
@@ -115,7 +115,7 @@ def find_active(run: Run, looked: Looked = NOTHING) -> ActiveCommits:
         sources["all"] = set(graph)
     sources |= {name: set(listed) for name, listed in found.listed.items()}
     base = set[str]().union(*sources.values())
-    dangling = kept_by_dangling(run, found, looked)
+    dangling = kept_by_dangling(run, found) if ask_dangling else {}
     kept = [
         *_by_own_walk(run, found, dangling),
         *_by_tags(run, found.tags),

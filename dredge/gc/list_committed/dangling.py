@@ -5,22 +5,21 @@
      └─── young ✗          but the young one is in the server's list, so it can be asked for its parent
 
 It takes a request for each such commit of the list. As a rule there are few: what was merged is in the history of a
-branch. The staging records' store has them all, so where it is read nothing is asked. A re-check asks only for what
-became such a commit since: what had a ref before may have been under a branch's shorter rule.
+branch. The staging records' store has them all, so where it is read nothing is asked. A re-check does not ask: what its
+mark found is subtracted, and what a commit keeps since it lost its branch, or since rules are longer, is found by the
+mark of the run that would delete it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dredge.errors import NotFoundError
 from dredge.gc.list_committed.graph import SLACK, Graph, known_commit
 from dredge.gc.list_committed.sources import SERVER, Found
 from dredge.gc.retention.policy.model import main_parent
 from dredge.gc.run import Run
-from dredge.lakefs import Commit, Rules
+from dredge.lakefs import Commit
 from dredge.lakefs.files import rules as retention
 from dredge.storage.parallel import ordered_map
 
@@ -31,47 +30,13 @@ PLENTY = 20_000
 """When more commits of the list are asked for, the run says what would save that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """What was found before.
-
-    Attributes:
-        commits: to which no ref led, with the parents that they keep alive by the rules of that time.
-        days: of the default rule then; None where there was none.
-    """
-
-    commits: frozenset[str] = frozenset()
-    days: int | None = None
-
-    def by(self, rules: Rules) -> frozenset[str]:
-        """Those with all that they keep alive by some rules: none, where these keep more than those of that time."""
-        return (
-            self.commits
-            if self.days is not None and self.days >= rules.default_retention_days
-            else frozenset()
-        )
-
-    def then(self, commits: Iterable[str], rules: Rules | None) -> Looked:
-        """With what was found later.
-
-        Args:
-            commits: active ones to which no ref led.
-            rules: of that time.
-        """
-        return self if rules is None else Looked(self.by(rules).union(commits), rules.default_retention_days)
-
-
-NOTHING = Looked()
-
-
-def kept_by_dangling(run: Run, found: Found, looked: Looked) -> Graph:
+def kept_by_dangling(run: Run, found: Found) -> Graph:
     """Find the main parents of young commits on the lines of those to which no ref leads, down to their roots: a commit
     may claim any date, so a young one may come after an old one.
 
     Args:
         run: the run.
         found: what the server says; takes a warning when very many are asked for.
-        looked: what was found before, and is not asked for again.
 
     Raises:
         RefusedError: a commit of the server's list, or its parent, does not exist.
@@ -79,8 +44,7 @@ def kept_by_dangling(run: Run, found: Found, looked: Looked) -> Graph:
     if found.rules is None or SERVER not in found.listed:
         return {}
     known = found.records | found.graph
-    before = looked.by(found.rules)
-    waiting = sorted(found.listed[SERVER].keys() - known.keys() - before)
+    waiting = sorted(found.listed[SERVER].keys() - known.keys())
     if len(waiting) > PLENTY:
         found.warnings.append(
             f"{len(waiting):,} active commits to which no ref leads are asked for, each by a request; lakeFS's own"
@@ -94,7 +58,7 @@ def kept_by_dangling(run: Run, found: Found, looked: Looked) -> Graph:
     threshold = retention.Rules(found.rules.default_retention_days).threshold(
         run.plan.created_at - SLACK, None
     )
-    done, kept = set(before), set[str]()
+    done, kept = set[str](), set[str]()
     for commit in ordered_map(lambda commit_id: _ask(run, commit_id), waiting, _AT_ONCE):
         known[commit.id] = commit
     while waiting:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from dredge.errors import RefusedError
 from dredge.gc.list_committed import dangling
 from dredge.gc.list_committed.active import OWN, ActiveCommits, find_active
-from dredge.gc.list_committed.dangling import NOTHING, Looked
 from dredge.gc.list_committed.sources import RECORDS, SERVER, Found
 from dredge.gc.retention.active import active_commits
 from dredge.lakefs import Commit, Ref, Rules
@@ -42,13 +41,13 @@ class Asked(Server):
         return super().commit(repository, commit_id)
 
 
-def found_active(server: Server, looked: Looked = NOTHING) -> ActiveCommits:
-    return find_active(run_of(server, keep_tags=False), looked)
+def found_active(server: Server) -> ActiveCommits:
+    return find_active(run_of(server, keep_tags=False))
 
 
-def kept(server: Server, looked: Looked = NOTHING) -> set[str]:
+def kept(server: Server) -> set[str]:
     """What is active beside what the server lists and branches keep."""
-    return found_active(server, looked).metaranges.keys() - {"c", "d", "t"}
+    return found_active(server).metaranges.keys() - {"c", "d", "t"}
 
 
 def test_the_parent_of_a_young_commit_is_active_though_the_servers_walk_left_it_out() -> None:
@@ -141,28 +140,15 @@ def test_more_days_than_a_calendar_has_keep_all() -> None:
     assert kept(Asked(EXTRA, "y", rules=Rules(-(10**7)))) == {"y"}
 
 
-def test_what_was_looked_at_before_is_not_asked_for_again() -> None:
-    server = Asked(EXTRA | {"z": commit("z", "y", days=1)}, "y", "z")
-    assert kept(server, NOTHING.then(("y", "x"), RULES)) == {"y", "z"}
-    assert server.asked == ["z"]
-
-
-@pytest.mark.parametrize(
-    ("then", "asked"), [(Rules(9), ["y", "x"]), (RULES, []), (Rules(11), []), (None, ["y", "x"])]
-)
-def test_what_was_looked_at_by_rules_that_keep_less_is_asked_for_again(
-    then: Rules | None, asked: list[str]
-) -> None:
+def test_where_a_mark_has_asked_before_nobody_is_asked() -> None:
     server = Asked(EXTRA, "y")
-    assert ("x" in kept(server, NOTHING.then(("y", "x"), then))) is bool(asked)
-    assert server.asked == asked
-
-
-def test_looks_by_several_rules_count_for_what_each_of_them_keeps() -> None:
-    first = NOTHING.then("a", Rules(20))
-    assert first.then("b", Rules(10)) == Looked(frozenset("ab"), 10)
-    assert first.then("b", Rules(30)) == Looked(frozenset("b"), 30)
-    assert first.then("b", None) == first
+    assert find_active(run_of(server, keep_tags=False), ask_dangling=False).metaranges.keys() == {
+        "c",
+        "d",
+        "t",
+        "y",
+    }
+    assert server.asked == []
 
 
 def test_a_commit_of_the_list_that_is_not_there_stops_the_run() -> None:
@@ -216,5 +202,5 @@ def test_what_records_have_is_not_asked_for() -> None:
     server = Asked({}, "y")
     listed = {SERVER: {"y": "m-y"}, RECORDS: {"y": "m-y"}}
     found = Found([MAIN], [], GRAPH, RULES, False, listed, EXTRA)
-    assert dangling.kept_by_dangling(run_of(server), found, NOTHING) == {}
+    assert dangling.kept_by_dangling(run_of(server), found) == {}
     assert server.asked == []

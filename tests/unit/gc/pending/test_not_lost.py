@@ -16,7 +16,7 @@ from dredge.gc.steps import bulk_delete
 from dredge.storage import open_deleter
 from lakefs_embedded.catalog import Catalog
 from tests.support import memory_store
-from tests.support.gc import World, make_world, stage_again
+from tests.support.gc import World, candidates, make_world, seen_with, stage_again
 from tests.support.lakes import no_sleep
 
 GRACES = pytest.mark.parametrize(
@@ -218,3 +218,52 @@ def test_trap_78_what_a_commit_has_written_a_range_of_and_no_metarange_yet(
     assert stays(world, address, grace, mode)
     if grace:
         world.assert_readable("side")
+
+
+def left_since(world: World) -> None:
+    """What has no branch any more is under the default rule."""
+    world.lake.catalog.branches.delete_branch(world.lake.repository, "two")
+
+
+@GRACES
+@pytest.mark.parametrize(
+    ("branch_days", "changed"),
+    [({"two": 1}, left_since), ({}, lambda world: world.rules(30))],
+    ids=["branch", "rules"],
+)
+def test_trap_19_what_a_longer_rule_keeps_since_the_mark_though_the_servers_walk_loses_it(
+    grace: dict[str, Any], branch_days: dict[str, int], changed: Callable[[World], None]
+) -> None:
+    """The young commit that keeps it has no ref and kept nothing when it was asked."""
+    for attempt in range(60):  # whether the walk loses it hangs on ids, which are drawn anew each time
+        world = seen_with(make_world(**grace), defects=frozenset({"active_walk_early_stop"}))
+        catalog, name = world.lake.catalog, world.lake.repository
+        world.rules(30 if branch_days else 3, **branch_days)
+        kept = world.upload("x", b"x")
+        parent = world.lake.commit(f"parent {attempt}")
+        catalog.branches.create_branch(name, "two", parent.id)
+        world.upload("x", b"old")
+        world.lake.commit("an old child")
+        world.age(days=60)
+        world.upload("x", b"young", "two")
+        world.lake.commit("a young child", "two")
+        world.age(days=2)
+        if not branch_days:
+            world.upload("x", b"younger", "two")
+            world.lake.commit("a young child of it", "two")
+            left_since(world)
+        world.age(days=2)
+        found = world.plan()
+        world.mark(found)
+        assert kept in candidates(found)
+        changed(world)
+        prepared = world.client.prepare_commits(name, 1)
+        assert prepared is not None
+        listed = world.lake.objects.get(prepared.location.removeprefix(f"{world.lake.namespace}/"))
+        if parent.id.encode() not in listed:
+            break
+    else:
+        pytest.fail("the server's walk never lost the commit, so the test proved nothing")
+    bulk_delete(found, world.runner)
+    release_lease(found)
+    assert stays(world, kept, grace)
