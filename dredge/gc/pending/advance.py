@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -200,6 +201,7 @@ def _turn(run: Run, known: Known) -> Turn:
         marked_at=plan.created_at,
         now=run.store_now(),
         cutoff=plan.cutoff,
+        min_age=timedelta(seconds=plan.config.min_age_seconds),
         grace=known.grace,
         waits=plan.config.waits,
         lists_all=plan.mode == CLEAN and inventory_tells,

@@ -61,7 +61,7 @@ class Waits:
         """
         waits = rows.filter(pc.equal(rows["status"], WAITING))
         new = waits.filter(
-            pc.and_(pc.equal(waits["run_id"], turn.run_id), pc.equal(waits["since"], _us(turn.now)))
+            pc.and_(pc.equal(waits["run_id"], turn.run_id), pc.equal(waits["since"], _us(turn.begins_at)))
         )
         by_status = _by(rows, "status")
         if new.num_rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mutations.breakages.breakage import Breakage
-from tests.mutations.edits import Drop, Put
+from tests.mutations.edits import Drop, Keep, Put
 
 PENDING = (
     Breakage(
@@ -47,6 +47,23 @@ PENDING = (
         "_in_time",
         Put("If", 1, True),
         ("test_a_wait_that_begins_in_the_future_begins_now",),
+    ),
+    Breakage(
+        "a wait goes on that began while the object was young",
+        "dredge.runs.pending.rows",
+        "_found_rows",
+        Put("Call", "_was_old", True),
+        (
+            "test_a_wait_that_began_before_an_object_was_old_begins_now",
+            "test_a_dry_run_that_takes_young_objects_for_old_begins_no_wait",
+        ),
+    ),
+    Breakage(
+        "a wait begins before the run, as the clock went back",
+        "dredge.runs.pending.rows",
+        "Turn.begins_at",
+        Keep("Call", "max", "args.0"),
+        ("test_a_clock_that_goes_back_while_a_mark_is_made_lets_no_wait_begin_before_it",),
     ),
     Breakage(
         "what was not listed is gone",

@@ -157,6 +157,21 @@ def test_a_stricter_age_of_one_run_does_not_end_a_wait() -> None:
     assert ORPHAN not in world.data()
 
 
+def test_a_dry_run_that_takes_young_objects_for_old_begins_no_wait() -> None:
+    world = waiting(mode="clean")
+    world.orphan("data/slice/fresh")
+    world.age(minutes=5)
+    found = go(world, dry_run=True, unsafe_min_age_seconds=0)
+    assert pending_rows(found)["data/slice/fresh"]["status"] == WAITING
+    world.age(hours=26)
+    go(world)
+    assert ORPHAN not in world.data()
+    assert "data/slice/fresh" in world.data()
+    world.age(hours=20)
+    go(world)
+    assert "data/slice/fresh" not in world.data()
+
+
 def test_what_is_gone_leaves_the_list_and_what_was_not_listed_stays() -> None:
     world = waiting()
     other = world.orphan("data/slice/other")
