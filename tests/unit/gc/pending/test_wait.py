@@ -10,6 +10,7 @@ from dredge.errors import ConflictError, DredgeError, RefusedError
 from dredge.gc import steps
 from dredge.gc.check_limits import codes
 from dredge.gc.pending import advance
+from dredge.gc.planning import acquire_lease, resume_run
 from dredge.gc.run import Run
 from dredge.gc.witness.lost import forget_lost
 from dredge.gc.witness.people import take_over
@@ -247,6 +248,47 @@ def test_after_a_persons_word_everything_waits_anew(said: str) -> None:
     world.age(hours=20)
     go(world)
     assert ORPHAN not in world.data()
+
+
+def test_a_list_of_a_run_that_began_before_a_persons_word_counts_no_more() -> None:
+    """Its task was killed and goes on after the word, with what it read before."""
+    world = waiting()
+    go(world)
+    world.age(hours=10)
+    run = world.plan(dry_run=True, mode="clean")
+    for step in (steps.slice_listing, steps.mark_uncommitted, steps.list_committed, steps.subtract):
+        step(run, world.runner)
+    world.age(hours=2)
+    forget_lost(world.client, "lake", "not wanted", 30)
+    world.age(minutes=5)
+    assert resume_run(
+        run.plan.run_uri, "lake", acquire_lease(run.plan.config, run.plan.lease.holder, world.client)
+    )
+    run = Run.open(run.plan.run_uri, None, world.client, world.lake.clock)
+    steps.check_limits(run, world.runner)
+    steps.release_lease(run)
+    world.age(hours=12)
+    go(world)
+    assert ORPHAN in world.data()
+    world.age(hours=20)
+    go(world)
+    assert ORPHAN not in world.data()
+
+
+def test_a_list_that_is_older_than_the_state_is_not_believed() -> None:
+    """A later version of it was removed, so that the one before has its own time."""
+    world = waiting()
+    pointer = f"{go(world).state.uri}/{store.POINTER}"
+    bucket, _, key = pointer.removeprefix("memory://").partition("/")
+    old = memory_store(bucket).objects[key]
+    stage_again(world, ORPHAN)
+    world.age(hours=10)
+    assert pending_rows(go(world))[ORPHAN]["status"] == LIVE
+    world.lake.catalog.branches.reset_branch("lake", "main")
+    memory_store(bucket).objects[key] = old
+    world.age(hours=10)
+    assert go(world).plan.mode == "clean"
+    assert ORPHAN in world.data()
 
 
 def spoil(world: World, run: Run, how: str) -> None:
