@@ -159,7 +159,7 @@ def advance_list(
     found = Sources(candidates=candidates.candidates, young=candidates.young)
     total = found.rows + (0 if known.pending is None else known.pending.rows)
     bits = choose_bits(total, 0 if known.pending is None else known.pending.bits)
-    todo = _shards(run, runner, config, known, found, bits)
+    todo = _shards(run, runner, record, config, known, found, bits)
     if bits == 0:
         runner = LocalRunner()
     tasks = [AdvanceTask(shards=share) for share in round_robin(todo, run.num_tasks(runner, len(todo)))]
@@ -210,7 +210,13 @@ def _turn(run: Run, known: Known) -> Turn:
 
 
 def _shards(
-    run: Run, runner: TaskRunner, config: AdvanceConfig, known: Known, found: Sources, bits: int
+    run: Run,
+    runner: TaskRunner,
+    record: StepRecord,
+    config: AdvanceConfig,
+    known: Known,
+    found: Sources,
+    bits: int,
 ) -> list[ShardTodo]:
     pending = known.pending
     if bits == 0:  # one task reads all shards, also those of a list that shrank
@@ -225,9 +231,11 @@ def _shards(
     shares = round_robin(sources, run.num_tasks(runner, len(sources)))
     tasks = [CutTask(name=f"{index:05d}", sources=share) for index, share in enumerate(shares)]
     results = run.spread(
-        runner, _STEP, cut_sources, CutConfig(bits=bits, holds=config.holds), tasks, "objects", None
+        runner, _STEP, cut_sources, CutConfig(bits=bits, config=config), tasks, "objects", None
     )
     for result in results:
+        for text in result.unread:
+            record.warn(text)
         for shard, part in result.found.items():
             cut[shard].append(part)
         for shard, part in result.before.items():
@@ -250,11 +258,11 @@ class CutConfig:
 
     Attributes:
         bits: there are 2**bits shards.
-        holds: what was proved about candidates that are held.
+        config: of the tasks that advance them.
     """
 
     bits: int
-    holds: HoldFiles
+    config: AdvanceConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,23 +285,42 @@ class CutResult:
     Attributes:
         found: rows of what was found, by number of the shard.
         before: rows of the list, by number of the shard.
+        unread: sentences about files of the list that could not be read.
     """
 
     found: dict[int, PartInfo]
     before: dict[int, PartInfo]
+    unread: list[str]
 
 
 @partition_function
 def cut_sources(run: WorkerRun, config: CutConfig, task: CutTask) -> CutResult:
     """Cut some sources into shards by the folders of objects."""
-    holds = reading.plain(Holds.of(run.folder, config.holds))
+    holds = reading.plain(Holds.of(run.folder, config.config.holds))
     found = [table for source in task.sources for table in source.read_found(run.folder, holds)]
-    state = RunFolder(run.open_state(), "the pending list")
-    before = [state.read_part(part) for source in task.sources for part in source.before]
+    before, unread = _read_list(
+        run, [part for source in task.sources for part in source.before], config.config
+    )
     return CutResult(
         found=dict(_cut(run.folder, found, config.bits, f"found-{task.name}", CUT)),
         before=dict(_cut(run.folder, before, config.bits, f"before-{task.name}", PENDING)),
+        unread=unread,
     )
+
+
+def _read_list(
+    run: WorkerRun, parts: Sequence[PartInfo], config: AdvanceConfig
+) -> tuple[list[pa.Table], list[str]]:
+    """Rows of the list, and sentences about files that could not be read."""
+    state, rows, unread = RunFolder(run.open_state(), "the pending list"), list[pa.Table](), list[str]()
+    for part in parts:
+        try:
+            rows.append(state.read_part(part))
+        except FormatError as error:
+            if not config.turn.lists_all:
+                raise  # rows that only the list knows would be forgotten
+            unread.append(f"some objects wait anew: a part of the pending list cannot be read ({error})")
+    return rows, unread
 
 
 def _cut(
@@ -325,19 +352,9 @@ def advance_shards(run: WorkerRun, config: AdvanceConfig, task: AdvanceTask) -> 
 
 
 def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: ShardTodo) -> AdvanceResult:
-    turn, unread = config.turn, list[str]()
-    state = RunFolder(run.open_state(), "the pending list")
-    before = []
-    for folder, part in [
-        *((state, part) for part in todo.before),
-        *((run.folder, part) for part in todo.found.before),
-    ]:
-        try:
-            before.append(folder.read_part(part))
-        except FormatError as error:
-            if not turn.lists_all:
-                raise  # rows that only the list knows would be forgotten
-            unread.append(f"some objects wait anew: a part of the pending list cannot be read ({error})")
+    turn = config.turn
+    before, unread = _read_list(run, todo.before, config)
+    before += run.folder.read_parts(todo.found.before)
     previous = pa.concat_tables([PENDING.empty_table(), *(rows.cast(PENDING) for rows in before)])
     previous = previous.combine_chunks()
     found = pa.concat_tables([CUT.empty_table(), *todo.found.read_found(run.folder, holds)]).combine_chunks()

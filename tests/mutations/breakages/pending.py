@@ -140,6 +140,20 @@ PENDING = (
         ("test_an_optimized_run_whose_list_went_meanwhile_is_refused",),
     ),
     Breakage(
+        "a clean run stops at a damaged part of the list, every night",
+        "dredge.gc.pending.advance",
+        "_read_list",
+        Put("If", 1, True),
+        ("test_where_a_part_of_a_long_list_is_damaged_the_next_run_is_clean_and_its_rows_wait_anew",),
+    ),
+    Breakage(
+        "an optimized run forgets the rows of a damaged part of the list",
+        "dredge.gc.pending.advance",
+        "_read_list",
+        Put("If", 1, False),
+        ("test_an_optimized_run_stops_at_a_damaged_part_of_the_list",),
+    ),
+    Breakage(
         "a state without a list is built on",
         "dredge.gc.planning",
         "_with_list",

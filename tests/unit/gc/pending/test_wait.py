@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConflictError, DredgeError, RefusedError
+from dredge.errors import ConflictError, DredgeError, FormatError, RefusedError
 from dredge.gc import steps
 from dredge.gc.check_limits import codes
 from dredge.gc.pending import advance
@@ -332,6 +332,55 @@ def test_a_list_that_may_not_be_believed_makes_all_wait_anew_in_a_clean_run(how:
     world.age(hours=20)
     third = go(world)
     assert (third.plan.mode, ORPHAN in world.data()) == ("optimized", False)
+
+
+@pytest.mark.parametrize("shard_rows", [3, 1], ids=["as many shards", "another number of shards"])
+def test_where_a_part_of_a_long_list_is_damaged_the_next_run_is_clean_and_its_rows_wait_anew(
+    monkeypatch: pytest.MonkeyPatch, shard_rows: int
+) -> None:
+    """So long that planning compares only the lengths of its parts."""
+    monkeypatch.setattr("dredge.runs.versions._VERIFY_BYTES_MAX", 1)
+    monkeypatch.setattr(advance, "ONE_TASK_ROWS", 4)
+    monkeypatch.setattr(advance, "SHARD_ROWS", 3)
+    world = waiting()
+    for number in range(12):
+        world.orphan(f"data/slice{number}/x")
+    world.age(days=2)
+    run = go(world)
+    key = min(parts(run))
+    data = run.state.get(key)
+    run.state.put(key, data[:40] + bytes([data[40] ^ 255]) + data[41:])
+    monkeypatch.setattr(advance, "SHARD_ROWS", shard_rows)
+    for number in range(40):
+        world.orphan(f"data/slice{number % 5}/{number}")
+    world.age(hours=30)
+    damaged = world.plan()
+    with pytest.raises(FormatError):
+        world.run(damaged)
+    steps.release_lease(damaged)
+    again = go(world)
+    assert (damaged.plan.mode, again.plan.mode) == ("optimized", "clean")
+    waits = {address for address, row in pending_rows(again).items() if row["run_id"] == again.plan.run_id}
+    assert {"data/slice0/0", "data/slice1/1"} <= waits
+    assert len(waits) > 40
+    for _ in range(2):
+        world.age(days=1)
+        go(world)
+    assert not [key for key in world.data() if key.startswith("data/slice")]
+
+
+def test_an_optimized_run_stops_at_a_damaged_part_of_the_list() -> None:
+    """It was whole when subtract read it."""
+    world = waiting()
+    go(world)
+    run = world.plan(mode="optimized")
+    for step in (steps.slice_listing, steps.mark_uncommitted, steps.list_committed, steps.subtract):
+        step(run, world.runner)
+    before = run.state.get(store.POINTER)
+    spoil(world, run, "damaged part")
+    with pytest.raises(FormatError):
+        steps.check_limits(run, world.runner)
+    assert run.state.get(store.POINTER) == before
 
 
 def test_a_list_of_a_newer_version_stops_the_run() -> None:
