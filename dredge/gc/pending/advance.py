@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import batched
 
 import numpy as np
 import pyarrow as pa
@@ -28,18 +29,17 @@ from dredge.gc.pending.found import CUT, Sources
 from dredge.gc.pending.gone import Gone
 from dredge.gc.pending.known import Known
 from dredge.gc.run import Run
-from dredge.gc.state.base import base_of
 from dredge.gc.subtract import SubtractOutput, folders_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
-from dredge.runs.pending.rows import PENDING, Turn, advance
+from dredge.runs.pending.rows import PENDING, Turn, advance, changes
 from dredge.runs.pending.store import write_part
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner, TaskRunner, round_robin
 from dredge.sets.files import write_hashes
-from dredge.sets.hashes import contains, shard_of, unite
+from dredge.sets.hashes import Hashes, contains, shard_of, unite
 from dredge.sets.live import LiveSet
 
 _STEP = CheckLimitsOutput.STEP
@@ -48,6 +48,10 @@ ONE_TASK_ROWS = 500_000
 SHARD_ROWS = 100_000
 """Rows of a shard, about, where there are more."""
 _BITS_MAX = 12
+_AT_ONCE = 32
+"""Shards whose hashes are looked for in the live set at once, which is read as often."""
+_TELLING = ["hash", "size", "last_modified", "status", "since"]
+"""Columns of the list that tell whether a row stays as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,12 +152,11 @@ def advance_list(
         FormatError: not all candidates were compared, or an optimized run cannot read the list.
     """
     candidates, committed = record.input(SubtractOutput), record.input(ListCommittedOutput)
-    base = base_of(run)
     config = AdvanceConfig(
         turn=_turn(run, known),
         live=committed.live,
         holds=holds,
-        gone=Gone() if base is None else Gone(uri=base.state.run_uri, parts=list(base.state.gone)),
+        gone=Gone.of(run),
         writes=writes,
     )
     found = Sources(candidates=candidates.candidates, young=candidates.young)
@@ -338,8 +341,13 @@ def advance_shards(run: WorkerRun, config: AdvanceConfig, task: AdvanceTask) -> 
     """Advance some shards of the list, and write what changed."""
     holds = reading.plain(Holds.of(run.folder, config.holds))
     total = AdvanceResult()
+    quiet = {
+        shard: result
+        for some in batched(task.shards, _AT_ONCE)
+        for shard, result in _quiet_shards(run, config, some).items()
+    }
     for todo in task.shards:
-        one = _advance_shard(run, config, holds, todo)
+        one = quiet.get(todo.shard) or _advance_shard(run, config, holds, todo)
         run.progress.add(one.rows)
         total = AdvanceResult(
             rows=total.rows + one.rows,
@@ -370,6 +378,29 @@ def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: Sh
         waits=Waits.of(advanced.rows, found, advanced.confirmed, turn),
         unread=unread,
     )
+
+
+def _quiet_shards(
+    run: WorkerRun, config: AdvanceConfig, shards: Sequence[ShardTodo]
+) -> dict[int, AdvanceResult]:
+    """Results of shards that stay as they are, as most do, by number: without a look at names, which are long."""
+    state = RunFolder(run.open_state(), "the pending list")
+    found, hashes = dict[int, AdvanceResult](), list[Hashes]()
+    for todo in shards:
+        if todo.found.rows or todo.found.before or len(todo.before) != 1:
+            continue
+        try:
+            rows = state.read_part(todo.before[0], _TELLING)
+        except FormatError:
+            continue
+        if not changes(rows, config.turn):
+            parts = {todo.shard: todo.before[0]} if config.writes else {}
+            found[todo.shard] = AdvanceResult(parts=parts, waits=Waits.of_rows(rows))
+            hashes.append(rows["hash"].to_numpy())
+    live = config.live.find(hashes) if hashes else []
+    return {
+        shard: result for (shard, result), some in zip(found.items(), live, strict=True) if not some.any()
+    }
 
 
 def _write(

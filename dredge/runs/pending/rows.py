@@ -112,6 +112,16 @@ def due(rows: pa.Table, marked_at: datetime, grace: timedelta, cutoff: datetime)
     return np.where(_is(rows, WAITING), over, np.where(_is(rows, YOUNG), old, True))
 
 
+def changes(rows: pa.Table, turn: Turn) -> bool:
+    """Tell whether any of some rows, of which none was found and none is live, does not stay as it is.
+
+    Args:
+        rows: of the list, with at least `last_modified`, `status` and `since`.
+        turn: the run.
+    """
+    return bool((_is_gone(rows, turn) | _is_future(rows, turn)).any())
+
+
 def advance(previous: pa.Table, found: pa.Table, live: Mask, deleted: Mask, turn: Turn) -> Advanced:
     """Advance the list by what a mark found.
 
@@ -136,10 +146,21 @@ def advance(previous: pa.Table, found: pa.Table, live: Mask, deleted: Mask, turn
 
 def _in_time(previous: pa.Table, turn: Turn) -> pa.Table:
     """The list without waits that begin in the future: the clock went back, and they begin now."""
-    future = ~_is_at_most(previous["since"], turn.begins_at) & _mask(pc.is_valid(previous["since"]))
+    future = _is_future(previous, turn)
     if not future.any():
         return previous
     return _with(previous, future, {"since": turn.begins_at, "run_id": turn.run_id})
+
+
+def _is_future(rows: pa.Table, turn: Turn) -> Mask:
+    return ~_is_at_most(rows["since"], turn.begins_at) & _mask(pc.is_valid(rows["since"]))
+
+
+def _is_gone(rows: pa.Table, turn: Turn) -> Mask:
+    """Whether objects that were not found, and are not live, are gone: they were listed, or looked for."""
+    if turn.lists_all:
+        return _is_before(rows["last_modified"], turn.cutoff)
+    return due(rows, turn.marked_at, turn.grace, turn.cutoff)
 
 
 def _found_rows(previous: pa.Table, found: pa.Table, deleted: Mask, turn: Turn) -> tuple[pa.Table, Mask]:
@@ -187,10 +208,7 @@ def _unseen_rows(rows: pa.Table, live: Mask, turn: Turn) -> pa.Table:
     """Rows of what was not found."""
     was_live = _is(rows, LIVE)
     rows = _with(rows, live & ~was_live, {"status": LIVE, "since": None, "run_id": turn.run_id})
-    if turn.lists_all:
-        gone = ~live & _is_before(rows["last_modified"], turn.cutoff)
-    else:
-        gone = ~live & due(rows, turn.marked_at, turn.grace, turn.cutoff)
+    gone = ~live & _is_gone(rows, turn)
     # Run ids sort newest first: the state is of the run that saw it live, or of a later one.
     if turn.state_of is None:
         known = live

@@ -35,10 +35,24 @@ PENDING = (
         ("test_what_was_alive_between_waits_anew",),
     ),
     Breakage(
+        "what the last run deleted goes on waiting when somebody puts it back",
+        "dredge.gc.pending.gone",
+        "Gone.of",
+        Put("If", 1, True),
+        ("test_what_was_deleted_between_waits_anew",),
+    ),
+    Breakage(
+        "a part of the list with what is live stays as it is",
+        "dredge.gc.pending.advance",
+        "_quiet_shards",
+        Put("Call", "any", False),
+        ("test_a_part_that_did_not_change_is_named_again",),
+    ),
+    Breakage(
         "what lives leaves before the state knows it",
         "dredge.runs.pending.rows",
         "_unseen_rows",
-        Put("If", 2, True),
+        Put("If", 1, True),
         ("test_what_lives_leaves_once_the_state_knows_it",),
     ),
     Breakage(
@@ -68,7 +82,7 @@ PENDING = (
     Breakage(
         "what was not listed is gone",
         "dredge.runs.pending.rows",
-        "_unseen_rows",
+        "_is_gone",
         Put("If", 1, True),
         ("test_what_was_not_listed_is_not_gone",),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from dredge.runs.pending import store
 from dredge.runs.pending.rows import LIVE, WAITING
 from dredge.storage import open_deleter
 from dredge.undo.deletions import read_deletions
+from dredge.xid import new_descending_xid
 from tests.support.gc import Parallel, World, make_world, pending_rows, stage_again, summary_of
 from tests.support.killing import Killed, killed_at
 from tests.support.lost_database import back_up, restore
@@ -119,6 +121,24 @@ def test_what_was_alive_between_waits_anew(mode: str) -> None:
     world.age(hours=20)
     go(world, mode=mode)
     assert ORPHAN not in world.data()
+
+
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+def test_what_was_deleted_between_waits_anew(mode: str) -> None:
+    """Somebody removed the marker of its deletion, so that it is there again with its old time."""
+    world = waiting()
+    bucket, _, _ = go(world).state.uri.removeprefix("memory://").partition("/")
+    objects = memory_store(bucket).objects
+    (key,) = [key for key in objects if key.endswith(ORPHAN)]
+    before = objects[key]
+    world.age(hours=20)
+    go(world)
+    assert ORPHAN not in world.data()
+    objects[key] = before
+    world.age(hours=20)
+    run = go(world, mode=mode)
+    assert ORPHAN in world.data()
+    assert pending_rows(run)[ORPHAN]["run_id"] == run.plan.run_id
 
 
 def test_what_was_held_between_waits_anew() -> None:
@@ -490,16 +510,23 @@ def test_a_part_that_did_not_change_is_named_again(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(advance, "ONE_TASK_ROWS", 4)
     monkeypatch.setattr(advance, "SHARD_ROWS", 3)
     world = waiting(grace_hours=20_000)
-    for number in range(12):
-        world.orphan(f"data/slice{number}/x")
+    opened = [world.lake.clock() - timedelta(days=20, hours=hour) for hour in range(12)]
+    names = [world.orphan(f"data/{new_descending_xid(at)}/x") for at in opened]
     world.age(days=2)
     before = parts(go(world))
     world.orphan("data/slice0/late")
     world.age(days=2)
-    after = parts(go(world, mode="optimized"))
+    late = go(world, mode="optimized")
+    after = parts(late)
     assert len(before) > 2
-    assert len(before & after) == len(before) - 1
+    assert len(before & after) >= len(before) - 1
     assert after - before
+    stage_again(world, names[5])
+    world.age(days=2)
+    found = go(world, mode="optimized")
+    assert pending_rows(found)[names[5]]["status"] == LIVE
+    assert counts(late)["pending_objects"] == counts(found)["pending_objects"] + 1 == 14
+    assert len(parts(found) & after) == len(after) - 1
 
 
 def parts(run: Run) -> set[str]:
