@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import batched
 
 import numpy as np
 import pyarrow as pa
@@ -27,18 +29,17 @@ from dredge.gc.pending.found import CUT, Sources
 from dredge.gc.pending.gone import Gone
 from dredge.gc.pending.known import Known
 from dredge.gc.run import Run
-from dredge.gc.state.base import base_of
 from dredge.gc.subtract import SubtractOutput, folders_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
-from dredge.runs.pending.rows import PENDING, Turn, advance
+from dredge.runs.pending.rows import PENDING, Turn, advance, changes
 from dredge.runs.pending.store import write_part
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner, TaskRunner, round_robin
 from dredge.sets.files import write_hashes
-from dredge.sets.hashes import contains, shard_of, unite
+from dredge.sets.hashes import Hashes, contains, shard_of, unite
 from dredge.sets.live import LiveSet
 
 _STEP = CheckLimitsOutput.STEP
@@ -47,6 +48,10 @@ ONE_TASK_ROWS = 500_000
 SHARD_ROWS = 100_000
 """Rows of a shard, about, where there are more."""
 _BITS_MAX = 12
+_AT_ONCE = 32
+"""Shards whose hashes are looked for in the live set at once, which is read as often."""
+_TELLING = ["hash", "size", "last_modified", "status", "since"]
+"""Columns of the list that tell whether a row stays as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,18 +152,17 @@ def advance_list(
         FormatError: not all candidates were compared, or an optimized run cannot read the list.
     """
     candidates, committed = record.input(SubtractOutput), record.input(ListCommittedOutput)
-    base = base_of(run)
     config = AdvanceConfig(
         turn=_turn(run, known),
         live=committed.live,
         holds=holds,
-        gone=Gone() if base is None else Gone(uri=base.state.run_uri, parts=list(base.state.gone)),
+        gone=Gone.of(run),
         writes=writes,
     )
     found = Sources(candidates=candidates.candidates, young=candidates.young)
     total = found.rows + (0 if known.pending is None else known.pending.rows)
     bits = choose_bits(total, 0 if known.pending is None else known.pending.bits)
-    todo = _shards(run, runner, config, known, found, bits)
+    todo = _shards(run, runner, record, config, known, found, bits)
     if bits == 0:
         runner = LocalRunner()
     tasks = [AdvanceTask(shards=share) for share in round_robin(todo, run.num_tasks(runner, len(todo)))]
@@ -200,6 +204,7 @@ def _turn(run: Run, known: Known) -> Turn:
         marked_at=plan.created_at,
         now=run.store_now(),
         cutoff=plan.cutoff,
+        min_age=timedelta(seconds=plan.config.min_age_seconds),
         grace=known.grace,
         waits=plan.config.waits,
         lists_all=plan.mode == CLEAN and inventory_tells,
@@ -208,7 +213,13 @@ def _turn(run: Run, known: Known) -> Turn:
 
 
 def _shards(
-    run: Run, runner: TaskRunner, config: AdvanceConfig, known: Known, found: Sources, bits: int
+    run: Run,
+    runner: TaskRunner,
+    record: StepRecord,
+    config: AdvanceConfig,
+    known: Known,
+    found: Sources,
+    bits: int,
 ) -> list[ShardTodo]:
     pending = known.pending
     if bits == 0:  # one task reads all shards, also those of a list that shrank
@@ -223,9 +234,11 @@ def _shards(
     shares = round_robin(sources, run.num_tasks(runner, len(sources)))
     tasks = [CutTask(name=f"{index:05d}", sources=share) for index, share in enumerate(shares)]
     results = run.spread(
-        runner, _STEP, cut_sources, CutConfig(bits=bits, holds=config.holds), tasks, "objects", None
+        runner, _STEP, cut_sources, CutConfig(bits=bits, config=config), tasks, "objects", None
     )
     for result in results:
+        for text in result.unread:
+            record.warn(text)
         for shard, part in result.found.items():
             cut[shard].append(part)
         for shard, part in result.before.items():
@@ -248,11 +261,11 @@ class CutConfig:
 
     Attributes:
         bits: there are 2**bits shards.
-        holds: what was proved about candidates that are held.
+        config: of the tasks that advance them.
     """
 
     bits: int
-    holds: HoldFiles
+    config: AdvanceConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,23 +288,42 @@ class CutResult:
     Attributes:
         found: rows of what was found, by number of the shard.
         before: rows of the list, by number of the shard.
+        unread: sentences about files of the list that could not be read.
     """
 
     found: dict[int, PartInfo]
     before: dict[int, PartInfo]
+    unread: list[str]
 
 
 @partition_function
 def cut_sources(run: WorkerRun, config: CutConfig, task: CutTask) -> CutResult:
     """Cut some sources into shards by the folders of objects."""
-    holds = reading.plain(Holds.of(run.folder, config.holds))
+    holds = reading.plain(Holds.of(run.folder, config.config.holds))
     found = [table for source in task.sources for table in source.read_found(run.folder, holds)]
-    state = RunFolder(run.open_state(), "the pending list")
-    before = [state.read_part(part) for source in task.sources for part in source.before]
+    before, unread = _read_list(
+        run, [part for source in task.sources for part in source.before], config.config
+    )
     return CutResult(
         found=dict(_cut(run.folder, found, config.bits, f"found-{task.name}", CUT)),
         before=dict(_cut(run.folder, before, config.bits, f"before-{task.name}", PENDING)),
+        unread=unread,
     )
+
+
+def _read_list(
+    run: WorkerRun, parts: Sequence[PartInfo], config: AdvanceConfig
+) -> tuple[list[pa.Table], list[str]]:
+    """Rows of the list, and sentences about files that could not be read."""
+    state, rows, unread = RunFolder(run.open_state(), "the pending list"), list[pa.Table](), list[str]()
+    for part in parts:
+        try:
+            rows.append(state.read_part(part))
+        except FormatError as error:
+            if not config.turn.lists_all:
+                raise  # rows that only the list knows would be forgotten
+            unread.append(f"some objects wait anew: a part of the pending list cannot be read ({error})")
+    return rows, unread
 
 
 def _cut(
@@ -309,8 +341,13 @@ def advance_shards(run: WorkerRun, config: AdvanceConfig, task: AdvanceTask) -> 
     """Advance some shards of the list, and write what changed."""
     holds = reading.plain(Holds.of(run.folder, config.holds))
     total = AdvanceResult()
+    quiet = {
+        shard: result
+        for some in batched(task.shards, _AT_ONCE)
+        for shard, result in _quiet_shards(run, config, some).items()
+    }
     for todo in task.shards:
-        one = _advance_shard(run, config, holds, todo)
+        one = quiet.get(todo.shard) or _advance_shard(run, config, holds, todo)
         run.progress.add(one.rows)
         total = AdvanceResult(
             rows=total.rows + one.rows,
@@ -323,19 +360,9 @@ def advance_shards(run: WorkerRun, config: AdvanceConfig, task: AdvanceTask) -> 
 
 
 def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: ShardTodo) -> AdvanceResult:
-    turn, unread = config.turn, list[str]()
-    state = RunFolder(run.open_state(), "the pending list")
-    before = []
-    for folder, part in [
-        *((state, part) for part in todo.before),
-        *((run.folder, part) for part in todo.found.before),
-    ]:
-        try:
-            before.append(folder.read_part(part))
-        except FormatError as error:
-            if not turn.lists_all:
-                raise  # rows that only the list knows would be forgotten
-            unread.append(f"some objects wait anew: a part of the pending list cannot be read ({error})")
+    turn = config.turn
+    before, unread = _read_list(run, todo.before, config)
+    before += run.folder.read_parts(todo.found.before)
     previous = pa.concat_tables([PENDING.empty_table(), *(rows.cast(PENDING) for rows in before)])
     previous = previous.combine_chunks()
     found = pa.concat_tables([CUT.empty_table(), *todo.found.read_found(run.folder, holds)]).combine_chunks()
@@ -351,6 +378,29 @@ def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: Sh
         waits=Waits.of(advanced.rows, found, advanced.confirmed, turn),
         unread=unread,
     )
+
+
+def _quiet_shards(
+    run: WorkerRun, config: AdvanceConfig, shards: Sequence[ShardTodo]
+) -> dict[int, AdvanceResult]:
+    """Results of shards that stay as they are, as most do, by number: without a look at names, which are long."""
+    state = RunFolder(run.open_state(), "the pending list")
+    found, hashes = dict[int, AdvanceResult](), list[Hashes]()
+    for todo in shards:
+        if todo.found.rows or todo.found.before or len(todo.before) != 1:
+            continue
+        try:
+            rows = state.read_part(todo.before[0], _TELLING)
+        except FormatError:
+            continue
+        if not changes(rows, config.turn):
+            parts = {todo.shard: todo.before[0]} if config.writes else {}
+            found[todo.shard] = AdvanceResult(parts=parts, waits=Waits.of_rows(rows))
+            hashes.append(rows["hash"].to_numpy())
+    live = config.live.find(hashes) if hashes else []
+    return {
+        shard: result for (shard, result), some in zip(found.items(), live, strict=True) if not some.any()
+    }
 
 
 def _write(

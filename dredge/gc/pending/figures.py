@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -50,6 +50,16 @@ class Waits:
         )
 
     @classmethod
+    def of_rows(cls, rows: pa.Table) -> Waits:
+        """Count rows of the list that a run left as they were.
+
+        Args:
+            rows: with at least `size`, `status` and `since`, of which only rows that wait have one.
+        """
+        bounds = pc.min_max(rows["since"]).as_py()
+        return cls(by_status=_sums(rows, "status"), first_since=bounds["min"], last_since=bounds["max"])
+
+    @classmethod
     def of(cls, rows: pa.Table, found: pa.Table, confirmed: Mask, turn: Turn) -> Waits:
         """Count a shard.
 
@@ -59,26 +69,22 @@ class Waits:
             confirmed: which of that have waited.
             turn: the run.
         """
-        waits = rows.filter(pc.equal(rows["status"], WAITING))
-        new = waits.filter(
-            pc.and_(pc.equal(waits["run_id"], turn.run_id), pc.equal(waits["since"], _us(turn.now)))
+        new = rows.filter(
+            pc.and_(pc.equal(rows["run_id"], turn.run_id), pc.equal(rows["since"], _us(turn.begins_at)))
         )
-        by_status = _by(rows, "status")
+        mask = pa.array(confirmed)
+        goes = pc.is_in(rows["address"], found.filter(mask)["address"].combine_chunks())
+        rest = cls.of_rows(rows.filter(pc.invert(goes)))
+        by_status = _sums(rows, "status")
         if new.num_rows:
             by_status[FOUND_NOW] = Figures(objects=new.num_rows, size_bytes=pc.sum(new["size"]).as_py())
-        mask = pa.array(confirmed)
-        goes = pc.is_in(waits["address"], found.filter(mask)["address"].combine_chunks())
-        bounds = pc.min_max(waits.filter(pc.invert(goes))["since"]).as_py()
         held_off = found.filter(pc.and_(pc.is_null(found["code"]), pc.invert(mask)))
         waiting = _by(held_off, "reason")
         examples = [name for figures in waiting.values() for name in figures.examples]
         own = held_off.filter(pc.is_in(held_off["address"], pa.array(examples, pa.string())))
-        return cls(
-            by_status={
-                name: Figures(objects=f.objects, size_bytes=f.size_bytes) for name, f in by_status.items()
-            },
-            first_since=bounds["min"],
-            last_since=bounds["max"],
+        return replace(
+            rest,
+            by_status=by_status,
             waiting=waiting,
             sizes=dict(zip(own["address"].to_pylist(), own["size"].to_pylist(), strict=True)),
             confirmed=_by(found.filter(mask), "reason"),
@@ -121,15 +127,21 @@ class Waits:
 
 
 def _by(rows: pa.Table, column: str) -> dict[str, Figures]:
-    found: dict[str, Figures] = {}
+    found = _sums(rows, column)
+    for value, figures in found.items():
+        own = rows.filter(pc.equal(rows[column], value))
+        found[value] = replace(figures, examples=tuple(own["address"].slice(0, EXAMPLES_MAX).to_pylist()))
+    return found
+
+
+def _sums(rows: pa.Table, column: str) -> dict[str, Figures]:
     sums: Mapping[str, list[Any]] = (
         rows.group_by(column).aggregate([("size", "count"), ("size", "sum")]).to_pydict()
     )
-    for value, count, total in zip(sums[column], sums["size_count"], sums["size_sum"], strict=True):
-        own = rows.filter(pc.equal(rows[column], value))
-        examples = own["address"].slice(0, EXAMPLES_MAX).to_pylist()
-        found[value] = Figures(objects=count, size_bytes=total, examples=tuple(examples))
-    return found
+    columns = (sums[column], sums["size_count"], sums["size_sum"])
+    return {
+        value: Figures(objects=count, size_bytes=total) for value, count, total in zip(*columns, strict=True)
+    }
 
 
 def _us(at: datetime) -> pa.Scalar:

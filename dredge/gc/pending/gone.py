@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
+from dredge.gc.run import Run
+from dredge.gc.state.base import open_base
 from dredge.runs.folder import RunFolder
 from dredge.runs.pending.rows import Mask
 from dredge.runs.summary import PartInfo
@@ -25,6 +28,18 @@ class Gone:
 
     uri: str = ""
     parts: list[PartInfo] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """What the run deleted that left the newest state, also where this run reads everything.
+
+        Raises:
+            FormatError: that state is not as it was.
+        """
+        if run.plan.state is None:
+            return cls()
+        state = open_base(run, run.plan.state).state
+        return cls(uri=state.run_uri, parts=list(state.gone))
 
     def among(self, hashes: Hashes) -> Mask:
         """Tell of each hash whether the run deleted it.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dredge.errors import RefusedError
+from dredge.errors import FormatError, RefusedError
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.run import Run
+from dredge.gc.state.store import StateStore
 from dredge.gc.witness.consents import OWN, read_consents
 from dredge.gc.witness.owner import keeps_id
 from dredge.gc.witness.ownership import Site
@@ -21,13 +23,15 @@ from dredge.runs.payload import from_file, to_json
 from dredge.runs.pending.store import Expected, PendingList, Stored, leave_list, read_list
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.storage import ObjectReader
+from dredge.storage import ObjectWriter
+from dredge.xid import descending_time
 
 NAME = "known.json"
 _SAID = {
     FORGET_LOST: "a person gave up what was lost with lakeFS's database since",
     OWN: "the namespace was handed to another server since",
 }
+_OLDER = "it is older than the state of earlier runs, so that somebody put it back"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,7 @@ class Known:
         return [] if self.pending is None else list(self.pending.parts.values())
 
 
-def find_list(state: ObjectReader, namespace: str, created_at: datetime | None, now: datetime) -> Stored:
+def find_list(state: ObjectWriter, namespace: str, created_at: datetime | None, now: datetime) -> Stored:
     """Read the list of a namespace, and see whether a run may believe it.
 
     Args:
@@ -62,12 +66,19 @@ def find_list(state: ObjectReader, namespace: str, created_at: datetime | None, 
     Raises:
         RefusedError: a newer version of Dredge wrote it.
     """
-    said = max(read_consents(state, *_SAID), key=lambda consent: consent.at, default=None)
+    since = [(consent.at, _SAID[consent.kind]) for consent in read_consents(state, *_SAID)]
+    with suppress(FormatError):  # a pointer that cannot be read makes no list older
+        newest = StateStore(state).newest()
+        if newest is not None:
+            # A run leaves its list before its state, and its id counts whole seconds.
+            since.append((descending_time(newest.run_id) - timedelta(seconds=1), _OLDER))
+    valid_from, why = max(since, default=(None, ""))
     expected = Expected(
-        subject=canonical_namespace(namespace), life="" if created_at is None else created_at.isoformat()
+        subject=canonical_namespace(namespace),
+        life="" if created_at is None else created_at.isoformat(),
+        valid_from=valid_from,
+        why=why,
     )
-    if said is not None:
-        expected = replace(expected, valid_from=said.at, why=_SAID[said.kind])
     return read_list(state, expected, now)
 
 

@@ -92,8 +92,7 @@ def _search_all(
         staged = _Sources("earlier", base.state.run_uri, rows=base.state.staged)
         searches.append(_search(run, runner, record, config.live, staged))
         # What that run deleted needs no look.
-        gone = Gone(uri=base.state.run_uri, parts=list(base.state.gone))
-        due = Due(marked_at=run.plan.created_at, grace=known.grace, cutoff=run.plan.cutoff, gone=gone)
+        due = Due(marked_at=run.plan.created_at, grace=known.grace, cutoff=run.plan.cutoff, gone=Gone.of(run))
         pending = _Sources("pending", run.state.uri, rows=known.parts, due=due)
         searches.append(_search(run, runner, record, config.live, pending))
         ranges = _let_go(run, base, record)
@@ -150,12 +149,14 @@ class Due:
     cutoff: datetime
     gone: Gone
 
-    def of(self, rows: pa.Table) -> pa.Table:
-        """The rows that count."""
-        wanted = due(rows, self.marked_at, self.grace, self.cutoff) & ~self.gone.among(
-            rows["hash"].to_numpy()
-        )
-        return rows.filter(pa.array(wanted))
+    def of(self, folder: RunFolder, part: PartInfo) -> pa.Array:
+        """The addresses of a file of the list that count. Of most files none does, and names are what is long."""
+        telling = folder.read_part(part, ["last_modified", "status", "since"])
+        wanted = due(telling, self.marked_at, self.grace, self.cutoff)
+        if not wanted.any():
+            return pa.array([], pa.string())
+        rows = folder.read_part(part, ["address", "hash"]).filter(pa.array(wanted))
+        return _addresses(rows.filter(pa.array(~self.gone.among(rows["hash"].to_numpy()))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +256,9 @@ def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Se
 
     for part in task.rows:
         if config.due is not None:
-            write(_addresses(config.due.of(source.read_part(part))))
+            addresses = config.due.of(source, part)
+            if len(addresses):
+                write(addresses)
             continue
         rows = source.read_part(part, ["address", *(["size"] if config.sized else [])])
         dead = write(_addresses(rows))

@@ -1,7 +1,7 @@
 """Rows of the pending list, and how a mark advances them.
 
     found now      the row before                          the row after                    may be deleted
-    free           waits, unchanged                        keeps its `since`                when the grace is over, and
+    free           waits, unchanged, old when that began   keeps its `since`                when the grace is over, and
                                                                                             another run began the wait
     free           anything else, or none                  waits from now on                no
     young          waits, unchanged                        stays as it was                  no
@@ -59,8 +59,9 @@ class Turn:
     Attributes:
         run_id: the run.
         marked_at: when it was planned, before it read anything.
-        now: when its mark had read its last input; waits begin then.
+        now: when its mark had read its last input; waits begin then, but never before `marked_at`.
         cutoff: an object that was modified later is young.
+        min_age: younger objects are young; a wait that began at an earlier age is none.
         grace: how long an object waits at least.
         waits: whether an object waits for another run at all; without it every free one may be deleted.
         lists_all: whether what is old and was not found is gone: the run listed everything.
@@ -72,10 +73,16 @@ class Turn:
     marked_at: datetime
     now: datetime
     cutoff: datetime
+    min_age: timedelta
     grace: timedelta
     waits: bool
     lists_all: bool
     state_of: str | None
+
+    @property
+    def begins_at(self) -> datetime:
+        """When waits begin: a clock that went back since the run was planned makes none longer."""
+        return max(self.now, self.marked_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,16 @@ def due(rows: pa.Table, marked_at: datetime, grace: timedelta, cutoff: datetime)
     return np.where(_is(rows, WAITING), over, np.where(_is(rows, YOUNG), old, True))
 
 
+def changes(rows: pa.Table, turn: Turn) -> bool:
+    """Tell whether any of some rows, of which none was found and none is live, does not stay as it is.
+
+    Args:
+        rows: of the list, with at least `last_modified`, `status` and `since`.
+        turn: the run.
+    """
+    return bool((_is_gone(rows, turn) | _is_future(rows, turn)).any())
+
+
 def advance(previous: pa.Table, found: pa.Table, live: Mask, deleted: Mask, turn: Turn) -> Advanced:
     """Advance the list by what a mark found.
 
@@ -129,10 +146,21 @@ def advance(previous: pa.Table, found: pa.Table, live: Mask, deleted: Mask, turn
 
 def _in_time(previous: pa.Table, turn: Turn) -> pa.Table:
     """The list without waits that begin in the future: the clock went back, and they begin now."""
-    future = ~_is_at_most(previous["since"], turn.now) & _mask(pc.is_valid(previous["since"]))
+    future = _is_future(previous, turn)
     if not future.any():
         return previous
-    return _with(previous, future, {"since": turn.now, "run_id": turn.run_id})
+    return _with(previous, future, {"since": turn.begins_at, "run_id": turn.run_id})
+
+
+def _is_future(rows: pa.Table, turn: Turn) -> Mask:
+    return ~_is_at_most(rows["since"], turn.begins_at) & _mask(pc.is_valid(rows["since"]))
+
+
+def _is_gone(rows: pa.Table, turn: Turn) -> Mask:
+    """Whether objects that were not found, and are not live, are gone: they were listed, or looked for."""
+    if turn.lists_all:
+        return _is_before(rows["last_modified"], turn.cutoff)
+    return due(rows, turn.marked_at, turn.grace, turn.cutoff)
 
 
 def _found_rows(previous: pa.Table, found: pa.Table, deleted: Mask, turn: Turn) -> tuple[pa.Table, Mask]:
@@ -144,11 +172,14 @@ def _found_rows(previous: pa.Table, found: pa.Table, deleted: Mask, turn: Turn) 
     if deleted.any():
         forgotten = _mask(pc.fill_null(pa.array(deleted).take(place), False))
     goes_on = _is(before, WAITING) & _unchanged(before, found) & ~forgotten
+    goes_on &= young | _was_old(before, turn)
     waits = free | (young & goes_on)
     status = pc.if_else(pa.array(waits), WAITING, codes)
     keeps = pa.array(goes_on & waits)
     begun = pa.array(free & ~goes_on)
-    since = pc.if_else(keeps, before["since"], pc.if_else(begun, _time(turn.now), pa.scalar(None, _TIME)))
+    since = pc.if_else(
+        keeps, before["since"], pc.if_else(begun, _time(turn.begins_at), pa.scalar(None, _TIME))
+    )
     text = pa.string()
     run_id = pc.if_else(
         keeps,
@@ -177,16 +208,20 @@ def _unseen_rows(rows: pa.Table, live: Mask, turn: Turn) -> pa.Table:
     """Rows of what was not found."""
     was_live = _is(rows, LIVE)
     rows = _with(rows, live & ~was_live, {"status": LIVE, "since": None, "run_id": turn.run_id})
-    if turn.lists_all:
-        gone = ~live & _is_before(rows["last_modified"], turn.cutoff)
-    else:
-        gone = ~live & due(rows, turn.marked_at, turn.grace, turn.cutoff)
+    gone = ~live & _is_gone(rows, turn)
     # Run ids sort newest first: the state is of the run that saw it live, or of a later one.
     if turn.state_of is None:
         known = live
     else:
         known = live & _mask(pc.fill_null(pc.greater_equal(rows["run_id"], turn.state_of), False))
     return rows.filter(pa.array(~gone & ~known))
+
+
+def _was_old(rows: pa.Table, turn: Turn) -> Mask:
+    """Whether an object was old by the age of this run when its wait began."""
+    return _mask(
+        pc.fill_null(pc.less_equal(pc.add(rows["last_modified"], turn.min_age), rows["since"]), False)
+    )
 
 
 def _unchanged(before: pa.Table, found: pa.Table) -> Mask:

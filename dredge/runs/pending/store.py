@@ -70,8 +70,8 @@ class Expected:
     Attributes:
         subject: see `PendingList`.
         life: see `PendingList`.
-        valid_from: a list that was left before then counts no more, as a person said something since; None: any.
-        why: what the person said, as half a sentence.
+        valid_from: a list whose run was planned by then counts no more; None: any.
+        why: what came since, as half a sentence.
     """
 
     subject: str
@@ -137,7 +137,7 @@ def _why_not(pending: PendingList, expected: Expected, now: datetime, written_at
             f"it was left at {pending.left_at:%Y-%m-%d %H:%M} UTC and written at {written_at:%Y-%m-%d %H:%M} UTC, so"
             " that it is a copy of an older one"
         )
-    if expected.valid_from is not None and pending.left_at <= expected.valid_from:
+    if expected.valid_from is not None and pending.marked_at <= expected.valid_from:
         return expected.why
     return ""
 

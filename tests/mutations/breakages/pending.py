@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mutations.breakages.breakage import Breakage
-from tests.mutations.edits import Drop, Put
+from tests.mutations.edits import Drop, Keep, Put
 
 PENDING = (
     Breakage(
@@ -35,10 +35,24 @@ PENDING = (
         ("test_what_was_alive_between_waits_anew",),
     ),
     Breakage(
+        "what the last run deleted goes on waiting when somebody puts it back",
+        "dredge.gc.pending.gone",
+        "Gone.of",
+        Put("If", 1, True),
+        ("test_what_was_deleted_between_waits_anew",),
+    ),
+    Breakage(
+        "a part of the list with what is live stays as it is",
+        "dredge.gc.pending.advance",
+        "_quiet_shards",
+        Put("Call", "any", False),
+        ("test_a_part_that_did_not_change_is_named_again",),
+    ),
+    Breakage(
         "what lives leaves before the state knows it",
         "dredge.runs.pending.rows",
         "_unseen_rows",
-        Put("If", 2, True),
+        Put("If", 1, True),
         ("test_what_lives_leaves_once_the_state_knows_it",),
     ),
     Breakage(
@@ -49,9 +63,26 @@ PENDING = (
         ("test_a_wait_that_begins_in_the_future_begins_now",),
     ),
     Breakage(
+        "a wait goes on that began while the object was young",
+        "dredge.runs.pending.rows",
+        "_found_rows",
+        Put("Call", "_was_old", True),
+        (
+            "test_a_wait_that_began_before_an_object_was_old_begins_now",
+            "test_a_dry_run_that_takes_young_objects_for_old_begins_no_wait",
+        ),
+    ),
+    Breakage(
+        "a wait begins before the run, as the clock went back",
+        "dredge.runs.pending.rows",
+        "Turn.begins_at",
+        Keep("Call", "max", "args.0"),
+        ("test_a_clock_that_goes_back_while_a_mark_is_made_lets_no_wait_begin_before_it",),
+    ),
+    Breakage(
         "what was not listed is gone",
         "dredge.runs.pending.rows",
-        "_unseen_rows",
+        "_is_gone",
         Put("If", 1, True),
         ("test_what_was_not_listed_is_not_gone",),
     ),
@@ -91,6 +122,13 @@ PENDING = (
         ("test_after_a_persons_word_everything_waits_anew",),
     ),
     Breakage(
+        "a list that is older than the state is believed",
+        "dredge.gc.pending.known",
+        "find_list",
+        Drop("Expr", "append"),
+        ("test_a_list_that_is_older_than_the_state_is_not_believed",),
+    ),
+    Breakage(
         "a list with a damaged part is believed",
         "dredge.runs.pending.store",
         "_damage",
@@ -114,6 +152,20 @@ PENDING = (
         "note_list",
         Put("If", 1, False),
         ("test_an_optimized_run_whose_list_went_meanwhile_is_refused",),
+    ),
+    Breakage(
+        "a clean run stops at a damaged part of the list, every night",
+        "dredge.gc.pending.advance",
+        "_read_list",
+        Put("If", 1, True),
+        ("test_where_a_part_of_a_long_list_is_damaged_the_next_run_is_clean_and_its_rows_wait_anew",),
+    ),
+    Breakage(
+        "an optimized run forgets the rows of a damaged part of the list",
+        "dredge.gc.pending.advance",
+        "_read_list",
+        Put("If", 1, False),
+        ("test_an_optimized_run_stops_at_a_damaged_part_of_the_list",),
     ),
     Breakage(
         "a state without a list is built on",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from dredge.errors import ConflictError, DredgeError, RefusedError
+from dredge.errors import ConflictError, DredgeError, FormatError, RefusedError
 from dredge.gc import steps
 from dredge.gc.check_limits import codes
 from dredge.gc.pending import advance
+from dredge.gc.planning import acquire_lease, resume_run
 from dredge.gc.run import Run
 from dredge.gc.witness.lost import forget_lost
 from dredge.gc.witness.people import take_over
@@ -17,6 +19,7 @@ from dredge.runs.pending import store
 from dredge.runs.pending.rows import LIVE, WAITING
 from dredge.storage import open_deleter
 from dredge.undo.deletions import read_deletions
+from dredge.xid import new_descending_xid
 from tests.support.gc import Parallel, World, make_world, pending_rows, stage_again, summary_of
 from tests.support.killing import Killed, killed_at
 from tests.support.lost_database import back_up, restore
@@ -120,6 +123,24 @@ def test_what_was_alive_between_waits_anew(mode: str) -> None:
     assert ORPHAN not in world.data()
 
 
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+def test_what_was_deleted_between_waits_anew(mode: str) -> None:
+    """Somebody removed the marker of its deletion, so that it is there again with its old time."""
+    world = waiting()
+    bucket, _, _ = go(world).state.uri.removeprefix("memory://").partition("/")
+    objects = memory_store(bucket).objects
+    (key,) = [key for key in objects if key.endswith(ORPHAN)]
+    before = objects[key]
+    world.age(hours=20)
+    go(world)
+    assert ORPHAN not in world.data()
+    objects[key] = before
+    world.age(hours=20)
+    run = go(world, mode=mode)
+    assert ORPHAN in world.data()
+    assert pending_rows(run)[ORPHAN]["run_id"] == run.plan.run_id
+
+
 def test_what_was_held_between_waits_anew() -> None:
     world = waiting(mode="clean")
     go(world)
@@ -155,6 +176,21 @@ def test_a_stricter_age_of_one_run_does_not_end_a_wait() -> None:
     world.age(hours=10)
     go(world, mode="clean")
     assert ORPHAN not in world.data()
+
+
+def test_a_dry_run_that_takes_young_objects_for_old_begins_no_wait() -> None:
+    world = waiting(mode="clean")
+    world.orphan("data/slice/fresh")
+    world.age(minutes=5)
+    found = go(world, dry_run=True, unsafe_min_age_seconds=0)
+    assert pending_rows(found)["data/slice/fresh"]["status"] == WAITING
+    world.age(hours=26)
+    go(world)
+    assert ORPHAN not in world.data()
+    assert "data/slice/fresh" in world.data()
+    world.age(hours=20)
+    go(world)
+    assert "data/slice/fresh" not in world.data()
 
 
 def test_what_is_gone_leaves_the_list_and_what_was_not_listed_stays() -> None:
@@ -234,6 +270,47 @@ def test_after_a_persons_word_everything_waits_anew(said: str) -> None:
     assert ORPHAN not in world.data()
 
 
+def test_a_list_of_a_run_that_began_before_a_persons_word_counts_no_more() -> None:
+    """Its task was killed and goes on after the word, with what it read before."""
+    world = waiting()
+    go(world)
+    world.age(hours=10)
+    run = world.plan(dry_run=True, mode="clean")
+    for step in (steps.slice_listing, steps.mark_uncommitted, steps.list_committed, steps.subtract):
+        step(run, world.runner)
+    world.age(hours=2)
+    forget_lost(world.client, "lake", "not wanted", 30)
+    world.age(minutes=5)
+    assert resume_run(
+        run.plan.run_uri, "lake", acquire_lease(run.plan.config, run.plan.lease.holder, world.client)
+    )
+    run = Run.open(run.plan.run_uri, None, world.client, world.lake.clock)
+    steps.check_limits(run, world.runner)
+    steps.release_lease(run)
+    world.age(hours=12)
+    go(world)
+    assert ORPHAN in world.data()
+    world.age(hours=20)
+    go(world)
+    assert ORPHAN not in world.data()
+
+
+def test_a_list_that_is_older_than_the_state_is_not_believed() -> None:
+    """A later version of it was removed, so that the one before has its own time."""
+    world = waiting()
+    pointer = f"{go(world).state.uri}/{store.POINTER}"
+    bucket, _, key = pointer.removeprefix("memory://").partition("/")
+    old = memory_store(bucket).objects[key]
+    stage_again(world, ORPHAN)
+    world.age(hours=10)
+    assert pending_rows(go(world))[ORPHAN]["status"] == LIVE
+    world.lake.catalog.branches.reset_branch("lake", "main")
+    memory_store(bucket).objects[key] = old
+    world.age(hours=10)
+    assert go(world).plan.mode == "clean"
+    assert ORPHAN in world.data()
+
+
 def spoil(world: World, run: Run, how: str) -> None:
     """Make the list one that may not be believed."""
     pointer = f"{run.state.uri}/{store.POINTER}"
@@ -275,6 +352,55 @@ def test_a_list_that_may_not_be_believed_makes_all_wait_anew_in_a_clean_run(how:
     world.age(hours=20)
     third = go(world)
     assert (third.plan.mode, ORPHAN in world.data()) == ("optimized", False)
+
+
+@pytest.mark.parametrize("shard_rows", [3, 1], ids=["as many shards", "another number of shards"])
+def test_where_a_part_of_a_long_list_is_damaged_the_next_run_is_clean_and_its_rows_wait_anew(
+    monkeypatch: pytest.MonkeyPatch, shard_rows: int
+) -> None:
+    """So long that planning compares only the lengths of its parts."""
+    monkeypatch.setattr("dredge.runs.versions._VERIFY_BYTES_MAX", 1)
+    monkeypatch.setattr(advance, "ONE_TASK_ROWS", 4)
+    monkeypatch.setattr(advance, "SHARD_ROWS", 3)
+    world = waiting()
+    for number in range(12):
+        world.orphan(f"data/slice{number}/x")
+    world.age(days=2)
+    run = go(world)
+    key = min(parts(run))
+    data = run.state.get(key)
+    run.state.put(key, data[:40] + bytes([data[40] ^ 255]) + data[41:])
+    monkeypatch.setattr(advance, "SHARD_ROWS", shard_rows)
+    for number in range(40):
+        world.orphan(f"data/slice{number % 5}/{number}")
+    world.age(hours=30)
+    damaged = world.plan()
+    with pytest.raises(FormatError):
+        world.run(damaged)
+    steps.release_lease(damaged)
+    again = go(world)
+    assert (damaged.plan.mode, again.plan.mode) == ("optimized", "clean")
+    waits = {address for address, row in pending_rows(again).items() if row["run_id"] == again.plan.run_id}
+    assert {"data/slice0/0", "data/slice1/1"} <= waits
+    assert len(waits) > 40
+    for _ in range(2):
+        world.age(days=1)
+        go(world)
+    assert not [key for key in world.data() if key.startswith("data/slice")]
+
+
+def test_an_optimized_run_stops_at_a_damaged_part_of_the_list() -> None:
+    """It was whole when subtract read it."""
+    world = waiting()
+    go(world)
+    run = world.plan(mode="optimized")
+    for step in (steps.slice_listing, steps.mark_uncommitted, steps.list_committed, steps.subtract):
+        step(run, world.runner)
+    before = run.state.get(store.POINTER)
+    spoil(world, run, "damaged part")
+    with pytest.raises(FormatError):
+        steps.check_limits(run, world.runner)
+    assert run.state.get(store.POINTER) == before
 
 
 def test_a_list_of_a_newer_version_stops_the_run() -> None:
@@ -384,16 +510,23 @@ def test_a_part_that_did_not_change_is_named_again(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(advance, "ONE_TASK_ROWS", 4)
     monkeypatch.setattr(advance, "SHARD_ROWS", 3)
     world = waiting(grace_hours=20_000)
-    for number in range(12):
-        world.orphan(f"data/slice{number}/x")
+    opened = [world.lake.clock() - timedelta(days=20, hours=hour) for hour in range(12)]
+    names = [world.orphan(f"data/{new_descending_xid(at)}/x") for at in opened]
     world.age(days=2)
     before = parts(go(world))
     world.orphan("data/slice0/late")
     world.age(days=2)
-    after = parts(go(world, mode="optimized"))
+    late = go(world, mode="optimized")
+    after = parts(late)
     assert len(before) > 2
-    assert len(before & after) == len(before) - 1
+    assert len(before & after) >= len(before) - 1
     assert after - before
+    stage_again(world, names[5])
+    world.age(days=2)
+    found = go(world, mode="optimized")
+    assert pending_rows(found)[names[5]]["status"] == LIVE
+    assert counts(late)["pending_objects"] == counts(found)["pending_objects"] + 1 == 14
+    assert len(parts(found) & after) == len(after) - 1
 
 
 def parts(run: Run) -> set[str]:

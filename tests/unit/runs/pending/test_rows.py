@@ -29,6 +29,7 @@ def turn(**changes: Any) -> Turn:
             marked_at=START + 20 * HOUR,
             now=START + 21 * HOUR,
             cutoff=START - 5 * HOUR,
+            min_age=25 * HOUR,
             grace=20 * HOUR,
             waits=True,
             lists_all=True,
@@ -142,8 +143,8 @@ def test_what_changed_waits_anew(change: dict[str, Any]) -> None:
         (Row(), Seen(etag=None)),
         (Row(version_id="v"), Seen()),
         (
-            Row(last_modified=START - timedelta(milliseconds=1)),
-            Seen(last_modified=START - timedelta(seconds=1)),
+            Row(last_modified=START - 50 * HOUR + timedelta(milliseconds=999)),
+            Seen(),
         ),
     ],
 )
@@ -171,6 +172,22 @@ def test_a_wait_that_begins_in_the_future_begins_now() -> None:
     ahead = Row(since=START + 30 * HOUR)
     assert one(ahead, Seen()) == (Row(since=START + 21 * HOUR, run_id=THIS), False)
     assert one(ahead, None, lists_all=False) == (Row(since=START + 21 * HOUR, run_id=THIS), False)
+
+
+def test_a_wait_that_began_before_an_object_was_old_begins_now() -> None:
+    """A run with a shorter minimum age has found it."""
+    age = turn().min_age
+    assert one(Row(last_modified=START - age), Seen(last_modified=START - age))[1]
+    early = START - age + timedelta(seconds=1)
+    row, confirmed = one(Row(last_modified=early), Seen(last_modified=early), cutoff=START)
+    assert (row, confirmed) == (Row(last_modified=early, since=START + 21 * HOUR, run_id=THIS), False)
+    kept = Row(last_modified=early)
+    assert one(kept, Seen(last_modified=early, code=YOUNG)) == (kept, False)
+
+
+def test_a_clock_that_goes_back_while_a_mark_is_made_lets_no_wait_begin_before_it() -> None:
+    row, _ = one(None, Seen(), now=START)
+    assert row == Row(since=START + 20 * HOUR, run_id=THIS)
 
 
 def test_what_lives_leaves_once_the_state_knows_it() -> None:
@@ -287,7 +304,12 @@ def model(
         fields = {name: value for name, value in vars(item).items() if name != "code"}
         row = before.get(item.address)
         goes_on = (
-            row is not None and row.status == WAITING and item.address not in deleted and is_same(row, item)
+            row is not None
+            and row.status == WAITING
+            and item.address not in deleted
+            and is_same(row, item)
+            and row.since is not None
+            and (item.code == YOUNG or row.last_modified + run.min_age <= row.since)
         )
         if goes_on:
             assert row is not None
