@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset
 
+from airflow_dredge.operators.airflow_versions import allowed_run_types
 from airflow_dredge.operators.kv.clean import LakeFSKVCleanTrashOperator
 from airflow_dredge.operators.kv.params import FORM, TRASH_DEFAULTS, trash_params
 from airflow_dredge.operators.kv.scan import LakeFSKVScanTrashOperator
@@ -24,7 +25,7 @@ def trash_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
         dag_id,
         schedule=schedule,
         max_active_runs=1,
-        allowed_run_types=["manual", "scheduled", "operator_triggered", "asset_triggered"],  # no backfills
+        **allowed_run_types(["manual", "scheduled", "operator_triggered", "asset_triggered"]),  # no backfills
         default_args=checked_tasks(FORM, TRASH_DEFAULTS),
         params=trash_params(**defaults),
         tags=["dredge", "lakefs", "kv trash"],

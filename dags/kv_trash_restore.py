@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
+from airflow_dredge.operators.airflow_versions import allowed_run_types
 from airflow_dredge.operators.kv.params import RESTORE_DEFAULTS, RESTORE_FORM
 from airflow_dredge.operators.kv.restore import LakeFSKVRestoreTrashOperator
 from airflow_dredge.operators.params import params_of
@@ -17,7 +18,7 @@ with DAG(
     "kv_trash_restore",
     schedule=None,
     max_active_runs=1,
-    allowed_run_types=["manual", "operator_triggered"],
+    **allowed_run_types(["manual", "operator_triggered"]),
     default_args=checked_tasks(RESTORE_FORM, RESTORE_DEFAULTS),
     params=params_of(RESTORE_FORM, {}),
     tags=["dredge", "lakefs", "kv trash"],

@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
+from airflow_dredge.operators.airflow_versions import allowed_run_types
 from airflow_dredge.operators.lakefs.metadata import LakeFSMetadataOperator
 from airflow_dredge.operators.lakefs.params import METADATA, METADATA_FORM, UNDO_DEFAULTS
 from airflow_dredge.operators.params import params_of, templates
@@ -24,7 +25,7 @@ def metadata_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> D
         dag_id,
         schedule=schedule,
         max_active_runs=1,
-        allowed_run_types=["manual", "scheduled", "operator_triggered", "asset_triggered"],  # no backfills
+        **allowed_run_types(["manual", "scheduled", "operator_triggered", "asset_triggered"]),  # no backfills
         default_args=checked_tasks(METADATA_FORM, UNDO_DEFAULTS),
         params=params_of(METADATA_FORM, defaults),
         tags=["dredge", "lakefs", "garbage collection"],

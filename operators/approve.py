@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import TaskAwaitingInput
+from airflow.providers.common.compat.sdk import (
+    AirflowOptionalProviderFeatureException,
+    SkipMixin,
+    TaskDeferred,
+)
+from airflow.sdk import DAG, BaseOperator
 
+from airflow_dredge.operators.airflow_versions import TaskAwaitingInput
 from airflow_dredge.operators.environment import tasks_environment
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.links import REPORT, ReportLink
@@ -17,13 +23,33 @@ from dredge.errors import AwaitingApprovalError, RejectedError, UnavailableError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-    from airflow.sdk.execution_time.hitl import HITLUser
+
+try:
+    from airflow.providers.standard.operators.hitl import ApprovalOperator
+except AirflowOptionalProviderFeatureException:  # Airflow 3.0 cannot ask a person
+
+    class ApprovalOperator(BaseOperator, SkipMixin):  # type: ignore[no-redef]
+        """Stands in for Airflow's operator; the task fails where it would ask."""
+
+        inherits_from_skipmixin = True
+        APPROVE, REJECT = "Approve", "Reject"
+
+        def __init__(self, *, subject: str, defaults: str, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+
+    CAN_ASK = False
+else:
+    CAN_ASK = True
+
+_PARKED = (TaskDeferred, TaskAwaitingInput) if TaskAwaitingInput else (TaskDeferred,)
 
 
 class ApproveOperator(ApprovalOperator):
     """Ask a person whether a run may delete, where its settings and its limits want that; else go on at once.
 
-    While it waits it is in the state ``awaiting_input``: no worker and no triggerer is busy with it. It is answered
+    While it waits no worker is busy with it: from Airflow 3.3 on it is in the state ``awaiting_input``, before that it
+    is deferred to the triggerer. Airflow 3.0 cannot ask: the task fails, and is cleared after the command. It is
+    answered
     under *Required Actions*, by Airflow's API, or with the collector's commands ``approve`` and ``reject``. Without an
     answer in time the run is rejected. A rejected run deletes nothing: the tasks that delete are skipped.
 
@@ -61,13 +87,18 @@ class ApproveOperator(ApprovalOperator):
         try:
             return self._go_on(context, run)
         except AwaitingApprovalError as error:
-            if _cannot_wait():
+            if not CAN_ASK:
+                raise AwaitingApprovalError(
+                    f"{error} Airflow before 3.1 has no Required Actions: answer with the command, then clear this"
+                    " task."
+                ) from None
+            if _in_dag_test():
                 raise
             self.log.info("%s", error)
         question = self._ask(context, run)
         try:
             super().execute(context)  # parks the task
-        except TaskAwaitingInput as parked:
+        except _PARKED as parked:
             parked.kwargs = {"question": question}
             raise
         raise AssertionError("unreachable")
@@ -112,7 +143,8 @@ class ApproveOperator(ApprovalOperator):
             question = self.steps.put_question(run)
         context["ti"].xcom_push(REPORT, question.report)
         self.subject, self.body = question.subject, question.body
-        self.assigned_users = [_user(name) for name in question.approvers] or None
+        users: list[Any] = [{"id": name, "name": name} for name in question.approvers]
+        self.assigned_users = users or None
         self.response_timeout = question.wait
         return str(question.digest)
 
@@ -147,13 +179,9 @@ def somebody_said_no(report: Mapping[str, Any]) -> bool:
     return said is not None and said["state"] == "rejected" and bool(said["by"])
 
 
-def _user(name: str) -> HITLUser:
-    return {"id": name, "name": name}
-
-
-def _cannot_wait() -> bool:
-    """Whether the run is done by ``dag.test()``, which would wait for ever: nobody can answer there."""
-    from airflow.sdk.execution_time import task_runner
-    from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
-
-    return isinstance(getattr(task_runner, "SUPERVISOR_COMMS", None), InProcessSupervisorComms)
+def _in_dag_test() -> bool:
+    """Whether ``dag.test()`` does the run, which would wait for ever: nobody can answer there."""
+    code, frame = inspect.unwrap(DAG.test).__code__, inspect.currentframe()
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None

@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout
+from airflow.providers.common.compat.sdk import AirflowException, AirflowSensorTimeout
 
+from airflow_dredge.operators.retry import fail_for_good
 from dredge.errors import DredgeError
 from dredge.runs.defects import defect
 
@@ -24,7 +25,9 @@ FAILURE = "failure"
 def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
     """Decorate an operator's ``execute``, or what it goes on with: leave the error where ``first_failure`` finds it.
 
-    An exception that nobody foresaw becomes a ``DefectError``; Airflow's own pass as they are.
+    On an Airflow without retry policies, an error that must not be tried again becomes Airflow's
+    ``AirflowFailException``. An exception that nobody foresaw becomes a ``DefectError``; Airflow's own pass as they
+    are.
 
     :param execute: the method
     """
@@ -35,6 +38,7 @@ def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
             return execute(self, context, **more)
         except (DredgeError, AirflowSensorTimeout) as error:
             _leave(context, error)
+            fail_for_good(error)
             raise
         except (AirflowException, MemoryError):
             raise

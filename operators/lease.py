@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
@@ -12,10 +13,13 @@ from airflow_dredge.operators.failures import reported
 from dredge.errors import ConfigError, LeaseHeldError
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import to_json
+from dredge.runs.variables import check_variables
 from dredge.runs.words import duration_text
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from dredge.storage import ObjectWriter
 
 _ASK_EVERY_SECONDS = 30.0
 _WAIT_SECONDS_MAX = 24 * 3600.0
@@ -44,6 +48,13 @@ class AcquireLeaseOperator(BaseSensorOperator):
         super().__init__(poke_interval=poke_interval, timeout=timeout, **kwargs)
         self.run_uri = run_uri
 
+    command: ClassVar[str]
+    """Prefix of the collector's commands."""
+
+    @abstractmethod
+    def bound_by(self) -> tuple[ObjectWriter, str, Mapping[str, bool | None]]:
+        """Return the state's folder, the repository, and which Variables bind its runs; see ``check_variables``."""
+
     @abstractmethod
     def take(self, holder: str) -> tuple[LeaseGrant, dict[str, Any]]:
         """Take the right, and say what it is about.
@@ -67,6 +78,7 @@ class AcquireLeaseOperator(BaseSensorOperator):
         """Take the right and return it, or say that another run has it."""
         try:
             # The same holder for every try of this run, so that a try that died does not lock out the next one.
+            check_variables(*self.bound_by(), self.command)
             grant, facts = self.take(f"{self.dag_id} {context['run_id']}")
         except LeaseHeldError as error:
             self.log.info(

@@ -9,6 +9,7 @@ from typing import Any
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, chain
 
+from airflow_dredge.operators.airflow_versions import allowed_run_types
 from airflow_dredge.operators.params import params_of
 from airflow_dredge.operators.run_check import UNCHECKED, checked_tasks
 from airflow_dredge.operators.schedules import NO_BACKFILLS
@@ -131,7 +132,7 @@ def _dag(
         dag_id,
         schedule=schedule,
         max_active_runs=1,
-        allowed_run_types=[*run_types],
+        **allowed_run_types(run_types),
         default_args=checked_tasks(form, about.default_args),
         params=params_of(form, dict(defaults)),
         tags=[*about.tags],

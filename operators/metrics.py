@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk.observability import stats
+from airflow.providers.common.compat.sdk import Stats
 
 from dredge.runs.summary import StepSummary
 
@@ -24,8 +24,8 @@ def report_metrics(step: str, summary: StepSummary, repository: str) -> dict[str
     """
     tags = {"repository": repository}
     for name, value in summary.counts.items():
-        stats.gauge(f"dredge.{step}.{name}", value, tags=tags)
-    stats.timing(f"dredge.{step}.duration", summary.seconds * 1000, tags=tags)
+        Stats.gauge(f"dredge.{step}.{name}", value, tags=tags)
+    Stats.timing(f"dredge.{step}.duration", summary.seconds * 1000, tags=tags)
     return summary.as_xcom()
 
 
@@ -36,13 +36,13 @@ def report_run(summary: StepSummary, repository: str) -> None:
     :param repository: name or URI, the tag of the metrics
     """
     tags, outcome = {"repository": repository}, str(summary.details["outcome"])
-    stats.incr("dredge.run.ended", tags={**tags, "outcome": outcome})
+    Stats.incr("dredge.run.ended", tags={**tags, "outcome": outcome})
     for kind, value in summary.details.get("requests", {}).items():
-        stats.gauge(f"dredge.run.{kind}", value, tags=tags)
+        Stats.gauge(f"dredge.run.{kind}", value, tags=tags)
     if outcome in COMPLETE:
         # A time and not an age: a gauge says the same until the next run, an age would have to grow meanwhile.
         ended_at = int(summary.finished_at.timestamp())
-        stats.gauge("dredge.run.complete_timestamp_seconds", ended_at, tags={**tags, "outcome": outcome})
+        Stats.gauge("dredge.run.complete_timestamp_seconds", ended_at, tags={**tags, "outcome": outcome})
 
 
 def report_figures(step: str, figures: dict[str, Any], store: str) -> dict[str, Any]:
@@ -54,5 +54,5 @@ def report_figures(step: str, figures: dict[str, Any], store: str) -> dict[str, 
     """
     for name, value in figures.items():
         if isinstance(value, int) and not isinstance(value, bool):
-            stats.gauge(f"dredge.{step}.{name}", value, tags={"store": store.partition("?")[0]})
+            Stats.gauge(f"dredge.{step}.{name}", value, tags={"store": store.partition("?")[0]})
     return figures

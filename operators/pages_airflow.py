@@ -52,7 +52,7 @@ class AirflowSurroundings:
 
     async def facts(self, request: Request) -> Facts:
         """Return what Airflow knows, as far as the user may know it."""
-        user = await _user(request)
+        user = request.state.dredge_user
         answer = await self._ask(
             request, "GET", f"/dags?tags={TAG}&limit={_DAGS_MAX}&exclude_stale=true&order_by=dag_id"
         )
@@ -112,13 +112,13 @@ class AirflowSurroundings:
 
     async def _schedule(self, request: Request, found: Mapping[str, Any]) -> Schedule:
         next_at = None if found["is_paused"] else found["next_dagrun_run_after"]
-        types = found["allowed_run_types"]
+        types = found.get("allowed_run_types")
         return Schedule(
             dag_id=found["dag_id"],
             settings=await self._settings_of(request, found["dag_id"]),
             text=found["timetable_description"] or found["timetable_summary"],
             next_at=None if next_at is None else datetime.fromisoformat(next_at),
-            may_backfill=found["timetable_periodic"] and (types is None or "backfill" in types),
+            may_backfill=found.get("timetable_periodic", True) and (types is None or "backfill" in types),
             is_off=found["is_paused"],
         )
 
@@ -158,12 +158,6 @@ class AirflowSurroundings:
         """A word that only pages of this user have; the same in every process of the API server."""
         key = str(self._core.state.secret_key).encode()
         return hmac.new(key, f"dredge pages {user.get_id()}".encode(), hashlib.sha256).hexdigest()
-
-
-async def _user(request: Request) -> BaseUser:
-    from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
-
-    return await get_user(request, None, await bearer_scheme(request))
 
 
 def _may_start(user: BaseUser, dag_id: str) -> bool:

@@ -50,6 +50,26 @@ def check_policy(form: Sequence[Setting], values: Mapping[str, Any]) -> None:
                     )
 
 
+def present_variables(schedules: str, what: str, repository: str) -> dict[str, bool | None]:
+    """Return which Variables bind the runs of a repository; see ``dredge.runs.variables.check_variables``.
+
+    :param schedules: Variable of schedules
+    :param what: the setting of an entry that names its repository
+    :param repository: its name or URI
+    :raises ConfigError: a Variable may not be read, or is no JSON
+    :raises UnavailableError: Airflow fails to look a Variable up
+    """
+    entries = json_variable(schedules)
+    named = isinstance(entries, Mapping) and any(
+        isinstance(entry, Mapping) and str(entry.get(what)).rstrip("/") == repository.rstrip("/")
+        for entry in entries.values()
+    )
+    return {
+        POLICY: json_variable(POLICY) is not None,
+        schedules: False if entries is None else named or None,
+    }
+
+
 _WORDS = {"fixed": "only", "allowed": "only one of", "minimum": "at least", "maximum": "at most"}
 
 

@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import CronDataIntervalTimetable
-
+from airflow_dredge.operators.airflow_versions import allowed_run_types, cron_intervals
 from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError
 from dredge.settings import Setting, with_nearest
@@ -36,7 +35,7 @@ def on_schedule(schedule: Any) -> dict[str, Any]:
         # Runs by hand are of different repositories; the lease keeps two of the same one apart.
         "max_active_runs": 64 if schedule is None else 1,
         "is_paused_upon_creation": None if schedule is None else True,
-        "allowed_run_types": run_types(schedule),
+        **allowed_run_types(run_types(schedule)),
     }
 
 
@@ -62,7 +61,7 @@ def intervals(schedule: Any) -> Any:
     """
     if not isinstance(schedule, str) or schedule in _NO_INTERVALS:
         return schedule
-    return CronDataIntervalTimetable(schedule, timezone="UTC")
+    return cron_intervals(schedule)
 
 
 def run_types(schedule: Any) -> list[str]:

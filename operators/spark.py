@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -38,6 +39,8 @@ _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _CONF_SECONDS_MAX = 240
 _JOBS = "airflow_dredge.spark_jobs"
 _CONF_COMMAND = (sys.executable, "-m", f"{_JOBS}.session")
+#: Connect's server is a part of Spark from this version on.
+_CONNECT_SINCE = 4
 #: The line by which a job says why it ended; see spark_jobs/job.py.
 _ENDED = re.compile(r"^dredge: (\w+): (.*)$")
 
@@ -192,6 +195,11 @@ class SparkJobOperator(SparkSubmitOperator):
             "Spark",
             '{"conn_type": "spark_connect", "host": "localhost", "port": 15002}',
         )
+        if int(version("pyspark").partition(".")[0]) < _CONNECT_SINCE:
+            raise ConfigError(
+                f"spark_engine connect needs PySpark {_CONNECT_SINCE} or newer, and this is {version('pyspark')}. Set"
+                " spark_engine to submit."
+            )
         url = SparkConnectHook(self.spark_connect_conn_id).get_connection_url()
         env = {name: str(value) for name, value in (self.env_vars or {}).items()}
         remote, token = remote_of_run(url, self.run_uri)

@@ -1,15 +1,18 @@
-"""Airflow's Variables, read such that one that cannot be read is never taken for one that is not there."""
+"""Airflow's Variables as JSON.
+
+Airflow says "not found" also where a secrets backend does not answer. So the state of a repository knows which
+Variables its runs were bound by (`dredge.runs.variables`), and a missing one stops the run.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
-from airflow.sdk.log import mask_secret
+from airflow.providers.common.compat.sdk import mask_secret
 
-from airflow_dredge.operators.places import ask_for_variable
-from dredge.errors import ConfigError
+from airflow_dredge.operators.airflow_versions import AccessDenied
+from dredge.errors import ConfigError, UnavailableError
 
 
 def json_variable(name: str) -> Any:
@@ -20,12 +23,17 @@ def json_variable(name: str) -> Any:
 
     :param name: of the Variable
     :raises ConfigError: it is no JSON, or null, or may not be read
-    :raises UnavailableError: Airflow cannot tell whether there is one
+    :raises UnavailableError: Airflow fails to look it up
     """
     try:
-        text = ask_for_variable(name)
-    except AirflowSecretsBackendAccessDenied:
+        text = _text_of(name)
+    except AccessDenied:
         raise ConfigError(f"Airflow does not let this process read the Variable {name}") from None
+    except Exception as error:
+        # The words of the error may have secrets, so they are in no log and in no cause.
+        raise UnavailableError(
+            f"Airflow failed to look up the Variable {name} ({type(error).__name__}). Nothing was touched."
+        ) from None
     if text is None:
         return None
     mask_secret(text, name)
@@ -35,6 +43,19 @@ def json_variable(name: str) -> Any:
         raise ConfigError(f"Variable {name} is no JSON: {error}") from None
     if found is None:
         raise ConfigError(f"Variable {name} is null; remove it, or write what it should say")
+    return found
+
+
+def _text_of(name: str) -> str | None:
+    from airflow.sdk import Variable
+
+    try:
+        found: str | None = Variable.get(name, default=None)
+    except ImportError:
+        # The API server of Airflow 3.0 reads Variables by the model only.
+        from airflow.models.variable import Variable as Model
+
+        found = Model.get(name, default_var=None)
     return found
 
 

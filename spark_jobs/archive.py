@@ -183,7 +183,7 @@ def _exercise() -> None:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.appName("dredge-class-archive").getOrCreate()
-    spark.range(0, 2, 1, numPartitions=2).mapInArrow(lambda batches: batches, "id long").toArrow()
+    spark.range(0, 2, 1, numPartitions=2).mapInArrow(lambda batches: batches, "id long").collect()
     spark.stop()
 
 

@@ -32,7 +32,7 @@ import traceback
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_dredge.spark_jobs.failures import spark_reason
 from airflow_dredge.spark_jobs.session import is_remote
@@ -66,6 +66,7 @@ class SparkRunner:
 
     def __init__(self, spark: SparkSession, environ: Mapping[str, str] | None = None) -> None:
         self._spark = spark
+        self._tags = _tags_of(spark)
         self._environ = dict(environ or {})
 
     @cached_property
@@ -105,20 +106,35 @@ class SparkRunner:
         tag = f"dredge-{name}"
         frame = self._spark.range(0, count, 1, numPartitions=count)
         try:
-            self._spark.addTag(tag)
-            rows: list[str] = frame.mapInArrow(work, RESULT_SCHEMA).toArrow().column(0).to_pylist()
-            return rows
+            self._tags.add(tag)
+            return [row[0] for row in frame.mapInArrow(work, RESULT_SCHEMA).collect()]
         except PySparkException as error:
             raise _spark_failed(name, error) from error
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt | SystemExit):
-                self._spark.interruptTag(tag)  # asked to stop: take the workers along
+                self._tags.cancel(tag)  # asked to stop: take the workers along
             elif _is_py4j(error):
                 raise _spark_failed(name, error) from error
             raise
         finally:
             with contextlib.suppress(Exception):  # the session may be gone
-                self._spark.removeTag(tag)
+                self._tags.remove(tag)
+
+
+class _Tags(NamedTuple):
+    """How jobs of this thread are marked, and cancelled by their mark."""
+
+    add: Callable[[str], None]
+    cancel: Callable[[str], object]
+    remove: Callable[[str], None]
+
+
+def _tags_of(spark: SparkSession) -> _Tags:
+    if is_remote(spark):
+        return _Tags(spark.addTag, spark.interruptTag, spark.removeTag)
+    # Tags of a classic session came with Spark 4.0; those of its context are in 3.5 as well.
+    context = spark.sparkContext
+    return _Tags(context.addJobTag, context.cancelJobsWithTag, context.removeJobTag)
 
 
 type Worker = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dredge.commands.answering import answer_commands
-from dredge.commands.gc_alarms import acknowledge_command
+from dredge.commands.gc_alarms import acknowledge_command, state_of
 from dredge.commands.gc_analysis import cost_command, plan_command, why_command
 from dredge.commands.gc_lost import forget_lost_command, lost_command
 from dredge.commands.gc_many import all_command
@@ -18,6 +18,7 @@ from dredge.commands.gc_undo import pins_command, purge_command, restore_command
 from dredge.commands.options import setting_options
 from dredge.commands.runs import exit_code_of, rows_of_runs, show_report, show_runs
 from dredge.commands.terminal import show_progress
+from dredge.commands.variables import forget_variable_command
 from dredge.gc.config import GCConfig
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ for _added in (
     acknowledge_command,
     own_command,
     lift_block_command,
+    forget_variable_command("gc", "REPOSITORY", "my-repo", state_of),
 ):
     command.add_command(_added)
 

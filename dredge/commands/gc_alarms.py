@@ -39,7 +39,7 @@ def acknowledge_command(repository: str, reason: str | None, by: str | None, as_
     from dredge.gc.witness.consents import ACKNOWLEDGE, record_consent
     from dredge.undo.alarms import Acknowledged, acknowledge, open_alarms
 
-    state = _state(repository)
+    state = state_of(repository)
     found = open_alarms(state)
     if reason is not None and found:
         what = {"alarms": [alarm.alarm_id for alarm in found]}
@@ -50,7 +50,8 @@ def acknowledge_command(repository: str, reason: str | None, by: str | None, as_
         raise SystemExit(10)
 
 
-def _state(repository: str) -> ObjectWriter:
+def state_of(repository: str) -> ObjectWriter:
+    """Open the state of a repository."""
     from dredge.gc.run import open_state
     from dredge.lakefs import LakeFSClient
 

@@ -22,6 +22,7 @@ from dredge.commands.icechunk_runs import (
 from dredge.commands.icechunk_undo import pins_command, purge_command, restore_command
 from dredge.commands.options import setting_options
 from dredge.commands.terminal import show_progress
+from dredge.commands.variables import forget_variable_command
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.expiration.config import ExpireConfig
 
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dredge.icechunk.expiration.plan import ExpirationPlan
+    from dredge.storage import ObjectWriter
+
+
+def _state_of(uri: str) -> ObjectWriter:
+    from dredge.icechunk.maintenance import open_state
+
+    return open_state(uri)
 
 
 @click.group("icechunk", context_settings={"help_option_names": ["-h", "--help"]})
@@ -53,6 +61,7 @@ for subcommand in (
     lost_command,
     forget_lost_command,
     acknowledge_command,
+    forget_variable_command("icechunk", "URI", "s3://lake/weather", _state_of),
 ):
     command.add_command(subcommand)
 

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dredge.commands.options import setting_options
+from dredge.commands.variables import forget_variable_command
 from dredge.trash.config import TrashConfig
 from dredge.trash.restore_config import TrashRestoreConfig
 
 if TYPE_CHECKING:
     from dredge.kv.rows import ReadRate
+    from dredge.storage import ObjectWriter
     from dredge.trash.apply import Outcome
     from dredge.trash.finding import TrashFinding
     from dredge.trash.results import CleanReport, ScanReport
@@ -296,6 +298,13 @@ def _open_state(uri: str) -> TrashState:
     from dredge.trash.state import TrashState
 
     return TrashState(open_writer(uri))
+
+
+def _folder(uri: str) -> ObjectWriter:
+    return _open_state(uri).writer
+
+
+command.add_command(forget_variable_command("trash", "STATE_URI", "s3://ops/trash", _folder))
 
 
 def _print_findings(report: ScanReport, as_json: bool) -> None:

@@ -1,36 +1,67 @@
-"""Connections, read such that one that cannot be had is never taken for one that is not there."""
+"""Connections of Airflow: one that is named must exist, and one that cannot be read is an error.
+
+Airflow asks one secrets backend after the other, passes over one that fails, and says "not found" at the end. So a
+missing connection can be a backend that does not answer. Only default connections may be missing
+(`storage.storage_options`).
+
+Source: P25 of docs/platform-behaviour.md
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
-from airflow.sdk.log import mask_secret
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, mask_secret
+from airflow.secrets.environment_variables import EnvironmentVariablesBackend
 
-from airflow_dredge.operators.places import ask_for_connection
-from dredge.errors import ConfigError
+from airflow_dredge.operators.airflow_versions import AccessDenied
+from dredge.errors import ConfigError, UnavailableError
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
 
+class UnreadableError(ConfigError):
+    """There is a connection, and its text cannot be read."""
+
+
 def find_connection(conn_id: str) -> Connection | None:
-    """Return a connection; None when there is none.
+    """Return a connection; None when Airflow finds none.
 
     :param conn_id: its id
-    :raises ConfigError: it may not be read
-    :raises UnavailableError: Airflow cannot tell whether there is one
+    :raises UnreadableError: the environment variable of the connection cannot be read
+    :raises ConfigError: the task may not read the connection
+    :raises UnavailableError: Airflow fails to look it up
     """
+    _check_environment(conn_id)
     try:
-        found = ask_for_connection(conn_id)
-    except AirflowSecretsBackendAccessDenied:
+        found: Connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        return None
+    except AccessDenied:
         raise ConfigError(
             f"Airflow does not let this process read the connection {conn_id!r}. Nothing was touched."
         ) from None
-    if found is not None:
-        for secret in filter(None, (found.password, found.extra)):
-            mask_secret(secret)
+    except Exception as error:
+        # The words of the error may have secrets, so they are in no log and in no cause.
+        raise UnavailableError(
+            f"Airflow failed to look up the connection {conn_id!r} ({type(error).__name__}). Nothing was touched."
+        ) from None
+    for secret in filter(None, (found.password, found.extra)):
+        mask_secret(secret)
     return found
+
+
+def _check_environment(conn_id: str) -> None:
+    # Airflow passes over a variable that it cannot parse: a connection of the same name from elsewhere would be used.
+    try:
+        EnvironmentVariablesBackend().get_connection(conn_id)
+    except Exception as error:
+        raise UnreadableError(
+            f"the connection {conn_id!r} in the variable AIRFLOW_CONN_{conn_id.upper()} cannot be read"
+            f" ({type(error).__name__}): it is neither Airflow's JSON nor its URI with percent-encoded parts. Nothing"
+            " was touched."
+        ) from None
 
 
 def need_connection(conn_id: str, what: str, example: str) -> Connection:
@@ -40,12 +71,12 @@ def need_connection(conn_id: str, what: str, example: str) -> Connection:
     :param what: of what it is, for the message, such as "lakeFS"
     :param example: JSON for the message
     :raises ConfigError: there is none, or it may not be read
-    :raises UnavailableError: Airflow cannot tell whether there is one
+    :raises UnavailableError: Airflow fails to look it up
     """
     connection = find_connection(conn_id)
     if connection is None:
         raise ConfigError(
-            f"the {what} connection {conn_id!r} does not exist. Make it in the UI or set"
-            f" AIRFLOW_CONN_{conn_id.upper()}, for example to {example}"
+            f"the {what} connection {conn_id!r} does not exist, or the secrets backend that has it does not answer."
+            f" Make it in the UI or set AIRFLOW_CONN_{conn_id.upper()}, for example to {example}"
         )
     return connection

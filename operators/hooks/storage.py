@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.hooks import azure, google
-from airflow_dredge.operators.hooks.finding import find_connection
-from airflow_dredge.operators.places import UnreadableError
+from airflow_dredge.operators.hooks.finding import UnreadableError, find_connection
 from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.storage import StorageOptions
 from dredge.storage.azure.clients import is_installed as is_azure_installed
@@ -142,7 +141,10 @@ def _with_default(options: StorageOptions, conn_id: str, conn_type: str) -> Stor
     only to who stores objects there, who finds the warning above the error."""
     try:
         connection = find_connection(conn_id)
-        if connection is None or connection.conn_type != conn_type:
+        if connection is None:
+            log.info("No connection %s: its kind of store is reached by the worker's own means", conn_id)
+            return options
+        if connection.conn_type != conn_type:
             return options
         return _with_connection(options, options, connection)
     except (UnavailableError, UnreadableError) as error:

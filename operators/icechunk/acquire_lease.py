@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.icechunk.base import IcechunkOperator
+from airflow_dredge.operators.icechunk.params import ICECHUNK_SCHEDULES
 from airflow_dredge.operators.lease import AcquireLeaseOperator
+from airflow_dredge.operators.policy import present_variables
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.lease import LeaseGrant
 from dredge.storage import open_reader
+
+if TYPE_CHECKING:
+    from dredge.storage import ObjectWriter
 
 
 class IcechunkAcquireLeaseOperator(IcechunkOperator, AcquireLeaseOperator):
@@ -22,7 +27,16 @@ class IcechunkAcquireLeaseOperator(IcechunkOperator, AcquireLeaseOperator):
     Further parameters are those of ``AcquireLeaseOperator``.
     """
 
+    command = "dredge icechunk"
     template_fields: Sequence[str] = ("storage", "run_uri")
+
+    def bound_by(self) -> tuple[ObjectWriter, str, Mapping[str, bool | None]]:
+        """Return the state's folder, the repository, and which Variables bind its runs."""
+        present = present_variables(ICECHUNK_SCHEDULES, "storage", self.storage)
+        spec_version(
+            open_reader(self.storage, self.options)
+        )  # nothing is written where there is no repository
+        return open_state(self.storage, self.options), self.storage, present
 
     def take(self, holder: str) -> tuple[LeaseGrant, dict[str, Any]]:
         """Take the right of the repository."""

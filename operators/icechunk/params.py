@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import Param
 
 from airflow_dredge.operators.params import params_of, templates
-from airflow_dredge.operators.retry import RETRY_BY_FAMILY
+from airflow_dredge.operators.retry import by_family
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
@@ -42,7 +42,7 @@ FORM = (_STORAGE, *settings_of(ExpireConfig), *settings_of(IcechunkTaskSettings)
 RUN_DEFAULTS: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(minutes=1),
-    "retry_policy": RETRY_BY_FAMILY,
+    **by_family(),
     "storage": "{{ params.storage }}",
     "report_only": "{{ params.dry_run }}",
     "run_uri": "{{ (ti.xcom_pull(task_ids='plan_collection') or {}).get('run_uri', '') }}",

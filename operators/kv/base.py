@@ -14,7 +14,10 @@ from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lineage import Lineage
 from airflow_dredge.operators.lineage_teller import TellsLineage
 from airflow_dredge.operators.links import REPORT, ReportLink
+from airflow_dredge.operators.policy import POLICY
+from airflow_dredge.operators.variables import json_variable
 from dredge.kv.rows import ReadRate
+from dredge.runs.variables import check_variables
 from dredge.storage import open_writer
 from dredge.trash.config import TrashConfig
 from dredge.trash.state import TrashState
@@ -71,6 +74,17 @@ class LakeFSKVTrashOperator(TellsLineage, LakeFSKVOperator):
     """Work on the trash in a key-value store. Parameters: see :class:`LakeFSKVOperator`."""
 
     operator_extra_links = (ReportLink(),)
+
+    @cached_property
+    def state(self) -> TrashState:
+        """What earlier runs left.
+
+        :raises RefusedError: earlier runs were bound by a policy, and there is none now
+        """
+        found = super().state
+        present = {POLICY: json_variable(POLICY) is not None}
+        check_variables(found.writer, self.state_uri, present, "dredge trash")
+        return found
 
     @cached_property
     def checked(self) -> TrashConfig:

@@ -10,7 +10,7 @@ from airflow.sdk import Param
 
 from airflow_dredge.operators.hooks.kv import DEFAULT_CONNECTION
 from airflow_dredge.operators.params import params_of, templates
-from airflow_dredge.operators.retry import RETRY_BY_FAMILY
+from airflow_dredge.operators.retry import by_family
 from dredge.settings import setting, settings_of
 from dredge.trash.config import TrashConfig
 from dredge.trash.restore_config import TrashRestoreConfig
@@ -33,7 +33,7 @@ RESTORE_FORM = (*settings_of(LakeFSKVTaskSettings), *settings_of(TrashRestoreCon
 _DEFAULTS: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(minutes=1),
-    "retry_policy": RETRY_BY_FAMILY,
+    **by_family(),
     **templates(settings_of(LakeFSKVTaskSettings)),
 }
 #: For every task of the cleaner's DAG, and of the one that puts rows back.

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lakefs.base import LakeFSOperator
+from airflow_dredge.operators.lakefs.schedules import GC_SCHEDULES
 from airflow_dredge.operators.lease import AcquireLeaseOperator
+from airflow_dredge.operators.policy import present_variables
 from dredge.gc import steps
 from dredge.runs.lease import LeaseGrant
+
+if TYPE_CHECKING:
+    from dredge.storage import ObjectWriter
 
 
 class LakeFSAcquireLeaseOperator(LakeFSOperator, AcquireLeaseOperator):
@@ -22,11 +27,21 @@ class LakeFSAcquireLeaseOperator(LakeFSOperator, AcquireLeaseOperator):
     Further parameters are those of ``AcquireLeaseOperator``.
     """
 
+    command = "dredge gc"
     template_fields: Sequence[str] = ("repository", "run_uri")
 
     def __init__(self, *, repository: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.repository = repository
+
+    def bound_by(self) -> tuple[ObjectWriter, str, Mapping[str, bool | None]]:
+        """Return the state's folder, the repository, and which Variables bind its runs."""
+        # Loaded by this task only: every task of every DAG reads the files of all operators.
+        from dredge.gc.run import open_state
+
+        namespace = self.hook.client.repository(self.repository).namespace
+        state = open_state(namespace, storage_options(self.aws_conn_id))
+        return state, self.repository, present_variables(GC_SCHEDULES, "repository", self.repository)
 
     def take(self, holder: str) -> tuple[LeaseGrant, dict[str, Any]]:
         """Take the right of the repository."""

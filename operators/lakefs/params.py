@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import Param
 
 from airflow_dredge.operators.params import params_of, templates
-from airflow_dredge.operators.retry import RETRY_BY_FAMILY
+from airflow_dredge.operators.retry import by_family
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.gc.config import GCConfig
 from dredge.gc.many import ManyConfig
@@ -51,7 +51,7 @@ METADATA_FORM = (*METADATA, *(found for found in FORM if found.name == "kv_conn_
 RUN_DEFAULTS: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(minutes=1),
-    "retry_policy": RETRY_BY_FAMILY,
+    **by_family(),
     "repository": "{{ params.repository }}",
     "run_uri": "{{ (ti.xcom_pull(task_ids='plan') or {}).get('run_uri', '') }}",
     **templates(settings_of(LakeFSTaskSettings)),
@@ -59,7 +59,7 @@ RUN_DEFAULTS: dict[str, Any] = {
 
 #: For the task of a restore or a purge, which is a whole run of its own.
 UNDO_DEFAULTS: dict[str, Any] = {
-    name: RUN_DEFAULTS[name] for name in ("retries", "retry_delay", "retry_policy")
+    name: value for name, value in RUN_DEFAULTS.items() if name.startswith("retr")
 }
 
 #: The plan step's `config`, read from the Params.

@@ -22,7 +22,7 @@ AT = datetime(2026, 1, 2, tzinfo=UTC)
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectWriter]:
     found = open_writer("memory://alarms/state")
-    monkeypatch.setattr(gc_alarms, "_state", lambda _repository: found)
+    monkeypatch.setattr(gc_alarms, "state_of", lambda _repository: found)
     yield found
     forget_memory_store("alarms")
 

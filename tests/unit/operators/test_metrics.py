@@ -19,7 +19,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def note(name: str, value: float = 1, *, tags: dict[str, str]) -> None:
         found[name] = (value, tags)
 
-    monkeypatch.setattr(metrics, "stats", SimpleNamespace(gauge=note, timing=note, incr=note))
+    monkeypatch.setattr(metrics, "Stats", SimpleNamespace(gauge=note, timing=note, incr=note))
     return found
 
 

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from airflow.sdk import Variable
 
 from airflow_dredge.operators.icechunk.params import FORM as ICECHUNK
 from airflow_dredge.operators.lakefs.params import FORM
-from airflow_dredge.operators.policy import POLICY, check_policy
+from airflow_dredge.operators.policy import POLICY, check_policy, present_variables
 from dredge.errors import ConfigError, RefusedError, UnavailableError
-from tests.support.airflow_server import BrokenVault, use_vault
 
 ENV = f"AIRFLOW_VAR_{POLICY.upper()}"
 
@@ -106,6 +106,22 @@ def test_a_policy_that_cannot_be_understood_stops_every_run(
 
 
 def test_a_policy_that_cannot_be_read_stops_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_vault(monkeypatch, BrokenVault)
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(Variable, "get", fail)
     with pytest.raises(UnavailableError):
         check()
+
+
+def test_variables_that_bind_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Variable of schedules binds the repositories that it names; one that exists is never taken for missing."""
+    schedules = "AIRFLOW_VAR_SCHEDULES_OF_TEST"
+    monkeypatch.delenv(ENV, raising=False)
+    monkeypatch.delenv(schedules, raising=False)
+    name = "schedules_of_test"
+    assert present_variables(name, "repository", "lake") == {POLICY: False, name: False}
+    monkeypatch.setenv(ENV, "{}")
+    monkeypatch.setenv(schedules, '{"a": {"schedule": "@daily", "repository": "lake/"}}')
+    assert present_variables(name, "repository", "lake") == {POLICY: True, name: True}
+    assert present_variables(name, "repository", "other") == {POLICY: True, name: None}

@@ -27,7 +27,7 @@ class RunResultData(_message.Message):
     start_time: _timestamp_pb2.Timestamp
     end_time: _timestamp_pb2.Timestamp
     passed: bool
-    def __init__(self, run_id: _Optional[str] = ..., branch_id: _Optional[str] = ..., commit_id: _Optional[str] = ..., source_ref: _Optional[str] = ..., event_type: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., passed: _Optional[bool] = ...) -> None: ...
+    def __init__(self, run_id: _Optional[str] = ..., branch_id: _Optional[str] = ..., commit_id: _Optional[str] = ..., source_ref: _Optional[str] = ..., event_type: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., passed: bool = ...) -> None: ...
 
 class TaskResultData(_message.Message):
     __slots__ = ("run_id", "hook_run_id", "hook_id", "action_name", "start_time", "end_time", "passed")
@@ -45,4 +45,4 @@ class TaskResultData(_message.Message):
     start_time: _timestamp_pb2.Timestamp
     end_time: _timestamp_pb2.Timestamp
     passed: bool
-    def __init__(self, run_id: _Optional[str] = ..., hook_run_id: _Optional[str] = ..., hook_id: _Optional[str] = ..., action_name: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., passed: _Optional[bool] = ...) -> None: ...
+    def __init__(self, run_id: _Optional[str] = ..., hook_run_id: _Optional[str] = ..., hook_id: _Optional[str] = ..., action_name: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., passed: bool = ...) -> None: ...

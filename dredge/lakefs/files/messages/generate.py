@@ -1,9 +1,12 @@
 """Generate the message classes from the .proto files beside this script.
 
-    python dredge/lakefs/files/messages/generate.py
+    uv run --isolated --no-project --with grpcio-tools==1.75.1 --with setuptools \\
+        python dredge/lakefs/files/messages/generate.py
 
-Needs grpcio-tools (a development dependency). The generated files are committed, so that using Dredge needs
-no compiler; a test generates them again and compares.
+That compiler is of protobuf 6.31, the oldest one that Dredge runs with: generated code runs with its own version and
+all later ones of this major version and the next. The generated files are committed, so that using Dredge needs no
+compiler; a test generates them again with the compiler of the development environment, and compares all but the
+version.
 """
 
 from __future__ import annotations

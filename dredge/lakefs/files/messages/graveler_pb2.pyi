@@ -54,7 +54,7 @@ class RepositoryData(_message.Message):
     instance_uid: str
     read_only: bool
     storage_id: str
-    def __init__(self, id: _Optional[str] = ..., storage_namespace: _Optional[str] = ..., default_branch_id: _Optional[str] = ..., creation_date: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., state: _Optional[_Union[RepositoryState, str]] = ..., instance_uid: _Optional[str] = ..., read_only: _Optional[bool] = ..., storage_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., storage_namespace: _Optional[str] = ..., default_branch_id: _Optional[str] = ..., creation_date: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., state: _Optional[_Union[RepositoryState, str]] = ..., instance_uid: _Optional[str] = ..., read_only: bool = ..., storage_id: _Optional[str] = ...) -> None: ...
 
 class BranchData(_message.Message):
     __slots__ = ("id", "commit_id", "staging_token", "sealed_tokens", "hidden")
@@ -68,7 +68,7 @@ class BranchData(_message.Message):
     staging_token: str
     sealed_tokens: _containers.RepeatedScalarFieldContainer[str]
     hidden: bool
-    def __init__(self, id: _Optional[str] = ..., commit_id: _Optional[str] = ..., staging_token: _Optional[str] = ..., sealed_tokens: _Optional[_Iterable[str]] = ..., hidden: _Optional[bool] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., commit_id: _Optional[str] = ..., staging_token: _Optional[str] = ..., sealed_tokens: _Optional[_Iterable[str]] = ..., hidden: bool = ...) -> None: ...
 
 class TagData(_message.Message):
     __slots__ = ("id", "commit_id")
@@ -167,7 +167,7 @@ class ImportStatusData(_message.Message):
     metarange_id: str
     commit: CommitData
     error: str
-    def __init__(self, id: _Optional[str] = ..., completed: _Optional[bool] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., progress: _Optional[int] = ..., metarange_id: _Optional[str] = ..., commit: _Optional[_Union[CommitData, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., completed: bool = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., progress: _Optional[int] = ..., metarange_id: _Optional[str] = ..., commit: _Optional[_Union[CommitData, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
 
 class RepoMetadata(_message.Message):
     __slots__ = ("metadata",)

@@ -27,7 +27,7 @@ class Task(_message.Message):
     status_code: int
     operation: str
     owner_instance_id: str
-    def __init__(self, id: _Optional[str] = ..., done: _Optional[bool] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., progress: _Optional[int] = ..., error_msg: _Optional[str] = ..., status_code: _Optional[int] = ..., operation: _Optional[str] = ..., owner_instance_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., done: bool = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., progress: _Optional[int] = ..., error_msg: _Optional[str] = ..., status_code: _Optional[int] = ..., operation: _Optional[str] = ..., owner_instance_id: _Optional[str] = ...) -> None: ...
 
 class GarbageCollectionPrepareInfo(_message.Message):
     __slots__ = ("run_id", "gc_commits_location", "gc_addresses_location")

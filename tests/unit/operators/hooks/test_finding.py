@@ -1,40 +1,31 @@
-"""A connection that cannot be had is never taken for one that is not there: other credentials would be used."""
+"""A connection that is named must exist; only default connections may be missing."""
 
 from __future__ import annotations
 
+import logging
 import traceback
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from airflow.sdk.bases.secrets_backend import BaseSecretsBackend
-from airflow.sdk.exceptions import ErrorType
-from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse
-from airflow.secrets.environment_variables import EnvironmentVariablesBackend
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
 
-from airflow_dredge.operators.hooks.finding import find_connection, need_connection
+from airflow_dredge.operators.hooks.finding import UnreadableError, find_connection, need_connection
 from airflow_dredge.operators.hooks.kv import LakeFSKVConnection
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options
 from dredge.errors import ConfigError, UnavailableError
 from dredge.storage import open_reader
 from tests.support.airflow import connections
-from tests.support.airflow_server import (
-    DOWN,
-    NO_CONNECTION,
-    BrokenVault,
-    EmptyVault,
-    Server,
-    VaultOfOtherThings,
-    use_vault,
-)
+from tests.support.airflow_server import BrokenVault, use_vault
 
 STORES = {
     "s3": "s3://bucket/lake",
     "gcs": "gs://bucket/lake",
     "azure": "https://acct.blob.core.windows.net/c/lake",
 }
-NOTHING: dict[str, None] = dict.fromkeys(["host", "schema", "login", "password", "port", "extra"])
-OF_THE_SERVER = ConnectionResult.model_validate({"conn_id": "other", "conn_type": "aws", **NOTHING})
+DEFAULTS = ("aws_default", "google_cloud_default", "wasb_default")
 GOOGLE = {"conn_type": "google_cloud_platform", "extra": {"project": "p"}}
 
 
@@ -44,55 +35,51 @@ def nothing_by_environment() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("raises", [True, False])
-@pytest.mark.parametrize("error", [*ErrorType])
-def test_only_a_server_that_says_so_has_no_such_connection(
-    monkeypatch: pytest.MonkeyPatch, error: ErrorType, raises: bool
-) -> None:
-    Server(ErrorResponse(error=error), raises=raises).reached_by(monkeypatch)
-    if error is ErrorType.CONNECTION_NOT_FOUND:
-        assert find_connection("other") is None
-    else:
-        with pytest.raises((UnavailableError, ConfigError)):
-            find_connection("other")
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Have Airflow fail with an error at each look-up of some connections."""
+
+    def fail(error: Exception, *names: str) -> None:
+        honest = BaseHook.get_connection
+
+        def get(conn_id: str) -> Any:
+            if conn_id in names:
+                raise error
+            return honest(conn_id)
+
+        monkeypatch.setattr(BaseHook, "get_connection", get)
+
+    return fail
 
 
-def test_a_server_without_its_database_does_not_say_that_there_is_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    Server(NO_CONNECTION, names=DOWN).reached_by(monkeypatch)
-    with pytest.raises(UnavailableError):
-        find_connection("other")
+def test_a_connection_is_found_and_a_missing_one_is_none() -> None:
+    assert find_connection("other") is None
+    with connections(other=GOOGLE):
+        assert need_connection("other", "Google", "{}").conn_type == "google_cloud_platform"
 
 
-def test_a_connection_that_cannot_be_read_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_OTHER", '{"conn_type": "aws", "password": "hunter2"')
-    with pytest.raises(ConfigError) as raised:
+@pytest.mark.parametrize("error", [OSError("hunter2"), RuntimeError("hunter2")])
+def test_an_error_of_the_look_up_is_not_a_missing_connection(failing: Any, error: Exception) -> None:
+    failing(error, "other")
+    with pytest.raises(UnavailableError) as raised:
         find_connection("other")
     assert "hunter2" not in "".join(traceback.format_exception(raised.value))
 
 
-def test_a_later_place_is_not_asked_when_an_earlier_one_does_not_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """There may be a default one of the same name, without credentials."""
-    Server(OF_THE_SERVER).reached_by(monkeypatch)
-    use_vault(monkeypatch, BrokenVault)
-    for place in ({}, {"other": GOOGLE}):
-        with connections(**place), pytest.raises(UnavailableError):
-            find_connection("other")
+def test_a_forbidden_connection_is_not_a_missing_one(failing: Any) -> None:
+    failing(AirflowSecretsBackendAccessDenied("other"), "other")
+    with pytest.raises(ConfigError):
+        find_connection("other")
 
 
-def test_the_first_place_that_has_a_connection_counts_and_no_more_are_asked(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("name", ["other", *DEFAULTS])
+def test_a_text_that_cannot_be_read_is_told_without_its_secret(
+    monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    server = Server(OF_THE_SERVER)
-    server.reached_by(monkeypatch)
-    with connections(other=GOOGLE):
-        assert need_connection("other", "Google", "{}").conn_type == "google_cloud_platform"
-        assert server.asked_for("GetConnection") == 0
-    assert need_connection("other", "AWS", "{}").conn_type == "aws"
-    assert (server.asked_for("GetConnection"), server.asked_for("GetVariableKeys")) == (1, 0)
+    monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", '{"conn_type": "aws", "password": "hunter2"')
+    with pytest.raises(UnreadableError) as raised:
+        find_connection(name)
+    assert "hunter2" not in "".join(traceback.format_exception(raised.value))
 
 
 def test_secrets_of_a_connection_are_hidden_in_logs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,56 +90,42 @@ def test_secrets_of_a_connection_are_hidden_in_logs(monkeypatch: pytest.MonkeyPa
     assert hidden == ["hunter2", '{"token": "t"}']
 
 
-@pytest.mark.parametrize("vault", [EmptyVault, VaultOfOtherThings])
-def test_a_vault_without_the_connection_does_not_stand_against_that_there_is_none(
-    monkeypatch: pytest.MonkeyPatch, vault: type[BaseSecretsBackend]
+@pytest.mark.parametrize("error", [OSError("no route"), None], ids=["error", "vault"])
+def test_a_named_connection_that_is_not_found_opens_no_store(
+    failing: Any, monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
-    Server(NO_CONNECTION).reached_by(monkeypatch)
-    use_vault(monkeypatch, vault)
-    assert find_connection("other") is None
-    Server(OF_THE_SERVER).reached_by(monkeypatch)
-    assert need_connection("other", "AWS", "{}").conn_type == "aws"
+    """Airflow passes over a vault that does not answer: a missing connection may be that."""
+    if error is None:
+        use_vault(monkeypatch, BrokenVault)
+    else:
+        failing(error, "other")
+    with pytest.raises((ConfigError, UnavailableError)):
+        storage_options("other")
+    with pytest.raises((ConfigError, UnavailableError)):
+        LakeFSHook("other").client  # noqa: B018
+    with pytest.raises((ConfigError, UnavailableError)):
+        LakeFSKVConnection.of("other")
 
 
-@pytest.mark.parametrize("conn_id", ["other", "aws_default"])
-def test_without_an_answer_about_a_connection_no_store_is_opened(
-    monkeypatch: pytest.MonkeyPatch, conn_id: str
+def test_missing_default_connections_are_logged_and_leave_the_workers_own_means(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """By the worker's own credentials it may be another account, or another store of the same name."""
-    Server(NO_CONNECTION).reached_by(monkeypatch)
-    use_vault(monkeypatch, BrokenVault)
-    if conn_id == "other":
-        with pytest.raises(UnavailableError):
-            storage_options(conn_id)
-        return
-    options = storage_options(conn_id)
-    for uri in STORES.values():
-        with pytest.raises(UnavailableError):
-            open_reader(uri, options)
-    open_reader("memory://no-connection", options)
+    with caplog.at_level(logging.INFO):
+        options = storage_options("aws_default")
+    assert not options.unknown
+    assert all(any(name in record.getMessage() for record in caplog.records) for name in DEFAULTS)
 
 
-@pytest.mark.parametrize("kind", ["gcs", "azure"])
-def test_without_an_answer_about_a_default_connection_only_its_stores_are_not_opened(
-    monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    Server(NO_CONNECTION).reached_by(monkeypatch)
-    use_vault(monkeypatch, BrokenVault)
-    options = storage_options(None)
+@pytest.mark.parametrize(("name", "kind"), list(zip(DEFAULTS, STORES, strict=True)))
+def test_a_default_connection_that_fails_keeps_its_stores_closed(failing: Any, name: str, kind: str) -> None:
+    failing(OSError("no route"), name)
+    options = storage_options("aws_default")
     with pytest.raises(UnavailableError):
         open_reader(STORES[kind], options)
-    open_reader(STORES["s3"], options)
 
 
-def test_a_named_connection_says_enough_of_its_kind_of_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken(BrokenVault):
-        def get_conn_value(self, conn_id: str, team_name: str | None = None) -> str | None:
-            return None if conn_id == "other" else super().get_conn_value(conn_id, team_name)
-
-    monkeypatch.setattr(
-        "airflow.sdk.execution_time.supervisor.ensure_secrets_backend_loaded",
-        lambda: [Broken(), EnvironmentVariablesBackend()],
-    )
+def test_a_named_connection_says_enough_of_its_kind_of_store(failing: Any) -> None:
+    failing(OSError("no route"), "google_cloud_default", "wasb_default")
     with connections(other=GOOGLE):
         options = storage_options("other")
     assert options.gcs.project == "p"
@@ -163,30 +136,16 @@ def test_a_named_connection_says_enough_of_its_kind_of_store(monkeypatch: pytest
 
 def test_keys_are_those_of_the_connection_that_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Amazon's hook would ask again, and without an answer take the machine's."""
-    aws = "aws://S3KEY:s3secret@"
+    honest, asked = BaseHook.get_connection, list[str]()
 
-    class Once(EmptyVault):
-        def get_conn_value(self, conn_id: str, team_name: str | None = None) -> str | None:
-            nonlocal aws
-            said, aws = (aws, "") if conn_id == "aws_default" else ("", aws)
-            return said or None
+    def once(conn_id: str) -> Any:
+        if conn_id in asked:
+            raise OSError("no route")
+        asked.append(conn_id)
+        return honest(conn_id)
 
-    monkeypatch.setattr(
-        "airflow.sdk.execution_time.supervisor.ensure_secrets_backend_loaded", lambda: [Once()]
-    )
+    monkeypatch.setattr(BaseHook, "get_connection", once)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "MACHINE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "its")
-    assert storage_options("aws_default").access_key_id == "S3KEY"
-
-
-def test_lakefs_and_its_store_are_not_told_to_be_missing_when_nobody_knows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    use_vault(monkeypatch, BrokenVault)
-    with pytest.raises(UnavailableError):
-        LakeFSHook("other").client  # noqa: B018
-    with pytest.raises(UnavailableError):
-        LakeFSKVConnection.of("other")
-    use_vault(monkeypatch, EmptyVault)
-    with pytest.raises(ConfigError):
-        LakeFSKVConnection.of("other")
+    with connections(aws_default={"conn_type": "aws", "login": "S3KEY", "password": "s3secret"}):
+        assert storage_options("aws_default").access_key_id == "S3KEY"

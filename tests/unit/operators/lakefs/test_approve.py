@@ -165,7 +165,7 @@ def test_where_nobody_can_answer_it_does_not_wait(
     waiting: tuple[World, Run, Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, _, task = waiting
-    monkeypatch.setattr(asking, "_cannot_wait", lambda: True)
+    monkeypatch.setattr(asking, "_in_dag_test", lambda: True)
     with pytest.raises(AwaitingApprovalError):
         task.start()
     assert task.asked == []
@@ -185,13 +185,22 @@ def test_only_a_person_who_rejects_says_no(approval: Any, is_so: bool) -> None:
     assert asking.somebody_said_no({"approval": approval}) is is_so
 
 
-@pytest.mark.parametrize("is_test", [False, True])
-def test_only_in_a_test_of_a_dag_can_nobody_answer(monkeypatch: pytest.MonkeyPatch, is_test: bool) -> None:
-    from airflow.sdk.execution_time import task_runner
-    from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
+def test_only_in_a_test_of_a_dag_can_nobody_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def test() -> bool:
+        return asking._in_dag_test()
 
-    monkeypatch.delattr(task_runner, "SUPERVISOR_COMMS", raising=False)
-    assert not asking._cannot_wait()
-    comms = object.__new__(InProcessSupervisorComms) if is_test else object()
-    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", comms, raising=False)
-    assert asking._cannot_wait() is is_test
+    assert not test()
+    monkeypatch.setattr(asking.DAG, "test", test)
+    assert test()
+
+
+def test_an_airflow_that_cannot_ask_fails_the_task_and_names_the_command(
+    waiting: tuple[World, Run, Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, run, task = waiting
+    monkeypatch.setattr(asking, "CAN_ASK", False)
+    with pytest.raises(AwaitingApprovalError, match="dredge gc approve"):
+        task.start()
+    assert task.asked == []
+    said(run, "approved")
+    assert task.start()["status"] == "success"
