@@ -38,6 +38,7 @@ def collect(lake: Lake, runner: TaskRunner) -> Run:
         dry_run=False,
         unsafe_min_age_seconds=0,
         unsafe_grace_seconds=0,
+        max_delete_percent=None,
         safety=Safety(commit_hours_max=0),  # what was staged a moment ago goes now
     )
     time.sleep(0.01)

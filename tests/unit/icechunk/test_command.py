@@ -95,6 +95,7 @@ def test_collect_deletes_only_when_told_to(repo: Path, when: str, mode: str) -> 
     run("expire", repo, "--older-than", when, "--apply")
     before = objects(repo)
     settings = ["--collect-mode", mode, "--unsafe-min-age-seconds", "0", "--grace-hours", "0", "--quiet"]
+    settings += ["--max-delete-percent", "100"]
     shown = run("collect", repo, *settings)
     assert shown.exit_code == 0, shown.output
     assert objects(repo) == before
