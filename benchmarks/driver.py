@@ -38,6 +38,7 @@ RUN = {
     "dry_run": False,
     "unsafe_min_age_seconds": 1.0,
     "unsafe_grace_seconds": 0.0,
+    "max_delete_percent": None,
     "keep_unnamed_days": 0.0,
 }
 """How every benchmark collects."""

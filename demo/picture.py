@@ -61,6 +61,7 @@ def _collected(folder: Path) -> str:
             dry_run=False,
             unsafe_min_age_seconds=1,
             unsafe_grace_seconds=0,
+            max_delete_percent=None,
             keep_unnamed_days=0,
         )
         found = collect(config, LocalRunner(), LakeFSClient(server.endpoint, key, secret))

@@ -6,23 +6,30 @@ from __future__ import annotations
 from typing import Any
 
 from dredge.settings import setting
+from dredge.undo.ways import FIRST_OBJECTS_MAX
 
 NEVER, OVER_LIMITS, ALWAYS = "never", "over_limits", "always"
 MARK_AGE_HOURS = 12.0
 """A mark older than this cannot be swept, so nobody waits for an answer any longer either."""
-_LIMIT = (
-    "than this wait for a person's approval; where `approval` is `never`, they stop the run. Empty: no limit."
-)
+DELETE_PERCENT_MAX = 20.0
+"""Of what is listed: more than that is seldom garbage, so somebody looks at it first."""
+_WAITS = "than this wait for a person's approval; where `approval` is `never`, they stop the run."
 
 
 def objects_limit() -> Any:
     """Make the field of the most objects."""
-    return setting("Most objects to delete", f"More objects {_LIMIT}", default=None, minimum=0)
+    return setting(
+        "Most objects to delete",
+        f"More objects {_WAITS} Empty: no limit, but {FIRST_OBJECTS_MAX:,} in the first run that deletes where `undo`"
+        " is off.",
+        default=None,
+        minimum=0,
+    )
 
 
 def bytes_limit() -> Any:
     """Make the field of the most bytes."""
-    return setting("Most bytes to delete", f"More bytes {_LIMIT}", default=None, minimum=0)
+    return setting("Most bytes to delete", f"More bytes {_WAITS} Empty: no limit.", default=None, minimum=0)
 
 
 def share_limit() -> Any:
@@ -31,7 +38,7 @@ def share_limit() -> Any:
         "Largest share to delete, in percent of the listed objects",
         "A larger share than this waits for a person's approval; where `approval` is `never`, it stops the run. Empty:"
         " no limit.",
-        default=None,
+        default=DELETE_PERCENT_MAX,
         minimum=0,
         maximum=100,
     )

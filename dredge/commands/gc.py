@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dredge.commands.answering import answer_commands
+from dredge.commands.checks import gc_check_command
 from dredge.commands.gc_alarms import acknowledge_command, state_of
 from dredge.commands.gc_analysis import cost_command, plan_command, why_command
 from dredge.commands.gc_lost import forget_lost_command, lost_command
@@ -33,6 +34,7 @@ def command() -> None:
 
 
 for _added in (
+    gc_check_command,
     all_command,
     why_command,
     cost_command,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.commands.checks import icechunk_check_command
 from dredge.commands.icechunk_many import all_command
 from dredge.commands.icechunk_past import acknowledge_command, forget_lost_command, lost_command
 from dredge.commands.icechunk_runs import (
@@ -49,6 +50,7 @@ def command() -> None:
 
 
 for subcommand in (
+    icechunk_check_command,
     all_command,
     runs_command,
     report_command,

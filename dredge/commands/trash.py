@@ -279,6 +279,33 @@ def unqueue_command(url: str, state_uri: str, dry_run: bool, as_json: bool) -> N
         click.echo("no token that a branch names is queued")
 
 
+@command.command("check", context_settings=_CONTEXT)
+@_URL
+@_state(required=True)
+@click.option("--json", "as_json", is_flag=True, help="The lines as one JSON object.")
+def check_command(url: str, state_uri: str, as_json: bool) -> None:
+    """Ask for everything that a look and a cleaning will need, within 20 seconds.
+
+    Nothing is changed: a small object is written to the state folder, to try the rights, and removed again. Nothing is
+    written to the key-value store.
+
+    \b
+    Examples:
+      dredge trash check postgresql://lakefs@db/lakefs --state-uri s3://ops/trash
+
+    \b
+    Exit codes: 0 all is well, or there are warnings · 2 bad input · 3 there are errors: a run would fail
+    """
+    from contextlib import closing
+
+    from dredge.commands.checks import show
+    from dredge.kv.row_opening import open_row_reader
+    from dredge.trash.preflight import check
+
+    config = _config(state_uri, {})
+    show(check(config, lambda: closing(open_row_reader(url, _rate(config, 1)))), as_json)
+
+
 def _config(state_uri: str, settings: dict[str, Any]) -> TrashConfig:
     return TrashConfig.from_params({**_given(settings), "state_uri": state_uri})
 

@@ -137,12 +137,11 @@ class TrashState:
         Raises:
             RefusedError: it is about another one.
         """
-        identity = {"location": store.location, "installation": _installation(store)}
-        own = store.own_id()
+        identity, own = _identity(store), store.own_id()
         known = self._read(STORE)
         if known is None:
             self._replace(STORE, identity | {"own_id": own})
-        elif {name: known.get(name) for name in identity} != identity:
+        elif not _is_about(known, identity):
             raise RefusedError(
                 f"{self.writer.uri} is about {known.get('location')}, not about {store.location}"
                 " (or that store was set up anew since). Nothing was judged. Use a folder of its own for each"
@@ -160,6 +159,15 @@ class TrashState:
             log.warning("trash: %s", note)
             return note
         return ""
+
+    def belongs(self, store: RowReader) -> tuple[bool, bool]:
+        """Whether the folder is about this store, or about none yet; and whether the database is the one of the last
+        look. Changes nothing."""
+        known = self._read(STORE)
+        if known is None:
+            return True, True
+        own = store.own_id()
+        return _is_about(known, _identity(store)), bool(known.get("own_id", own) == own)
 
     def noted(self) -> Noted:
         """What earlier looks saw named; nothing at the first one."""
@@ -359,6 +367,14 @@ def _entry(at: str, runs: Sequence[str]) -> dict[str, Any]:
 
 def _encode(value: dict[str, Any]) -> bytes:
     return json.dumps(value, indent=1).encode()
+
+
+def _identity(store: RowReader) -> dict[str, Any]:
+    return {"location": store.location, "installation": _installation(store)}
+
+
+def _is_about(known: Mapping[str, Any], identity: Mapping[str, Any]) -> bool:
+    return all(known.get(name) == value for name, value in identity.items())
 
 
 def _installation(store: RowReader) -> str:

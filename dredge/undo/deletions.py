@@ -28,7 +28,7 @@ from dredge.sets import hashes as plain
 from dredge.sets.hashes import Hashes
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map
-from dredge.undo.ways import OFF, UndoWay
+from dredge.undo.ways import FIRST_OBJECTS_MAX, OFF, UndoWay
 
 DELETIONS = "deletions"
 FORMAT = 2
@@ -174,6 +174,25 @@ def read_deletions(state: ObjectReader) -> Deletions:
         else:
             unread[key.rpartition("/")[2].removesuffix(".json")] = item
     return Deletions(found, unread)
+
+
+def first_objects_max(state: ObjectReader, way: str, run_id: str) -> int | None:
+    """The limit on the objects of a run for which no user set one: `FIRST_OBJECTS_MAX` in the first run that deletes
+    where nothing can be taken back, else None.
+
+    Args:
+        state: on the folder of lease and index.
+        way: how the deletions of the run can be taken back.
+        run_id: the run; its own record, from a sweep that was cut off, is no earlier run's.
+
+    Raises:
+        UnavailableError: the store does not answer.
+    """
+    if way != OFF:
+        return None
+    # A run with undo says nothing about runs without, so it does not count; nor does a record that cannot be read.
+    earlier = any(item.way == OFF and item.run_id != run_id for item in read_deletions(state).found)
+    return None if earlier else FIRST_OBJECTS_MAX
 
 
 def read_hashes(state: ObjectReader, deletions: Sequence[Deletion]) -> Iterator[Hashes | str]:

@@ -12,6 +12,8 @@ from dredge.storage.undo import ExpiresOldVersions, Expiry, KeepsDeletedBytes
 OFF, VERSIONS, QUARANTINE = "off", "versions", "quarantine"
 AUTO = "auto"
 """Versions where the bucket keeps them, else off."""
+FIRST_OBJECTS_MAX = 1_000
+"""Where nothing can be taken back, the first run that deletes asks a person before it deletes more."""
 QUARANTINE_FOLDER = "quarantine"
 """Below the folder of a run."""
 WORDS = {

@@ -24,6 +24,7 @@ CONF: dict[str, Any] = {
     "dry_run": False,
     "unsafe_min_age_seconds": 0,
     "unsafe_grace_seconds": 0,
+    "max_delete_percent": None,
     "spark_rows_min": 0,
 }
 

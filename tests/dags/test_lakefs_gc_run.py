@@ -36,6 +36,7 @@ CONF: dict[str, Any] = {
     "dry_run": False,
     "unsafe_min_age_seconds": 1,
     "unsafe_grace_seconds": 0,
+    "max_delete_percent": None,
     "keep_unnamed_days": 0,  # the files of expired commits are just written
     "spark_rows_min": 0,
 }
@@ -154,7 +155,13 @@ def test_dry_run_deletes_nothing_and_starts_no_job_to_delete(
 ) -> None:
     planted.age(2)
     run = airflow.run(
-        "lakefs_gc", {"repository": "lake", "unsafe_min_age_seconds": 1, "unsafe_grace_seconds": 0}
+        "lakefs_gc",
+        {
+            "repository": "lake",
+            "unsafe_min_age_seconds": 1,
+            "unsafe_grace_seconds": 0,
+            "max_delete_percent": None,
+        },
     )
     assert run.state == "success"
     planted.assert_untouched()

@@ -120,6 +120,7 @@ def _environ(lake: Lake, folder: Path, kv: dict[str, Any]) -> dict[str, str]:
             "repository": "demo",
             "unsafe_min_age_seconds": MIN_AGE_SECONDS,
             "unsafe_grace_seconds": 0,
+            "max_delete_percent": None,
         }
     }
     places = [{"uri": f"file://{folder / 'icechunk'}"}, {"uri": f"file://{folder / 'trash'}"}]

@@ -132,6 +132,7 @@ def test_a_run_in_earnest_asks_and_deletes_what_was_approved(
         "repository": "demo",
         "unsafe_min_age_seconds": MIN_AGE_SECONDS,
         "unsafe_grace_seconds": 0,
+        "max_delete_percent": None,
         **IN_EARNEST,
     }
     run = trigger(tour, "lakefs_gc", asked)

@@ -236,6 +236,7 @@ class World:
             "dry_run": False,
             "unsafe_min_age_seconds": AGE_SECONDS,
             "grace_hours": 0,
+            "max_delete_percent": None,
             "tuning": tuning,
         }
         uri = self.uri if folder is None else f"file://{folder}"

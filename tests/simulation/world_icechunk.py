@@ -193,6 +193,7 @@ def _config(chance: random.Random, drawn: Mapping[str, Any]) -> dict[str, Any]:
         "uri": URI,
         "dry_run": False,
         "min_age_hours": 24.0,
+        "max_delete_percent": None,
         "grace_hours": drawn["grace"],
         "keep_lost_days": drawn["keep lost"],
         "overwritten_min_age_hours": drawn["overwritten"],

@@ -38,6 +38,7 @@ def collect(lake: Lake, runner: TaskRunner) -> Run:
         dry_run=False,
         unsafe_min_age_seconds=0,
         unsafe_grace_seconds=0,
+        max_delete_percent=None,
     )
     time.sleep(0.01)
     context = Run.open(plan_run(config, None, client).run_uri, None, client)

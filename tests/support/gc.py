@@ -220,6 +220,7 @@ class World:
             "dry_run": False,
             "mode": "clean",
             "unsafe_grace_seconds": 0,
+            "max_delete_percent": None,
         }
         wanted = {**usual, **self.settings, **settings}
         # What objects cost is counted by those tests that look at it.

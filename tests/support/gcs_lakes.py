@@ -50,6 +50,7 @@ def collected(client: LakeFSClient, **more: Any) -> Run:
         "dry_run": False,
         "unsafe_min_age_seconds": 0,
         "unsafe_grace_seconds": 0,
+        "max_delete_percent": None,
         **more,
     }
     run = Run.open(plan_run(from_json(GCConfig, config), None, client).run_uri, None, client)

@@ -64,6 +64,7 @@ class Repo:
             "unsafe_min_age_seconds": 0,
             "grace_hours": 0,
             "keep_lost_days": 0,
+            "max_delete_percent": None,
         } | changes
         return CollectConfig(uri=self.uri, **settings)
 

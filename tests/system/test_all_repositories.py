@@ -19,7 +19,13 @@ from tests.support.postgres import PostgresServer
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
 NAMES = ("broken", "foreign", "lake", "pond")
-CONF = {"dry_run": False, "unsafe_min_age_seconds": 1, "unsafe_grace_seconds": 0, "spark_rows_min": 0}
+CONF = {
+    "dry_run": False,
+    "unsafe_min_age_seconds": 1,
+    "unsafe_grace_seconds": 0,
+    "max_delete_percent": None,
+    "spark_rows_min": 0,
+}
 WAIT = 600 * float(os.environ.get("DREDGE_TEST_PATIENCE", "1"))
 
 

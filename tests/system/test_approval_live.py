@@ -25,6 +25,7 @@ CONF: dict[str, Any] = {
     "dry_run": False,
     "unsafe_min_age_seconds": 1,
     "unsafe_grace_seconds": 0,
+    "max_delete_percent": None,
     "slice_margin_hours": 26,
     "spark_rows_min": 0,
     "approval": "always",

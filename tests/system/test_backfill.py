@@ -44,7 +44,12 @@ DAYS = depth(2, 7)
 WINDOWS = [(TODAY - n * DAY, TODAY - (n - 1) * DAY) for n in range(DAYS + 1, 1, -1)]
 SLICE_AFTER = timedelta(hours=7)
 FAILING = depth(0, 2)
-CONF: dict[str, Any] = {"unsafe_min_age_seconds": 1, "unsafe_grace_seconds": 0, "slice_margin_hours": 26}
+CONF: dict[str, Any] = {
+    "unsafe_min_age_seconds": 1,
+    "unsafe_grace_seconds": 0,
+    "max_delete_percent": None,
+    "slice_margin_hours": 26,
+}
 HAS_THE_LEASE = "select 1 from task_instance where task_id = 'acquire_lease' and state = 'success'"
 WAIT = 600 * float(os.environ.get("DREDGE_TEST_PATIENCE", "1"))
 
@@ -112,6 +117,7 @@ def _collected_before(days: Days) -> None:
         dry_run=False,
         unsafe_min_age_seconds=1,
         unsafe_grace_seconds=0,
+        max_delete_percent=None,
         slice_margin_hours=26,
         max_delete_objects=0,
     )

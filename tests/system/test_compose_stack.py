@@ -31,6 +31,7 @@ CONF = {
     "dry_run": False,
     "unsafe_min_age_seconds": 1,
     "unsafe_grace_seconds": 0,
+    "max_delete_percent": None,
     "spark_rows_min": 0,
 }
 TASKS = "/api/v2/dags/lakefs_gc/dagRuns/{run}/taskInstances"

@@ -83,7 +83,12 @@ class Twins:
         return said
 
     def conf(self, **changes: Any) -> dict[str, Any]:
-        settings = {"dry_run": False, "unsafe_min_age_seconds": 0, "grace_hours": 0}
+        settings = {
+            "dry_run": False,
+            "unsafe_min_age_seconds": 0,
+            "grace_hours": 0,
+            "max_delete_percent": None,
+        }
         return {"storage": self.uri, "older_than": self.threshold.isoformat(), **settings, **changes}
 
     def assert_collected_like_the_library(self, counts: dict[str, int]) -> None:

@@ -57,6 +57,7 @@ def run(endpoint: str, options: StorageOptions, dry_run: bool) -> dict[str, int]
         dry_run=dry_run,
         unsafe_min_age_seconds=1,
         unsafe_grace_seconds=0,
+        max_delete_percent=None,
         keep_unnamed_days=0,
     )
     client = LakeFSClient(endpoint, "key", "secret")

@@ -23,6 +23,7 @@ CONF: dict[str, Any] = {
     "dry_run": False,
     "unsafe_min_age_seconds": 1,
     "unsafe_grace_seconds": 0,
+    "max_delete_percent": None,
     "keep_unnamed_days": 0,  # the files of expired commits are just written
     "spark_rows_min": 0,
 }

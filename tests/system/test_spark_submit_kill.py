@@ -252,6 +252,7 @@ def waiting_run(tmp_path: Path) -> Iterator[tuple[PlantedLake, str, dict[str, st
             dry_run=False,
             unsafe_min_age_seconds=1,
             unsafe_grace_seconds=0,
+            max_delete_percent=None,
             keep_unnamed_days=0,
             tuning=Tuning(delete_keys=1),
         )

@@ -192,6 +192,7 @@ def test_a_run_of_the_installed_dag_deletes_the_garbage_with_sparks_local_engine
             "dry_run": False,
             "unsafe_min_age_seconds": 1,
             "unsafe_grace_seconds": 0,
+            "max_delete_percent": None,
             "spark_rows_min": 0,
         }
         found = last_line(site, RUN, environment | connections, json.dumps(conf))

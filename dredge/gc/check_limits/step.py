@@ -39,6 +39,7 @@ from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.sets.files import write_hashes
 from dredge.sets.hashes import unite
 from dredge.undo.cost import cost_of_undo
+from dredge.undo.deletions import first_objects_max
 
 GUARD = "guard.json"
 
@@ -156,7 +157,10 @@ def _deletable(check: Check) -> tuple[int, int]:
 
 def _limits(check: Check, objects: int, size_bytes: int) -> list[Finding]:
     config, listing = check.run.plan.config, check.listing.counts
-    limits = Limits(config.max_delete_objects, config.max_delete_bytes, config.max_delete_percent)
+    most = config.max_delete_objects
+    if most is None:
+        most = first_objects_max(check.run.state, check.run.plan.undo.way, check.run.plan.run_id)
+    limits = Limits(most, config.max_delete_bytes, config.max_delete_percent)
     base = base_of(check.run)
     # An optimized run lists a part of the namespace, but its share of the whole is what counts.
     listed = listing["old_objects"] + listing["young_objects"]

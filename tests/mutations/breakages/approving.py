@@ -49,6 +49,13 @@ APPROVED = (
         ("test_a_limit_holds_the_run_and_nothing_is_deleted",),
     ),
     Breakage(
+        "the first run that deletes without undo has no limit",
+        "dredge.gc.check_limits.step",
+        "_limits",
+        Put("If", 1, False),
+        ("test_only_the_first_run_that_deletes_without_undo_asks_beyond_a_thousand_objects",),
+    ),
+    Breakage(
         "a run that must always ask asks nobody",
         "dredge.approve.needed",
         "why_asked",

@@ -7,6 +7,13 @@ from tests.mutations.edits import Drop, Put, Rename
 
 APPROVED_ICECHUNK = (
     Breakage(
+        "the first run of an Icechunk repository that deletes without undo has no limit",
+        "dredge.icechunk.collection.check_limits.step",
+        "_check_limits",
+        Put("If", "objects", False),
+        ("test_the_first_run_without_undo_asks_beyond_a_thousand_objects",),
+    ),
+    Breakage(
         "what may be a true chunk of Icechunk can be approved",
         "dredge.icechunk.collection.check_limits.absent",
         "_finding",

@@ -125,7 +125,7 @@ def config_of_run(
     undo: str = "off",
 ) -> dict[str, Any]:
     """What one run is asked for; arguments as `drawing._draw_run` gives them."""
-    found = {"unsafe_grace_seconds": 0, **config}
+    found = {"unsafe_grace_seconds": 0, "max_delete_percent": None, **config}
     found |= {"mode": mode, "dry_run": dry_run, "max_delete_objects": most, "undo": undo}
     found["approval"], found["approval_hours"] = approval
     rule = POLICIES[policy]

@@ -39,9 +39,9 @@ def config(**given: Any) -> Any:
     return Config(**read_settings(Config, given))
 
 
-def test_without_a_word_nothing_is_limited_and_nobody_in_particular_is_asked() -> None:
+def test_without_a_word_a_fifth_may_go_and_nobody_in_particular_is_asked() -> None:
     plain = config()
-    assert (plain.objects, plain.bytes, plain.share, plain.approvers) == (None, None, None, None)
+    assert (plain.objects, plain.bytes, plain.share, plain.approvers) == (None, None, 20, None)
     assert (plain.approval, plain.hours) == (OVER_LIMITS, MARK_AGE_HOURS)
     assert ids_of(plain.approvers) == ()
 

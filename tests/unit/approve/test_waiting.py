@@ -37,6 +37,7 @@ def test_of_ten_runs_that_have_to_ask_one_asks_at_a_time_and_the_last_ones_find_
             "dry_run": False,
             "mode": "clean",
             "unsafe_grace_seconds": 0,
+            "max_delete_percent": None,
         },
     )
     holders = [f"gc_lake backfill__{number}" for number in range(10)]

@@ -43,6 +43,8 @@ def waiting(capsys: pytest.CaptureFixture[str]) -> str:
             "1",
             "--unsafe-grace-seconds",
             "0",
+            "--max-delete-percent",
+            "100",
             "--max-delete-objects",
             "0",
         ),
@@ -118,6 +120,8 @@ def test_a_second_run_is_refused_until_the_first_one_is_answered(
         "1",
         "--unsafe-grace-seconds",
         "0",
+        "--max-delete-percent",
+        "100",
     )
     assert gc(capsys, *unlimited)[0] == 3
     assert gc(capsys, "approve", run, "--by", "ada")[0] == 0

@@ -44,6 +44,8 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
                     "0",
                     "--unsafe-grace-seconds",
                     "0",
+                    "--max-delete-percent",
+                    "100",
                     "--quiet",
                 ]
             )

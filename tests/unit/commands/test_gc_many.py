@@ -30,7 +30,20 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
 def ask(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     """Give exit code and output of `dredge gc all` with these words."""
     with pytest.raises(SystemExit) as ended:
-        main(["gc", "all", "--unsafe-min-age-seconds", "1", "--unsafe-grace-seconds", "0", "--quiet", *words])
+        main(
+            [
+                "gc",
+                "all",
+                "--unsafe-min-age-seconds",
+                "1",
+                "--unsafe-grace-seconds",
+                "0",
+                "--max-delete-percent",
+                "100",
+                "--quiet",
+                *words,
+            ]
+        )
     return int(ended.value.code or 0), capsys.readouterr().out
 
 

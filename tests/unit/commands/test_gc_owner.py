@@ -175,6 +175,8 @@ APPLY = (
     "1",
     "--unsafe-grace-seconds",
     "0",
+    "--max-delete-percent",
+    "100",
     "--quiet",
 )
 

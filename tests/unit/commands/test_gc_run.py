@@ -42,6 +42,8 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
                 "1",
                 "--unsafe-grace-seconds",
                 "0",
+                "--max-delete-percent",
+                "100",
                 "--quiet",
                 *words,
             ]

@@ -39,6 +39,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
             "1",
             "--unsafe-grace-seconds",
             "0",
+            "--max-delete-percent",
+            "100",
             "--quiet",
         ]
         with pytest.raises(SystemExit):

@@ -66,7 +66,9 @@ def test_each_loses_its_garbage_and_one_that_cannot_be_read_stops_none(
 ) -> None:
     due, before = lake["a"].collected(tmp_path / "other"), objects(lake["c"].folder)
     read = [contents(lake["a"].library, branch=name) for name in lake["a"].library.list_branches()]
-    code, summary = everything(lake, "--apply", "--older-than", "2000-01-01", "--at-once", "2")
+    code, summary = everything(
+        lake, "--apply", "--older-than", "2000-01-01", "--at-once", "2", "--max-delete-percent", "100"
+    )
     assert (code, summary["counts"]["collected_repositories"]) == (9, 2)
     for name in ("a", "b"):
         assert objects(lake[name].folder) == due

@@ -176,6 +176,7 @@ def test_exactly_the_truths_garbage_of_a_real_servers_repository_goes(
         dry_run=False,
         unsafe_min_age_seconds=0,
         unsafe_grace_seconds=0,
+        max_delete_percent=None,
         keep_tags=keep_tags,
         keep_unnamed_days=0,
     )

@@ -39,6 +39,7 @@ def planned(lake: Lake, **settings: object) -> Iterator[Run]:
         "dry_run": False,
         "unsafe_min_age_seconds": 0,
         "unsafe_grace_seconds": 0,
+        "max_delete_percent": None,
     }
     wanted = {**usual, **settings}
     plan = plan_run(from_json(GCConfig, wanted), None, client)

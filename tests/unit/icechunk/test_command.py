@@ -95,6 +95,7 @@ def test_collect_deletes_only_when_told_to(repo: Path, when: str, mode: str) -> 
     run("expire", repo, "--older-than", when, "--apply")
     before = objects(repo)
     settings = ["--collect-mode", mode, "--unsafe-min-age-seconds", "0", "--grace-hours", "0", "--quiet"]
+    settings += ["--max-delete-percent", "100"]
     shown = run("collect", repo, *settings)
     assert shown.exit_code == 0, shown.output
     assert objects(repo) == before
@@ -177,3 +178,20 @@ def test_older_than_refuses_what_it_does_not_understand(text: str) -> None:
 def test_older_than_reaches_no_further_than_dates_do() -> None:
     with pytest.raises(ConfigError, match="too long"):
         parse_older_than("1000000d", NOW)
+
+
+def test_a_check_leaves_a_repository_as_it_was_and_tells_what_is_wrong(repo: Path) -> None:
+    before = {path: path.read_bytes() for path in repo.rglob("*") if path.is_file()}
+    result = run("check", repo, "--undo", "quarantine", "--json")
+    assert (result.exit_code, json.loads(result.output)["level"]) == (0, "ok")
+    assert {path: path.read_bytes() for path in repo.rglob("*") if path.is_file()} == before
+    (repo / "_dredge" / "alarms").mkdir(parents=True)
+    (repo / "_dredge" / "alarms" / "x.json").write_text("an alarm that cannot be read counts as open")
+    assert checks_that_failed(run("check", repo, "--json")) == ["alarms"]
+    assert checks_that_failed(run("check", repo / "nowhere", "--json")) == ["repository"]
+
+
+def checks_that_failed(result: Result) -> list[str]:
+    """Names of the checks that failed; the command ends with 3."""
+    assert result.exit_code == 3
+    return [line["check"] for line in json.loads(result.output)["lines"] if line["level"] == "error"]

@@ -107,7 +107,12 @@ def test_collection_keeps_what_refs_need_and_takes_the_rest(repo: Path) -> None:
     cutoff = datetime.now(UTC) + timedelta(seconds=5)
     quiet().Repository.open(local_storage(repo.with_name("theirs"))).garbage_collect(cutoff)
     settings = CollectConfig(
-        uri=f"file://{repo}", dry_run=False, unsafe_min_age_seconds=0, grace_hours=0, keep_lost_days=0
+        uri=f"file://{repo}",
+        dry_run=False,
+        unsafe_min_age_seconds=0,
+        grace_hours=0,
+        keep_lost_days=0,
+        max_delete_percent=None,
     )
     assert collect(settings)["deleted"]["objects"] > 0
     assert objects(repo) == objects(repo.with_name("theirs"))
@@ -176,5 +181,11 @@ def test_advice_for_a_wrong_clock_can_be_followed_for_main(repo: Path) -> None:
 
 def test_history_with_a_wrong_clock_can_be_collected_by_the_library(repo: Path) -> None:
     rewritten(repo, by_message(history_of(repo))["commit 4"], b"ic-2.3.0")
-    settings = CollectConfig(uri=f"file://{repo}", dry_run=False, unsafe_min_age_seconds=0, keep_lost_days=0)
+    settings = CollectConfig(
+        uri=f"file://{repo}",
+        dry_run=False,
+        unsafe_min_age_seconds=0,
+        keep_lost_days=0,
+        max_delete_percent=None,
+    )
     assert collect_by_library(settings)["outcome"] == "success"

@@ -48,7 +48,13 @@ def repo(made: Path, tmp_path: Path) -> Path:
 
 
 def config(folder: Path) -> CollectConfig:
-    return CollectConfig(uri=f"file://{folder}", dry_run=False, unsafe_min_age_seconds=0, grace_hours=0)
+    return CollectConfig(
+        uri=f"file://{folder}",
+        dry_run=False,
+        unsafe_min_age_seconds=0,
+        grace_hours=0,
+        max_delete_percent=None,
+    )
 
 
 def command(*words: str) -> Callable[[Path], None]:

@@ -92,3 +92,30 @@ def test_passwords_are_in_no_file_and_no_output(tmp_path: Path) -> None:
         run("scan", "postgresql://me:s3cret@127.0.0.1:1/db", "--state-uri", f"file://{tmp_path}/state")
     assert "s3cret" not in str(caught.value)
     assert not any(b"s3cret" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_a_check_leaves_the_store_and_the_folder_as_they_were(folder: Path) -> None:
+    run("scan")
+    before = {path: path.read_bytes() for path in (folder / "state").rglob("*") if path.is_file()}
+    result = run("check", "--json")
+    (report,) = lines(result)
+    assert (result.exit_code, report["level"]) == (0, "ok")
+    assert {path: path.read_bytes() for path in (folder / "state").rglob("*") if path.is_file()} == before
+
+
+def test_a_check_tells_a_folder_of_another_store_a_dead_store_and_an_open_alarm(folder: Path) -> None:
+    run("scan")
+    (folder / "other").mkdir()
+    trashed_store(folder / "other")
+    assert errors_of(run("check", f"sqlite://{folder}/other/kv.db", "--json")) == ["state"]
+    assert errors_of(run("check", f"sqlite://{folder}/nowhere.db", "--json")) == ["kv"]
+    (folder / "state" / "alarms").mkdir()
+    (folder / "state" / "alarms" / "x.json").write_text("an alarm that cannot be read counts as open")
+    assert errors_of(run("check", "--json")) == ["alarms"]
+
+
+def errors_of(result: Result) -> list[object]:
+    """Names of the checks that failed; the command ends with 3."""
+    assert result.exit_code == 3
+    report = json.loads(result.stdout)
+    return [line["check"] for line in report["lines"] if line["level"] == "error"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from dredge.approve.needed import LET_IT
 from dredge.approve.settings import NEVER
@@ -20,7 +21,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.undo.cost import cost_of_undo
-from dredge.undo.deletions import read_deletions
+from dredge.undo.deletions import first_objects_max, read_deletions
 
 GUARD = "guard.json"
 
@@ -46,7 +47,10 @@ def _check_limits(run: Run, record: StepRecord) -> None:
     listed = candidates.total("listed_objects")
     if run.base is not None:  # it looked at few of the chunks; a share is one of all
         listed += run.base.state.chunk_objects - candidates.count("chunks", "listed_objects")
-    findings = [*_proofs(run, record), *run.plan.config.limits.check(objects, size_bytes, listed)]
+    limits = run.plan.config.limits
+    if limits.objects is None:
+        limits = replace(limits, objects=first_objects_max(run.state, run.plan.undo.way, run.plan.run_id))
+    findings = [*_proofs(run, record), *limits.check(objects, size_bytes, listed)]
     found = {
         "verdict": worst(findings),
         "findings": [to_json(finding) for finding in findings],

@@ -37,6 +37,7 @@ gc_windows = gc_dag(
     dry_run=False,
     unsafe_min_age_seconds=1,
     unsafe_grace_seconds=0,
+    max_delete_percent=None,
     spark_rows_min=0,  # a step that needs no Spark would not pass by `_in_this_process`
     slice_margin_hours=26,
 )

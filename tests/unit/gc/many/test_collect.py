@@ -32,7 +32,13 @@ def three() -> World:
 def collected(world: World, *names: str, at_once: int = 1, **settings: Any) -> list[Outcome]:
     def config_of(name: str) -> GCConfig:
         return GCConfig.from_params(
-            {"repository": name, "dry_run": False, "unsafe_grace_seconds": 0, **settings}
+            {
+                "repository": name,
+                "dry_run": False,
+                "unsafe_grace_seconds": 0,
+                "max_delete_percent": None,
+                **settings,
+            }
         )
 
     return list(collect_each(names, config_of, LocalRunner(), world.client, at_once, None, world.lake.clock))

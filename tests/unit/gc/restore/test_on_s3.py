@@ -95,6 +95,7 @@ def collected(client: LakeFSClient, way: str) -> Run:
         "dry_run": False,
         "unsafe_min_age_seconds": 0,
         "unsafe_grace_seconds": 0,
+        "max_delete_percent": None,
     }
     asked = config | ({} if way == "versions" else {"undo": way})
     run = Run.open(plan_run(from_json(GCConfig, asked), None, client).run_uri, None, client)

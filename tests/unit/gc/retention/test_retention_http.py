@@ -39,6 +39,7 @@ def planned(lake: Lake) -> Iterator[Run]:
         "dry_run": False,
         "unsafe_min_age_seconds": 0,
         "unsafe_grace_seconds": 0,
+        "max_delete_percent": None,
     }
     tuning = {"part_rows": 2, "candidate_rows": 2}
     config = from_json(GCConfig, {**settings, "tuning": tuning, "policy": to_json(read_policy(POLICY, "p"))})

@@ -29,7 +29,7 @@ def repo(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, PlannedE
 
 
 def config(folder: Path, **changes: Any) -> CollectConfig:
-    settings = {"unsafe_min_age_seconds": 0, "grace_hours": 0} | changes
+    settings = {"unsafe_min_age_seconds": 0, "grace_hours": 0, "max_delete_percent": None} | changes
     return CollectConfig(uri=f"file://{folder}", **settings)
 
 

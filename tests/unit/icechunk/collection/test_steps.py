@@ -128,6 +128,7 @@ def test_repository_on_s3_is_collected_in_ranges(
         "dry_run": False,
         "unsafe_min_age_seconds": 0,
         "grace_hours": 0,
+        "max_delete_percent": None,
         "tuning": Tuning(keys_per_task=20),
     }
     report = collect(CollectConfig(uri=uri, **settings))

@@ -58,7 +58,12 @@ class Kept:
             self.store.older = OlderVersions()
 
     def config(self, **changes: Any) -> CollectConfig:
-        asked: dict[str, Any] = {"mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 0}
+        asked: dict[str, Any] = {
+            "mode": "clean",
+            "dry_run": False,
+            "unsafe_min_age_seconds": 0,
+            "max_delete_percent": None,
+        }
         return CollectConfig(
             uri=self.uri, **{**asked, "grace_hours": 0, "keep_lost_days": 0, "undo": self.way, **changes}
         )

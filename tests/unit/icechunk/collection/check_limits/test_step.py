@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from dredge.errors import RefusedError
+from dredge.errors import AwaitingApprovalError, RefusedError
 from dredge.icechunk.collection.check_limits import CheckLimitsOutput, canaries
 from dredge.icechunk.collection.check_limits.step import GUARD
+from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
@@ -21,6 +22,7 @@ from dredge.icechunk.collection.steps import (
 )
 from dredge.icechunk.maintenance import make_lease
 from dredge.runs.tasks import LocalRunner
+from dredge.undo.ways import FIRST_OBJECTS_MAX
 from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo
 from tests.unit.icechunk.collection.test_optimized import grown, optimized
@@ -47,6 +49,27 @@ def test_limits_hold_a_run_and_only_warn_in_a_dry_run(repo: Repo) -> None:
     list_candidates(run, HERE)
     with pytest.raises(RefusedError, match="check_limits"):
         bulk_delete(run, HERE)
+
+
+def test_a_share_that_no_user_limited_waits_for_an_answer(repo: Repo) -> None:
+    before = objects(repo.folder)
+    with pytest.raises(AwaitingApprovalError):
+        collect(repo.config(max_delete_percent=CollectConfig(uri="x").max_delete_percent))
+    assert objects(repo.folder) == before
+
+
+@pytest.mark.parametrize(("undo", "asks"), [("off", True), ("quarantine", False)])
+def test_the_first_run_without_undo_asks_beyond_a_thousand_objects(v1: Repo, undo: str, asks: bool) -> None:
+    planted = [v1.folder / "chunks" / f"{number:019d}0" for number in range(FIRST_OBJECTS_MAX + 1)]
+    for path in planted:
+        path.write_bytes(b"x")
+    if asks:
+        with pytest.raises(AwaitingApprovalError):
+            collect(v1.config(undo=undo))
+        assert all(path.exists() for path in planted)
+    else:
+        collect(v1.config(undo=undo))
+        assert not any(path.exists() for path in planted)
 
 
 @pytest.mark.parametrize("more", [1, -1])

@@ -1,0 +1,89 @@
+"""The preflight of an Icechunk repository: what a collection will need, asked before the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dredge.errors import AlarmError
+from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.state.store import StateStore
+from dredge.icechunk.maintenance import RUNS, STATE, open_state
+from dredge.icechunk.repository import spec_version
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.preflight import Check, Line, Preflight, ok, perform
+from dredge.storage import StorageOptions, open_reader
+from dredge.undo.alarms import open_alarms
+from dredge.undo.preflight import check_folders, check_reach, check_undo
+from dredge.xid import new_descending_xid
+
+_SAMPLE_ROWS = 20_000
+
+
+def check(config: CollectConfig, options: StorageOptions | None = None, clock: Clock = utc_now) -> Preflight:
+    """Ask for everything that a collection will need. Leaves nothing behind.
+
+    Args:
+        config: of the runs to come.
+        options: how stores are reached; None reads the environment.
+        clock: this machine's.
+    """
+    return perform(config.uri, _groups(config, options, clock))
+
+
+def _groups(config: CollectConfig, options: StorageOptions | None, clock: Clock) -> Iterator[Sequence[Check]]:
+    met: list[int] = []
+
+    def ask() -> Iterator[Line]:
+        met.append(spec_version(open_reader(config.uri, options)))
+        yield ok("repository", f"an Icechunk repository of spec {met[0]}")
+
+    yield [Check("repository", ask)]
+    if not met:
+        return
+    base, name = config.uri.rstrip("/"), new_descending_xid(clock())
+    run_uri = f"{(config.run_root or f'{base}/{RUNS}').rstrip('/')}/{name}"
+    # Chunks are what a collection deletes most of; the probe has no name of a chunk.
+    folders = {"data": f"{base}/chunks", "state": f"{base}/{STATE}"}
+    yield [
+        *check_folders(folders, name, config.safety.clock_skew_seconds_max, clock, options),
+        Check("store_elsewhere", lambda: check_reach(base, options)),
+        Check("undo", lambda: check_undo(config.undo, base, run_uri, options)),
+        Check("alarms", lambda: _alarms(config, options)),
+        Check("state", lambda: _state(config, met[0], options)),
+        Check("estimate", lambda: _estimate(base, options)),
+    ]
+
+
+def _alarms(config: CollectConfig, options: StorageOptions | None) -> Iterator[Line]:
+    alarms = open_alarms(open_state(config.uri, options))
+    if alarms:
+        todo = f"Bring back what is missing, then `dredge icechunk acknowledge {config.uri} --reason …`."
+        yield Line("alarms", "error", f"{len(alarms):,} alarms are open", todo, AlarmError.kind)
+    else:
+        yield ok("alarms", "none is open")
+
+
+def _state(config: CollectConfig, version: int, options: StorageOptions | None) -> Iterator[Line]:
+    current = StateStore(open_state(config.uri, options), options).current(config.uri, version)
+    if current.problem:
+        yield Line(
+            "state",
+            "warning",
+            f"what earlier runs left cannot be used: {current.problem}",
+            "Restore it, or let it be: the next run reads everything.",
+        )
+    else:
+        yield ok(
+            "state", "there is none yet" if current.state is None else f"left by run {current.state.run_id}"
+        )
+
+
+def _estimate(base: str, options: StorageOptions | None) -> Iterator[Line]:
+    rows, whole = 0, True
+    for batch in open_reader(base, options).list("chunks/"):
+        rows += batch.num_rows
+        if rows >= _SAMPLE_ROWS:
+            whole = False
+            break
+    least = "" if whole else "at least "
+    yield ok("estimate", f"{least}{rows:,} chunks: {least}{-(-rows // 1000):,} listing requests")

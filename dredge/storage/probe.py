@@ -1,0 +1,124 @@
+"""Tries what the credentials may do in a folder, with one small object that is removed at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dredge.errors import (
+    ConfigError,
+    ConflictError,
+    DredgeError,
+    FormatError,
+    NotFoundError,
+    RefusedError,
+)
+from dredge.storage.model import ObjectWriter
+from dredge.storage.opening import open_deleter, open_reader, open_writer
+from dredge.storage.options import StorageOptions
+
+NAME = ".dredge-check"
+_DATA = b"Dredge tries here what it may do. It removes this object at once; it may be deleted at any time.\n"
+WRITE, LIST, READ, CONDITIONS, DELETE = "write", "list", "read", "conditions", "delete"
+
+
+@dataclass(slots=True)
+class Probed:
+    """What was tried in a folder.
+
+    Attributes:
+        uri: of the folder.
+        refused: what could not be done, with the error; of `WRITE`, `LIST`, `READ`, `CONDITIONS`, `DELETE`.
+        now: the store's time; None when nothing could be written.
+        left: URI of the object where it could not be removed; "" else.
+    """
+
+    uri: str
+    refused: dict[str, DredgeError] = field(default_factory=dict)
+    now: datetime | None = None
+    left: str = ""
+
+
+def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:
+    """Write, list, read and delete one object.
+
+    Args:
+        uri: of the folder.
+        name: ends the name of the object; nothing else may have it.
+        options: None reads the environment.
+    """
+    writer, found, key = open_writer(uri, options), Probed(uri), f"{NAME}-{name}"
+
+    def attempt(right: str, action: Callable[[], object]) -> bool:
+        try:
+            action()
+        except DredgeError as error:
+            found.refused[right] = error
+        return right not in found.refused
+
+    if not attempt(WRITE, lambda: _write(writer, key)):
+        attempt(LIST, lambda: _first(uri, key, options))
+        return found
+    try:
+        attempt(LIST, lambda: _expect(key in _first(uri, key, options), f"{uri} does not list {key}"))
+        attempt(READ, lambda: _expect(writer.get(key) == _DATA, f"{uri}/{key} is not what was written"))
+        attempt(CONDITIONS, lambda: _write_again(writer, key))
+        with suppress(DredgeError):  # the line about reading says why
+            found.now = writer.stat(key).last_modified
+    finally:
+        if not attempt(DELETE, lambda: _delete(uri, key, options)):
+            found.left = f"{uri}/{key}"
+    return found
+
+
+def reaches(uri: str, options: StorageOptions | None = None) -> bool:
+    """Whether the credentials may list the whole bucket of a folder, not only the folder.
+
+    Args:
+        uri: of the folder; False for a local one and for a whole bucket.
+        options: None reads the environment.
+
+    Raises:
+        UnavailableError: the store does not answer.
+    """
+    scheme, separator, rest = uri.partition("://")
+    bucket, _, prefix = rest.strip("/").partition("/")
+    if not separator or not prefix or scheme in ("file", "local", "memory"):
+        return False
+    try:
+        next(iter(open_reader(f"{scheme}://{bucket}", options).list()), None)
+    except (ConfigError, NotFoundError):
+        return False
+    return True
+
+
+def _write(writer: ObjectWriter, key: str) -> None:
+    writer.put(key, _DATA)
+
+
+def _first(uri: str, key: str, options: StorageOptions | None) -> list[str]:
+    batch = next(iter(open_reader(uri, options).list(key)), None)
+    return [] if batch is None else batch["key"].to_pylist()
+
+
+def _write_again(writer: ObjectWriter, key: str) -> None:
+    with suppress(ConflictError):
+        writer.put_if_absent(key, _DATA)
+        raise RefusedError(
+            f"{writer.uri}: this store writes although the object exists (If-None-Match, or ifGenerationMatch)"
+        )
+
+
+def _delete(uri: str, key: str, options: StorageOptions | None) -> None:
+    (outcome,) = open_deleter(uri, options).delete([key])
+    if outcome.outcome not in ("deleted", "missing"):
+        raise RefusedError(
+            f"{uri}/{key} could not be deleted: {outcome.code} {outcome.message or ''}".rstrip()
+        )
+
+
+def _expect(holds: bool, text: str) -> None:
+    if not holds:
+        raise FormatError(text)
