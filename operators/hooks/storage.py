@@ -8,6 +8,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk.log import mask_secret
+
 from airflow_dredge.operators.hooks import azure, google
 from airflow_dredge.operators.hooks.finding import find_connection
 from airflow_dredge.operators.places import UnreadableError
@@ -117,6 +119,7 @@ def _with_hook(options: StorageOptions, connection: Connection, hook: Any) -> St
         region=hook.region_name or options.region,
         ca_bundle=settings.verify if isinstance(settings.verify, str) else options.ca_bundle,
         check_certificates=settings.verify is not False,
+        path_style=None if _addressing(extra) else options.path_style,
         config=json.dumps(extra["config_kwargs"]) if extra.get("config_kwargs") else options.config,
     )
     if settings.assume_role_method in {None, _BY_KEYS} and (settings.role_arn or settings.profile_name):
@@ -130,6 +133,28 @@ def _with_hook(options: StorageOptions, connection: Connection, hook: Any) -> St
         secret_access_key=keys.secret_key,
         session_token=keys.token,
     )
+
+
+def _addressing(extra: dict[str, Any]) -> Any:
+    return ((extra.get("config_kwargs") or {}).get("s3") or {}).get("addressing_style")
+
+
+def with_key_pair(options: StorageOptions) -> StorageOptions:
+    """Return the options with the key pair that their role or profile has at this moment, for who takes nothing else.
+
+    :param options: of a connection
+    :raises ConfigError: the role or the profile gives none
+    :raises UnavailableError: STS does not answer
+    """
+    if options.role is None and options.profile is None:
+        return options
+    from dredge.storage.s3.resolving import with_keys_now
+
+    found = with_keys_now(options)
+    for secret in (found.secret_access_key, found.session_token):
+        if secret:
+            mask_secret(secret)
+    return found
 
 
 def _with_renewed(options: StorageOptions, settings: Any) -> StorageOptions:

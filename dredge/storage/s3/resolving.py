@@ -85,9 +85,27 @@ def for_another_process(options: StorageOptions) -> StorageOptions:
         keys = core.get_credentials()
         if keys is None or isinstance(keys, RefreshableCredentials):
             return found
-        frozen = keys.get_frozen_credentials()
+        return _with_keys(found, keys)
+
+
+def with_keys_now(options: StorageOptions) -> StorageOptions:
+    """Give the options with the key pair that their role or profile has now, and will not have for long.
+
+    Raises:
+        ConfigError: the role or the profile gives none.
+        UnavailableError: STS does not answer.
+    """
+    with checked("asking for the keys of a role or a profile"):
+        keys = _core_session(options).get_credentials()
+        if keys is None:
+            raise ConfigError("the role or the profile of the connection has no keys. Nothing was touched.")
+        return replace(_with_keys(options, keys), role=None)
+
+
+def _with_keys(options: StorageOptions, keys: Any) -> StorageOptions:
+    frozen = keys.get_frozen_credentials()
     return replace(
-        found,
+        options,
         profile=None,
         access_key_id=frozen.access_key,
         secret_access_key=frozen.secret_key,

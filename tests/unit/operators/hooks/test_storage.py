@@ -200,6 +200,23 @@ def test_a_connection_of_azure_is_read_as_its_provider_reads_it(
     assert StorageOptions.from_env(options.to_env()).azure == found
 
 
+def test_a_token_of_one_account_is_not_sent_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "own")
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sig=own")
+    for host, token in (("other", None), ("https://other.blob.core.windows.net", None), ("own", "sig=own")):
+        azure = {"conn_type": "wasb", "host": host, "extra": {"managed_identity_client_id": "m"}}
+        with connections(aws_default=None, wasb_default=azure):
+            assert storage_options("aws_default").azure.sas_token == token
+
+
+def test_the_connection_says_where_the_bucket_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_S3_ADDRESSING_STYLE", "path")
+    extra = {"config_kwargs": {"s3": {"addressing_style": "virtual"}}}
+    with connections(aws_default={"conn_type": "aws", "extra": extra}, other={"conn_type": "aws"}):
+        assert storage_options("aws_default").path_style is None
+        assert storage_options("other").path_style is True
+
+
 def test_without_the_extra_the_default_connection_of_azure_is_not_looked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

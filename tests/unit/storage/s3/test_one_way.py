@@ -302,6 +302,18 @@ def test_a_role_is_taken_on_and_its_keys_are_renewed() -> None:
         assert "AKIAIOSFODNN7EXAMPLE" in security.headers[0]["authorization"]
 
 
+def test_the_keys_of_a_role_at_this_moment() -> None:
+    with sts("AssumeRole", timedelta(hours=1)) as security:
+        options = StorageOptions(
+            access_key_id="K",
+            secret_access_key="s",
+            role=json.dumps({"RoleArn": "arn:aws:iam::1:role/r", "RoleSessionName": "name"}),
+            sts_endpoint=security.options.endpoint_url,
+        )
+        found = resolving.with_keys_now(options)
+    assert (found.access_key_id, found.session_token, found.role) == ("ASIA1", "t", None)
+
+
 def test_a_pods_identity_is_that_of_both_clients(monkeypatch: pytest.MonkeyPatch, this_machine: Path) -> None:
     (this_machine / "token").write_text("a.b.c")
     with (
