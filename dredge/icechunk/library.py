@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dredge.errors import ConfigError, RefusedError, UnavailableError
@@ -11,6 +12,7 @@ from dredge.icechunk.history import Ref
 from dredge.storage import StorageOptions
 from dredge.storage.gcs.options import GcsOptions
 from dredge.storage.location import Location, parse_uri
+from dredge.storage.s3.clients import CREDENTIALS_KEPT, access_to
 
 if TYPE_CHECKING:
     import icechunk
@@ -45,22 +47,30 @@ def library_storage(uri: str, options: StorageOptions) -> Any:
     if location.driver == "local":
         return icechunk.local_filesystem_storage(location.root)
     if location.driver == "s3":
-        keys = options.access_key_id is not None
+        access = access_to(options, location.bucket)
         return icechunk.s3_storage(
             bucket=location.bucket,
             prefix=location.root or None,
-            region=options.region or "us-east-1",
-            endpoint_url=options.endpoint_url,
-            allow_http=bool(options.endpoint_url and options.endpoint_url.startswith("http://")),
-            access_key_id=options.access_key_id,
-            secret_access_key=options.secret_access_key,
-            session_token=options.session_token,
-            from_env=None if keys else True,
-            force_path_style=options.uses_path_style,
+            region=access.region,
+            endpoint_url=access.endpoint_url,
+            allow_http=access.url.startswith("http://"),
+            anonymous=access.is_anonymous or None,
+            get_credentials=None if access.is_anonymous else partial(_s3_keys, options, location.bucket),
+            force_path_style=access.path_style,
         )
     if location.driver == "gcs":
         return _gcs_storage(location, options.gcs)
     raise ConfigError(f"{uri}: no way to open the Icechunk library on this kind of store (s3, gs, file)")
+
+
+def _s3_keys(options: StorageOptions, bucket: str) -> Any:
+    """The keys for a while; the library asks again, in whichever process it is."""
+    import icechunk
+
+    keys = access_to(options, bucket).session.get_credentials().get_frozen_credentials()
+    return icechunk.S3StaticCredentials(
+        keys.access_key, keys.secret_key, keys.token, datetime.now(UTC) + CREDENTIALS_KEPT
+    )
 
 
 def _gcs_storage(location: Location, options: GcsOptions) -> Any:

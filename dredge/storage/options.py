@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from dredge.errors import ConfigError, DredgeError
 from dredge.server_urls import check_key, check_server_url
@@ -12,8 +14,11 @@ from dredge.storage.azure.options import AzureOptions
 from dredge.storage.gcs.options import GcsOptions
 from dredge.storage.schemes import Driver
 
+S3_SETTINGS = "DREDGE_S3"
+"""Variable that carries all that is known of S3, keys included, to a child process; nothing else is read beside it."""
 _STYLE = "AWS_S3_ADDRESSING_STYLE"
 _PAYER = "AWS_REQUEST_PAYER"
+_NOT_OF_S3 = frozenset({"local_base", "delete_requests", "azure", "gcs", "unknown"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +31,15 @@ class StorageOptions:
         access_key_id: None means the SDK's own chain (profile, instance role).
         secret_access_key: belongs to access_key_id.
         session_token: for temporary credentials.
+        profile: of AWS's configuration files, whose credentials are meant where there is no key.
+        role: JSON of the arguments of STS AssumeRole; the role is taken on with the credentials above, again and again.
+        sts_endpoint: where the role is asked for; None is STS itself.
         ca_bundle: path of a PEM file with certificate authorities to trust.
+        check_certificates: False trusts any server.
         path_style: bucket in the path instead of the host name; None means "when endpoint_url is set".
+        config: JSON of further arguments of botocore's `Config`, such as `{"use_fips_endpoint": true}`.
+        is_resolved: whether AWS's configuration has been asked for what was left open (`s3.resolving.resolved`), so
+            that None means none here and in every child process.
         requester_pays: whether whoever asks pays, as buckets may demand.
         local_base: folder for `local://name` URIs.
         delete_requests: bulk delete requests in flight at once.
@@ -41,8 +53,14 @@ class StorageOptions:
     access_key_id: str | None = field(default=None, repr=False)
     secret_access_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
+    profile: str | None = None
+    role: str | None = field(default=None, repr=False)
+    sts_endpoint: str | None = None
     ca_bundle: str | None = None
+    check_certificates: bool = True
     path_style: bool | None = None
+    config: str | None = field(default=None, repr=False)
+    is_resolved: bool = False
     requester_pays: bool = False
     local_base: str | None = None
     delete_requests: int = 16
@@ -53,6 +71,8 @@ class StorageOptions:
     def __post_init__(self) -> None:
         if self.endpoint_url is not None:
             check_server_url(self.endpoint_url, "the S3 endpoint", "http://host:9000")
+        if self.sts_endpoint is not None:
+            check_server_url(self.sts_endpoint, "the endpoint of STS", "https://sts.example.com")
         check_key(self.access_key_id, "the access key id of S3")
         check_key(self.secret_access_key, "the secret access key of S3")
         check_key(self.session_token, "the session token of S3")
@@ -61,52 +81,77 @@ class StorageOptions:
         if self.delete_requests < 1:
             raise ConfigError("delete_requests must be at least 1")
 
-    @property
-    def uses_path_style(self) -> bool:
-        """Whether requests name the bucket in the path."""
-        return self.endpoint_url is not None if self.path_style is None else self.path_style
-
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> StorageOptions:
-        """Read the usual variables of AWS, Azure and Google (and DREDGE_LOCAL_BASE) from an environment.
+        """Read the usual variables of AWS, Azure and Google (and DREDGE_LOCAL_BASE) from an environment. An empty
+        variable is an absent one.
 
         Args:
             environ: defaults to this process's.
         """
         env = os.environ if environ is None else environ
-
-        def first(*names: str) -> str | None:
-            return next((env[name] for name in names if env.get(name)), None)
-
         return cls(
-            endpoint_url=first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
-            region=first("AWS_REGION", "AWS_DEFAULT_REGION"),
-            access_key_id=first("AWS_ACCESS_KEY_ID"),
-            secret_access_key=first("AWS_SECRET_ACCESS_KEY"),
-            session_token=first("AWS_SESSION_TOKEN"),
-            ca_bundle=first("AWS_CA_BUNDLE"),
-            path_style={"path": True, "virtual": False}.get(first(_STYLE) or ""),
-            requester_pays=first(_PAYER) == "requester",
-            local_base=first("DREDGE_LOCAL_BASE"),
+            **_s3_of(env),
+            local_base=env.get("DREDGE_LOCAL_BASE") or None,
             azure=AzureOptions.from_env(env),
             gcs=GcsOptions.from_env(env),
         )
 
     def to_env(self) -> dict[str, str]:
-        """Give the variables from which `from_env` makes these options in a child process, with secrets."""
+        """Give the variables from which `from_env` makes these options in a child process, with secrets.
+
+        Of S3, what AWS's configuration says on this machine is in them, so that a child asks the same store: None is
+        none there as well. Credentials of the machine itself (a role) are not, and each machine has its own.
+
+        Raises:
+            ConfigError: AWS's configuration contradicts itself.
+        """
         values = {
-            "AWS_ENDPOINT_URL": self.endpoint_url,
-            "AWS_ENDPOINT_URL_S3": self.endpoint_url,
-            "AWS_REGION": self.region,
-            "AWS_DEFAULT_REGION": self.region,
-            "AWS_ACCESS_KEY_ID": self.access_key_id,
-            "AWS_SECRET_ACCESS_KEY": self.secret_access_key,
-            "AWS_SESSION_TOKEN": self.session_token,
-            "AWS_CA_BUNDLE": self.ca_bundle,
-            _STYLE: None if self.path_style is None else "path" if self.path_style else "virtual",
-            _PAYER: "requester" if self.requester_pays else None,
             "DREDGE_LOCAL_BASE": self.local_base,
             **self.azure.to_env(),
             **self.gcs.to_env(),
         }
+        found = self
+        if self._may_use_aws():
+            from dredge.storage.s3.resolving import for_another_process
+
+            found = for_another_process(self)
+        said = {
+            item.name: getattr(found, item.name)
+            for item in fields(found)
+            if item.name not in _NOT_OF_S3 and getattr(found, item.name) != item.default
+        }
+        values[S3_SETTINGS] = json.dumps(said) if said else None
         return {name: value for name, value in values.items() if value is not None}
+
+    def _may_use_aws(self) -> bool:
+        """Whether AWS's configuration says anything here: asking takes half a second."""
+        if any(name.startswith("AWS_") and value for name, value in os.environ.items()):
+            return True
+        plain = StorageOptions(
+            local_base=self.local_base, azure=self.azure, gcs=self.gcs, delete_requests=self.delete_requests
+        )
+        files = ("~/.aws/config", "~/.aws/credentials")
+        return self != plain or any(os.path.exists(os.path.expanduser(file)) for file in files)
+
+
+def _s3_of(env: Mapping[str, str]) -> dict[str, Any]:
+    if env.get(S3_SETTINGS):
+        said: dict[str, Any] = json.loads(env[S3_SETTINGS])
+        return said
+
+    def first(*names: str) -> str | None:
+        return next((env[name] for name in names if env.get(name)), None)
+
+    ignored = (first("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS") or "").lower() == "true"
+    key = first("AWS_ACCESS_KEY_ID")
+    return {
+        "endpoint_url": None if ignored else first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+        "region": first("AWS_REGION", "AWS_DEFAULT_REGION"),
+        "access_key_id": key,
+        "secret_access_key": first("AWS_SECRET_ACCESS_KEY"),
+        "session_token": first("AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN") if key else None,
+        "ca_bundle": first("AWS_CA_BUNDLE"),
+        "path_style": {"path": True, "virtual": False}.get(first(_STYLE) or ""),
+        "requester_pays": first(_PAYER) == "requester",
+    }

@@ -89,10 +89,14 @@ def _account(host: str, login: str | None, options: AzureOptions) -> AzureOption
     parts = urlsplit(host if "://" in host else f"https://{host}")
     name, in_path = parts.hostname or "", parts.path.strip("/")
     if not in_path and "." not in name:
-        return replace(options, account=login or name or options.account)
+        return _of_account(login or name or options.account, options)
     endpoint = f"{parts.scheme}://{parts.netloc}".replace(".dfs.core.", ".blob.core.")
-    return replace(
-        options,
-        account=in_path or name.partition(".")[0],
-        endpoint_url=f"{endpoint}/{in_path}" if in_path else endpoint,
-    )
+    found = _of_account(in_path or name.partition(".")[0], options)
+    return replace(found, endpoint_url=f"{endpoint}/{in_path}" if in_path else endpoint)
+
+
+def _of_account(account: str | None, options: AzureOptions) -> AzureOptions:
+    """Name the account; key, token and endpoint of another one are dropped, and are not sent to it."""
+    if account == options.account:
+        return options
+    return replace(options, account=account, key=None, sas_token=None, endpoint_url=None)

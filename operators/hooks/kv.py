@@ -112,10 +112,10 @@ def _dynamodb_url(extra: dict[str, Any]) -> str:
 
 
 def _keys(kv_conn_id: str) -> AwsKeys | None:
-    from airflow_dredge.operators.hooks.storage import storage_options
+    from airflow_dredge.operators.hooks.storage import storage_options, with_key_pair
     from dredge.kv.dynamodb import AwsKeys
 
-    options = storage_options(kv_conn_id)
+    options = with_key_pair(storage_options(kv_conn_id))
     if not options.access_key_id or not options.secret_access_key:
         return None
     return AwsKeys(options.access_key_id, options.secret_access_key, options.session_token)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.log import mask_secret
 
 from airflow_dredge.operators.hooks import azure, google
 from airflow_dredge.operators.hooks.finding import UnreadableError, find_connection
@@ -33,6 +37,7 @@ _NO_ANSWER = frozenset(
         "ProxyConnectionError",
     }
 )
+_BY_KEYS = "assume_role"
 _OWN_CREDENTIALS = ("aws_access_key_id", "role_arn", "profile_name", "session_kwargs", "assume_role_method")
 
 
@@ -106,13 +111,18 @@ def _of_aws(conn_id: str, kind: str) -> DredgeError:
 
 
 def _with_hook(options: StorageOptions, connection: Connection, hook: Any) -> StorageOptions:
-    settings = hook.conn_config
+    settings, extra = hook.conn_config, connection.extra_dejson
     options = replace(
         options,
         endpoint_url=settings.get_service_endpoint_url("s3") or options.endpoint_url,
         region=hook.region_name or options.region,
         ca_bundle=settings.verify if isinstance(settings.verify, str) else options.ca_bundle,
+        check_certificates=settings.verify is not False,
+        path_style=None if _addressing(extra) else options.path_style,
+        config=json.dumps(extra["config_kwargs"]) if extra.get("config_kwargs") else options.config,
     )
+    if settings.assume_role_method in {None, _BY_KEYS} and (settings.role_arn or settings.profile_name):
+        return _with_renewed(options, settings)
     if not connection.login and not any(connection.extra_dejson.get(name) for name in _OWN_CREDENTIALS):
         return options
     keys = hook.get_credentials()  # also hides them in the log
@@ -121,6 +131,56 @@ def _with_hook(options: StorageOptions, connection: Connection, hook: Any) -> St
         access_key_id=keys.access_key,
         secret_access_key=keys.secret_key,
         session_token=keys.token,
+    )
+
+
+def _addressing(extra: dict[str, Any]) -> Any:
+    return ((extra.get("config_kwargs") or {}).get("s3") or {}).get("addressing_style")
+
+
+def with_key_pair(options: StorageOptions) -> StorageOptions:
+    """Return the options with the key pair that their role or profile has at this moment, for who takes nothing else.
+
+    :param options: of a connection
+    :raises ConfigError: the role or the profile gives none
+    :raises UnavailableError: STS does not answer
+    """
+    if options.role is None and options.profile is None:
+        return options
+    from dredge.storage.s3.resolving import with_keys_now
+
+    found = with_keys_now(options)
+    for secret in (found.secret_access_key, found.session_token):
+        if secret:
+            mask_secret(secret)
+    return found
+
+
+def _with_renewed(options: StorageOptions, settings: Any) -> StorageOptions:
+    """Add a role or a profile: each process has its credentials for itself, and renews them in a run of any length."""
+    if settings.aws_access_key_id:
+        options = replace(
+            options,
+            access_key_id=settings.aws_access_key_id,
+            secret_access_key=settings.aws_secret_access_key,
+            session_token=settings.aws_session_token,
+        )
+    elif settings.profile_name:
+        options = replace(
+            options,
+            profile=settings.profile_name,
+            access_key_id=None,
+            secret_access_key=None,
+            session_token=None,
+        )
+    if not settings.role_arn:
+        return options
+    name = re.sub(r"[^\w+=,.@-]", "_", f"Airflow_{settings.conn_id}", flags=re.ASCII)[:64]
+    asked = {"RoleSessionName": name, **settings.assume_role_kwargs, "RoleArn": settings.role_arn}
+    return replace(
+        options,
+        role=json.dumps(asked),
+        sts_endpoint=settings.get_service_endpoint_url("sts", sts_connection_assume=True),
     )
 
 

@@ -7,7 +7,7 @@ import logging
 import ssl
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -139,12 +139,17 @@ class ScriptedS3:
         answer: called with method, path with query, and body; gives status and XML. A raised ConnectionError
             drops the connection without an answer.
         tls: speak TLS by it.
+        more: further headers of each answer.
     """
 
     def __init__(
-        self, answer: Callable[[str, str, bytes], Answer], tls: ssl.SSLContext | None = None
+        self,
+        answer: Callable[[str, str, bytes], Answer],
+        tls: ssl.SSLContext | None = None,
+        more: Mapping[str, str] | None = None,
     ) -> None:
         self._answer = answer
+        self._more = more or {}
         self._tls = tls
         self.requests: list[tuple[str, str, bytes]] = []
         self.headers: list[dict[str, str]] = []
@@ -169,6 +174,8 @@ class ScriptedS3:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/xml")
                 self.send_header("ETag", '"e"')
+                for name, value in scripted._more.items():
+                    self.send_header(name, value)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)

@@ -18,6 +18,8 @@ _ENV = {
     "client_secret": "AZURE_CLIENT_SECRET",
 }
 _CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
+_OF_ACCOUNT = (*(name for name in _ENV.values() if "_STORAGE_" in name), _CONNECTION_STRING)
+_OF_IDENTITY = tuple(name for name in _ENV.values() if "_STORAGE_" not in name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,18 @@ class AzureOptions:
         return cls(**found)
 
     def to_env(self) -> dict[str, str]:
-        """Give the variables from which `from_env` makes these options in a child process, with secrets."""
+        """Give the variables from which `from_env` makes these options in a child process, with secrets.
+
+        Where an account or an identity is told, what belongs to it and is not told is empty: the child's own key is not
+        taken beside another's token.
+        """
         values = {_ENV[item.name]: getattr(self, item.name) for item in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
+        values[_CONNECTION_STRING] = None
+        found: dict[str, str] = {}
+        for group in (_OF_ACCOUNT, _OF_IDENTITY):
+            if any(values[name] is not None for name in group):
+                found |= {name: values[name] or "" for name in group}
+        return found
 
 
 def _of_connection_string(text: str) -> dict[str, str]:

@@ -64,14 +64,19 @@ class GcsOptions:
         )
 
     def to_env(self) -> dict[str, str | None]:
-        """Give the variables from which `from_env` makes these options in a child process, with secrets."""
-        return {
+        """Give the variables from which `from_env` makes these options in a child process, with secrets.
+
+        Where a key or an endpoint is told, what is not told is empty: nothing of the child's own is mixed in.
+        """
+        values = {
             "GOOGLE_APPLICATION_CREDENTIALS": self.credentials_file,
             CREDENTIALS_JSON: self.credentials_json,
             "GOOGLE_CLOUD_PROJECT": self.project,
             "DREDGE_GCS_USER_PROJECT": self.user_project,
             "STORAGE_EMULATOR_HOST": self.endpoint_url,
         }
+        is_told = self.credentials_file or self.credentials_json or self.endpoint_url
+        return {name: value or "" for name, value in values.items()} if is_told else values
 
 
 def _is_object(text: str) -> bool:

@@ -96,7 +96,7 @@ class S3Copier:
 
     def _head(self, location: Location, key: str) -> Any:
         with translated(f"stat of {key!r} in {location.uri}"):
-            return self._client.head_object(
+            return s3_client(self._options, location.bucket).head_object(
                 Bucket=location.bucket, Key=_name(location, key), ChecksumMode="ENABLED"
             )
 
@@ -153,7 +153,8 @@ class S3Copier:
 
         if not source.get("TagCount"):
             return {}
-        found = self._client.get_object_tagging(Bucket=self._source.bucket, Key=_name(self._source, key))
+        client, bucket = s3_client(self._options, self._source.bucket), self._source.bucket
+        found = client.get_object_tagging(Bucket=bucket, Key=_name(self._source, key))
         return {"Tagging": urlencode([(tag["Key"], tag["Value"]) for tag in found["TagSet"]])}
 
     def _to(self, key: str) -> dict[str, str]:
@@ -166,7 +167,7 @@ class S3Copier:
 
     @property
     def _client(self) -> Any:
-        return s3_client(self._options)
+        return s3_client(self._options, self._target.bucket)
 
 
 def _with_condition(send: Any, if_absent: bool) -> None:

@@ -52,7 +52,9 @@ class S3Deleter(BatchDeleter):
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            answer = s3_client(self._options).get_bucket_versioning(Bucket=self._location.bucket)
+            answer = s3_client(self._options, self._location.bucket).get_bucket_versioning(
+                Bucket=self._location.bucket
+            )
             self._versioned = answer.get("Status") is not None
         except (ClientError, BotoCoreError) as error:
             translated = translate(error, f"deleting in {self.uri}")
@@ -63,7 +65,7 @@ class S3Deleter(BatchDeleter):
     def _send(self, keys: list[str], _may_send: MaySend) -> list[DeleteOutcome]:
         from botocore.exceptions import BotoCoreError, ClientError
 
-        client = s3_client(self._options, retries=False)
+        client = s3_client(self._options, self._location.bucket, retries=False)
         try:
             if len(keys) == 1 and not (self._has_bulk and is_xml_safe(self._root + keys[0])):
                 return [self._send_single(client, keys[0])]

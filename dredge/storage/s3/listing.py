@@ -92,7 +92,8 @@ class Pages:
         """Get one page's XML."""
         request = self._request if token is None else {**self._request, "ContinuationToken": token}
         with translated(self._what):
-            answer: dict[str, Any] = dict(s3_client(self._options).list_objects_v2(**request))
+            client = s3_client(self._options, self._bucket)
+            answer: dict[str, Any] = dict(client.list_objects_v2(**request))
         page = answer.get(PAGE_XML)
         if page is None or not page[-64:].rstrip().endswith(b"ListBucketResult>"):
             raise FormatError(f"{self._what}: the answer is no complete listing page; nothing of it is used")

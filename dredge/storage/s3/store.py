@@ -118,7 +118,7 @@ class S3Reader:
 
     @property
     def _client(self) -> Any:
-        return s3_client(self._options)
+        return s3_client(self._options, self._bucket)
 
     def _name(self, key: str) -> str:
         if not key or not is_text(key):
@@ -212,7 +212,7 @@ class S3Writer(S3Reader):
 
     @property
     def _signer(self) -> Any:
-        return signing_client(self._options)
+        return signing_client(self._options, self._bucket)
 
     def _put(self, key: str, data: bytes, **condition: str) -> str | None:
         with translated(f"writing {key!r} in {self.uri}"):

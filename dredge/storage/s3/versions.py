@@ -32,7 +32,8 @@ class S3Versions:
         """Whether the bucket keeps what is deleted; raises ConfigError when there is no such bucket."""
         try:
             with translated(f"asking for the versioning of {self._location.bucket}"):
-                answer = s3_client(self._options).get_bucket_versioning(Bucket=self._location.bucket)
+                bucket = self._location.bucket
+                answer = s3_client(self._options, bucket).get_bucket_versioning(Bucket=bucket)
         except ConfigError as error:
             if "NoSuchBucket" in str(error):
                 raise
@@ -44,7 +45,8 @@ class S3Versions:
         bucket = self._location.bucket
         try:
             with translated(f"asking for the lifecycle rules of {bucket}"):
-                found = s3_client(self._options).get_bucket_lifecycle_configuration(Bucket=bucket)
+                client = s3_client(self._options, bucket)
+                found = client.get_bucket_lifecycle_configuration(Bucket=bucket)
         except NotFoundError:
             return Expiry(None)
         except ConfigError:
@@ -58,7 +60,8 @@ class S3Versions:
             return []
         name, found = self._root + key, list[ObjectVersion]()
         with translated(f"listing versions of {key!r} in {self._location.uri}"):
-            pages = s3_client(self._options).get_paginator("list_object_versions")
+            client = s3_client(self._options, self._location.bucket)
+            pages = client.get_paginator("list_object_versions")
             for page in pages.paginate(Bucket=self._location.bucket, Prefix=name):
                 items: list[tuple[Any, bool]] = [(item, False) for item in page.get("Versions", [])]
                 items += [(item, True) for item in page.get("DeleteMarkers", [])]
@@ -115,7 +118,8 @@ class S3VersionDeleter:
             return {item: DeleteOutcome(item[0], "failed", error.kind, str(error)) for item in batch}
 
     def _send(self, batch: list[tuple[str, str]]) -> dict[tuple[str, str], DeleteOutcome]:
-        client, bucket = s3_client(self._options), self._location.bucket
+        bucket = self._location.bucket
+        client = s3_client(self._options, bucket)
         if not is_xml_safe(self._root + batch[0][0]):
             ((key, version),) = batch
             client.delete_object(Bucket=bucket, Key=self._root + key, VersionId=version)

@@ -105,7 +105,7 @@ def test_threads_share_one_client(moto_options: StorageOptions) -> None:
     bucket = make_bucket(moto_options)
     writer = open_writer(bucket.uri, bucket.options)
     with ThreadPoolExecutor(8) as threads:
-        clients = set(threads.map(lambda _: id(s3_client(bucket.options)), range(32)))
+        clients = set(threads.map(lambda _: id(s3_client(bucket.options, bucket.bucket)), range(32)))
         stores = set(threads.map(lambda _: id(bytes_client(bucket.options, bucket.bucket)), range(32)))
         list(threads.map(lambda n: writer.put(f"k{n}", b""), range(32)))
     assert len(clients) == len(stores) == 1

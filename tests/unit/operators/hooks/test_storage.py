@@ -55,7 +55,6 @@ def test_aws_connection_gives_keys_endpoint_and_region() -> None:
     assert options.access_key_id == "S3KEY"
     assert options.secret_access_key == "s3secret"
     assert (options.endpoint_url, options.region) == ("http://s3:9000", "eu-central-1")
-    assert options.uses_path_style
     assert "s3secret" not in repr(options)
 
 
@@ -66,6 +65,7 @@ def test_what_an_aws_connection_leaves_open_is_as_the_environment_says(
         monkeypatch.setenv(name, f"http://{name}")
     with connections(aws_default={"conn_type": "aws", "extra": {"verify": False}}):
         options = storage_options("aws_default")
+    assert not options.check_certificates
     assert options.endpoint_url == "http://AWS_ENDPOINT_URL"
     assert (options.region, options.ca_bundle) == ("http://AWS_REGION", "http://AWS_CA_BUNDLE")
     with connections(aws_default={"conn_type": "aws", "extra": {"verify": "/ca.pem"}}):
@@ -75,8 +75,7 @@ def test_what_an_aws_connection_leaves_open_is_as_the_environment_says(
 @pytest.mark.parametrize(
     "extra",
     [
-        {"role_arn": "arn:aws:iam::1:role/r"},
-        {"profile_name": "p"},
+        {"role_arn": "arn:aws:iam::1:role/r", "assume_role_method": "assume_role_with_saml"},
         {"session_kwargs": {"profile_name": "p"}},
         {"assume_role_method": "assume_role"},
         {"aws_access_key_id": "K", "aws_secret_access_key": "s"},
@@ -92,6 +91,35 @@ def test_an_aws_connection_may_say_how_keys_are_come_by(
     with connections(aws_default={"conn_type": "aws", "extra": extra | {"region_name": "r"}}):
         options = storage_options("aws_default")
     assert (options.access_key_id, options.secret_access_key, options.session_token) == ("K", "s", "t")
+
+
+def test_a_role_is_taken_on_wherever_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keys live an hour; those of the connection, by which it is asked for again, do not change."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "WORKER")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "worker's")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "worker's token")
+    extra = {
+        "role_arn": "arn:aws:iam::1:role/r",
+        "assume_role_kwargs": {"ExternalId": "x"},
+        "service_config": {"sts": {"endpoint_url": "http://sts:1"}},
+        "config_kwargs": {"use_dualstack_endpoint": True},
+    }
+    with connections(
+        aws_default={"conn_type": "aws", "login": "K", "password": "s", "extra": extra},
+        other={"conn_type": "aws", "extra": {"profile_name": "p"}},
+    ):
+        options, other = storage_options("aws_default"), storage_options("other")
+    assert json.loads(options.role or "") == {
+        "RoleArn": "arn:aws:iam::1:role/r",
+        "RoleSessionName": "Airflow_aws_default",
+        "ExternalId": "x",
+    }
+    assert (options.access_key_id, options.session_token) == ("K", None)
+    assert (options.sts_endpoint, json.loads(options.config or "")) == (
+        "http://sts:1",
+        {"use_dualstack_endpoint": True},
+    )
+    assert (other.profile, other.access_key_id, other.session_token) == ("p", None, None)
 
 
 def test_a_default_connection_of_another_type_is_left_alone() -> None:
@@ -170,6 +198,23 @@ def test_a_connection_of_azure_is_read_as_its_provider_reads_it(
         options = storage_options("aws_default")
     assert options.azure == found
     assert StorageOptions.from_env(options.to_env()).azure == found
+
+
+def test_a_token_of_one_account_is_not_sent_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "own")
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sig=own")
+    for host, token in (("other", None), ("https://other.blob.core.windows.net", None), ("own", "sig=own")):
+        azure = {"conn_type": "wasb", "host": host, "extra": {"managed_identity_client_id": "m"}}
+        with connections(aws_default=None, wasb_default=azure):
+            assert storage_options("aws_default").azure.sas_token == token
+
+
+def test_the_connection_says_where_the_bucket_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_S3_ADDRESSING_STYLE", "path")
+    extra = {"config_kwargs": {"s3": {"addressing_style": "virtual"}}}
+    with connections(aws_default={"conn_type": "aws", "extra": extra}, other={"conn_type": "aws"}):
+        assert storage_options("aws_default").path_style is None
+        assert storage_options("other").path_style is True
 
 
 def test_without_the_extra_the_default_connection_of_azure_is_not_looked_for(

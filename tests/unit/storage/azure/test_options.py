@@ -113,6 +113,27 @@ def test_options_survive_the_way_through_an_environment() -> None:
 
 
 @pytest.mark.parametrize(
+    "told",
+    [
+        AzureOptions("a", None, SAS),
+        AzureOptions("a", KEY),
+        AzureOptions("a", KEY, None, None, "tenant", "client", "secret"),
+        AzureOptions("b"),
+    ],
+)
+def test_what_is_told_of_an_account_is_not_mixed_with_a_machines_own(told: AzureOptions) -> None:
+    own = {
+        "AZURE_STORAGE_ACCOUNT": "own",
+        "AZURE_STORAGE_KEY": KEY,
+        "AZURE_STORAGE_SAS_TOKEN": SAS,
+        "AZURE_STORAGE_ENDPOINT": "https://own.example.net",
+        "AZURE_STORAGE_CONNECTION_STRING": f"AccountName=own;AccountKey={KEY}",
+    }
+    assert AzureOptions.from_env(own | told.to_env()) == told
+    assert AzureOptions.from_env(own | AzureOptions(client_id="c").to_env()).account == "own"
+
+
+@pytest.mark.parametrize(
     ("text", "found"),
     [
         (f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={KEY};EndpointSuffix=core.chinacloudapi.cn",

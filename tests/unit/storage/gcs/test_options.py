@@ -46,9 +46,21 @@ def test_options_travel_through_an_environment(key: str) -> None:
             endpoint_url="http://h:1",
         )
     )
-    assert StorageOptions.from_env(options.to_env()) == options
+    assert StorageOptions.from_env(options.to_env()).gcs == options.gcs
     assert StorageOptions.from_env({}) == StorageOptions()
     assert GcsOptions.from_env({"STORAGE_EMULATOR_HOST": "localhost:9"}).endpoint == "http://localhost:9"
+
+
+def test_a_key_that_is_told_is_not_mixed_with_a_machines_own(key: str) -> None:
+    own = {
+        CREDENTIALS_JSON: key,
+        "GOOGLE_APPLICATION_CREDENTIALS": "/own.json",
+        "STORAGE_EMULATOR_HOST": "own:1",
+        "DREDGE_GCS_USER_PROJECT": "own",
+    }
+    told = GcsOptions(credentials_file="/told.json")
+    assert GcsOptions.from_env(own | StorageOptions(gcs=told).to_env()) == told
+    assert GcsOptions.from_env(own | StorageOptions().to_env()) == GcsOptions.from_env(own)
 
 
 def test_a_key_shows_nowhere(key: str) -> None:

@@ -123,7 +123,7 @@ def test_a_store_that_refuses_the_writer_says_that_and_nothing_of_conditions() -
 def test_every_request_says_who_pays() -> None:
     with ScriptedS3(lambda *_: (200, "")) as server:
         options = replace(server.options, requester_pays=True)
-        assert StorageOptions.from_env(options.to_env()) == replace(options, path_style=None)
+        assert StorageOptions.from_env(options.to_env()) == replace(options, is_resolved=True)
         writer = open_writer("s3://bkt/lake", options)
         writer.put("plain", b"x")
         writer.put("odd//name", b"x")
@@ -139,11 +139,11 @@ def test_every_request_says_who_pays() -> None:
 )
 def test_buckets_are_named_in_the_path_or_in_the_host(style: str, begins: str) -> None:
     env = {"AWS_ENDPOINT_URL": "https://s3.host:9", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
-    options = StorageOptions.from_env({**env, "AWS_S3_ADDRESSING_STYLE": style})
+    options = StorageOptions.from_env({**env, "AWS_S3_ADDRESSING_STYLE": style, "AWS_REGION": "r"})
     writer = open_writer("s3://bkt/lake", options)
     assert isinstance(writer, UrlSigner)
     assert writer.presign_get("a", 60).startswith(begins)
-    assert StorageOptions.from_env(options.to_env()) == options
+    assert StorageOptions.from_env(options.to_env()) == replace(options, is_resolved=True)
 
 
 def authority(folder: Path) -> tuple[ssl.SSLContext, str]:

@@ -1,0 +1,224 @@
+"""What AWS's own configuration says of S3, for all that was not told.
+
+botocore's session decides (variables, profiles, configuration files, the machine's role). Its answer is handed to each
+client as it is (`access.py`), so that all of them speak to one place with one identity.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+from dredge.errors import ConfigError
+from dredge.storage.options import StorageOptions
+from dredge.storage.s3.errors import translated
+
+ANYWHERE = "us-east-1"
+CHECKSUMS = ("request_checksum_calculation", "response_checksum_validation")
+SWITCHES = ("use_fips_endpoint", "use_dualstack_endpoint")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who asks, and who is trusted.
+
+    Attributes:
+        session: boto3's; has the credentials, and renews them.
+        verify: certificates are checked by this file, by the usual authorities (True), or not at all.
+    """
+
+    session: Any
+    verify: bool | str
+
+
+def resolved(options: StorageOptions) -> StorageOptions:
+    """Add to options what AWS's configuration on this machine says of S3: endpoint, region, addressing, switches.
+
+    Raises:
+        ConfigError: it contradicts itself, or the profile is not there.
+    """
+    if options.is_resolved:
+        return options
+    with checked("reading AWS's configuration"):
+        core = _core_session(options)
+        config: dict[str, Any] = json.loads(options.config or "{}")
+        profile = core.get_scoped_config()
+        found = {name: True for name in SWITCHES if core.get_config_variable(name)}
+        found |= {
+            name: core.get_config_variable(name)
+            for name in CHECKSUMS
+            if os.environ.get(f"AWS_{name.upper()}") or profile.get(name)
+        }
+        of_s3 = {**(core.get_config_variable("s3") or {}), **config.get("s3", {})}
+        region = options.region or core.get_config_variable("region") or None
+        return replace(
+            options,
+            endpoint_url=options.endpoint_url or _configured_endpoint(core, region),
+            region=region,
+            config=json.dumps(said) if (said := _merged(found, config, of_s3)) else None,
+            is_resolved=True,
+        )
+
+
+def _merged(found: dict[str, Any], told: dict[str, Any], of_s3: dict[str, Any]) -> dict[str, Any]:
+    return {**found, **told, **({"s3": of_s3} if of_s3 else {})}
+
+
+def for_another_process(options: StorageOptions) -> StorageOptions:
+    """Give the options that a child process anywhere needs to reach the same stores: resolved, and with the keys of a
+    profile, which another machine does not have. Credentials that must be renewed stay where they are.
+    """
+    found = resolved(options)
+    if found.access_key_id is not None:
+        return found
+    with checked("reading the profile's keys"):
+        from botocore.credentials import RefreshableCredentials
+
+        core = _core_session(replace(found, role=None))
+        if found.profile is None and not _names_keys(core):
+            return found
+        keys = core.get_credentials()
+        if keys is None or isinstance(keys, RefreshableCredentials):
+            return found
+        return _with_keys(found, keys)
+
+
+def with_keys_now(options: StorageOptions) -> StorageOptions:
+    """Give the options with the key pair that their role or profile has now, and will not have for long.
+
+    Raises:
+        ConfigError: the role or the profile gives none.
+        UnavailableError: STS does not answer.
+    """
+    with checked("asking for the keys of a role or a profile"):
+        keys = _core_session(options).get_credentials()
+        if keys is None:
+            raise ConfigError("the role or the profile of the connection has no keys. Nothing was touched.")
+        return replace(_with_keys(options, keys), role=None)
+
+
+def _with_keys(options: StorageOptions, keys: Any) -> StorageOptions:
+    frozen = keys.get_frozen_credentials()
+    return replace(
+        options,
+        profile=None,
+        access_key_id=frozen.access_key,
+        secret_access_key=frozen.secret_key,
+        session_token=frozen.token,
+    )
+
+
+def _names_keys(core: Any) -> bool:
+    """Whether the profile in force has a key itself; asking all of the chain would ask the machine's role as well."""
+    profiles = core.full_config.get("profiles", {})
+    return "aws_access_key_id" in profiles.get(core.profile or "default", {})
+
+
+@contextmanager
+def checked(doing: str) -> Iterator[None]:
+    """Say what is wrong with AWS's configuration, such as a value that is no number."""
+    with translated(doing):
+        try:
+            yield
+        except (ValueError, TypeError, OSError) as error:
+            raise ConfigError(
+                f"{doing}: {type(error).__name__}: {error}. Check AWS's variables, its configuration files and the"
+                " connection. Nothing was touched."
+            ) from None
+
+
+def identity_of(options: StorageOptions) -> Identity:
+    """The credentials of these options, and by which authorities this machine checks servers.
+
+    Raises:
+        ConfigError: AWS's configuration contradicts itself, or the profile is not there.
+    """
+    import boto3
+
+    with checked("reading AWS's configuration"):
+        core = _core_session(options)
+        return Identity(boto3.session.Session(botocore_session=core), _verify(options, core))
+
+
+def _core_session(options: StorageOptions) -> Any:
+    from botocore.session import Session
+
+    # An empty variable is an absent one; botocore would look for a profile without a name.
+    for name in [name for name, value in os.environ.items() if name.startswith("AWS_") and not value]:
+        os.environ.pop(name, None)
+    core = Session(profile=options.profile)
+    core.register_component("data_loader", _loader())
+    if options.access_key_id is not None:
+        core.set_credentials(options.access_key_id, options.secret_access_key or "", options.session_token)
+    if options.role is not None:
+        _take_on(core, options)
+    return core
+
+
+@cache
+def _loader() -> Any:
+    """What reads the description of S3; each session's own would read it again, for a third of a second."""
+    from botocore.loaders import create_loader
+
+    return create_loader(os.environ.get("AWS_DATA_PATH"))
+
+
+def _take_on(core: Any, options: StorageOptions) -> None:
+    """Let a session have the credentials of a role, which are renewed before they expire."""
+    from botocore.credentials import (
+        AssumeRoleCredentialFetcher,
+        CredentialProvider,
+        CredentialResolver,
+        DeferredRefreshableCredentials,
+    )
+
+    source = core.get_credentials()
+    if source is None:
+        raise ConfigError("there are no credentials with which the role of the connection could be taken on")
+    asked = json.loads(options.role or "{}")
+    create = partial(
+        core.create_client,
+        region_name=options.region or core.get_config_variable("region") or ANYWHERE,
+        endpoint_url=options.sts_endpoint,
+        verify=_verify(options, core),
+    )
+    fetcher = AssumeRoleCredentialFetcher(create, source, asked.pop("RoleArn"), extra_args=asked)
+
+    class Role(CredentialProvider):
+        METHOD = "assume-role"
+
+        def load(self) -> Any:
+            return DeferredRefreshableCredentials(fetcher.fetch_credentials, self.METHOD)
+
+    core.register_component("credential_provider", CredentialResolver([Role()]))
+    core._credentials = None  # those of the source, which the session remembers
+
+
+def _verify(options: StorageOptions, core: Any) -> bool | str:
+    """What the environment or a profile name is this machine's, and does not go to another."""
+    if not options.check_certificates:
+        return False
+    of_machine = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
+    bundle: str | None = options.ca_bundle or of_machine
+    if bundle and not os.path.isfile(bundle):
+        raise ConfigError(
+            f"{bundle}: no such file, where certificate authorities should be (AWS_CA_BUNDLE, ca_bundle of"
+            " the profile, verify of the connection). Nothing was touched."
+        )
+    return bundle or True
+
+
+def _configured_endpoint(core: Any, region: str | None) -> str | None:
+    """The endpoint that variables, the profile or its services section name: where a client goes that heeds them, when
+    one that does not goes elsewhere."""
+    from botocore.config import Config
+
+    only_told: Any = {"ignore_configured_endpoint_urls": True}
+    plain = core.create_client("s3", region or ANYWHERE, config=Config(**only_told))
+    found: str = core.create_client("s3", region or ANYWHERE).meta.endpoint_url
+    return found if found != plain.meta.endpoint_url else None
