@@ -30,11 +30,13 @@ from dredge.runs.payload import from_sealed, to_sealed
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry, newest_number
 from dredge.storage import ObjectReader, ObjectWriter, open_writer
+from dredge.storage.parallel import ordered_map
 
 SUCCESS = "_SUCCESS.json"
 INCOMPLETE = "_INCOMPLETE.json"
 FAILED = "_FAILED.json"
 _COMPLETE = ("success", "dry_run")
+_AT_ONCE = 16
 
 
 class RunFolder:
@@ -55,6 +57,7 @@ class RunFolder:
         self.run_id = run_id
         self.attempt = attempt
         self.call = call
+        self._kept: dict[str, StepSummary] = {}
 
     @classmethod
     def of_task(cls, run_uri: str, run_id: str, attempt: tuple[str, int] | None) -> RunFolder:
@@ -192,11 +195,26 @@ class RunFolder:
         Raises:
             FormatError: the summary was damaged.
         """
+        if step in self._kept:
+            return self._kept[step]
         # In this order: the number is compared as it is after the summary was there.
         summary = self._summary(f"{step}/{SUCCESS}")
         if summary is None or summary.try_number != newest_number(self.writer, step):
             return None
         return summary
+
+    def keep(self, summaries: Mapping[str, StepSummary]) -> None:
+        """Give these summaries to whoever reads them from this object later, for work that deletes nothing.
+
+        Args:
+            summaries: as they were read, by step.
+        """
+        self._kept.update(summaries)
+
+    def read_summaries(self, steps: Iterable[str]) -> dict[str, StepSummary | None]:
+        """Read the summaries of some steps side by side; each as `read_summary` does, which says what is raised."""
+        names = list(steps)
+        return dict(zip(names, ordered_map(self.read_summary, names, _AT_ONCE), strict=True))
 
     def last_summary(self, step: str) -> StepSummary | None:
         """Read the summary of the last try of a step that was complete, also when another one was begun since; None
