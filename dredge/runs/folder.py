@@ -16,6 +16,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -30,11 +31,15 @@ from dredge.runs.payload import from_sealed, to_sealed
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry, newest_number
 from dredge.storage import ObjectReader, ObjectWriter, open_writer
+from dredge.storage.parallel import ordered_map
 
 SUCCESS = "_SUCCESS.json"
 INCOMPLETE = "_INCOMPLETE.json"
 FAILED = "_FAILED.json"
 _COMPLETE = ("success", "dry_run")
+_AT_ONCE = 16
+_KEPT_BYTES_MAX = 1 << 20
+"""Larger parts are read again: what a run of millions of objects has read must not stay in memory."""
 
 
 class RunFolder:
@@ -55,6 +60,9 @@ class RunFolder:
         self.run_id = run_id
         self.attempt = attempt
         self.call = call
+        self._kept: dict[str, StepSummary] = {}
+        self._bytes: dict[str, bytes] | None = None
+        self._writes: _Writes | None = None
 
     @classmethod
     def of_task(cls, run_uri: str, run_id: str, attempt: tuple[str, int] | None) -> RunFolder:
@@ -83,6 +91,20 @@ class RunFolder:
             yield
         finally:
             self.attempt = before
+
+    @contextmanager
+    def side_by_side(self) -> Iterator[None]:
+        """Let parts be written at the same time within the block; at its end all are there, or an error is raised.
+
+        Nothing in the block may read them, or depend on the order in which they are written.
+        """
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dredge-parts") as pool:
+            self._writes = _Writes(pool)
+            try:
+                yield
+            finally:
+                writes, self._writes = self._writes, None
+            writes.wait()
 
     @property
     def uri(self) -> str:
@@ -119,7 +141,10 @@ class RunFolder:
         if self.call:
             stem, dot, kind = key.rpartition(".")
             key = f"{stem}-{self.call}{dot}{kind}"
-        self.writer.put(key, data)
+        if self._writes is None:
+            self.writer.put(key, data)
+        else:
+            self._writes.put(self.writer, key, data)
         return PartInfo(name, rows, len(data), hashlib.sha256(data).hexdigest(), key)
 
     def write_table(
@@ -144,12 +169,26 @@ class RunFolder:
         Raises:
             FormatError: missing, or not the bytes that were written.
         """
+        if self._bytes is not None and part.key in self._bytes:
+            check_digest(part, self._bytes[part.key], f"run {self.run_id}")
+            return self._bytes[part.key]
         try:
             data = self.writer.get(part.key)
         except NotFoundError:
             raise FormatError(f"run {self.run_id}: {part.name} is gone. Start a new run.") from None
         check_digest(part, data, f"run {self.run_id}")
+        if self._bytes is not None and len(data) <= _KEPT_BYTES_MAX:
+            self._bytes[part.key] = data
         return data
+
+    def read_ahead(self, parts: Iterable[PartInfo]) -> None:
+        """Read some small parts side by side and keep them, for work that deletes nothing; see `keep`.
+
+        Raises:
+            FormatError: as `read_bytes` does.
+        """
+        if self._bytes is not None:
+            list(ordered_map(self.read_bytes, list(parts), _AT_ONCE))
 
     def read_part(self, part: PartInfo, columns: Sequence[str] | None = None) -> pa.Table:
         """Read a part's rows; raises FormatError like `read_bytes`, and when rows are missing."""
@@ -192,11 +231,28 @@ class RunFolder:
         Raises:
             FormatError: the summary was damaged.
         """
+        if step in self._kept:
+            return self._kept[step]
         # In this order: the number is compared as it is after the summary was there.
         summary = self._summary(f"{step}/{SUCCESS}")
         if summary is None or summary.try_number != newest_number(self.writer, step):
             return None
         return summary
+
+    def keep(self, summaries: Mapping[str, StepSummary]) -> None:
+        """Give these summaries, and small parts that are read from now on, to whoever reads them again from this
+        object, for work that deletes nothing.
+
+        Args:
+            summaries: as they were read, by step.
+        """
+        self._kept.update(summaries)
+        self._bytes = {} if self._bytes is None else self._bytes
+
+    def read_summaries(self, steps: Iterable[str]) -> dict[str, StepSummary | None]:
+        """Read the summaries of some steps side by side; each as `read_summary` does, which says what is raised."""
+        names = list(steps)
+        return dict(zip(names, ordered_map(self.read_summary, names, _AT_ONCE), strict=True))
 
     def last_summary(self, step: str) -> StepSummary | None:
         """Read the summary of the last try of a step that was complete, also when another one was begun since; None
@@ -292,6 +348,27 @@ class RunFolder:
             raise FormatError(
                 f"run {self.run_id}: {name} cannot be read ({error}). Start a new run."
             ) from None
+
+
+class _Writes:
+    """Objects that are being written.
+
+    Args:
+        pool: whose threads write them.
+    """
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool = pool
+        self._running: list[Future[None]] = []
+
+    def put(self, writer: ObjectWriter, key: str, data: bytes) -> None:
+        """Begin to write an object."""
+        self._running.append(self._pool.submit(writer.put, key, data))
+
+    def wait(self) -> None:
+        """Wait for all; raises the first error."""
+        for future in self._running:
+            future.result()
 
 
 def parquet_bytes(table: pa.Table) -> bytes:

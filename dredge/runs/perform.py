@@ -63,16 +63,21 @@ def required(folder: RunFolder, step: str, inputs: Sequence[str]) -> dict[str, S
     Raises:
         RefusedError: one of them is not complete.
     """
-    found = {}
-    for name in inputs:
-        summary = folder.read_summary(name)
+    return _complete(folder, step, folder.read_summaries(inputs))
+
+
+def _complete(
+    folder: RunFolder, step: str, found: Mapping[str, StepSummary | None]
+) -> dict[str, StepSummary]:
+    complete = {}
+    for name, summary in found.items():
         if summary is None:
             raise RefusedError(
                 f"run {folder.run_id}: step {step} needs the result of {name}, which is not complete."
                 f" Nothing was deleted. Run {name} first."
             )
-        found[name] = summary
-    return found
+        complete[name] = summary
+    return complete
 
 
 def perform(
@@ -112,9 +117,11 @@ def perform(
     try:
         with foreseen(f"step {step} of run {folder.run_id}", folder.uri):
             before = {name: summary for name, summary in (known or {}).items() if name in inputs}
-            before |= required(folder, step, [name for name in inputs if name not in before])
+            missing = [name for name in inputs if name not in before]
+            found = folder.read_summaries([*missing, step])
+            stored = found.pop(step)
+            before |= _complete(folder, step, found)
             digests = {**(roots or {}), **{name: summary.digest for name, summary in before.items()}}
-            stored = folder.read_summary(step)
             if stored is not None and dict(stored.inputs) == digests:
                 log.info("run %s: %s is done already", folder.run_id, step)
                 return stored

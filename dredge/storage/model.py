@@ -123,7 +123,8 @@ class ObjectReader(Protocol):
     def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
         """Read many objects, in the order of `keys`; an error of any key is raised, none is skipped.
 
-        At most `concurrency` objects are held beyond the one being looked at.
+        At most `concurrency` objects are held beyond the one being looked at, or `AHEAD_BYTES` of small ones
+        (`dredge.storage.parallel`).
         """
 
     def get_range(self, key: str, start: int, length: int) -> bytes:

@@ -121,6 +121,18 @@ def read_history(folder: RunFolder, committed: ListCommittedOutput) -> History:
     Raises:
         FormatError: a file is not as it was written.
     """
+    folder.read_ahead(
+        [
+            committed.commits,
+            committed.branches,
+            committed.refs,
+            committed.history,
+            committed.named_ranges,
+            committed.metaranges,
+            committed.unnamed_metaranges,
+            committed.ranges,
+        ]
+    )
     commits = folder.read_part(committed.commits)
     heads = folder.read_part(committed.branches)["commit_id"].to_pylist()
     refs = folder.read_part(committed.refs).to_pylist()

@@ -27,11 +27,13 @@ from dredge.sets.files import write_counted, write_hashes
 from dredge.sets.hashes import Hashes, split, unite
 from dredge.sets.refcounts import Counted
 from dredge.storage import ObjectReader
+from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
 _PART_VALUES = 2_000_000
 _BUFFER_VALUES = 8_000_000
+_AT_ONCE = 16
 
 type Purpose = Literal["index", "explain", "subtract"]
 
@@ -174,10 +176,17 @@ def _decode(run: WorkerRun, ranges: Ranges, lenient: bool) -> Iterator[RangeHash
 
 
 def _decode_leniently(reader: ObjectReader, ranges: Ranges, namespace: str) -> Iterator[RangeHashes]:
-    for range_id in ranges:
-        key = METADATA + range_id
+    def read(range_id: str) -> tuple[str, bytes | DredgeError]:
         try:
-            yield from list(decode([(key, reader.get(key))], ranges, namespace))
+            return range_id, reader.get(METADATA + range_id)
+        except DredgeError as error:
+            return range_id, error
+
+    for range_id, found in ordered_map(read, list(ranges), _AT_ONCE):
+        try:
+            if isinstance(found, DredgeError):
+                raise found
+            yield from list(decode([(METADATA + range_id, found)], ranges, namespace))
         except DredgeError as error:
             log.info("range %s of an expired commit cannot be read: %s", range_id, error)
 

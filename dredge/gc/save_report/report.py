@@ -38,6 +38,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.report import render_html
 from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
+from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
@@ -95,9 +96,12 @@ def write_report(
     attempt = attempt or StepTry.claim(folder.writer, SaveReportOutput.STEP)
     report = build_report(folder, plan, known)
     parts = vendor_files.write_deleted(folder, attempt)
-    attempt.replace(REPORT, json.dumps(report, sort_keys=True).encode())
-    attempt.replace(PAGE, render_html(report).encode())
-    attempt.replace(vendor_files.SUMMARY, vendor_files.summary_of(folder, plan, report))
+    files = {
+        REPORT: json.dumps(report, sort_keys=True).encode(),
+        PAGE: render_html(report).encode(),
+        vendor_files.SUMMARY: vendor_files.summary_of(folder, plan, report),
+    }
+    list(ordered_map(lambda name: attempt.replace(name, files[name]), list(files), len(files)))
     summary = StepSummary(
         step=SaveReportOutput.STEP,
         run_id=plan.run_id,

@@ -10,9 +10,11 @@ from dredge.errors import AlarmError, FormatError, RejectedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import StepSummary
+from dredge.storage.parallel import ordered_map
 
 ENDED = ("success", "dry_run")
 """Outcomes of a run that came to its end."""
+_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,11 @@ class RunResults:
             known: summaries of complete steps that were just read, by step.
         """
         read, names = known or {}, [item.STEP for item in outputs]
-        return cls({name: StepResult.read(folder, name, read.get(name)) for name in names}, dry_run)
+
+        def read_one(name: str) -> StepResult:
+            return StepResult.read(folder, name, read.get(name))
+
+        return cls(dict(zip(names, ordered_map(read_one, names, _AT_ONCE), strict=True)), dry_run)
 
     def of[O: StepOutput](self, output: type[O]) -> O | None:
         """Give a step's result, complete or not; None when it left none."""

@@ -41,6 +41,7 @@ def save_report(run: Run) -> StepSummary:
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     error: DredgeError | None = None
     known = _complete(run)
+    run.folder.keep(known)
     # Who sleeps until its run has ended would take the right back, and nobody would give it back again.
     attempt.check()
     try:
@@ -63,16 +64,12 @@ def save_report(run: Run) -> StepSummary:
 
 def _complete(run: Run) -> dict[str, StepSummary]:
     """The summaries of all steps; none when one of them is not complete."""
-    found: dict[str, StepSummary] = {}
     try:
-        for item in StateOutput.INPUTS:
-            summary = run.folder.read_summary(item.STEP)
-            if summary is None:
-                return {}
-            found[item.STEP] = summary
+        found = run.folder.read_summaries(item.STEP for item in StateOutput.INPUTS)
     except FormatError:
         return {}
-    return found
+    complete = {step: summary for step, summary in found.items() if summary is not None}
+    return complete if len(complete) == len(found) else {}
 
 
 def _compact_index(run: Run, committed: StepSummary) -> None:

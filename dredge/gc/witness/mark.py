@@ -188,11 +188,14 @@ def _write_parts(
         "lost": pa.array([name in unnamed.lost for name in found], pa.bool_()),
     }
     tables = {"name": names, "kind": [unnamed.kinds[name] for name in names]}
-    return [
-        run.folder.write_table(step, 0, carried.set_column(place, COMMITS.field(place), inactive), CARRIED),
-        run.folder.write_table(step, 0, pa.table(tables, schema=TABLES), OPENED),
-        run.folder.write_table(step, 0, pa.table(rows_of_unnamed), UNNAMED),
-    ]
+    with run.folder.side_by_side():
+        return [
+            run.folder.write_table(
+                step, 0, carried.set_column(place, COMMITS.field(place), inactive), CARRIED
+            ),
+            run.folder.write_table(step, 0, pa.table(tables, schema=TABLES), OPENED),
+            run.folder.write_table(step, 0, pa.table(rows_of_unnamed), UNNAMED),
+        ]
 
 
 def _rows(run: Run, committed: ListCommittedOutput) -> Iterator[dict[str, Any]]:

@@ -19,7 +19,7 @@ from dredge.storage.azure.signing import signed_url
 from dredge.storage.location import Location
 from dredge.storage.model import Level, ObjectInfo, SkippedName
 from dredge.storage.options import StorageOptions
-from dredge.storage.parallel import ordered_map
+from dredge.storage.parallel import get_ahead
 
 CHUNK_BYTES = 1 << 20
 
@@ -55,7 +55,7 @@ class AzureReader:
 
     def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
         """Read many objects in order; see `ObjectReader.get_many`."""
-        return zip(keys, ordered_map(self.get, keys, concurrency), strict=True)
+        return get_ahead(self.get, keys, concurrency)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Read `length` bytes from offset `start`; fewer only where the object ends."""

@@ -32,7 +32,7 @@ from dredge.storage.gcs.wire import ask, object_url, open_stream, upload_url
 from dredge.storage.location import Location
 from dredge.storage.model import Level, ObjectInfo, SkippedName
 from dredge.storage.options import StorageOptions
-from dredge.storage.parallel import ordered_map
+from dredge.storage.parallel import get_ahead
 
 CHUNK_BYTES = 1 << 20
 _AS_STORED = {"Accept-Encoding": "gzip"}
@@ -72,7 +72,7 @@ class GcsReader:
 
     def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
         """Read many objects in order; see `ObjectReader.get_many`."""
-        return zip(keys, ordered_map(self.get, keys, concurrency), strict=True)
+        return get_ahead(self.get, keys, concurrency)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Read `length` bytes from offset `start`; fewer only where the object ends."""

@@ -14,7 +14,7 @@ from dredge.storage.location import Location
 from dredge.storage.model import Level, ObjectInfo, SkippedName
 from dredge.storage.native import translated_native
 from dredge.storage.options import StorageOptions
-from dredge.storage.parallel import ordered_map
+from dredge.storage.parallel import get_ahead
 from dredge.storage.s3.clients import bytes_client, s3_client, signing_client
 from dredge.storage.s3.errors import translated
 from dredge.storage.s3.listing import list_objects, list_one_level
@@ -74,7 +74,7 @@ class S3Reader:
 
     def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
         """Read many objects in order; see `ObjectReader.get_many`."""
-        return zip(keys, ordered_map(self.get, keys, concurrency), strict=True)
+        return get_ahead(self.get, keys, concurrency)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Read `length` bytes from offset `start`; fewer only where the object ends."""
