@@ -359,7 +359,7 @@ class _Writes:
 
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self._pool = pool
-        self._running: list[Future[None]] = []
+        self._running: list[Future[str | None]] = []
 
     def put(self, writer: ObjectWriter, key: str, data: bytes) -> None:
         """Begin to write an object."""
