@@ -458,6 +458,38 @@ def test_after_a_kill_at_any_write_rows_are_neither_lost_nor_confirmed_early() -
     assert number > 20
 
 
+@pytest.mark.parametrize("goes_on", [True, False], ids=["the same run", "the next run"])
+def test_after_a_kill_at_any_write_around_the_list_nothing_is_confirmed_early_and_all_goes_on(
+    goes_on: bool,
+) -> None:
+    number = 0
+    while True:
+        number += 1
+        world = waiting()
+        since = pending_rows(go(world))[ORPHAN]["since"]
+        late = world.orphan("data/slice/late")
+        world.age(days=2)
+        run = world.plan()
+        for step in (steps.slice_listing, steps.mark_uncommitted, steps.list_committed, steps.subtract):
+            step(run, world.runner)
+        try:
+            with killed_at(number):
+                steps.check_limits(run, world.runner)
+            break
+        except Killed:
+            world.age(minutes=1)
+        if not goes_on:
+            steps.release_lease(run)
+            run = world.plan()
+        world.mark(run)
+        found = pending_rows(run)
+        assert (found[ORPHAN]["since"], counts(run)["deletable_objects"]) == (since, 1)
+        assert found[late]["since"] >= since + timedelta(days=2)
+        steps.release_lease(run)
+    assert number > 8
+    steps.release_lease(run)
+
+
 def test_a_later_try_of_the_guards_builds_on_the_list_that_the_run_has_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -518,6 +550,7 @@ def test_a_part_that_did_not_change_is_named_again(monkeypatch: pytest.MonkeyPat
     world.age(days=2)
     late = go(world, mode="optimized")
     after = parts(late)
+    assert summary_of(late, "subtract").counts["earlier_objects"] == 0, "what is not due is not looked for"
     assert len(before) > 2
     assert len(before & after) >= len(before) - 1
     assert after - before
