@@ -33,12 +33,9 @@ class LakeFSCheckOperator(LakeFSOperator, CheckOperator):
 
     def ask(self) -> Preflight:
         """Ask server, store and key-value store."""
-        # Loaded by this task alone: every task of every DAG reads the files of all operators.
-        from dredge.gc.preflight import check
-
         options = storage_options(self.aws_conn_id)
         kv = None
         if is_named(self.kv_conn_id):
             connection = LakeFSKVConnection.of(str(self.kv_conn_id))
             kv = steps.KVAccess(connection.url, connection.keys)
-        return check(steps.GCConfig.from_params(self.config, options), self.hook.client, options, kv)
+        return steps.check(steps.GCConfig.from_params(self.config, options), self.hook.client, options, kv)
