@@ -1,7 +1,8 @@
 """Garbage collection of one lakeFS repository.
 
 Deletes objects that no branch's staging and no active commit references, once they are older than the minimum
-age. A dry run (the default) deletes nothing; its report says what would go and why the rest stays.
+age. A dry run (the default) deletes nothing; its report says what would go and why the rest stays. With `check_only`
+there is no run: the task `check` says what one would lack.
 
 `lakefs_gc` is for runs by hand. Collections on a schedule, which can be backfilled, are named in the Variable
 `dredge_gc_schedules`: `{"gc_lake": {"schedule": "@hourly", "repository": "lake", "dry_run": false}}`.
@@ -17,6 +18,7 @@ from airflow.sdk import DAG, Asset, chain
 from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
 from airflow_dredge.operators.lakefs.approve import LakeFSApproveOperator
 from airflow_dredge.operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
+from airflow_dredge.operators.lakefs.check import LakeFSCheckOperator
 from airflow_dredge.operators.lakefs.check_limits import LakeFSCheckLimitsOperator
 from airflow_dredge.operators.lakefs.list_committed import LakeFSListCommittedOperator
 from airflow_dredge.operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
@@ -47,6 +49,7 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
         release = LakeFSReleaseLeaseOperator(task_id="release_lease", grant=lease.output, **UNCHECKED)
         complete = EmptyOperator(task_id="run_complete")
         chain(
+            LakeFSCheckOperator(task_id="check", config=CONFIG),
             lease,
             LakeFSPlanRunOperator(task_id="plan", lease=lease.output, config=CONFIG),
             LakeFSSliceListingOperator(task_id="slice_listing"),

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from dredge.gc.metadata.config import MetadataConfig
     from dredge.gc.plan import Plan
     from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease, resume_run
+    from dredge.gc.preflight import check
     from dredge.gc.purge.config import PurgeConfig
     from dredge.gc.purge.step import purge_old
     from dredge.gc.restore.config import RestoreConfig
@@ -78,6 +79,7 @@ __all__ = [
     "answer",
     "approve",
     "bulk_delete",
+    "check",
     "check_limits",
     "check_resumable",
     "collect",
@@ -120,6 +122,7 @@ _PLACES = {
     "answer": "approve.step",
     "approve": "approve.step",
     "bulk_delete": "bulk_delete.step",
+    "check": "preflight",
     "check_limits": "check_limits.step",
     "check_resumable": "resuming",
     "collect_metadata": "metadata.collecting",

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
+from airflow_dredge.operators.check import check_only_setting
 from airflow_dredge.operators.params import params_of, templates
 from airflow_dredge.operators.retry import by_family
 from airflow_dredge.operators.spark import SparkSettings
@@ -35,6 +36,7 @@ class LakeFSTaskSettings(SparkSettings):
         default=25_000,
         minimum=0,
     )
+    check_only: bool = check_only_setting()
 
 
 #: The collector's settings that the form asks for. `kv_conn_id` says whether it reads the key-value store.
@@ -66,7 +68,7 @@ UNDO_DEFAULTS: dict[str, Any] = {
 CONFIG: dict[str, str] = templates(COLLECTION)
 
 #: What the form of all repositories asks for: which ones, and for each what the form of one asks for.
-FORM_OF_A_RUN = tuple(found.name for found in FORM if found.name != "repository")
+FORM_OF_A_RUN = tuple(found.name for found in FORM if found.name not in ("repository", "check_only"))
 ALL_FORM = (*settings_of(ManyConfig), *(found for found in FORM if found.name in FORM_OF_A_RUN))
 
 #: For the tasks about all repositories.

@@ -11,6 +11,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDER = (
+    "check",
     "acquire_lease",
     "plan",
     "slice_listing",
@@ -26,7 +27,7 @@ ORDER = (
     "run_complete",
     "release_lease",
 )
-STEPS = ORDER[2:-2]
+STEPS = ORDER[3:-2]
 SPARK = {"slice_listing", "list_committed", "subtract", "bulk_delete"}
 
 
@@ -181,6 +182,7 @@ def test_params_are_these(dag: DAG) -> None:
         "run_root",
         "spark_engine",
         "spark_rows_min",
+        "check_only",
     }
 
 

@@ -139,7 +139,7 @@ def test_run_deletes_the_garbage_and_nothing_else(
     page = Path(run.returned["save_report"]["report_uri"].partition("://")[2])
     assert "Garbage collection of lake" in page.read_text()
     folders = {path.name for path in page.parent.iterdir() if path.is_dir()}
-    without = {"acquire_lease", "plan", "approve", "purge", "run_complete", "release_lease"}
+    without = {"check", "acquire_lease", "plan", "approve", "purge", "run_complete", "release_lease"}
     assert set(run.tasks) - without <= folders
     assert run.returned["approve"]["status"] == "not_asked"
     assert folders.isdisjoint({"approve", "purge"}), "no person was asked, and no purge_days were given"
@@ -148,6 +148,26 @@ def test_run_deletes_the_garbage_and_nothing_else(
     assert secret not in json.dumps(run.rendered) + json.dumps(run.returned)
     files = [path for path in page.parent.rglob("*") if path.is_file()]
     assert [path for path in files if secret.encode() in path.read_bytes()] == []
+
+
+def test_a_check_asks_for_all_and_begins_no_run(
+    airflow: Airflow, planted: PlantedLake, jobs: InProcess
+) -> None:
+    run = airflow.run("lakefs_gc", CONF | {"check_only": True, "undo": "quarantine"})
+    assert run.returned["check"]["status"] in ("ok", "warning")
+    assert run.returned["check"]["lines"]
+    assert run.state == "success"
+    assert {name for name, state in run.tasks.items() if state != "skipped"} == {"check"}
+    assert jobs.started == []
+    planted.assert_untouched()
+
+
+def test_a_check_fails_where_a_run_would(airflow: Airflow, held: Held, jobs: InProcess) -> None:
+    held.folder.put("alarms/x.json", b"an alarm that cannot be read counts as open")
+    run = airflow.run("lakefs_gc", CONF | {"check_only": True})
+    assert run.state == "failed"
+    assert run.tasks["check"] == "failed"
+    assert jobs.started == []
 
 
 def test_dry_run_deletes_nothing_and_starts_no_job_to_delete(

@@ -27,8 +27,8 @@ def test_what_tasks_read_is_asked_for_and_nothing_else() -> None:
 
 
 def test_for_many_repositories_the_same_is_asked_and_which_ones() -> None:
-    assert asked_for(ALL_FORM) == read_by(WHICH) | (set(gc_params()) - {"repository"})
-    assert set(FORM_OF_A_RUN) == set(gc_params()) - {"repository"}
+    assert asked_for(ALL_FORM) == read_by(WHICH) | (set(gc_params()) - {"repository", "check_only"})
+    assert set(FORM_OF_A_RUN) == set(gc_params()) - {"repository", "check_only"}
 
 
 def test_the_metadata_dag_asks_for_its_settings_and_for_the_key_value_store() -> None:
