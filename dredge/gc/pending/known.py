@@ -62,13 +62,16 @@ def find_list(state: ObjectReader, namespace: str, created_at: datetime | None, 
     Raises:
         RefusedError: a newer version of Dredge wrote it.
     """
+    return read_list(state, expected_list(state, namespace, created_at), now)
+
+
+def expected_list(state: ObjectReader, namespace: str, created_at: datetime | None) -> Expected:
+    """What a list about a namespace must be to be believed; see `find_list`."""
     said = max(read_consents(state, *_SAID), key=lambda consent: consent.at, default=None)
     expected = Expected(
         subject=canonical_namespace(namespace), life="" if created_at is None else created_at.isoformat()
     )
-    if said is not None:
-        expected = replace(expected, valid_from=said.at, why=_SAID[said.kind])
-    return read_list(state, expected, now)
+    return expected if said is None else replace(expected, valid_from=said.at, why=_SAID[said.kind])
 
 
 def note_list(run: Run, record: StepRecord) -> Known:
