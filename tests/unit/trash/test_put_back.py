@@ -90,14 +90,18 @@ def test_a_token_that_was_named_waits_thirty_days(ground: Ground) -> None:
     assert len(list(ground.world.kv.scan(token))) == 2
     assert not ground.orphan_rows(), "one that nobody has ever named waits a grace"
     ground.clean(2 * INSTANT)
+    ground.clean(DAY - INSTANT)
+    assert len(list(ground.world.kv.scan(token))) == 2, "its wait has begun after the thirty days"
+    ground.clean(INSTANT)
     assert not list(ground.world.kv.scan(token))
 
 
-def test_a_token_that_was_named_and_is_queued_goes_at_once(ground: Ground) -> None:
+def test_a_token_that_was_named_and_is_queued_waits_a_grace_only(ground: Ground) -> None:
     ground.world.stage(ground.main, "a", "b")
     ground.scan()
     ground.world.branch(ground.partition, "main", ground.head, ground.world.token("lake", "main"))
     ground.world.kv.set(b"cleanup-tokens", ground.main.encode(), b"")
+    ground.scan()
     ground.clean(DAY)
     assert not list(ground.world.kv.scan(ground.main.encode()))
 
