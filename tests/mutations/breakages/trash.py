@@ -32,7 +32,7 @@ TRASH = (
         "dredge.trash.state",
         "TrashState.claim",
         Put("If", "get", False),
-        ("test_behind_another_id_of_the_database_everything_waits_anew",),
+        ("test_behind_another_id_of_the_database_the_thirty_days_begin_anew",),
     ),
     Breakage(
         "a hit of which no row is kept is no alarm",
@@ -88,7 +88,7 @@ TRASH = (
         "dredge.trash.waiting",
         "_found",
         Put("Attribute", "digest", ""),
-        ("test_a_partition_whose_rows_grow_waits_anew",),
+        ("test_a_partition_of_which_one_byte_changes_waits_anew",),
     ),
     Breakage(
         "what a run puts back has waited",

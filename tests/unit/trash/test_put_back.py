@@ -119,6 +119,16 @@ def test_behind_another_id_of_the_database_everything_waits_anew(ground: Ground)
     assert (fates(again), again.scan.notes) == (["deleted"], ())
 
 
+def test_behind_another_id_of_the_database_the_thirty_days_begin_anew(ground: Ground) -> None:
+    ground.world.store.own = "1:1:16384"
+    ground.scan()
+    ground.world.branch(ground.partition, "main", ground.head, ground.world.token("lake", "main"))
+    ground.scan(DAY)
+    ground.world.store.own = "1:2:16384"
+    ground.scan(DAY)
+    assert ground.state.noted().missed_since(ground.main.encode()) == ground.world.now
+
+
 def test_a_hit_without_rows_in_the_undo_files_is_an_alarm_too(ground: Ground) -> None:
     with ground.state.held("a run") as held:
         held.note_removed([ground.orphan], "gone", ground.world.now)

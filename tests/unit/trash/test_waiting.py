@@ -61,6 +61,14 @@ def test_a_partition_whose_rows_grow_waits_anew(ground: Ground) -> None:
     assert fates(ground.clean(INSTANT)) == ["deleted"]
 
 
+def test_a_partition_of_which_one_byte_changes_waits_anew(ground: Ground) -> None:
+    ground.scan()
+    entry = next(iter(ground.world.kv.scan(ground.orphan)))
+    ground.world.kv.set(ground.orphan, entry.key, bytes(len(entry.value)))
+    assert ground.clean(DAY).outcomes == ()
+    assert fates(ground.clean(DAY)) == ["deleted"]
+
+
 def test_what_was_named_between_two_looks_waits_anew(ground: Ground) -> None:
     ground.scan()
     ground.name_orphan()
