@@ -174,7 +174,7 @@ BUGS = (
     bug("sealed tokens name nothing", 4, "plan"),
     bug(
         "the second look is not compared with the first",
-        8,
+        9,
         "live",
         Focus(("record_comes_back",)),
         breaks=(
