@@ -1,6 +1,6 @@
-"""Trash in lakeFS's key-value store: find it, and remove what two looks a grace period apart have seen.
+"""Trash in lakeFS's key-value store: find it, and remove what an earlier run found and what has waited since.
 
-The first run only looks. From the second on, a day later, trash can be removed; a dry run (the default)
+The first run removes nothing. From the second on, a day later, trash can be removed; a dry run (the default)
 says what would go. For a schedule, make a DAG file of your own with `trash_dag("trash_daily", "@daily",
 state_uri="s3://ops/trash", dry_run=False)`. What is trash, and why removing it is safe beside a live
 server, is in docs/trash.md.

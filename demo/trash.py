@@ -82,7 +82,7 @@ class Installation:
         return f"local://{self.folder}/lakefs/objects/{name}"
 
     def clean(self, *, dry_run: bool) -> CleanReport:
-        """Look, and remove what two looks have seen."""
+        """Look, and remove what has waited."""
         return clean(
             self.rows,
             self.state,

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 @click.command("metadata")
 @click.argument("repository")
-@click.option(
-    "--note", is_flag=True, help="Note them for later runs, and put back what a commit names by now."
-)
-@click.option("--apply", is_flag=True, help="Also let those go that an earlier note has.")
+@click.option("--note", is_flag=True, help="Let their wait begin, and put back what a commit names by now.")
+@click.option("--apply", is_flag=True, help="Also let those go that have waited.")
 @setting_options(MetadataConfig, without=("repository", "metadata", "dry_run"))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def metadata_command(repository: str, note: bool, apply: bool, as_json: bool, **settings: Any) -> None:
@@ -31,9 +29,9 @@ def metadata_command(repository: str, note: bool, apply: bool, as_json: bool, **
     Server and store are found as by `dredge gc run`. Commits that no branch and no tag leads to are read from lakeFS's
     key-value store when DREDGE_KV_URL names it; without it, their files count as named by no commit.
 
-    Only --note and --apply change something; both need DREDGE_KV_URL. With --apply those files go that a note of
-    --min-age-hours ago has, too, in a bucket that keeps versions. Should a commit come that names one without writing
-    it (by its id), what reads that commit fails until the next run puts the file back.
+    Only --note and --apply change something; both need DREDGE_KV_URL. With --apply those files go that an earlier run
+    found and that have waited for --grace-hours since, in a bucket that keeps versions. Should a commit come that names
+    one without writing it (by its id), what reads that commit fails until the next run puts the file back.
 
     \b
     Examples:
@@ -77,18 +75,24 @@ def _report(config: MetadataConfig, as_json: bool) -> None:
 
 def _show(summary: StepSummary, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({"run_id": summary.run_id, "status": summary.status, **summary.counts}))
+        pending = {"pending": summary.details["pending"]}
+        click.echo(
+            json.dumps({"run_id": summary.run_id, "status": summary.status, **summary.counts, **pending})
+        )
         return
     for name, words in _WORDS.items():
         if name == "garbage_files" or summary.counts.get(name):
             click.echo(f"{summary.counts[name]:>12,}  {words}")
+    if first := summary.details["pending"]["first_deletion"]:
+        click.echo(f"What waits may be deleted from {first:.16} UTC on.".replace("T", " "))
     for warning in summary.warnings:
         click.secho(f"* {warning}", fg="yellow")
 
 
 _WORDS = {
-    "garbage_files": "files that no commit names were noted",
-    "chosen_files": "of them an earlier note has as they are now",
+    "garbage_files": "files that no commit names were found",
+    "waiting_files": "of them wait",
+    "confirmed_files": "of them have waited",
     "deleted_files": "were deleted; their copies stay below the run's folder",
     "kept_files": "stay after all",
     "put_back_files": "that a commit has come to name were put back",

@@ -41,7 +41,7 @@ def _state(required: bool) -> Option:
         envvar=STATE_ENV,
         required=required,
         metavar="URI",
-        help=f"Folder for sightings, plans, undo files and reports: file:///…, s3://… [env {STATE_ENV}].",
+        help=f"Folder for the pending list, plans, undo files and reports: file:///…, s3://… [env {STATE_ENV}].",
     )
 
 
@@ -62,9 +62,8 @@ def command() -> None:
     URL is postgresql://user@host/database, dynamodb://TABLE?region=… or sqlite:///abs/file.db, or comes from
     DREDGE_KV_URL. Leave passwords out of it: PGPASSWORD, ~/.pgpass and AWS's own variables and profiles work.
 
-    Something is trash when two looks at least a grace period apart saw the same unused bytes, so a scan
-    has to run twice (say, daily) with the same --state-uri before a clean removes anything. docs/trash.md
-    has the rules.
+    What a scan or a clean finds unused waits for --grace-hours with the same bytes; a later clean with the same
+    --state-uri removes it. docs/trash.md has the rules.
     """
 
 
@@ -80,7 +79,7 @@ def scan_command(
 ) -> None:
     """Look at a store and say what is trash, what waits, and what a person should see. Removes nothing.
 
-    Without --state-uri a look stands alone: little is trash at a first look.
+    Without --state-uri a look stands alone, and everything waits.
 
     \b
     Examples:
@@ -122,7 +121,7 @@ def scan_command(
 def clean_command(
     url: str, state_uri: str, segments: int, planned: str | None, as_json: bool, **settings: Any
 ) -> None:
-    """Remove what two looks have seen as trash. A dry run unless --no-dry-run is given.
+    """Remove the trash that has waited. A dry run unless --no-dry-run is given.
 
     Every row is written to an undo file in the state folder before it is deleted; `dredge trash restore` puts
     rows back.
@@ -353,6 +352,13 @@ def _print_findings(report: ScanReport, as_json: bool) -> None:
             _print_table(
                 (f.kind, _age(f, report), f"{f.rows:,}", _size(f.size_bytes), f.why, f.name) for f in found
             )
+    pending = report.pending()
+    if pending["first_deletion"]:
+        first = pending["first_deletion"][:16].replace("T", " ")
+        click.echo(
+            f"\n{pending['waiting']['count']:,} wait, {pending['found_now']:,} since this look; the first may go from"
+            f" {first} UTC on"
+        )
     click.echo(f"\n{len(report.plan.findings):,} may be removed: {report.plan.rows:,} rows, ", nl=False)
     click.echo(f"{_size(report.plan.size_bytes)} (dredge trash clean --no-dry-run removes them)")
 

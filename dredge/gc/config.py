@@ -145,6 +145,21 @@ class Tuning:
         _at_least(self, 1, *(item.name for item in dataclasses.fields(self) if item.name not in _MAY_BE_NONE))
 
 
+def grace_of(hours: float | None, unsafe_seconds: float | None, least: float, keeps_id: bool) -> timedelta:
+    """How long garbage waits before another run may delete it.
+
+    Args:
+        hours: that the user asks for; None is `least`.
+        unsafe_seconds: replace everything else; None: not used.
+        least: hours.
+        keeps_id: whether the server keeps the id of the last mark.
+    """
+    if unsafe_seconds is not None:
+        return timedelta(seconds=unsafe_seconds)
+    found = least if hours is None else hours
+    return timedelta(hours=found if keeps_id else max(found, GRACE_HOURS_FINAL))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GCConfig:
     """What a user asks for. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, an
@@ -374,11 +389,8 @@ class GCConfig:
             undo: way in which deletions can be taken back.
             keeps_id: whether the server keeps the id of the last mark.
         """
-        if self.unsafe_grace_seconds is not None:
-            return timedelta(seconds=self.unsafe_grace_seconds)
         least = GRACE_HOURS_FINAL if undo == ways.OFF else GRACE_HOURS
-        hours = least if self.grace_hours is None else self.grace_hours
-        return timedelta(hours=hours if keeps_id else max(hours, GRACE_HOURS_FINAL))
+        return grace_of(self.grace_hours, self.unsafe_grace_seconds, least, keeps_id)
 
     @property
     def waits(self) -> bool:

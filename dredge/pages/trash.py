@@ -80,6 +80,8 @@ def figures_of(reader: ObjectReader, run_id: str) -> dict[str, Any]:
             "counts": {
                 "deletable_objects": found["trash_rows"],
                 "deletable_bytes": found["trash_bytes"],
+                "pending_objects": pending_of(found)["waiting"]["rows"],
+                "pending_bytes": pending_of(found)["waiting"]["size_bytes"],
                 "deleted_objects": rows,
                 "deleted_bytes": removed_bytes,
             },
@@ -149,8 +151,21 @@ def headline(report: Mapping[str, Any]) -> str:
     found = (
         f"{report['trash_rows']:,} rows ({report['trash_bytes']:,} bytes) of {report['location']} are trash."
     )
+    pending = pending_of(report)
+    if pending["first_deletion"]:
+        found += (
+            f" {pending['waiting']['rows']:,} rows wait ({pending['found_now']:,} partitions and keys were found now);"
+            f" the first may be removed from {pending['first_deletion']:.16} UTC on."
+        )
     removed = report.get("rows_removed")
     return f"{removed:,} rows were removed; {found}" if removed else f"{found} Nothing was removed."
+
+
+def pending_of(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What waits after a run, as `ScanReport.pending` gives it; nothing in reports of earlier versions."""
+    nothing = {"found_now": 0, "waiting": {"rows": 0, "size_bytes": 0}, "first_deletion": None}
+    found: dict[str, Any] = report.get("pending", nothing)
+    return found
 
 
 def _ages(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ Read in this order:
     look.py             one look at a store, as a value
     rules.py            what is trash, and why: a pure function of a look (classifier.py: what the rules share;
                         partition_rules.py: whole partitions; key_rules.py: single keys)
-    sightings.py        what was unused before, since when, with which bytes
+    waiting.py          the pending list: what is unused, since when, with which bytes
     plan.py             what may be removed, under limits, with a digest
     state.py            what is remembered between runs, and which try may write it
     apply.py            removal: undo first, each row only with its very bytes, every reference looked at again

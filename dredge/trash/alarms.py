@@ -7,16 +7,17 @@ Until a person acknowledges an alarm, nothing is removed. Alarms are kept in the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 import pyarrow as pa
 
-from dredge.errors import ConfigError
+from dredge.errors import ConfigError, DredgeError
 from dredge.hashing import hash64
-from dredge.kv.rows import show
+from dredge.kv.rows import RowReader, show
 from dredge.runs.consents import check_reason, record_consent
 from dredge.storage import ObjectWriter, store_clock
 from dredge.trash.state import STORE, TrashState
+from dredge.trash.waiting import forget
 from dredge.undo.alarms import (
     NOT_YET,
     SCHEMA,
@@ -67,16 +68,26 @@ def alarmed(state: ObjectWriter, run_id: str, named: Mapping[bytes, str]) -> Ite
 
 
 def alarm_of(
-    state: TrashState, run_id: str, removed_by: str
+    state: TrashState, store: RowReader, run_id: str, removed_by: str
 ) -> Callable[[Iterable[bytes]], AbstractContextManager[set[bytes]]]:
     """Give what an `Applier` calls before it puts something back.
 
     Args:
         state: of the cleaner.
+        store: what is cleaned.
         run_id: the run that looks.
         removed_by: the run that removed it.
     """
-    return lambda named: alarmed(state.writer, run_id, dict.fromkeys(named, removed_by))
+
+    @contextmanager
+    def of(named: Iterable[bytes]) -> Iterator[set[bytes]]:
+        names = list(named)
+        with suppress(DredgeError):  # whatever becomes of the list, the rows come back
+            forget(state, store, [(name, None) for name in names], run_id)
+        with alarmed(state.writer, run_id, dict.fromkeys(names, removed_by)) as lost:
+            yield lost
+
+    return of
 
 
 def refuse_alarmed(state: ObjectWriter, run_id: str) -> None:

@@ -19,11 +19,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import batched
 from typing import Literal
 
@@ -66,8 +64,8 @@ class NamedAgainError(AlarmError):
     """Something that was removed is named by a record. It was put back where its rows are kept, and the run stopped."""
 
     what_to_do = (
-        "Find out why a record came to name what two looks saw unused: an operation of the server that took longer than"
-        " the grace, or a database that was put back. Lengthen the grace in the first case. Nothing is removed until"
+        "Find out why a record came to name what was unused for the grace: an operation of the server that took longer"
+        " than that, or a database that was put back. Lengthen the grace in the first case. Nothing is removed until"
         " you acknowledge the alarm: `dredge trash acknowledge STATE --reason`."
     )
 
@@ -81,8 +79,6 @@ class Applier:
         check_right: asked right before each deletion; raises when this try was overtaken.
         unrecorded: partitions that look like a repository without a record; their branches count as
             references too.
-        linger: how long to wait before the last look at the references.
-        sleep: how to wait, in seconds.
         alarm: is entered with what records name before it is put back, and left afterwards.
         group_rows: how many rows one request removes at most.
     """
@@ -94,8 +90,6 @@ class Applier:
         check_right: Callable[[], None],
         unrecorded: Iterable[bytes] = (),
         *,
-        linger: timedelta = timedelta(0),
-        sleep: Callable[[float], None] = time.sleep,
         alarm: Callable[[Collection[bytes]], AbstractContextManager[object]] = nullcontext,
         group_rows: int = GROUP_ROWS,
     ) -> None:
@@ -103,8 +97,6 @@ class Applier:
         self._undo = undo
         self._check_right = check_right
         self._unrecorded = frozenset(unrecorded)
-        self._linger = linger
-        self._sleep = sleep
         self._alarm = alarm
         self._group_rows = group_rows
         self._removed: set[bytes] = set()
@@ -116,7 +108,7 @@ class Applier:
         """Remove what is still trash.
 
         Args:
-            findings: `trash`, as two looks saw it.
+            findings: `trash`, as the run and its second look saw it.
 
         Returns:
             What became of each; also in `outcomes` when this raises.
@@ -128,8 +120,6 @@ class Applier:
         """
         for group in _groups(findings, self._group_rows):
             self._group(group)
-        if self._linger:
-            self._sleep(self._linger.total_seconds())
         with self._store.view() as view:
             self._check_removed(self._references(view))
         return self.outcomes

@@ -1,4 +1,4 @@
-"""What the rules share: one look, what earlier looks saw, the margins, and what each repository's partition is.
+"""What the rules share: one look, what earlier looks saw named, the margins, and what each repository's partition is.
 
 Source: docs/trash.md, "What is trash", measured on a real server; every rule has its dumps in
 tests/fixtures/kv.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from dredge.trash.finding import TrashFinding, Verdict
+from dredge.trash.finding import HELD, TrashFinding
 from dredge.trash.look import Contents, InstanceLook, Look, value_digest
 from dredge.trash.margins import TrashMargins
 from dredge.trash.names import (
@@ -19,7 +19,6 @@ from dredge.trash.names import (
     parse_instance,
 )
 from dredge.trash.noted import Noted
-from dredge.trash.sightings import Sighting, Sightings
 
 Status = Literal[
     "active", "in-deletion", "initial", "handed-over", "zombie", "leftovers", "lost", "unclear", "unsure"
@@ -32,27 +31,22 @@ class Classifier:
 
     Args:
         look: what was seen.
-        before: what earlier looks saw unused.
         now: time of this look (aware UTC, of the store's clock within `margins.clock_skew`).
         margins: the margins.
         noted: what earlier looks saw named, this look included.
     """
 
-    def __init__(
-        self, look: Look, before: Sightings, now: datetime, margins: TrashMargins, noted: Noted | None = None
-    ) -> None:
+    def __init__(self, look: Look, now: datetime, margins: TrashMargins, noted: Noted | None = None) -> None:
         self.look = look
         self.references = look.references
         self.now = now
         self.margins = margins
-        self._before = before
         self._noted = noted or Noted()
-        self.seen: list[Sighting] = []
         self.statuses: dict[bytes, Status] = {
             partition: self._status(partition, instance) for partition, instance in look.instances.items()
         } | dict.fromkeys(look.unsure, "unsure")
 
-    def settle(
+    def candidate(
         self,
         partition: bytes,
         key: bytes | None,
@@ -62,9 +56,9 @@ class Classifier:
         *,
         since: datetime | None = None,
         young: str = "",
-        when_settled: str = "",
+        held: str = "",
     ) -> TrashFinding:
-        """Classify something unused: trash once it is old enough and was seen like this a grace period ago.
+        """Say that something is unused: trash, as soon as it has waited.
 
         Args:
             partition: whose.
@@ -73,31 +67,20 @@ class Classifier:
             why: the rule in words.
             contents: its rows.
             since: time of its id, where it has one.
-            young: why it has to wait because of that time; "" when it has not.
-            when_settled: replaces `why` for trash.
+            young: why it is too young by that time; "" when it is not.
+            held: why nobody may say yet that it is unused; "" when one may.
         """
-        sighting = self._before.since(partition, key, contents.digest, self.now)
-        self.seen.append(sighting)
-        verdict: Verdict = "wait"
-        if young:
-            why = young
-        elif self._is_settled(sighting):
-            verdict, why = "trash", when_settled or why
-        elif sighting.first_seen == self.now:
-            why = f"{why}; first sighting"
-        else:
-            why = f"{why}; seen before, but not long enough ago"
         return TrashFinding(
             partition,
             key,
             kind,
-            verdict,
-            why,
+            "wait" if young or held else "trash",
+            held or young or why,
             contents.rows,
             contents.size_bytes,
             contents.digest,
             since,
-            sighting.first_seen,
+            code=HELD if held else "",
         )
 
     def is_young(self, since: datetime) -> bool:
@@ -113,9 +96,6 @@ class Classifier:
         """What a repository's partition is; None when nothing is left of it."""
         record = self.references.partitions.get(partition)  # a bare repository has a record and no rows
         return self.statuses.get(partition) if record is None else record.state
-
-    def _is_settled(self, sighting: Sighting) -> bool:
-        return self.now - sighting.first_seen >= self.margins.grace
 
     def _status(self, partition: bytes, instance: InstanceLook) -> Status:
         record = self.references.partitions.get(partition)

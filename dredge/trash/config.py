@@ -19,12 +19,14 @@ class TrashConfig:
     """What a user asks for. Each field is a Param of the DAG, a key of an operator's `config` and a row in the docs."""
 
     state_uri: str = setting(
-        "State folder", "URI of a folder for sightings, undo files and reports; the same one every time."
+        "State folder",
+        "URI of a folder for the pending list, undo files and reports; the same one every time.",
     )
     dry_run: bool = setting("Dry run", "Find and report trash, **remove nothing**.", default=True)
     grace_hours: float = setting(
         "Grace in hours",
-        "How far apart two looks must be that see the same unused bytes. At least 24.",
+        "A run removes only what an earlier run found, and what has waited for so long since with the same bytes. At"
+        " least 24.",
         default=_GRACE_HOURS,
         minimum=_GRACE_HOURS,
         maximum=HOURS_MAX,
@@ -33,8 +35,8 @@ class TrashConfig:
     )
     unsafe_grace_seconds: float | None = setting(
         "Unsafe grace in seconds",
-        "Replaces the grace and **can remove what is still being written**. For tests, on a store that nobody writes"
-        " to. Empty: not used.",
+        "Replaces the grace and **can remove what is still being written**. 0: a run removes what it finds itself. For"
+        " tests, on a store that nobody writes to. Empty: not used.",
         default=None,
         minimum=0,
         maximum=SECONDS_MAX,

@@ -1,7 +1,7 @@
 """What earlier runs removed: verified after a run that did not end, and put back when a record names it by now.
 
-An operation of the server that takes longer than the grace period may come to name what two looks saw unused.
-Whatever was removed in the last week is therefore compared with the references at every look.
+An operation of the server that takes longer than the grace period may come to name what was seen unused.
+Whatever was removed in the last 90 days is therefore compared with the references at every look.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def verify_open_run(store: RowCleaner, state: TrashState, now: datetime, verifie
         keyed = {finding.partition for finding in state.plan(run_id).findings if finding.key is not None}
     except NotFoundError:
         keyed = set()
-    alarm = alarm_of(state, verifier, run_id)
+    alarm = alarm_of(state, store, verifier, run_id)
     applier = Applier(store, state.undo(run_id), state.check_right, unrecorded, alarm=alarm)
     named: NamedAgainError | None = None
     try:

@@ -9,6 +9,9 @@ from typing import Literal
 
 from dredge.kv.rows import show
 
+HELD = "held"
+"""Code of what may not go for want of a proof: it waits anew afterwards."""
+
 Verdict = Literal["trash", "wait", "report"]
 """`trash` may be deleted; `wait` may still come into use, or somebody else has to finish first; `report`
 is for a person, never deleted. What is live has no finding."""
@@ -47,7 +50,9 @@ class TrashFinding:
         size_bytes: of keys and values.
         digest: of the contents, hex; "" where nothing is to be deleted.
         since: time that its id or record carries (aware UTC); None where it carries none.
-        first_seen: the first look that saw these bytes unused (aware UTC), where that counts.
+        first_seen: since when these bytes wait (aware UTC), where they do.
+        waits_until: from when they may be deleted, where they wait.
+        code: what holds back what waits, other than its age.
     """
 
     partition: bytes
@@ -60,6 +65,8 @@ class TrashFinding:
     digest: str = ""
     since: datetime | None = None
     first_seen: datetime | None = None
+    waits_until: datetime | None = None
+    code: str = ""
 
     @property
     def name(self) -> str:
@@ -70,7 +77,3 @@ class TrashFinding:
         """How old it is by its own id or record, or else by the looks that saw it."""
         begun = self.since or self.first_seen
         return None if begun is None else now - begun
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)

@@ -6,7 +6,7 @@ rows, as they are now or as absent, are checked in the same transaction that del
 the thing in between makes the deletion fail instead of the data disappear.
 
 What this cannot fence is an operation that has not written any record yet: a reset by prefix that is
-filling a token, a create before its record. For those there are the two looks a grace period apart.
+filling a token, a create before its record. For those there is the wait.
 """
 
 from __future__ import annotations

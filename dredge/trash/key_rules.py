@@ -111,7 +111,7 @@ def _marker(classifier: Classifier, partition: bytes, key: bytes, value: bytes) 
         return TrashFinding(partition, key, kind, verdict, "named by a branch", 1, row.size_bytes)  # type: ignore[arg-type]
     if key in classifier.look.partitions:
         return TrashFinding(partition, key, "marker", "wait", "its partition goes first", 1, row.size_bytes)
-    return classifier.settle(partition, key, "marker", "its partition is empty", row)
+    return classifier.candidate(partition, key, "marker", "its partition is empty", row)
 
 
 def _pull_index(classifier: Classifier, partition: bytes, key: bytes, value: bytes) -> TrashFinding | None:
@@ -134,7 +134,7 @@ def _pull_index(classifier: Classifier, partition: bytes, key: bytes, value: byt
     if made is None:
         return _left_alone(partition, key, value, "the id of its pull request carries no time")
     young = "young: its pull request may be about to be written" if classifier.is_young(made) else ""
-    return classifier.settle(partition, key, kind, "points nowhere", row, since=made, young=young)
+    return classifier.candidate(partition, key, kind, "points nowhere", row, since=made, young=young)
 
 
 def _actions(classifier: Classifier, rows: Mapping[bytes, bytes]) -> Iterator[TrashFinding]:
@@ -160,7 +160,7 @@ def _action(
     if kind is None:
         return None
     young = "young: its run may be under way" if classifier.is_young(began) else ""
-    return classifier.settle(partition, key, kind, kind, one_row(key, value), since=began, young=young)
+    return classifier.candidate(partition, key, kind, kind, one_row(key, value), since=began, young=young)
 
 
 def _action_kind(classifier: Classifier, repository: str, began: datetime, has_run: bool) -> str | None:
@@ -203,7 +203,7 @@ def _owner(classifier: Classifier, partition: bytes, key: bytes, value: bytes) -
     expires = messages.from_timestamp(hint.expires)
     recent = classifier.now - expires < classifier.margins.ownership_expiry
     young = "expired less than a day ago" if recent else ""
-    return classifier.settle(
+    return classifier.candidate(
         partition,
         key,
         "branch-owner-stale",
@@ -264,8 +264,7 @@ def _expired(
     since = messages.from_timestamp(updated)
     if classifier.now - since < classifier.margins.expiry:
         return None
-    row = one_row(key, value)
-    return TrashFinding(partition, key, kind, "trash", why, 1, row.size_bytes, row.digest, since)
+    return classifier.candidate(partition, key, kind, why, one_row(key, value), since=since)
 
 
 def _deleted_entry(classifier: Classifier, partition: bytes, key: bytes, value: bytes) -> TrashFinding:
@@ -283,9 +282,7 @@ def _deleted_entry(classifier: Classifier, partition: bytes, key: bytes, value: 
         why = "its repository's partition goes first"
     else:
         why = "its repository's partition is empty"
-        return TrashFinding(
-            partition, key, "deleted-repository", "trash", why, row.rows, row.size_bytes, row.digest
-        )
+        return classifier.candidate(partition, key, "deleted-repository", why, row)
     return TrashFinding(partition, key, "deleted-entry", "wait", why, row.rows, row.size_bytes)
 
 

@@ -18,7 +18,7 @@ class TrashMargins:
     """Margins. The defaults are those of the measured rules; shorter ones lose data under load.
 
     Args:
-        grace: how far apart two looks must be that both see the same unused bytes. Neither a staging
+        grace: how long the same unused bytes wait for another run. Neither a staging
             token nor its rows carry a usable time, so nothing else tells an orphan from a reset that has
             not named its token yet.
         id_age: how old the time in a partition's or record's own id must be. A repository being created

@@ -57,13 +57,12 @@ class Noted:
         return Noted(self.heads, self.named | self.missed.keys())
 
 
-def check_known(look: Look, location: str, noted_at: datetime | None) -> None:
+def check_known(look: Look, location: str) -> None:
     """Demand that the store has the commit record of each branch head that was noted.
 
     Args:
         look: of the store, read with what was noted.
         location: the store, for the message.
-        noted_at: time of the look that noted the heads.
 
     Raises:
         WitnessError: a record is gone.
@@ -74,12 +73,12 @@ def check_known(look: Look, location: str, noted_at: datetime | None) -> None:
         f"{show(partition)}: {', '.join(commit[:12] for commit in commits[:_SHOWN])}"
         for partition, commits in sorted(look.lost_commits.items())
     ]
-    when = f" at {noted_at:%Y-%m-%d %H:%M} UTC" if noted_at else ""
     raise WitnessError(
-        f"{location}: {sum(map(len, look.lost_commits.values())):,} commits that were heads of branches{when} have no"
-        f" record now ({_first(lost)}). lakeFS never removes one, so this database, or its table, was put back from a"
-        " backup, or is another one. Nothing was judged and nothing removed. If it is the wrong database, correct the"
-        " connection. If it was put back on purpose, start with an empty state folder: then everything waits anew."
+        f"{location}: {sum(map(len, look.lost_commits.values())):,} commits that were heads of branches at the last"
+        f" look have no record now ({_first(lost)}). lakeFS never removes one, so this database, or its table, was put"
+        " back from a backup, or is another one. Nothing was judged and nothing removed. If it is the wrong database,"
+        " correct the connection. If it was put back on purpose, start with an empty state folder: then everything"
+        " waits anew."
     )
 
 

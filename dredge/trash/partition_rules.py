@@ -43,16 +43,7 @@ def _instance(classifier: Classifier, partition: bytes, instance: InstanceLook) 
         yield _unusable(classifier, record)
     elif status == "handed-over":
         why = "deleted and handed over to the cleaner"
-        yield TrashFinding(
-            partition,
-            None,
-            "deleted-repository",
-            "trash",
-            why,
-            contents.rows,
-            contents.size_bytes,
-            contents.digest,
-        )
+        yield classifier.candidate(partition, None, "deleted-repository", why, contents)
     elif status == "lost":
         why = "holds history or staged data but no record names it"
         yield _report(classifier, partition, "lost-repository", why, contents)
@@ -71,7 +62,7 @@ def _unrecorded(classifier: Classifier, partition: bytes, status: Status, conten
         kind, why = "zombie-create", "first commit and branch only, no record"
     else:
         kind, why = "deleted-repository-leftovers", "no record, no first commit, no usable head"
-    return classifier.settle(partition, None, kind, why, contents, since=life.created, young=young)
+    return classifier.candidate(partition, None, kind, why, contents, since=life.created, young=young)
 
 
 def _report(
@@ -124,25 +115,15 @@ def _staging(classifier: Classifier, partition: bytes, contents: Contents | None
         return  # emptied while this look went on
     elif queued:
         why = "queued for dropping and named by no branch"
-        yield TrashFinding(
-            partition,
-            None,
-            "staging-queued",
-            "trash",
-            why,
-            contents.rows,
-            contents.size_bytes,
-            contents.digest,
-        )
+        yield classifier.candidate(partition, None, "staging-queued", why, contents)
     else:
-        yield classifier.settle(
+        yield classifier.candidate(
             partition,
             None,
             "staging-orphan",
             "named by no branch",
             contents,
-            young="named by no branch any more: its record may be lost"
+            held="named by no branch any more: its record may be lost"
             if classifier.was_named_lately(partition)
             else "",
-            when_settled="named by no branch, twice",
         )

@@ -1,6 +1,6 @@
 """What one run may remove: a value to print, store, compare, approve, and execute later.
 
-A plan is not a licence. Whoever executes it looks again, and removes only what is trash in both looks
+A plan is not a licence. The run that executes it looks again, and removes only what is trash in both looks
 with the same bytes.
 """
 
@@ -30,7 +30,6 @@ class TrashPlan:
         findings: each `trash`, of the asked kinds, in order of partition and key.
         partitions: how many partitions the store has.
         attempt: number of the try that made it; 0 where no state folder was used.
-        sightings: digest of the sightings that its look left.
     """
 
     run_id: str
@@ -39,7 +38,6 @@ class TrashPlan:
     findings: tuple[TrashFinding, ...]
     partitions: int
     attempt: int = 0
-    sightings: str = ""
 
     @property
     def rows(self) -> int:

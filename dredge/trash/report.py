@@ -96,6 +96,13 @@ def render(report: Mapping[str, Any]) -> str:
         f"{report['partitions']:,} partitions, {report['repositories']:,} repositories.",
         f"Trash: {report['trash_rows']:,} rows, {report['trash_bytes']:,} bytes.",
     ]
+    pending = report.get("pending") or {}
+    if pending.get("first_deletion"):
+        waiting = pending["waiting"]
+        sentences.append(
+            f"Waits: {waiting['rows']:,} rows, {waiting['size_bytes']:,} bytes; found now: {pending['found_now']:,}."
+            f" The first may be removed from {pending['first_deletion']} on, the last from {pending['last_deletion']}."
+        )
     if "rows_removed" in report:
         sentences.append(f"Removed: {report['rows_removed']:,} rows.")
     sentences.extend(report.get("notes", ()))

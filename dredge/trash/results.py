@@ -40,7 +40,26 @@ class ScanReport:
             "trash_bytes": self.plan.size_bytes,
             "digest": self.plan.digest,
             "kinds": by_kind(self.findings),
+            "pending": self.pending(),
             "notes": [*self.notes],
+        }
+
+    def pending(self) -> dict[str, Any]:
+        """What waits: `found_now` (how many since this look), `waiting` (`count`, `rows`, `size_bytes`),
+        `first_deletion` and `last_deletion` (from when the first and the last may be removed, ISO 8601; None where
+        nothing waits)."""
+        waiting = [finding for finding in self.findings if finding.waits_until is not None]
+        until = [finding.waits_until.isoformat() for finding in waiting if finding.waits_until]
+        began = [f.first_seen for f in self.findings if f.first_seen is not None]
+        return {
+            "found_now": sum(at >= self.plan.made for at in began),
+            "waiting": {
+                "count": len(waiting),
+                "rows": sum(finding.rows for finding in waiting),
+                "size_bytes": sum(finding.size_bytes for finding in waiting),
+            },
+            "first_deletion": min(until, default=None),
+            "last_deletion": max(until, default=None),
         }
 
     def to_report(self) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 store.json               which store this is about
 lease.json               who works on it, under which number
-sightings.json           what was unused, since when
+pending/…                what is unused, since when (`waiting`)
 open.json                the run that is removing, until it has verified
-removed.json             what was removed in the last week, by which runs
+removed.json             what was removed in the last 90 days, by which runs
 runs/<run id>/plan.json · undo/00001.jsonl … · report.json · report.html
 
 Every try has a number, that of its lease. A worker that was given up may go on later: its lease has gone to
@@ -39,7 +39,6 @@ from dredge.storage import ObjectWriter, store_clock
 from dredge.trash.noted import Noted
 from dredge.trash.plan import TrashPlan
 from dredge.trash.report import render
-from dredge.trash.sightings import Sightings
 from dredge.trash.undo import UndoLog, flush_local
 
 log = logging.getLogger("dredge")
@@ -47,7 +46,7 @@ log = logging.getLogger("dredge")
 _LEASE = timedelta(minutes=10)
 REMEMBERED = timedelta(days=90)
 STORE = "store.json"
-_SIGHTINGS, _OPEN, _REMOVED, _NOTED = "sightings.json", "open.json", "removed.json", "noted.json"
+_OPEN, _REMOVED, _NOTED = "open.json", "removed.json", "noted.json"
 _MERGES_MAX = 10
 
 
@@ -101,19 +100,19 @@ class TrashState:
         Raises:
             LeaseHeldError: somebody else does.
         """
-
-        def clock() -> datetime:
-            return store_clock(self.writer, "")
-
-        lease = Lease(self.writer, _LEASE, clock)
+        lease = Lease(self.writer, _LEASE, self.now)
         grant = lease.acquire(holder)
         with lease.given_back(grant), lease.kept(grant):
-            yield TrashState(self.writer, Right(lease, grant, clock))
+            yield TrashState(self.writer, Right(lease, grant, self.now))
 
     @property
     def attempt(self) -> int:
         """Number of the try; larger than that of every earlier one. 0 where no try works."""
         return self._right.grant.fencing if self._right else 0
+
+    def now(self) -> datetime:
+        """The folder's own time."""
+        return store_clock(self.writer, "")
 
     def check_right(self) -> None:
         """Look whether this try may go on; ask right before removing anything.
@@ -129,10 +128,10 @@ class TrashState:
         """Check that the folder is about this store; the first use of a folder makes it so.
 
         What was unused in one store says nothing about a copy of it, which may be older. The store's own id changes
-        when its database is put back: then what was seen unused is forgotten, so that all of it waits anew.
+        when its database is put back: then the times of tokens that were named begin anew, as all that waits does.
 
         Returns:
-            What was forgotten and why, for the report; "" where nothing was.
+            What changed, for the report; "" where nothing did.
 
         Raises:
             RefusedError: it is about another one.
@@ -148,13 +147,12 @@ class TrashState:
                 " store."
             )
         elif known.get("own_id", own) != own:
-            self.save_sightings(Sightings(looked=self.sightings().looked))
             self.save_noted(self.noted().begun_anew())
             self._replace(STORE, identity | {"own_id": own})
             note = (
                 f"The database of {store.location} is another one than at the last look (PostgreSQL: system"
-                " identifier, timeline or table; DynamoDB: TableId), as after a restore or a failover. What was seen"
-                " unused before is forgotten: everything waits anew."
+                " identifier, timeline or table; DynamoDB: TableId), as after a restore or a failover: everything"
+                " waits anew."
             )
             log.warning("trash: %s", note)
             return note
@@ -181,19 +179,6 @@ class TrashState:
             LeaseHeldError: this try was overtaken; what a later look noted stays.
         """
         self._replace(_NOTED, to_json(noted) | {"try": self.attempt})
-
-    def sightings(self) -> Sightings:
-        """What earlier looks saw unused; nothing at the first one."""
-        known = self._read(_SIGHTINGS)
-        return Sightings() if known is None else from_file(Sightings, known)
-
-    def save_sightings(self, sightings: Sightings) -> None:
-        """Remember what this look saw unused.
-
-        Raises:
-            LeaseHeldError: this try was overtaken; a later look's sightings stay.
-        """
-        self._replace(_SIGHTINGS, to_json(sightings) | {"try": self.attempt})
 
     def open_run(self) -> str | None:
         """The run that was removing when it ended without verifying."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal
 
 from dredge.errors import (
@@ -31,9 +31,9 @@ from dredge.trash.noted import Noted, check_known
 from dredge.trash.plan import TrashPlan, check_kinds, check_limits, choose, in_both
 from dredge.trash.references import read_references
 from dredge.trash.results import CleanReport, ScanReport
-from dredge.trash.rules import Classification, classify
-from dredge.trash.sightings import Name, Sightings
+from dredge.trash.rules import classify
 from dredge.trash.state import TrashState
+from dredge.trash.waiting import WaitingList, forget
 from dredge.undo.alarms import open_alarms
 from dredge.xid import new_descending_xid
 
@@ -51,12 +51,11 @@ def scan(
     kinds: Iterable[str] | None = None,
     holder: str | None = None,
 ) -> ScanReport:
-    """Look at a store, say what is trash, remember what is unused. Nothing is removed.
+    """Look at a store, and let the wait begin of what is unused. Nothing is removed.
 
     Args:
         store: what to look at.
-        state: where sightings are remembered; None: this look stands alone, and little is trash at a
-            first look.
+        state: where the pending list is; None: this look stands alone, and everything waits.
         clock: this machine's time (aware UTC).
         margins: the margins.
         kinds: which trash goes into the plan; None is all.
@@ -87,15 +86,14 @@ def clean(
     planned: str | None = None,
     planned_digest: str | None = None,
     dry_run: bool = True,
-    linger: timedelta = timedelta(0),
     holder: str | None = None,
     group_rows: int = GROUP_ROWS,
 ) -> CleanReport:
-    """Remove the trash of a store that two looks at least a grace period apart have seen.
+    """Remove the trash of a store that an earlier run found, and that has waited for the grace since.
 
     Args:
         store: what to clean.
-        state: sightings, undo files, reports.
+        state: pending list, undo files, reports.
         clock: this machine's time (aware UTC).
         margins: the margins.
         limits: what it may remove at most.
@@ -103,13 +101,12 @@ def clean(
         planned: remove nothing beyond the plan of this earlier run (one that was approved).
         planned_digest: digest of that plan, as its look reported it; None takes the plan as it is.
         dry_run: only say what would go.
-        linger: how long to wait before the last look at the references.
         holder: see `scan`.
         group_rows: how many rows one request removes at most.
 
     Raises:
-        RefusedError: see `scan`; or a limit is exceeded, nothing was removed; or the sightings or the plan are
-            not those of this try, and of the one look that made the plan.
+        RefusedError: see `scan`; or a limit is exceeded, nothing was removed; or the plan is not that of the one
+            look that made it.
         LeaseHeldError: a later try, or somebody else, has taken over; nothing more was removed.
         NamedAgainError: something removed was named again. It was put back; the report says so.
         AlarmError: nobody has acknowledged an earlier alarm.
@@ -135,7 +132,7 @@ def clean(
             told = CleanReport(report, "dry_run")
             held.save_report(run_id, told.to_report())
             return told
-        return _remove(store, held, report, look, clock, margins, linger, group_rows)
+        return _remove(store, held, report, look, clock, margins, group_rows)
 
 
 def restore(
@@ -170,17 +167,17 @@ def restore(
             raise ConfigError(
                 f"{state.writer.uri}: no run {run_id}; there are {', '.join(held.runs()) or 'none'}"
             )
-        undo, sightings = held.undo(run_id), held.sightings()
+        undo = held.undo(run_id)
 
         def wanted(row: Row) -> bool:
             return asked is None or row.partition in asked
 
         count: Counter[bytes] = Counter()
         markers: set[bytes] = set()
-        back: set[Name] = set()
+        back: set[tuple[bytes, bytes | None]] = set()
         for row in undo.read(wanted):
             count[row.partition] += 1
-            back.update(sightings.of_row(row.partition, row.key))
+            back.update([(row.partition, None), (row.partition, row.key)])
             if row.partition == MARKERS:
                 markers.add(row.key)
         left = _live_tokens(store, markers)
@@ -195,7 +192,7 @@ def restore(
                 "markers_of_live_tokens": len(left),
             }
         if back:
-            held.save_sightings(sightings.without(back))
+            forget(held, store, back, run_id)
         written: Counter[bool] = Counter()
         with partial_after(lambda: f"{written[True]:,} rows were put back." if written[True] else ""):
             for row in undo.read(
@@ -231,21 +228,22 @@ def _scan(
     kinds: frozenset[str],
 ) -> tuple[ScanReport, Look]:
     notes = tuple(filter(None, [state.claim(store), *_open_alarms(state)])) if state else ()
-    before, noted = (state.sightings(), state.noted()) if state else (Sightings(), Noted())
-    now = trusted_now(store, clock(), before, margins)
+    now = trusted_now(store, clock(), margins)
+    waiting, noted = (WaitingList.read(state, store), state.noted()) if state else (WaitingList(), Noted())
+    if waiting.problem and not notes:
+        notes += (f"Everything waits anew: the pending list cannot be used: {waiting.problem}.",)
     look = read_look(store, noted.heads)
-    check_known(look, store.location, before.looked)
+    check_known(look, store.location)
     noted = noted.after(look, now, margins.unnamed)
-    classified = classify(look, before, now, margins, noted)
-    findings = classified.findings
-    attempt, seen = 0, ""
+    found = classify(look, now, margins, noted)
+    findings = waiting.advance(found, run_id, now, max(now, store.clock() or clock()), margins.grace)
     if state:
         state.save_noted(noted)
-        state.save_sightings(classified.sightings)
-        attempt, seen = state.attempt, classified.sightings.digest
+        waiting.leave(run_id, now)
         findings += tuple(named_again(name, run) for name, run in named_after_removal(state, look).items())
     trash = choose(findings, kinds)
-    plan = TrashPlan(run_id, store.location, now, trash, len(look.partitions), attempt, seen)
+    attempt = state.attempt if state else 0
+    plan = TrashPlan(run_id, store.location, now, trash, len(look.partitions), attempt)
     if state:
         state.save_plan(plan)
     log.info("trash: run %s: %d partitions, %d findings", run_id, plan.partitions, len(findings))
@@ -267,23 +265,20 @@ def _remove(
     look: Look,
     clock: Callable[[], datetime],
     margins: TrashMargins,
-    linger: timedelta,
     group_rows: int,
 ) -> CleanReport:
     run_id = report.plan.run_id
-    again = _second_look(store, state, report.plan, clock, margins)
-    both = in_both(report.plan.findings, again.findings)
+    both = in_both(report.plan.findings, _second_look(store, state, clock, margins))
     still = [f for f in both if f.kind != HANDED_OVER]
     handed_over = {_handed_over(f): f.digest if f.key is None else "" for f in both if f.kind == HANDED_OVER}
     undo = state.undo(run_id)
     unrecorded = [name for name in look.partitions if parse_instance(name)]
-    alarm = alarm_of(state, run_id, run_id)
+    alarm = alarm_of(state, store, run_id, run_id)
     applier = Applier(
         store,
         undo,
         state.check_right,
         unrecorded,
-        linger=linger,
         alarm=alarm,
         group_rows=group_rows,
     )
@@ -352,28 +347,13 @@ def _not_emptied(run_id: str, failed: Sequence[DeletedOutcome], removed: str) ->
 
 
 def _second_look(
-    store: RowCleaner,
-    state: TrashState,
-    plan: TrashPlan,
-    clock: Callable[[], datetime],
-    margins: TrashMargins,
-) -> Classification:
-    """Classify once more right before removing, from the sightings of the first look of this try.
-
-    Raises:
-        RefusedError: they are not the ones that the plan was made from.
-    """
-    before = state.sightings()
-    if before.digest != plan.sightings:
-        raise RefusedError(
-            f"run {plan.run_id}: the sightings in {state.writer.uri} are not those of this run's own look (number"
-            f" {plan.attempt}); another process has written there. Nothing was removed. Look who uses the folder,"
-            " then run again."
-        )
+    store: RowCleaner, state: TrashState, clock: Callable[[], datetime], margins: TrashMargins
+) -> tuple[TrashFinding, ...]:
+    """Say once more right before removing what is unused."""
     noted = state.noted()
     look = read_look(store, noted.heads)
-    check_known(look, store.location, before.looked)
-    return classify(look, before, trusted_now(store, clock(), before, margins), margins, noted)
+    check_known(look, store.location)
+    return classify(look, trusted_now(store, clock(), margins), margins, noted)
 
 
 def _approved(state: TrashState, run_id: str, digest: str | None) -> TrashPlan:
@@ -395,11 +375,11 @@ def _within(plan: TrashPlan, approved: TrashPlan) -> TrashPlan:
     return replace(plan, findings=in_both(approved.findings, plan.findings))
 
 
-def trusted_now(store: RowReader, machine: datetime, before: Sightings, margins: TrashMargins) -> datetime:
+def trusted_now(store: RowReader, machine: datetime, margins: TrashMargins) -> datetime:
     """Take the store's time, or this machine's where the store has none.
 
     Raises:
-        RefusedError: the two differ too much, or time went back since the last look.
+        RefusedError: the two differ too much.
     """
     told = store.clock()
     if told is not None and abs(told - machine) > margins.clock_skew:
@@ -407,10 +387,4 @@ def trusted_now(store: RowReader, machine: datetime, before: Sightings, margins:
             f"this machine's clock says {machine:%Y-%m-%d %H:%M:%S}, the store's {told:%Y-%m-%d %H:%M:%S}"
             " UTC. All ages would be wrong. Nothing was judged. Set the clock."
         )
-    now = told or machine
-    if before.looked is not None and now < before.looked - margins.clock_skew:
-        raise RefusedError(
-            f"it is {now:%Y-%m-%d %H:%M:%S} UTC, earlier than the last look. All ages would be wrong. Nothing"
-            " was judged. Set the clock, or start with an empty state folder."
-        )
-    return now
+    return told or machine

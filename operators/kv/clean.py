@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LakeFSKVCleanTrashOperator(LakeFSKVTrashOperator):
-    """Remove what two looks at least a grace period apart have seen as trash; a dry run unless told.
+    """Remove trash that an earlier run found and that has waited since; a dry run unless told.
 
     Rows are written to undo files in the state folder first; ``dredge trash restore`` puts them back.
     Further parameters: see :class:`LakeFSKVTrashOperator`.

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class LakeFSMetadataOperator(LakeFSUndoOperator):
-    """Note which range and metarange files no commit names, put back what one has come to name, and let those go that
-    were noted before, where that is asked for.
+    """Find which range and metarange files no commit names, put back what one has come to name, and let those go that
+    have waited, where that is asked for.
 
     :param config: settings by name, such as ``{"repository": "lake", "metadata": "report"}``; docs/settings.md lists
         them (templated)

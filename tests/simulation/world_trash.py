@@ -41,7 +41,7 @@ SETTINGS: Mapping[str, Sequence[Any]] = {
 }
 """Parts of the setting that a focus may name, and what is drawn."""
 FROZEN_SECONDS_MAX = 60 * HOUR
-QUIET_HOURS = (49.0, 25.0, 25.0)
+QUIET_HOURS = (49.0, *[25.0] * 5)
 """Until each run in the end: the first only looks at what is old by then."""
 
 

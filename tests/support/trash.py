@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from dredge.kv import open_store
 from dredge.kv.rows import Row
+from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_json, to_json
+from dredge.runs.pending.store import POINTER, PendingList, write_part
+from dredge.storage import open_writer
 from dredge.trash.apply import Applier
 from dredge.trash.finding import TrashFinding
 from dredge.trash.look import contents_of, read_look, value_digest
 from dredge.trash.margins import TrashLimits, TrashMargins
 from dredge.trash.rules import classify
-from dredge.trash.sightings import Sightings
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, ScanReport, clean, scan
 from dredge.trash.undo import UndoLog
+from dredge.trash.waiting import WaitingList
 from tests.support.kv_world import World
 
 MARGINS = TrashMargins()
@@ -32,13 +39,16 @@ class Watcher:
     def __init__(self, world: World, margins: TrashMargins = MARGINS) -> None:
         self.world = world
         self.margins = margins
-        self.sightings = Sightings()
+        self.waiting = WaitingList()
+        self.looks = 0
 
     def look(self, after: timedelta = timedelta(0)) -> dict[tuple[bytes, bytes | None], TrashFinding]:
         self.world.store.now += after
-        classified = classify(read_look(self.world.store), self.sightings, self.world.now, self.margins)
-        self.sightings = classified.sightings
-        return {(f.partition, f.key): f for f in classified.findings}
+        self.looks += 1
+        now = self.world.now
+        found = classify(read_look(self.world.store), now, self.margins)
+        findings = self.waiting.advance(found, f"look {self.looks}", now, now, self.margins.grace)
+        return {(f.partition, f.key): f for f in findings}
 
     def verdict_of(
         self, partition: bytes, key: bytes | None = None, after: timedelta = timedelta(0)
@@ -175,15 +185,18 @@ def trashed_store(folder: Path) -> tuple[set[Row], set[Row]]:
     )
 
 
-def age_sightings(state: Path) -> None:
-    """Pretend that the last look was two days ago.
+def age_waits(state: Path) -> None:
+    """Pretend that what waits began to wait two days ago.
 
     Args:
         state: the state folder.
     """
-    path = state / "sightings.json"
-    known = json.loads(path.read_text())
-    back = (datetime.now(UTC) - timedelta(days=2)).isoformat()
-    for sighting in known["sightings"]:
-        sighting["first_seen"] = back
-    path.write_text(json.dumps(known | {"looked": back}))
+    writer = open_writer(f"file://{state}")
+    pointer = json.loads(writer.get(POINTER))
+    pending = from_json(PendingList, pointer)
+    rows = pa.concat_tables(RunFolder(writer, "the list").read_part(part) for part in pending.parts.values())
+    back = pa.scalar(datetime.now(UTC) - timedelta(days=2), rows.schema.field("since").type)
+    since = pc.if_else(pc.is_valid(rows["since"]), back, rows["since"])
+    rows = rows.set_column(rows.schema.get_field_index("since"), rows.schema.field("since"), since)
+    parts = {0: write_part(writer, "aged", 0, rows)}
+    writer.put(POINTER, json.dumps(to_json(replace(pending, parts=parts))).encode())

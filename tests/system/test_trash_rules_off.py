@@ -79,7 +79,7 @@ def create_that_takes_its_time(ground: Ground) -> bool:
 
 
 def reset_that_ends_between_plan_and_deletion(ground: Ground) -> bool:
-    """The token was unused in two looks a grace apart, and is named before anything is deleted."""
+    """The token was unused for the grace, and is named before anything is deleted."""
     gate = Gate("set_if", b"lake-", b"branches/main")
 
     def let_it_end() -> None:
@@ -161,6 +161,8 @@ def live_token_queued(ground: Ground) -> bool:
     time.sleep(0.2)
     branch = ground.catalog.branches.get_branch("lake", "main")
     ground.kv.set(b"cleanup-tokens", branch.staging_token.encode(), b"stub-value")
+    ground.scan()
+    ground.rest()
     ground.clean()
     return ground.files("lake", "main") != {"x/1": 11, "x/2": 2}
 
@@ -220,6 +222,8 @@ def unreadable_branch(ground: Ground) -> bool:
 def task_under_way(ground: Ground) -> bool:
     """Somebody waits for a task that has not said anything for a while; without its status it is lost."""
     task = ground.catalog.garbage.prepare_commits_async("lake")
+    ground.scan()
+    ground.rest()
     clean_or_put_back(ground)
     try:
         ground.catalog.garbage.prepare_commits_status("lake", task)
@@ -360,7 +364,7 @@ def only_active_records_count(patch: Patch) -> None:
 
 
 CASES: dict[str, tuple[Callable[[Ground], bool], Callable[[Patch], None] | None]] = {
-    "two looks a grace period apart": (reset_during_two_looks_at_once, None),
+    "the wait": (reset_during_two_looks_at_once, None),
     "age from the id": (create_that_takes_its_time, None),
     "look again before deleting": (reset_that_ends_between_plan_and_deletion, None),
     "guards in the deletion": (reset_that_ends_at_the_very_deletion, None),

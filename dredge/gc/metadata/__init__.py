@@ -4,7 +4,8 @@ history      every commit that is known, which of them matter, and what is at wo
 files        what lies in `_lakefs/`, and which commits name it
 report       both together, with figures; only reads
 
-collecting   a run: notes such files, and lets those go that an earlier run noted
+collecting   a run: finds such files, and lets those go that have waited
+waiting      the pending list of such files
 named        what commits name, from the key-value store's records, again and again
 taking       copies, exact versions, and the way back
 

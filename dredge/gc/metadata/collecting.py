@@ -1,6 +1,6 @@
-"""Collects metadata: notes which range and metarange files no commit names, and lets those go that were noted before.
+"""Collects metadata: finds range and metarange files that no commit names, and lets those go that have waited.
 
-    files of _lakefs/ ─▶ what commits name ─▶ note ─▶ in an earlier note, too? ─▶ copies ─▶ what commits name by now
+    files of _lakefs/ ─▶ what commits name ─▶ pending list ─▶ has waited? ─▶ copies ─▶ what commits name by now
         ─▶ the very versions that were looked at are deleted ─▶ what commits name by now is put back
 
 Each run first puts back what a commit has come to name and an earlier run let go, and at its end lets copies go that
@@ -10,7 +10,7 @@ files before it names them, so that they are other versions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -40,6 +40,7 @@ from dredge.gc.metadata.taking import (
     put_back,
     versions_of,
 )
+from dredge.gc.metadata.waiting import WaitingFiles
 from dredge.gc.namespaces import METADATA, refuse_sharing
 from dredge.gc.plan import METADATA_RUNS
 from dredge.gc.undo import side_run
@@ -50,26 +51,15 @@ from dredge.gc.witness.unnamed import Known, sort_out
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate
-from dredge.runs.lifetimes import run_ids
 from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.summary import StepSummary
 from dredge.runs.watch import watching
-from dredge.storage import ObjectInfo, StorageOptions, open_reader, open_versions, open_writer
+from dredge.storage import ObjectInfo, StorageOptions, open_versions
 from dredge.storage.model import MaySend
 from dredge.undo.alarms import refuse_alarmed
 from dredge.undo.side_run import LOOK_SECONDS, SideRun
-
-GARBAGE = pa.schema(
-    [
-        pa.field("name", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("size", pa.int64(), nullable=False),
-        pa.field("versions", pa.list_(pa.string()), nullable=False),
-    ]
-)
 
 
 def collect_metadata(
@@ -80,8 +70,8 @@ def collect_metadata(
     clock: Clock = utc_now,
     access: KVAccess | None = None,
 ) -> StepSummary:
-    """Note which range and metarange files no commit names, put back what one has come to name, and let go what was
-    noted before, where that is asked for.
+    """Find which range and metarange files no commit names, put back what one has come to name, and let go what has
+    waited, where that is asked for.
 
     Args:
         config: what is asked for.
@@ -94,8 +84,8 @@ def collect_metadata(
     Raises:
         LeaseHeldError: another run works on the repository.
         ConfigError: the key-value store is not named.
-        RefusedError: it is another installation's.
-        FormatError: a record, a metarange of a commit or an earlier note is damaged.
+        RefusedError: it is another installation's, or a newer version of Dredge left the pending list.
+        FormatError: a record or a metarange of a commit is damaged.
         UnavailableError: something could not be deleted.
     """
     server, records = client or LakeFSClient.from_env(), access or KVAccess.from_env()
@@ -126,54 +116,80 @@ class _Collection:
         files = self.run.reader.list_level(METADATA).objects
         found = self.names.read()
         self._put_back(record, found, {info.key.removeprefix(METADATA) for info in files})
-        garbage = self._garbage(files, found)
-        record.parts.append(self._note(garbage))
+        why_not = self._why_not(found)
+        record.details["why_not"] = why_not
+        named = found.files | self._about_to_be_named(files, found)
+        garbage = self._garbage(files, named)
+        waiting = WaitingFiles(self.run, self._site, self.config, record)
+        chosen = self._chosen(garbage, waiting.advance(garbage, named, why_not))
         record.counts.update(
             files=len(files),
             garbage_files=len(garbage),
             garbage_bytes=sum(file.size for file in garbage),
+            waiting_files=record.details["pending"]["waiting"]["objects"],
+            confirmed_files=len(chosen),
+            confirmed_bytes=sum(file.size for file in chosen),
         )
         if self.config.dry_run:
             record.status = "dry_run"
         if self.config.metadata != DELETE:
             return
-        why_not = self._why_not(found)
-        record.details["why_not"] = why_not
-        chosen = [] if why_not else self._chosen(garbage, self._counting(files, found))
         if why_not:
             record.warn(f"no file of _lakefs/ goes: {why_not}")
-        record.counts.update(chosen_files=len(chosen), chosen_bytes=sum(file.size for file in chosen))
         if chosen and not self.config.dry_run:
             self._let_go(record, chosen)
         if not why_not:
             self._purge_copies(record, found)
 
-    def _garbage(self, files: Sequence[ObjectInfo], found: Names) -> list[File]:
-        """Tables that are old, and that nothing names; with all their versions."""
-        cutoff = self.run.plan.created_at - timedelta(hours=self.config.min_age_hours)
-        young = [info for info in files if info.last_modified >= cutoff]
-        names = [info.key.removeprefix(METADATA) for info in young]
-        # A commit that is under way may have written its metarange, and named ranges that are older.
-        named = found.files | self.names.of_tables([name for name in names if _is_unnamed(name, found)])
-        kinds = sort_files(self.run.reader, files, Named(named, set(), found.missing), cutoff).garbage
-        size = {info.key.removeprefix(METADATA): info.size for info in files}
-        unnamed = [(name, kind) for kind, these in kinds.items() for name in these]  # metaranges first
+    @property
+    def _site(self) -> Site:
+        plan = self.run.plan
+        return Site(self.run.state, self.names.asking.client, plan.repository, plan.run_id)
+
+    def _about_to_be_named(self, files: Sequence[ObjectInfo], found: Names) -> set[str]:
+        """Metaranges that count as active commits in collections of objects although no commit names them, and the
+        ranges that these and young metaranges name: a commit that is under way may have written its metarange, and
+        without the file nobody would know what a commit named that was lost, or that waits in a hook."""
+        plan, cutoff = self.run.plan, self.run.plan.created_at - self.config.min_age
+        past = Past.read(self.run.state, plan.namespace)
+        tables = {info.key.removeprefix(METADATA): info for info in files}
+        tables = {name: info for name, info in tables.items() if is_table_id(name)}
+        known = Known(
+            named=found.files,
+            earlier=past.metaranges,
+            ranges=(),
+            kinds=past.kinds,
+            forgotten=past.forgotten,
+        )
+        since = past.since(plan.created_at, timedelta(days=self.config.keep_unnamed_days))
+        lost = sort_out(
+            self.run.reader, self.run.state, plan.namespace, tables, known, cutoff=cutoff, since=since
+        ).lost
+        young = {name for name, info in tables.items() if info.last_modified >= cutoff} - found.files
+        return lost | self.names.of_tables(sorted(lost | young))
+
+    def _garbage(self, files: Sequence[ObjectInfo], named: set[str]) -> list[File]:
+        """Tables that are old, and that nothing names; with all their versions, metaranges first."""
+        cutoff = self.run.plan.created_at - self.config.min_age
+        kinds = sort_files(self.run.reader, files, Named(named, set(), []), cutoff).garbage
+        infos = {info.key.removeprefix(METADATA): info for info in files}
+        unnamed = [(name, kind) for kind, these in kinds.items() for name in these]
         versions = versions_of(
             self.run.plan.namespace, [name for name, _ in unnamed], cutoff, self.run.options
         )
         return [
-            File(name, kind, size[name], ids) for (name, kind), ids in zip(unnamed, versions, strict=True)
+            File(name, kind, infos[name].size, ids, infos[name].last_modified)
+            for (name, kind), ids in zip(unnamed, versions, strict=True)
         ]
 
-    def _note(self, garbage: Sequence[File]) -> PartInfo:
-        columns = {
-            "name": [file.name for file in garbage],
-            "kind": [file.kind for file in garbage],
-            "size": [file.size for file in garbage],
-            "versions": [list(file.versions) for file in garbage],
-        }
-        table = pa.table(columns, schema=GARBAGE)
-        return self.run.folder.write_table(MetadataOutput.STEP, 0, table, "garbage")
+    def _chosen(self, garbage: Sequence[File], confirmed: set[str]) -> list[File]:
+        """What has waited, metaranges first; but no range of a metarange that stays."""
+        chosen = [file for file in garbage if file.name in confirmed]
+        stays = [
+            file.name for file in garbage if file.kind == GARBAGE_METARANGES and file.name not in confirmed
+        ]
+        needed = self.names.of_tables(stays)
+        return [file for file in chosen if file.name not in needed]
 
     def _why_not(self, found: Names) -> str:
         """Why nothing may go; "" when it may."""
@@ -195,10 +211,8 @@ class _Collection:
 
     def _check_owner(self) -> None:
         """Refuse to delete in a namespace that is blocked, or another server's, or while an alarm is open."""
-        plan = self.run.plan
-        site = Site(self.run.state, self.names.asking.client, plan.repository, plan.run_id)
-        check_before_deleting(site)
-        refuse_alarmed(self.run.state, f"run {plan.run_id} deletes no metadata")
+        check_before_deleting(self._site)
+        refuse_alarmed(self.run.state, f"run {self.run.plan.run_id} deletes no metadata")
 
     def _shared(self) -> str:
         """Why other repositories may need the files, too: their commits are in none of these records. "" when not."""
@@ -209,58 +223,6 @@ class _Collection:
         except RefusedError as error:
             return str(error)
         return ""
-
-    def _counting(self, files: Sequence[ObjectInfo], found: Names) -> set[str]:
-        """Metaranges that count as active commits in collections of objects although no commit names them: without the
-        file nobody would know what a commit named that was lost, or that waits in a hook."""
-        plan = self.run.plan
-        past = Past.read(self.run.state, plan.namespace)
-        tables = {info.key.removeprefix(METADATA): info for info in files}
-        known = Known(
-            named=found.files,
-            earlier=past.metaranges,
-            ranges=(),
-            kinds=past.kinds,
-            forgotten=past.forgotten,
-        )
-        return sort_out(
-            self.run.reader,
-            self.run.state,
-            plan.namespace,
-            {name: info for name, info in tables.items() if is_table_id(name)},
-            known,
-            cutoff=plan.created_at,
-            since=past.since(plan.created_at, timedelta(days=self.config.keep_unnamed_days)),
-        ).lost
-
-    def _chosen(self, garbage: Sequence[File], counting: Collection[str]) -> list[File]:
-        """What an earlier note has as it is now, metaranges first; but no metarange that counts, and no range of one
-        that stays."""
-        earlier = self._earlier()
-        chosen = [
-            file
-            for file in garbage
-            if file.versions and earlier.get(file.name) == file.versions and file.name not in counting
-        ]
-        names = {file.name for file in chosen}
-        stays = [file.name for file in garbage if file.kind == GARBAGE_METARANGES and file.name not in names]
-        needed = self.names.of_tables(stays)
-        return [file for file in chosen if file.name not in needed]
-
-    def _earlier(self) -> dict[str, tuple[str, ...]]:
-        """Versions by name of what the newest note has that was complete long enough ago."""
-        plan = self.run.plan
-        before = plan.created_at - timedelta(hours=self.config.min_age_hours)
-        root = f"{plan.namespace.rstrip('/')}/{METADATA_RUNS}"
-        for run_id in run_ids(open_reader(root, self.run.options)):
-            if run_id <= plan.run_id:
-                continue
-            folder = RunFolder(open_writer(f"{root}/{run_id}", self.run.options), run_id)
-            summary = folder.last_summary(MetadataOutput.STEP)
-            if summary is not None and summary.finished_at <= before:
-                rows = folder.read_part(MetadataOutput.of(summary).garbage).to_pylist()
-                return {row["name"]: tuple(row["versions"]) for row in rows}
-        return {}
 
     def _let_go(self, record: StepRecord, chosen: list[File]) -> None:
         plan, options = self.run.plan, self.run.options
@@ -359,7 +321,3 @@ class _Collection:
             there |= copies.keys()
             more, found.missing = self.names.closure(found.missing)
             found.files |= more
-
-
-def _is_unnamed(name: str, found: Names) -> bool:
-    return is_table_id(name) and name not in found.files

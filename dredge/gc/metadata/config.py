@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS
-from dredge.settings import DAYS_MAX, HOURS_MAX, check_settings, read_settings, setting
+from dredge.gc.config import GRACE_HOURS, KEEP_UNNAMED_DAYS, MIN_AGE_HOURS, grace_of
+from dredge.settings import DAYS_MAX, HOURS_MAX, SECONDS_MAX, check_settings, read_settings, setting
 
 REPORT, DELETE = "report", "delete"
 
@@ -19,23 +20,41 @@ class MetadataConfig:
     repository: str = setting("Repository", "Its name in lakeFS.")
     metadata: str = setting(
         "Metadata",
-        "`report`: note which range and metarange files no commit names. `delete`: let those go that an earlier such"
-        " note has as well. Only in a bucket that keeps versions, and where lakeFS's key-value store is read: then only"
-        " the very version goes that was looked at, and a commit that writes its files meanwhile keeps them. Should a"
-        " commit come that names a file without writing it (by its id, or by a server that looks before it writes), the"
-        " file is missing, and what reads that commit fails, **until the next such run puts the copy back**.",
+        "`report`: find range and metarange files that no commit names, and note since when. `delete`: let those go"
+        " that an earlier run found and that have waited for the grace since. Only in a bucket that keeps versions, and"
+        " where lakeFS's key-value store is read: then only the very version goes that was looked at, and a commit that"
+        " writes its files meanwhile keeps them. Should a commit come that names a file without writing it (by its id,"
+        " or by a server that looks before it writes), the file is missing, and what reads that commit fails, **until"
+        " the next such run puts the copy back**.",
         default=REPORT,
         choices=(REPORT, DELETE),
     )
     dry_run: bool = setting("Dry run", "Say what would go, **delete nothing**.", default=True)
     min_age_hours: float = setting(
         "Minimum age in hours",
-        "Files that were written since stay, and so do those that no note of so long ago has: a commit may be about to"
-        " name them. At least 25.",
+        "Files that were written since stay: a commit may be about to name them. At least 25.",
         default=MIN_AGE_HOURS,
         minimum=MIN_AGE_HOURS,
         maximum=HOURS_MAX,
         because="commits are assumed to take less than that",
+    )
+    grace_hours: float | None = setting(
+        "Grace in hours",
+        "A run deletes only files that an earlier run found, and that have waited for so long since. At least 20."
+        " Empty: 20, or 72 where lakeFS keeps no id of the last mark.",
+        default=None,
+        minimum=GRACE_HOURS,
+        maximum=HOURS_MAX,
+        because="a run that knows too little, such as that of a restored database, is found out within a day. For"
+        " tests, on a repository that nobody writes to, there is unsafe_grace_seconds",
+    )
+    unsafe_grace_seconds: float | None = setting(
+        "Unsafe grace in seconds",
+        "Replaces the grace and **gives up the second look at garbage**. 0: a run deletes what it finds itself. For"
+        " tests and for maintenance windows in which nothing writes. Empty: not used.",
+        default=None,
+        minimum=0,
+        maximum=SECONDS_MAX,
     )
     keep_unnamed_days: float = setting(
         "Days that unnamed metaranges are kept",
@@ -57,7 +76,25 @@ class MetadataConfig:
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        check_settings(self, without=() if self.unsafe_grace_seconds is None else ("grace_hours",))
+
+    def grace(self, keeps_id: bool) -> timedelta:
+        """How long a file waits that no commit names; copies bring back what goes.
+
+        Args:
+            keeps_id: whether the server keeps the id of the last mark.
+        """
+        return grace_of(self.grace_hours, self.unsafe_grace_seconds, GRACE_HOURS, keeps_id)
+
+    @property
+    def min_age(self) -> timedelta:
+        """Younger files stay."""
+        return timedelta(hours=self.min_age_hours)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a file waits for another run at all."""
+        return self.unsafe_grace_seconds != 0
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> MetadataConfig:

@@ -1,4 +1,4 @@
-"""What a collection of metadata leaves: which files it found to be garbage, and what became of them."""
+"""What a collection of metadata leaves: what became of files that no commit named."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ from dredge.runs.summary import PartInfo
 
 
 class MetadataOutput(StepOutput):
-    """Files that no commit named."""
+    """Files that went, and those that did not."""
 
     STEP = "metadata"
-
-    @property
-    def garbage(self) -> PartInfo:
-        """Rows of files that no commit named: `name`, `kind`, `size`, `versions`."""
-        return self.part("garbage-00000.parquet")
 
     @property
     def ledger(self) -> list[PartInfo]:

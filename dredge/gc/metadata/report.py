@@ -122,5 +122,5 @@ def _warnings(report: MetadataReport) -> Iterator[str]:
     if any(report.files.amounts[kind].objects for kind in (GARBAGE_RANGES, GARBAGE_METARANGES)):
         yield (
             "* Nothing of this is deleted by looking: a file that nothing names today may be written and named again at"
-            " any moment. --note and --apply, two days apart, let it go where that is safe: in a bucket with versions."
+            " any moment. --note, then --apply a day later, let it go where that is safe: in a bucket with versions."
         )

@@ -47,12 +47,14 @@ class File:
         kind: of table.
         size: bytes.
         versions: ids of all versions that it has, the newest first.
+        last_modified: of the newest; None of a copy.
     """
 
     name: str
     kind: str
     size: int
     versions: tuple[str, ...]
+    last_modified: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dredge.errors import FormatError, RefusedError
@@ -23,7 +23,7 @@ from dredge.runs.payload import from_file, to_json
 from dredge.runs.pending.store import Expected, PendingList, Stored, leave_list, read_list
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.storage import ObjectWriter
+from dredge.storage import ObjectReader, ObjectWriter
 from dredge.xid import descending_time
 
 NAME = "known.json"
@@ -66,20 +66,24 @@ def find_list(state: ObjectWriter, namespace: str, created_at: datetime | None, 
     Raises:
         RefusedError: a newer version of Dredge wrote it.
     """
-    since = [(consent.at, _SAID[consent.kind]) for consent in read_consents(state, *_SAID)]
+    expected = expected_list(state, namespace, created_at)
     with suppress(FormatError):  # a pointer that cannot be read makes no list older
         newest = StateStore(state).newest()
         if newest is not None:
             # A run leaves its list before its state, and its id counts whole seconds.
-            since.append((descending_time(newest.run_id) - timedelta(seconds=1), _OLDER))
-    valid_from, why = max(since, default=(None, ""))
-    expected = Expected(
-        subject=canonical_namespace(namespace),
-        life="" if created_at is None else created_at.isoformat(),
-        valid_from=valid_from,
-        why=why,
-    )
+            left = descending_time(newest.run_id) - timedelta(seconds=1)
+            if expected.valid_from is None or expected.valid_from < left:
+                expected = replace(expected, valid_from=left, why=_OLDER)
     return read_list(state, expected, now)
+
+
+def expected_list(state: ObjectReader, namespace: str, created_at: datetime | None) -> Expected:
+    """What a list about a namespace must be to be believed, by what persons said; see `find_list`."""
+    said = max(read_consents(state, *_SAID), key=lambda consent: consent.at, default=None)
+    expected = Expected(
+        subject=canonical_namespace(namespace), life="" if created_at is None else created_at.isoformat()
+    )
+    return expected if said is None else replace(expected, valid_from=said.at, why=_SAID[said.kind])
 
 
 def note_list(run: Run, record: StepRecord) -> Known:

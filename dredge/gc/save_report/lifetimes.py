@@ -30,11 +30,11 @@ from itertools import batched
 from dredge.errors import DredgeError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
 from dredge.gc.list_committed import COUNTED
-from dredge.gc.plan import Plan
+from dredge.gc.plan import METADATA_RUNS, Plan
 from dredge.gc.run import Run
 from dredge.gc.save_report.old_folders import Place, find_old_folders, is_run_of, side_places
 from dredge.gc.save_report.output import OwnFilesOutput
-from dredge.gc.save_report.own_files import OWN, OWN_RUNS, ROOT, OwnFilesDeleter
+from dredge.gc.save_report.own_files import FILES_PENDING, OWN, OWN_RUNS, ROOT, OwnFilesDeleter
 from dredge.gc.state.model import RunState
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
@@ -184,11 +184,13 @@ def _superseded_marks(run: Run, files: ListedFiles) -> Iterator[str]:
 
 
 def _superseded_lists(run: Run, files: ListedFiles) -> Iterator[str]:
-    """Parts of earlier pending lists. The pointer is read after they were listed."""
-    named = {f"{OWN}/{key}" for key in parts_named(run.state)}
-    yield from (
-        key for key in files.old(f"{OWN}/{PENDING}/") if key.endswith(".parquet") and key not in named
-    )
+    """Parts of earlier pending lists. The pointers are read after they were listed."""
+    of_files = open_reader(f"{run.plan.namespace.rstrip('/')}/{METADATA_RUNS}", run.options)
+    for place, state in ((PENDING, run.state), (FILES_PENDING, of_files)):
+        named = {f"{OWN}/{place}/{key.removeprefix(f'{PENDING}/')}" for key in parts_named(state)}
+        yield from (
+            key for key in files.old(f"{OWN}/{place}/") if key.endswith(".parquet") and key not in named
+        )
 
 
 def _kept_deletions(run: Run, deletions: Deletions, now: datetime) -> set[str]:

@@ -5,7 +5,7 @@
     dredge/pins/<id>.json  dredge/pins/<id>/…
     dredge/witness/….parquet  dredge/pending/….parquet
     dredge/checked/….u64  dredge/deletions/…
-    dredge/purges/<id>/…  dredge/metadata/<id>/…   but no copies of what was deleted
+    dredge/purges/<id>/…  dredge/metadata/<id>/…  dredge/metadata/pending/….parquet   but no copies of what was deleted
     unified/<run id>/…
 
 It knows no other names. The data of the repository, lakeFS's metadata, lease and pointer to the state are none of
@@ -36,10 +36,12 @@ OWN = STATE.removeprefix(f"{ROOT}/")
 OWN_RUNS = RUNS.removeprefix(f"{ROOT}/")
 SIDE_RUNS = tuple(place.removeprefix(f"{ROOT}/") for place in (f"{STATE}/{PURGES}", METADATA_RUNS))
 """Folders of runs beside collections."""
+FILES_PENDING = f"{METADATA_RUNS.removeprefix(f'{STATE}/')}/{PENDING}"
+"""Pending lists of range and metarange files, relative to `OWN`."""
 _BOOKKEEPING = re.compile(
     rf"{OWN}/(?:counted|state/versions|state/distrusted|index/parts|index/manifests|index/checkpoints)/[^/]+"
     rf"|{OWN}/{PINS}/[^/]+(?:/[^/]+)?"
-    rf"|{OWN}/(?:{WITNESS}|{PENDING})/[^/]+\.parquet"
+    rf"|{OWN}/(?:{WITNESS}|{PENDING}|{FILES_PENDING})/[^/]+\.parquet"
     rf"|{OWN}/{CHECKED}/[^/]+\.u64"
     rf"|{OWN}/{DELETIONS}/[^/]+\.(?:u64|json)"
 )
@@ -90,6 +92,6 @@ def is_own_file(key: str) -> bool:
     if not is_plain(key):
         return False
     run = _OF_RUN.fullmatch(key)
-    if run is None:
+    if run is None or _BOOKKEEPING.fullmatch(key):
         return _BOOKKEEPING.fullmatch(key) is not None
     return is_xid(run[1]) and not run["file"].startswith(f"{QUARANTINE_FOLDER}/")

@@ -127,9 +127,7 @@ def _why_not(pending: PendingList, expected: Expected, now: datetime, written_at
     if pending.subject != expected.subject:
         return f"it is about {pending.subject}"
     if pending.life and expected.life and pending.life != expected.life:
-        return (
-            f"it is about a repository that was made at {pending.life}, and this one was at {expected.life}"
-        )
+        return f"it is about an earlier life of it ({pending.life}, and this one is {expected.life})"
     if pending.left_at > now + _AHEAD_MAX:
         return f"it is from the future ({pending.left_at:%Y-%m-%d %H:%M} UTC)"
     if written_at is not None and written_at > pending.left_at + _LATE_MAX:

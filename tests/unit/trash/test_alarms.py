@@ -71,6 +71,7 @@ def test_what_was_acknowledged_does_not_alarm_twice_unless_it_is_removed_again(g
     ground.world.branch(ground.partition, "main", ground.head, ground.main)
     ground.clean(DAY)
     ground.clean(31 * DAY)
+    ground.clean(DAY)
     assert ground.orphan_rows() == 0
     ground.name_orphan()
     with pytest.raises(NamedAgainError):

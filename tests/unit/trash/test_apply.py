@@ -63,8 +63,9 @@ def test_what_changes_after_the_second_look_stays_whole(ground: Ground) -> None:
 
 def test_a_key_that_changes_after_the_second_look_stays(ground: Ground) -> None:
     key = ground.world.import_status(ground.partition, START - 9 * DAY)
+    ground.scan()
     ground.before_view(4, lambda: ground.world.kv.set(ground.partition, key, b"going on"))
-    assert fates(ground.clean(kinds=["import-expired"])) == ["changed"]
+    assert fates(ground.clean(DAY, kinds=["import-expired"])) == ["changed"]
     assert ground.world.kv.get(ground.partition, key) == b"going on"
 
 
@@ -96,7 +97,8 @@ def test_hook_results_stay_when_their_run_is_written_right_before_the_deletion(g
     run = world.run("lake", START + timedelta(seconds=5), with_run=False)
     before = {row.key for row in world.kv.scan(ACTIONS)}
     assert before
-    ground.scan()
+    ground.scan(DAY)
+    ground.scan(DAY)
     world.store.before_delete.append(lambda: world.kv.set(ACTIONS, f"repos/lake/runs/{run}".encode(), b""))
     assert set(fates(ground.clean(9 * DAY, kinds=[OF_MISSING_RUN]))) == {"busy"}
     assert before < {row.key for row in world.kv.scan(ACTIONS)}
@@ -113,7 +115,7 @@ def test_hook_results_of_an_earlier_life_stay_when_somebody_brings_that_life_bac
     results = {row.key for row in world.kv.scan(ACTIONS)}
     world.store.now += DAY
     world.record(world.beginning("lake")[0])
-    ground.scan()
+    ground.scan(DAY)
     ground.before_view(view, lambda: world.kv.set(REPOSITORIES, key, first))
     assert set(fates(ground.clean(DAY, kinds=[OF_EARLIER_LIFE]))) == ({"named"} if view == 4 else set())
     assert {row.key for row in world.kv.scan(ACTIONS)} == results
@@ -252,7 +254,8 @@ def test_a_partition_larger_than_memory_goes_in_pieces(ground: Ground, snapshots
 
 def test_a_marker_outlives_its_partition_by_a_grace(ground: Ground) -> None:
     ground.world.queue(ground.orphan.decode())
-    report = ground.clean()
+    ground.scan()
+    report = ground.clean(DAY)
     assert [(o.finding.kind, o.fate) for o in report.outcomes] == [("staging-queued", "deleted")]
     assert ground.world.kv.get(b"cleanup-tokens", ground.orphan)
     assert fates(ground.clean()) == []

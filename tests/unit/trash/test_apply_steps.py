@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 
 import pytest
 
@@ -148,27 +147,6 @@ def test_a_lost_answer_counts_as_removed(ground: Ground) -> None:
     with pytest.raises(UnavailableError):
         applying.run([partition_of(ground, ground.orphan)])
     assert applying.removed_partitions == [ground.orphan]
-
-
-def test_the_last_look_comes_after_a_while(ground: Ground) -> None:
-    """An operation that was on its way has the time to say what it named."""
-    waited: list[float] = []
-
-    def name_meanwhile(seconds: float) -> None:
-        waited.append(seconds)
-        ground.name_orphan()
-
-    applying = Applier(
-        ground.world.store,
-        UndoLog(ground.state.writer, "undo"),
-        lambda: None,
-        linger=timedelta(seconds=20),
-        sleep=name_meanwhile,
-    )
-    with pytest.raises(NamedAgainError):
-        applying.run([partition_of(ground, ground.orphan)])
-    assert waited == [20]
-    assert ground.orphan_rows() == 2
 
 
 @pytest.mark.parametrize(("most", "calls"), [(1, [1, 1, 1]), (2, [2, 1]), (3, [3])])

@@ -9,9 +9,9 @@ import pytest
 
 from dredge import xid
 from dredge.trash.classifier import Classifier, one_row
-from dredge.trash.look import Look, read_look, value_digest
+from dredge.trash.finding import HELD
+from dredge.trash.look import Look, read_look
 from dredge.trash.margins import TrashMargins
-from dredge.trash.sightings import Sighting, Sightings
 from tests.support.kv_world import DAY, METARANGE, START, World
 
 MARGINS = TrashMargins()
@@ -20,8 +20,8 @@ EMPTY = ""
 """A commit without a metarange: the first one of a repository."""
 
 
-def classifier_of(look: Look, before: Sightings | None = None) -> Classifier:
-    return Classifier(look, before or Sightings(), START, MARGINS)
+def classifier_of(look: Look) -> Classifier:
+    return Classifier(look, START, MARGINS)
 
 
 def fill(world: World, partition: bytes, parts: str) -> None:
@@ -93,25 +93,13 @@ def test_an_id_is_young_up_to_the_margin_and_when_it_is_of_the_future(
 
 
 @pytest.mark.parametrize(
-    ("seen", "digest", "young", "verdict"),
-    [
-        (DAY, "same", "", "trash"),
-        (DAY - INSTANT, "same", "", "wait"),
-        (9 * DAY, "other", "", "wait"),
-        (9 * DAY, "same", "too young", "wait"),
-        (None, "", "", "wait"),
-    ],
+    ("reasons", "verdict", "code"),
+    [({}, "trash", ""), ({"young": "too young"}, "wait", ""), ({"held": "not proved"}, "wait", HELD)],
 )
-def test_what_is_unused_settles_once_it_was_seen_with_these_bytes_a_grace_ago(
-    world: World, seen: timedelta | None, digest: str, young: str, verdict: str
+def test_what_is_unused_is_trash_unless_it_is_young_or_held(
+    world: World, reasons: dict[str, str], verdict: str, code: str
 ) -> None:
-    row = one_row(b"k", b"value")
-    digests = {"same": row.digest, "other": value_digest(b"other")}
-    before = [] if seen is None else [Sighting(b"p", b"k", digests[digest], START - seen)]
-    found = classifier_of(read_look(world.store), Sightings(tuple(before), START - DAY))
-    finding = found.settle(b"p", b"k", "kind", "unused", row, since=START - DAY, young=young)
-    assert finding.verdict == verdict
-    first = START - seen if seen and digest == "same" else START
-    assert found.seen == [Sighting(b"p", b"k", row.digest, first)]
-    assert (finding.first_seen, finding.since) == (first, START - DAY)
+    row, found = one_row(b"k", b"value"), classifier_of(read_look(world.store))
+    finding = found.candidate(b"p", b"k", "kind", "unused", row, since=START - DAY, **reasons)
+    assert (finding.verdict, finding.code, finding.since) == (verdict, code, START - DAY)
     assert (finding.rows, finding.size_bytes, finding.digest) == (1, 6, row.digest)

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from dredge.commands.trash import command
 from dredge.errors import ConfigError, RefusedError, UnavailableError
-from tests.support.trash import age_sightings, trashed_store
+from tests.support.trash import age_waits, trashed_store
 
 
 @pytest.fixture
@@ -43,6 +43,8 @@ def test_a_scan_without_state_leaves_nothing_behind(folder: Path, monkeypatch: p
 
 
 def test_the_exit_code_of_a_scan_says_whether_there_is_trash_when_asked(folder: Path) -> None:
+    assert run("scan", "--exit-code").exit_code == 0
+    age_waits(folder / "state")
     assert run("scan").exit_code == 0
     assert run("scan", "--exit-code").exit_code == 10
     assert run("scan", "--exit-code", "--kinds", "marker").exit_code == 0
@@ -50,7 +52,7 @@ def test_the_exit_code_of_a_scan_says_whether_there_is_trash_when_asked(folder: 
 
 def test_clean_removes_and_restore_puts_back(folder: Path) -> None:
     run("scan")
-    age_sightings(folder / "state")
+    age_waits(folder / "state")
     assert run("clean").exit_code == 0
     assert len(lines(run("scan", "--json"))) == 2, "a dry run, unless told otherwise"
     done = lines(run("clean", "--no-dry-run", "--json"))
@@ -77,6 +79,8 @@ def test_clean_removes_and_restore_puts_back(folder: Path) -> None:
 def test_what_is_unsafe_is_refused_before_anything_is_touched(
     folder: Path, words: list[str], error: type[Exception]
 ) -> None:
+    run("scan")
+    age_waits(folder / "state")
     with pytest.raises(error):
         run("clean", "--no-dry-run", *words)
     assert len(lines(run("scan", "--json"))) == 2

@@ -16,7 +16,7 @@ from dredge.trash.look import contents_of
 from dredge.trash.names import deleted_instance
 from dredge.trash.steps import restore
 from dredge.trash.undo import UndoLog, put_back
-from tests.support.kv_world import World
+from tests.support.kv_world import DAY, World
 from tests.support.trash import Ground
 
 
@@ -129,7 +129,8 @@ def test_an_unreadable_record_keeps_the_entry_and_its_rows(world: World, undo: U
 def test_a_clean_leaves_what_was_handed_over_after_its_plan(ground: Ground) -> None:
     world = ground.world
     planned = world.hand_over("planned")
-    plan = ground.scan().plan
+    ground.scan()
+    plan = ground.scan(DAY).plan
     later, emptied = world.hand_over("later"), world.hand_over("emptied")
     for row in list(world.kv.scan(emptied)):
         world.kv.delete(emptied, row.key)
@@ -146,9 +147,10 @@ def test_a_repository_that_is_handed_over_while_a_clean_begins_stays(ground: Gro
     """Not even where the limits leave room for it: the first look did not see it."""
     world = ground.world
     planned = world.hand_over("planned")
+    ground.scan()
     later: list[bytes] = []
     ground.before_view(3, lambda: later.append(world.hand_over("later")))
-    ground.clean()
+    ground.clean(DAY)
     assert (rows_of(world, planned), rows_of(world, later[0])) == (0, 2)
 
 
@@ -162,11 +164,13 @@ def test_what_a_frozen_request_writes_into_a_deleted_repository_is_left_for_the_
         for row in list(world.kv.scan(partition)):
             world.kv.delete(partition, row.key)
     rows = rows_of(world, partition)
+    ground.scan()
     ground.before_view(4, lambda: world.tag(partition, "late", "nowhere"))  # after the second look
-    report = ground.clean()
+    report = ground.clean(DAY)
     assert [(o.fate, o.rows) for o in report.deleted] == [("skipped", 0)]
     assert (rows_of(world, partition), rows_of(world, b"graveler_deleted")) == (rows + 1, 1)
-    assert [(o.fate, o.rows) for o in ground.clean().deleted] == [("cleaned", rows + 1)]
+    assert ground.clean().deleted == (), "with other rows it waits anew"
+    assert [(o.fate, o.rows) for o in ground.clean(DAY).deleted] == [("cleaned", rows + 1)]
 
 
 @pytest.mark.parametrize("key", [b"a", b"z"])
@@ -192,8 +196,9 @@ def test_row_that_is_written_again_between_two_groups_stays(world: World, undo: 
 def test_a_repository_that_was_handed_over_and_is_named_again_is_put_back(ground: Ground) -> None:
     world = ground.world
     partition = world.hand_over("pond")
-    done = ground.clean()
-    assert done.rows_removed == 3, "the repository's rows and its entry"
+    ground.scan()
+    done = ground.clean(DAY)
+    assert done.rows_removed == 5, "an orphan, the repository's rows and its entry"
     assert restore(world.store, ground.state, done.scan.plan.run_id)["rows"] == done.rows_removed
     world.record(partition)
     with pytest.raises(NamedAgainError):

@@ -19,9 +19,10 @@ def test_an_import_or_task_lives_48_hours_from_its_last_update(world: World, wat
     assert watcher.look(2 * DAY - timedelta(seconds=1)) == {}
     found = watcher.look(timedelta(seconds=1))
     assert {(f.key, f.kind, f.verdict) for f in found.values()} == {
-        (key, "import-expired", "trash"),
-        (b"tasks/t", "task-expired", "trash"),
+        (key, "import-expired", "wait"),
+        (b"tasks/t", "task-expired", "wait"),
     }
+    assert {finding.verdict for finding in watcher.look(DAY).values()} == {"trash"}
 
 
 def test_a_status_without_a_time_is_not_taken_for_one_of_1970(world: World, watcher: Watcher) -> None:
@@ -47,6 +48,7 @@ def test_a_pull_index_waits_for_its_pull_to_be_written(world: World, watcher: Wa
     key = world.pull_index(partition, "a", "b", made=world.now + 2 * DAY)
     assert watcher.verdict_of(b"pulls", key) == ("pull-index-dangling", "wait")
     assert watcher.verdict_of(b"pulls", key, 2 * DAY) == ("pull-index-dangling", "wait")
+    assert watcher.verdict_of(b"pulls", key, DAY) == ("pull-index-dangling", "wait")
     assert watcher.verdict_of(b"pulls", key, DAY) == ("pull-index-dangling", "trash")
 
 
@@ -105,7 +107,8 @@ def test_an_ownership_hint_of_a_live_branch_stays(world: World, watcher: Watcher
         "branch-owner-stale",
         "wait",
     )
-    found = watcher.look(timedelta(days=2))
+    assert watcher.verdict_of(b"mc-ownership", gone, timedelta(seconds=1)) == ("branch-owner-stale", "wait")
+    found = watcher.look(DAY)
     assert found.keys() == {(b"mc-ownership", gone)}
     assert found[b"mc-ownership", gone].verdict == "trash"
 
@@ -134,4 +137,5 @@ def test_an_ownership_hint_that_has_not_expired_for_a_day_stays(world: World, wa
     key = world.owner("gone", "main", START + 3 * DAY)
     assert watcher.verdict_of(b"mc-ownership", key) == ("branch-owner-stale", "wait")
     assert watcher.verdict_of(b"mc-ownership", key, 3 * DAY) == ("branch-owner-stale", "wait")
+    assert watcher.verdict_of(b"mc-ownership", key, DAY) == ("branch-owner-stale", "wait")
     assert watcher.verdict_of(b"mc-ownership", key, DAY) == ("branch-owner-stale", "trash")

@@ -143,11 +143,12 @@ def heartbeat(when: datetime) -> bytes:
     return messages.encode(messages.InstanceHeartbeat(updated_at=to_timestamp(when)))
 
 
-def test_a_heartbeat_is_trash_two_days_after_the_last_and_not_before(world: World, watcher: Watcher) -> None:
+def test_a_heartbeat_is_unused_two_days_after_the_last_and_then_waits(world: World, watcher: Watcher) -> None:
     key, value = b"instances/x", heartbeat(START)
     world.kv.set(b"catalog", key, value)
     assert watcher.look(2 * DAY - SECOND) == {}
-    found = watcher.look(SECOND)[b"catalog", key]
+    assert watcher.verdict_of(b"catalog", key, SECOND) == ("heartbeat", "wait")
+    found = watcher.look(DAY)[b"catalog", key]
     assert told(found) == ("heartbeat", "trash", 1, size(key, value))
     assert found.since == START
     world.kv.set(b"catalog", b"instance/x", value)
@@ -162,6 +163,8 @@ def test_the_entry_of_a_deleted_repository_waits_for_its_partition(world: World,
     entries["pond"] = b"repo/pond/" + rows[-20:]
     for key in entries.values():
         world.kv.set(b"graveler_deleted", key, b"v")
+    watcher.look()
+    watcher.world.store.now += DAY
     found = {name: watcher.look()[b"graveler_deleted", key] for name, key in entries.items()}
     sizes = {name: size(key, b"v") for name, key in entries.items()}
     assert told(found["lake"]) == ("deleted-entry", "wait", 1, sizes["lake"])

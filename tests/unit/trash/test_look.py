@@ -17,7 +17,6 @@ from dredge.trash.look import (
     read_look,
 )
 from dredge.trash.rules import classify
-from dredge.trash.sightings import Sightings
 from tests.support.kv_world import DAY, START, LiveView, World
 from tests.support.trash import MARGINS, Watcher
 
@@ -89,7 +88,7 @@ class Shifting(LiveView):
 
 def verdicts(look: Look) -> dict[bytes, list[str]]:
     found: dict[bytes, list[str]] = {}
-    for finding in classify(look, Sightings(), START + 99 * DAY, MARGINS).findings:
+    for finding in classify(look, START + 99 * DAY, MARGINS):
         if finding.key is None:
             found.setdefault(finding.partition, []).append(f"{finding.kind} {finding.verdict}")
     return found
@@ -117,7 +116,7 @@ def test_the_entry_of_a_repository_that_was_in_use_a_moment_ago_waits(world: Wor
     entry = b"repo/doomed/" + doomed[-20:]
     world.kv.set(b"graveler_deleted", entry, b"")
     look = look_through(Shifting(world, lambda: world.kv.delete(b"graveler", b"repos/doomed")))
-    findings = classify(look, Sightings(), START + 99 * DAY, MARGINS).findings
+    findings = classify(look, START + 99 * DAY, MARGINS)
     assert [(f.partition, f.key, f.verdict) for f in findings] == [
         (doomed, None, "wait"),
         (b"graveler_deleted", entry, "wait"),

@@ -32,7 +32,8 @@ def test_a_young_instance_without_a_record_is_not_trash_however_often_it_is_seen
     assert watcher.verdict_of(partition) == ("zombie-create", "wait")
     assert watcher.verdict_of(partition, after=2 * DAY) == ("zombie-create", "wait")
     assert watcher.verdict_of(partition, after=DAY - timedelta(seconds=2)) == ("zombie-create", "wait")
-    assert watcher.verdict_of(partition, after=timedelta(seconds=2)) == ("zombie-create", "trash")
+    assert watcher.verdict_of(partition, after=timedelta(seconds=2)) == ("zombie-create", "wait")
+    assert watcher.verdict_of(partition, after=DAY) == ("zombie-create", "trash")
 
 
 def test_an_old_zombie_needs_two_looks_a_grace_apart(world: World, watcher: Watcher) -> None:
@@ -168,11 +169,14 @@ def test_a_branch_of_any_repository_keeps_a_token_whatever_its_text(world: World
     assert (token, None) not in watcher.look(2 * DAY)
 
 
-def test_a_queued_token_is_trash_at_once_and_its_marker_waits(world: World, watcher: Watcher) -> None:
+def test_a_queued_token_is_trash_when_it_has_waited_and_its_marker_waits_longer(
+    world: World, watcher: Watcher
+) -> None:
     token = world.token("keeper", "main")
     world.stage(token)
     world.queue(token)
-    found = watcher.look()
+    assert watcher.verdict_of(token.encode()) == ("staging-queued", "wait")
+    found = watcher.look(DAY)
     assert found[token.encode(), None].verdict == "trash"
     assert found[b"cleanup-tokens", token.encode()].verdict == "wait"
 
@@ -261,12 +265,13 @@ def test_of_a_repository_that_is_not_in_use_every_key_waits_and_its_record_is_to
     assert told(old) == ("repository-initial", "report", 1, size[2], None)
 
 
-def test_a_repository_that_was_handed_over_goes_at_once_whatever_is_in_it(
+def test_a_repository_that_was_handed_over_goes_when_it_has_waited_whatever_is_in_it(
     world: World, watcher: Watcher
 ) -> None:
     partition, token = world.beginning("pond")
     world.stage(token)
     world.kv.set(b"graveler_deleted", b"repo/pond/" + partition[-20:], b"")
-    found = watcher.look()
+    assert watcher.verdict_of(partition) == ("deleted-repository", "wait")
+    found = watcher.look(DAY)
     assert told(found[partition, None]) == ("deleted-repository", "trash", *rows_of(world, partition), None)
     assert found[token.encode(), None].verdict == "wait"

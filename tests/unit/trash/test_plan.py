@@ -21,7 +21,7 @@ KEY = TrashFinding(b"lake", b"imports/x", "import-expired", "trash", "why", 1, 5
 
 
 def plan_of(findings: Sequence[TrashFinding], partitions: int = 4) -> TrashPlan:
-    return TrashPlan("run", "memory://", START, tuple(findings), partitions, 3, "seen")
+    return TrashPlan("run", "memory://", START, tuple(findings), partitions, 3)
 
 
 @pytest.mark.parametrize(

@@ -90,14 +90,18 @@ def test_a_token_that_was_named_waits_thirty_days(ground: Ground) -> None:
     assert len(list(ground.world.kv.scan(token))) == 2
     assert not ground.orphan_rows(), "one that nobody has ever named waits a grace"
     ground.clean(2 * INSTANT)
+    ground.clean(DAY - INSTANT)
+    assert len(list(ground.world.kv.scan(token))) == 2, "its wait has begun after the thirty days"
+    ground.clean(INSTANT)
     assert not list(ground.world.kv.scan(token))
 
 
-def test_a_token_that_was_named_and_is_queued_goes_at_once(ground: Ground) -> None:
+def test_a_token_that_was_named_and_is_queued_waits_a_grace_only(ground: Ground) -> None:
     ground.world.stage(ground.main, "a", "b")
     ground.scan()
     ground.world.branch(ground.partition, "main", ground.head, ground.world.token("lake", "main"))
     ground.world.kv.set(b"cleanup-tokens", ground.main.encode(), b"")
+    ground.scan()
     ground.clean(DAY)
     assert not list(ground.world.kv.scan(ground.main.encode()))
 
@@ -113,6 +117,16 @@ def test_behind_another_id_of_the_database_everything_waits_anew(ground: Ground)
     assert ground.orphan_rows() == 2
     again = ground.clean(DAY)
     assert (fates(again), again.scan.notes) == (["deleted"], ())
+
+
+def test_behind_another_id_of_the_database_the_thirty_days_begin_anew(ground: Ground) -> None:
+    ground.world.store.own = "1:1:16384"
+    ground.scan()
+    ground.world.branch(ground.partition, "main", ground.head, ground.world.token("lake", "main"))
+    ground.scan(DAY)
+    ground.world.store.own = "1:2:16384"
+    ground.scan(DAY)
+    assert ground.state.noted().missed_since(ground.main.encode()) == ground.world.now
 
 
 def test_a_hit_without_rows_in_the_undo_files_is_an_alarm_too(ground: Ground) -> None:

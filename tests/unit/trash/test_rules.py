@@ -13,7 +13,6 @@ from dredge.kv import Entry
 from dredge.trash.look import look_through, read_look
 from dredge.trash.margins import TrashMargins
 from dredge.trash.rules import classify
-from dredge.trash.sightings import Sightings
 from tests.support.kv_world import DAY, START, LiveView, World
 
 # Fail closed
@@ -77,12 +76,9 @@ def test_without_snapshots_what_comes_into_use_during_the_look_is_not_judged(wor
             return super().scan(name, start)
 
     look = look_through(Shifting(world.kv, world.store.rows))
-    old = Sightings((), None)
     found = {
         f.partition: f.verdict
-        for f in classify(
-            look, old, START + 99 * DAY, TrashMargins(grace=timedelta(0), unsafe_short_grace=True)
-        ).findings
+        for f in classify(look, START + 99 * DAY, TrashMargins(grace=timedelta(0), unsafe_short_grace=True))
     }
     assert token not in found
     assert zombie not in found
@@ -98,7 +94,7 @@ def test_findings_are_in_order_of_partition_and_key(world: World) -> None:
     world.branch(live, "odd", "head", "pulls")  # a branch may name anything
     world.queue("pulls")
     world.kv.set(b"pulls", b"odd", b"")
-    findings = classify(read_look(world.store), Sightings(), START, TrashMargins()).findings
+    findings = classify(read_look(world.store), START, TrashMargins())
     places = [(finding.partition, finding.key or b"") for finding in findings]
     assert places == sorted(places)
     assert len(places) > 15

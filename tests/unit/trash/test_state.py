@@ -16,11 +16,11 @@ from dredge.errors import (
     RefusedError,
 )
 from dredge.runs.payload import to_json
-from dredge.trash.sightings import Sighting, Sightings
+from dredge.trash.noted import Noted
 from dredge.trash.state import REMEMBERED, TrashState
 from tests.support.kv_world import DAY, START, World, memory_store
 
-SEEN = Sightings((Sighting(b"p", None, "d", START),), START)
+SEEN = Noted(named=frozenset({"p"}))
 
 
 @pytest.fixture
@@ -37,32 +37,32 @@ def test_who_does_not_hold_the_folder_writes_nothing_that_tries_share(state: Tra
     with pytest.raises(LeaseHeldError):
         state.check_right()
     with pytest.raises(LeaseHeldError):
-        state.save_sightings(SEEN)
+        state.save_noted(SEEN)
     with pytest.raises(LeaseHeldError):
         state.set_open_run("r")
-    assert len(state.sightings()) == 0
+    assert state.noted() == Noted()
     assert state.open_run() is None
 
 
 def test_what_somebody_wrote_since_it_was_read_is_not_replaced(held: TrashState) -> None:
-    held.sightings()
-    held.writer.put("sightings.json", json.dumps(to_json(SEEN)).encode())
+    held.noted()
+    held.writer.put("noted.json", json.dumps(to_json(SEEN)).encode())
     with pytest.raises(LeaseHeldError):
-        held.save_sightings(Sightings())
-    assert len(held.sightings()) == 1
+        held.save_noted(Noted())
+    assert held.noted() == SEEN
 
 
 def test_what_somebody_wrote_since_it_was_written_here_is_not_replaced(held: TrashState) -> None:
     """Also without reading it in between."""
-    held.save_sightings(Sightings())
-    held.save_sightings(Sightings((), START))
-    held.writer.put("sightings.json", json.dumps(to_json(SEEN)).encode())
+    held.save_noted(Noted())
+    held.save_noted(Noted(missed={"q": START}))
+    held.writer.put("noted.json", json.dumps(to_json(SEEN)).encode())
     with pytest.raises(LeaseHeldError):
-        held.save_sightings(Sightings())
-    assert len(held.sightings()) == 1
+        held.save_noted(Noted())
+    assert held.noted() == SEEN
 
 
-def test_what_was_removed_is_remembered_for_a_week_by_the_run_that_did_it(held: TrashState) -> None:
+def test_what_was_removed_is_remembered_for_ninety_days_by_the_run_that_did_it(held: TrashState) -> None:
     held.note_removed([b"p\xff", b"q"], "first", START)
     held.note_removed([b"q", b"r"], "second", START + DAY)
     assert held.removed() == {b"p\xff": "first", b"q": "second", b"r": "second"}
@@ -112,11 +112,11 @@ def test_removals_of_two_at_once_are_both_remembered(
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b"null", b"\xff"])
-@pytest.mark.parametrize("key", ["sightings.json", "open.json", "removed.json", "store.json"])
+@pytest.mark.parametrize("key", ["noted.json", "open.json", "removed.json", "store.json"])
 def test_a_damaged_file_stops_whoever_reads_it(held: TrashState, key: str, data: bytes) -> None:
     held.writer.put(key, data)
     reads = {
-        "sightings.json": held.sightings,
+        "noted.json": held.noted,
         "open.json": held.open_run,
         "removed.json": held.removed,
         "store.json": lambda: held.claim(memory_store()),

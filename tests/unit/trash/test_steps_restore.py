@@ -9,6 +9,7 @@ from dredge.kv.rows import Row
 from dredge.trash.names import MARKERS
 from dredge.trash.steps import restore
 from dredge.trash.unqueue import unqueue
+from dredge.trash.waiting import WaitingList, address_of
 from tests.support.kv_world import DAY, World
 from tests.support.trash import Ground
 
@@ -91,7 +92,7 @@ def test_rows_of_one_store_are_not_put_into_another(removed: Removed) -> None:
 
 
 def test_a_row_that_comes_back_before_a_look_saw_it_gone_begins_anew(removed: Removed) -> None:
-    """The sightings of the run's own looks are there still: the same bytes were seen unused long ago."""
+    """The list of the run's own look is there still: the same bytes have waited long enough."""
     world = removed.ground.world
     marker = world.token("lake", "gone").encode()
     world.queue(marker.decode())
@@ -99,7 +100,8 @@ def test_a_row_that_comes_back_before_a_look_saw_it_gone_begins_anew(removed: Re
     run = removed.ground.clean(DAY, kinds=["marker"]).scan.plan.run_id
     assert not list(world.kv.scan(MARKERS))
     restore(world.store, removed.ground.state, run, dry_run=False)
-    assert (MARKERS, marker) not in removed.ground.state.sightings()
+    rows = WaitingList.read(removed.ground.state, world.store).rows
+    assert address_of(MARKERS, marker) not in rows["address"].to_pylist()
     assert removed.ground.clean(kinds=["marker"]).outcomes == ()
     assert list(world.kv.scan(MARKERS))
 

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, LeaseHeldError, PartialError, RefusedError
+from dredge.kv.rows import name_of
 from dredge.runs.lease import Lease
+from dredge.runs.pending.store import POINTER
 from dredge.storage import store_clock
 from dredge.trash import steps
-from dredge.trash.rules import Classification, classify
-from dredge.trash.sightings import Sightings
+from dredge.trash.finding import TrashFinding
+from dredge.trash.rules import classify
 from dredge.trash.state import Right, TrashState
 from dredge.trash.steps import CleanReport, restore
 from dredge.trash.unqueue import unqueue
+from dredge.trash.waiting import WaitingList
 from tests.support.kv_world import DAY, START
 from tests.support.trash import Ground
 
@@ -76,9 +79,10 @@ def test_a_handed_over_repository_stops_at_the_next_piece(ground: Tries) -> None
     partition = ground.world.hand_over("gone")
     for number in range(4):
         ground.world.tag(partition, f"t{number}", "nowhere")
+    ground.scan()
     ground.before_deletion(1, lambda: take_over(ground))
     with pytest.raises(LeaseHeldError):
-        ground.clean()
+        ground.clean(DAY)
     assert len(list(ground.world.kv.scan(partition))) == 4
     report = ground.report()
     assert (report["status"], report["rows_removed"]) == ("failed", 2)
@@ -154,14 +158,14 @@ def test_what_an_orphan_removed_is_added_to_what_its_retry_removed(ground: Tries
 
 
 @pytest.mark.parametrize("holder", [TASK, "another task, after the lease expired"])
-def test_an_orphaned_look_does_not_bring_older_sightings_back(
+def test_an_orphaned_look_does_not_bring_an_older_list_back(
     ground: Tries, monkeypatch: pytest.MonkeyPatch, holder: str
 ) -> None:
     """What the later look saw in use must not count as unused since the earlier one."""
     token = ground.orphans[0]
-    assert (token, None) in ground.state.sightings()
+    assert token in waiting(ground)
 
-    def judge_and_stand_still(*asked: Any) -> Classification:
+    def judge_and_stand_still(*asked: Any) -> tuple[TrashFinding, ...]:
         found = classify(*asked)
         monkeypatch.setattr(steps, "classify", classify)
         if holder != TASK:
@@ -173,19 +177,20 @@ def test_an_orphaned_look_does_not_bring_older_sightings_back(
     monkeypatch.setattr(steps, "classify", judge_and_stand_still)
     with pytest.raises(LeaseHeldError):
         ground.scan(holder=holder)
-    assert (token, None) not in ground.state.sightings()
+    assert token not in waiting(ground)
 
 
 def test_a_try_that_was_overtaken_writes_nothing_that_tries_share(ground: Tries) -> None:
     """Also where the later try has written nothing yet."""
     with ground.state.held(TASK) as lost:
+        read = WaitingList.read(lost, ground.world.store)
         take_over(ground)
-        before = ground.state.writer.get("sightings.json")
+        before = ground.state.writer.get(POINTER)
         with pytest.raises(LeaseHeldError):
-            lost.save_sightings(Sightings())
+            read.leave("lost", START)
         with pytest.raises(LeaseHeldError):
             lost.set_open_run("lost")
-    assert ground.state.writer.get("sightings.json") == before
+    assert ground.state.writer.get(POINTER) == before
     assert ground.state.open_run() is None
 
 
@@ -200,22 +205,18 @@ def test_a_try_that_is_overtaken_as_it_writes_does_not_replace_what_the_later_on
         ground.scan(holder=TASK)
 
     with ground.state.held(TASK) as lost:
-        lost.sightings()
+        read = WaitingList.read(lost, ground.world.store)
+        read.rows = read.rows.slice(0, 0)
         monkeypatch.setattr(Right, "check", check_and_stand_still)
         with pytest.raises(LeaseHeldError):
-            lost.save_sightings(Sightings())
-    assert len(ground.state.sightings()) == 3
+            read.leave("lost", START)
+    assert len(waiting(ground)) == 3
 
 
-def test_sightings_that_were_replaced_between_the_two_looks_stop_the_run(
-    ground: Tries, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    older = ground.state.writer.get("sightings.json")
-    monkeypatch.setattr(steps, "check_limits", lambda *_: ground.state.writer.put("sightings.json", older))
-    ground.world.stage(ground.world.token("lake", "main"))
-    with pytest.raises(RefusedError):
-        ground.clean()
-    assert len(ground.left()) == 3
+def waiting(ground: Tries) -> list[bytes]:
+    """Partitions that wait."""
+    rows = WaitingList.read(ground.state, ground.world.store).rows
+    return [name_of(address) for address in rows["address"].to_pylist()]
 
 
 def test_a_clean_takes_only_the_plan_that_its_scan_reported(ground: Tries) -> None:
@@ -246,6 +247,8 @@ def test_a_killed_run_that_removed_keys_of_a_living_repository_does_not_stop_the
     ground: Tries,
 ) -> None:
     ground.world.import_status(ground.partition, START - 9 * DAY)
+    ground.scan()
+    ground.world.store.now += DAY
 
     def killed() -> None:
         raise KeyboardInterrupt

@@ -17,13 +17,15 @@ from dredge.gc.metadata.collecting import collect_metadata
 from dredge.gc.metadata.config import MetadataConfig
 from dredge.gc.metadata.named import NamesReader
 from dredge.gc.metadata.taking import File, delete_files
+from dredge.gc.plan import METADATA_RUNS
 from dredge.gc.planning import release_lease
 from dredge.gc.witness.block import lift, refuse
 from dredge.gc.witness.lost import forget_lost
+from dredge.gc.witness.mark_id import KEY
 from dredge.kv.memory import MemoryKV
 from dredge.lakefs.files import messages
 from dredge.runs.summary import StepSummary
-from dredge.storage import DeleteOutcome, open_deleter
+from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from dredge.storage.model import MaySend, always
 from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.refs.commits import new_commit
@@ -61,7 +63,7 @@ def collect(world: World, kv: Any = None, **settings: Any) -> StepSummary:
 
 
 def noted(world: World | None = None) -> World:
-    """What was left was noted two days ago."""
+    """What was left waits since two days."""
     made = world or versioned()
     collect(made, metadata="report")
     made.age(days=2)
@@ -100,12 +102,12 @@ def left_metarange() -> str:
     return next(found for found in left_behind(objects) if is_metarange(objects, found))
 
 
-def test_what_two_notes_have_goes_and_what_commits_name_stays() -> None:
+def test_what_has_waited_goes_and_what_commits_name_stays() -> None:
     world = versioned()
     before = there(world)
     first = collect(world)
     assert first.counts["garbage_files"] == 2
-    assert there(world) == before, "nobody had noted it before"
+    assert there(world) == before, "no run had found it before"
     world.age(days=2)
     second = collect(world)
     assert (second.counts["deleted_files"], second.counts.get("put_back_files", 0)) == (2, 0)
@@ -131,6 +133,9 @@ def test_a_metarange_that_counts_as_a_lost_commit_stays_with_its_ranges_and_so_d
     assert is_readable(world, metarange)
     assert live <= world.data()
     forget_lost(world.client, "lake", "it is not wanted", 30)
+    world.age(seconds=1)
+    assert collect(world, keep_unnamed_days=30).counts["confirmed_files"] == 0, "everything waits anew"
+    world.age(days=1)
     assert collect(world, keep_unnamed_days=30).counts["deleted_files"]
     assert metarange not in there(world)
     world.assert_readable()
@@ -172,26 +177,71 @@ def test_in_a_blocked_namespace_no_metadata_goes() -> None:
     release_lease(run)
     with pytest.raises(BlockedError):
         collect(world)
-    assert collect(world, dry_run=True).counts["chosen_files"] == 2
+    assert collect(world, dry_run=True).counts["confirmed_files"] == 2
     assert there(world) == before
     lift(run.state, "lake", "seen to")
     assert collect(world).counts["deleted_files"] == 2
 
 
-def test_two_notes_must_be_as_far_apart_as_a_file_is_old() -> None:
+def test_a_file_goes_once_it_has_waited_for_the_grace_and_not_a_moment_earlier() -> None:
     world = versioned()
-    collect(world)
-    world.age(hours=24)
-    assert collect(world).counts["chosen_files"] == 0
-    world.age(hours=2)
-    assert collect(world).counts["chosen_files"] == 2
+    first = collect(world)
+    assert [first.counts[name] for name in ("garbage_files", "waiting_files", "confirmed_files")] == [2, 2, 0]
+    pending = first.details["pending"]
+    assert (pending["found_now"]["objects"], pending["grace_seconds"]) == (2, 20 * 3600)
+    world.age(hours=20)
+    world.age(microseconds=-1)
+    early = collect(world, dry_run=True)
+    assert (early.counts["confirmed_files"], early.details["pending"]["found_now"]["objects"]) == (0, 0)
+    assert early.details["pending"]["first_deletion"] == pending["first_deletion"]
+    world.age(microseconds=1)
+    assert collect(world).counts["deleted_files"] == 2
 
 
-def test_a_file_that_was_written_again_between_two_notes_stays() -> None:
+def test_without_a_grace_a_run_deletes_what_it_finds() -> None:
+    assert collect(versioned(), unsafe_grace_seconds=0).counts["deleted_files"] == 2
+
+
+def test_what_was_held_between_two_runs_waits_anew() -> None:
+    """An import at work: what it is about to name is unknown, so everything is held."""
+    world = noted()
+    partition = world.lake.catalog.refs.repositories.get("lake").partition
+    world.lake.kv.set(partition, b"imports/i", messages.encode(messages.ImportStatusData(id="i")))
+    assert collect(world).details["pending"]["by_status"]["held"]["objects"] == 2
+    world.lake.kv.delete(partition, b"imports/i")
+    assert collect(world).counts["confirmed_files"] == 0
+    world.age(hours=20)
+    assert collect(world).counts["confirmed_files"] == 2
+
+
+def test_a_list_of_another_life_or_a_damaged_one_lets_everything_wait_anew() -> None:
+    world = noted()
+    place = open_writer(f"{world.lake.namespace}/{METADATA_RUNS}")
+    honest = place.get("pending/current.json")
+    for wrong in (honest.replace(b'"life": "', b'"life": "9'), b"{"):
+        place.put("pending/current.json", wrong)
+        summary = collect(world, dry_run=True)
+        assert (summary.counts["confirmed_files"], len(summary.warnings)) == (0, 1)
+    place.put("pending/current.json", honest.replace(b'"format": 1', b'"format": 2'))
+    with pytest.raises(RefusedError):
+        collect(world)
+    assert left_metarange() in there(world)
+
+
+def test_the_mark_of_another_server_or_of_an_older_database_leaves_no_list() -> None:
+    world = versioned()
+    world.collect()
+    world.client.set_metadata("lake", {KEY: "of another server"})
+    collect(world, metadata="report")
+    world.age(days=2)
+    assert collect(world, dry_run=True).counts["confirmed_files"] == 0
+
+
+def test_a_file_that_was_written_again_while_it_waited_stays() -> None:
     world = noted()
     left_behind(world.lake.objects)
     world.age(days=2)
-    assert collect(world).counts["chosen_files"] == 0, "it is another version than that of the last note"
+    assert collect(world).counts["confirmed_files"] == 0, "it is another version than the one that waited"
     assert is_readable(world, left_metarange())
 
 
@@ -226,7 +276,7 @@ def test_while_an_import_is_at_work_nothing_goes() -> None:
     world.lake.kv.set(partition, b"imports/i", messages.encode(messages.ImportStatusData(id="i")))
     summary = collect(world)
     assert any("import i" in text for text in summary.warnings)
-    assert (summary.counts["garbage_files"], summary.counts["chosen_files"]) == (2, 0)
+    assert (summary.counts["garbage_files"], summary.counts["confirmed_files"]) == (2, 0)
     assert there(world) == before
 
 
@@ -278,7 +328,7 @@ def test_ranges_that_a_young_metarange_names_stay() -> None:
     world = noted()
     metarange = left_metarange()
     world.lake.objects.put(f"_lakefs/{metarange}", world.lake.objects.get(f"_lakefs/{metarange}"))
-    assert collect(world).counts["chosen_files"] == 0
+    assert collect(world).counts["confirmed_files"] == 0
     name(world, metarange)
     assert is_readable(world, metarange)
 

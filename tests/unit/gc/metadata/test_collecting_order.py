@@ -12,7 +12,6 @@ from dredge.gc.metadata import collecting
 from dredge.gc.metadata.collecting import collect_metadata
 from dredge.gc.metadata.config import MetadataConfig
 from dredge.gc.metadata.named import NamesReader
-from dredge.xid import new_descending_xid
 from tests.unit.gc.metadata.test_collecting import (
     collect,
     is_readable,
@@ -40,15 +39,6 @@ def test_only_tables_by_their_names_keep_ranges_while_they_are_young() -> None:
     world, (metarange, _) = noted(), names_left()
     world.lake.objects.put("_lakefs/copied-by-hand", world.lake.objects.get(f"_lakefs/{metarange}"))
     assert collect(world, metadata="report").counts["garbage_files"] == 2
-
-
-def test_a_run_that_died_before_its_note_is_passed_over() -> None:
-    world = versioned()
-    collect(world, metadata="report")
-    world.age(hours=1)
-    world.lake.objects.put(f"{RUNS}{new_descending_xid(world.lake.clock())}/plan.json", b"{}")
-    world.age(days=2)
-    assert collect(world).counts["chosen_files"] == 2
 
 
 def test_what_went_is_written_down_before_anything_else_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:

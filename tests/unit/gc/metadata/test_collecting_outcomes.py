@@ -10,7 +10,6 @@ import pytest
 from dredge.errors import ConfigError, LeaseHeldError, UnavailableError
 from dredge.gc.metadata import collecting
 from dredge.gc.metadata.config import MetadataConfig
-from dredge.gc.metadata.files import GARBAGE_METARANGES
 from dredge.gc.metadata.named import NamesReader
 from dredge.gc.metadata.output import MetadataOutput
 from dredge.gc.metadata.taking import DELETED, FAILED, KEPT, PURGED, File, Taken
@@ -77,7 +76,7 @@ def test_what_went_is_in_the_ledger_with_its_size_and_nothing_is_warned_of() -> 
     assert (
         summary.counts["deleted_bytes"] == sizes[metarange] + sizes[only] == summary.counts["garbage_bytes"]
     )
-    assert summary.counts["chosen_bytes"] == summary.counts["deleted_bytes"]
+    assert summary.counts["confirmed_bytes"] == summary.counts["deleted_bytes"]
     assert (summary.status, summary.warnings, summary.details["why_not"]) == ("success", (), "")
     assert "put_back_files" not in summary.counts
 
@@ -188,13 +187,13 @@ def test_a_metarange_as_young_as_may_be_keeps_the_ranges_it_names(older: int) ->
     world.age(microseconds=older)
     summary = collect(world)
     assert summary.counts["garbage_files"] == 2 * older
-    assert summary.counts["chosen_files"] == 0, (
+    assert summary.counts["confirmed_files"] == 0, (
         "the metarange is another version, so what it names stays with it"
     )
     assert {metarange, only} <= there(world)
 
 
-def test_a_file_without_versions_to_go_is_not_chosen_though_two_notes_have_it() -> None:
+def test_a_file_without_versions_to_go_stays() -> None:
     """It has a delete marker: somebody deletes and writes it."""
     world, (metarange, only) = versioned(), names_left()
     content = world.lake.objects.get(f"_lakefs/{only}")
@@ -203,24 +202,9 @@ def test_a_file_without_versions_to_go_is_not_chosen_though_two_notes_have_it() 
     world.age(days=2)
     noted(world)
     summary = collect(world)
-    assert (summary.counts["garbage_files"], summary.counts["chosen_files"]) == (2, 1)
+    assert (summary.counts["garbage_files"], summary.counts["confirmed_files"]) == (2, 1)
     assert only in there(world)
     assert metarange not in there(world)
-
-
-def test_of_several_notes_the_newest_that_is_old_enough_counts() -> None:
-    world = versioned()
-    collect(world, metadata="report")
-    world.age(hours=1)
-    left_behind(world.lake.objects)
-    world.age(hours=26)
-    collect(world, metadata="report")
-    world.age(hours=2)
-    assert collect(world).counts["chosen_files"] == 0, (
-        "the last one is too young, and the first saw other versions"
-    )
-    world.age(hours=24)
-    assert collect(world).counts["chosen_files"] == 2
 
 
 def went(world: World) -> None:
@@ -308,17 +292,6 @@ def test_what_is_put_back_is_neither_garbage_nor_missing_for_the_rest_of_the_run
     assert summary.counts["deleted_files"] == 2
     assert other.isdisjoint(there(world))
     assert is_readable(world, left_metarange())
-
-
-def test_a_note_has_metaranges_first_and_every_version_of_each_file() -> None:
-    world = versioned()
-    left_behind(world.lake.objects)
-    world.age(days=2)
-    summary = collect(world, metadata="report")
-    found = folder_of_newest(world).read_part(MetadataOutput.of(summary).garbage).to_pylist()
-    assert [row["kind"] for row in found] == [GARBAGE_METARANGES, "garbage_ranges"]
-    assert [row["name"] for row in found] == [*names_left()]
-    assert [len(row["versions"]) for row in found] == [2, 2]
 
 
 def test_a_report_that_deletes_nothing_is_the_default_and_copies_are_looked_for_a_week_at_least() -> None:

@@ -18,6 +18,7 @@ from tests.support.gc import World, make_world, summary_of
 from tests.support.own_files import below, folders, grown, removing, run
 from tests.support.undo import purge, restore, store_of, undo_world
 from tests.unit.gc.metadata.test_collecting import collect, left_metarange, name, noted, there
+from tests.unit.gc.metadata.test_report import left_behind
 
 
 def left_in(world: World, place: str) -> set[str]:
@@ -91,15 +92,32 @@ def test_a_folder_with_copies_of_metadata_stays_until_they_are_purged_and_the_ne
     world.age(days=91)
     world.collect(mode="clean")
     note = collect(world, metadata="report").run_id
-    assert left_in(world, "dredge/metadata") == {with_copies, note}
+    assert left_in(world, "dredge/metadata") == {with_copies, note, "pending"}
     world.age(seconds=5)
     assert collect(world).counts["purged_copies"] == 2
     world.age(days=91)
     world.collect(mode="clean")
     world.age(days=91)
     world.collect(mode="clean")
-    (newest,) = left_in(world, "dredge/metadata")
+    (newest,) = left_in(world, "dredge/metadata") - {"pending"}
     assert newest not in (with_copies, note)
+
+
+def test_parts_of_earlier_lists_of_metadata_go_a_week_later_and_those_of_the_list_stay() -> None:
+    world = noted()
+    (old,) = pending_parts(world)
+    left_behind(world.lake.objects, "other")
+    world.age(days=2)
+    collect(world, metadata="report")
+    (newer,) = pending_parts(world) - {old}
+    world.age(days=9)
+    world.collect()
+    assert pending_parts(world) == {newer}
+    assert collect(world).counts["deleted_files"] == 4
+
+
+def pending_parts(world: World) -> set[str]:
+    return {key for key in world.lake.keys(f"{ROOT}/dredge/metadata/pending/") if key.endswith(".parquet")}
 
 
 def test_copies_of_metadata_go_when_no_run_puts_them_back_any_more() -> None:

@@ -20,7 +20,7 @@ from dredge.storage import open_writer
 from dredge.trash.state import TrashState
 from tests.support.airflow import connections
 from tests.support.lakefs_operators import Pushed
-from tests.support.trash import age_sightings, trashed_store
+from tests.support.trash import age_waits, trashed_store
 
 OUTLET = "dredge_kv_trash"
 BOTH = {"import-expired": 1, "staging-orphan": 2}
@@ -54,7 +54,7 @@ class Cleaner:
     def looked(self, **config: Any) -> dict[str, Any]:
         """Look twice, two days apart."""
         self.scan()
-        age_sightings(self.folder / "state")
+        age_waits(self.folder / "state")
         return self.scan(**config)
 
     def cleaning(self, config: Any, **settings: Any) -> LakeFSKVCleanTrashOperator:

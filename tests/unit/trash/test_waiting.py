@@ -1,0 +1,136 @@
+"""The pending list of the cleaner: what waits, what waits anew, and which list is believed."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from dredge.errors import RefusedError
+from dredge.runs.pending.store import POINTER
+from dredge.trash.apply import NamedAgainError
+from dredge.trash.margins import TrashMargins
+from dredge.trash.state import TrashState
+from dredge.trash.waiting import WaitingList, address_of, forget
+from tests.support.kv_world import DAY, START
+from tests.support.trash import Ground, fates
+
+INSTANT = timedelta(microseconds=1)
+
+
+def test_what_has_waited_goes_and_not_a_moment_earlier(ground: Ground) -> None:
+    found = ground.scan()
+    assert found.plan.findings == ()
+    assert (found.pending()["found_now"], found.pending()["waiting"]["rows"]) == (1, 2)
+    assert found.pending()["first_deletion"] == (ground.world.now + DAY).isoformat()
+    early = ground.clean(DAY - INSTANT)
+    assert (early.outcomes, early.scan.pending()["found_now"]) == ((), 0)
+    assert fates(ground.clean(INSTANT)) == ["deleted"]
+
+
+@pytest.mark.parametrize("looks", ["scan", "dry run"])
+def test_looks_that_remove_nothing_let_the_wait_begin(ground: Ground, looks: str) -> None:
+    if looks == "scan":
+        ground.scan()
+    else:
+        ground.clean(dry_run=True)
+    assert fates(ground.clean(DAY)) == ["deleted"]
+
+
+def test_nothing_goes_for_being_found_whatever_its_kind(ground: Ground) -> None:
+    ground.world.import_status(ground.partition, START - 9 * DAY)
+    ground.world.queue(ground.orphan.decode())
+    ground.world.hand_over("gone")
+    rows = ground.world.store.all_rows()
+    ground.clean()
+    assert ground.world.store.all_rows() == rows
+
+
+def test_without_a_grace_a_run_removes_what_it_finds(ground: Ground) -> None:
+    margins = TrashMargins.with_grace(timedelta(0), unsafe_short_grace=True)
+    assert fates(ground.clean(margins=margins)) == ["deleted"]
+
+
+def test_a_partition_whose_rows_grow_waits_anew(ground: Ground) -> None:
+    """A slow reset fills a token that no branch names yet: its early rows have waited, the partition has not."""
+    ground.scan()
+    ground.world.stage(ground.orphan.decode(), "late")
+    assert ground.clean(DAY).outcomes == ()
+    assert ground.clean(DAY - INSTANT).outcomes == ()
+    assert fates(ground.clean(INSTANT)) == ["deleted"]
+
+
+def test_a_partition_of_which_one_byte_changes_waits_anew(ground: Ground) -> None:
+    ground.scan()
+    entry = next(iter(ground.world.kv.scan(ground.orphan)))
+    ground.world.kv.set(ground.orphan, entry.key, bytes(len(entry.value)))
+    assert ground.clean(DAY).outcomes == ()
+    assert fates(ground.clean(DAY)) == ["deleted"]
+
+
+def test_what_was_named_between_two_looks_waits_anew(ground: Ground) -> None:
+    ground.scan()
+    ground.name_orphan()
+    ground.scan(DAY)
+    ground.world.branch(ground.partition, "main", ground.head, ground.main)
+    ground.clean(DAY)
+    assert ground.orphan_rows() == 2
+
+
+def test_what_a_run_puts_back_itself_waits_anew(ground: Ground) -> None:
+    """It was named for a moment that no later look sees."""
+    ground.scan()
+    ground.world.store.after_delete.append(ground.name_orphan)
+    with pytest.raises(NamedAgainError):
+        ground.clean(DAY)
+    rows = WaitingList.read(ground.state, ground.world.store).rows
+    assert address_of(ground.orphan, None) not in rows["address"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"subject": "another store"}, {"left_at": "2999-01-01T00:00:00+00:00"}, {"format": 0}, {"parts": 7}],
+)
+def test_a_list_that_is_not_this_stores_or_is_damaged_lets_everything_wait_anew(
+    ground: Ground, state: TrashState, change: dict[str, object]
+) -> None:
+    ground.scan()
+    pointer = json.loads(state.writer.get(POINTER))
+    state.writer.put(POINTER, json.dumps(pointer | change).encode())
+    told = ground.clean(DAY)
+    assert (told.outcomes, len(told.scan.notes)) == ((), 1)
+    assert fates(ground.clean(DAY)) == ["deleted"]
+
+
+def test_a_list_whose_part_is_gone_lets_everything_wait_anew(ground: Ground, state: TrashState) -> None:
+    ground.scan()
+    (part,) = json.loads(state.writer.get(POINTER))["parts"].values()
+    state.writer.put(part["name"], b"")
+    assert ground.clean(DAY).outcomes == ()
+    assert fates(ground.clean(DAY)) == ["deleted"]
+
+
+def test_a_list_of_a_newer_version_stops_the_run(ground: Ground, state: TrashState) -> None:
+    ground.scan()
+    pointer = json.loads(state.writer.get(POINTER))
+    state.writer.put(POINTER, json.dumps(pointer | {"format": 99}).encode())
+    with pytest.raises(RefusedError):
+        ground.clean(DAY)
+    assert ground.orphan_rows() == 2
+
+
+def test_another_id_of_the_database_is_another_life(ground: Ground) -> None:
+    ground.world.store.own = "1:1:1"
+    ground.scan()
+    ground.world.store.own = "1:2:1"
+    assert WaitingList.read(ground.state, ground.world.store).rows.num_rows == 0
+
+
+def test_only_what_is_forgotten_waits_anew(ground: Ground) -> None:
+    other = ground.world.stage(ground.world.token("lake", "main"))
+    ground.scan()
+    with ground.state.held("a restore") as held:
+        forget(held, ground.world.store, [(ground.orphan, None), (b"never", b"seen")], "a restore")
+    assert [o.finding.partition for o in ground.clean(DAY).outcomes] == [other]
+    assert ground.orphan_rows() == 2
