@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from dredge.runs.environment import environment
-from dredge.storage import StorageOptions
+from dredge.storage import StorageOptions, environment_of_child
 
 
 class HasOptions(Protocol):
@@ -25,6 +25,6 @@ def tasks_environment(run: HasOptions, more: Mapping[str, str] | None = None) ->
     :param run: opened with the options of the store
     :param more: further variables of the step
     """
-    variables = (run.options.to_env() if run.options is not None else {}) | dict(more or {})
+    variables = (environment_of_child(run.options) if run.options is not None else {}) | dict(more or {})
     with environment(variables):
         yield

@@ -29,6 +29,7 @@ from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableErro
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.settings import setting
+from dredge.storage import environment_of_child
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -107,7 +108,7 @@ class SparkJobOperator(SparkSubmitOperator):
 
     def secrets(self, run: PlannedRun) -> dict[str, str]:
         """Return the variables that let the job reach the object store."""
-        return run.options.to_env() if run.options is not None else {}
+        return environment_of_child(run.options) if run.options is not None else {}
 
     def read_summary(self, run: PlannedRun) -> StepSummary | None:
         """Return the summary that the job left in the run's folder; None when there is none."""

@@ -39,7 +39,7 @@ from airflow_dredge.spark_jobs.session import close_session, open_session
 from dredge.runs.environment import environment
 from dredge.runs.peers import is_of_this_user
 from dredge.runs.tasks import Json, PartitionFunction, TaskRunner
-from dredge.storage import StorageOptions
+from dredge.storage import StorageOptions, environment_of_child
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,7 +152,7 @@ class Application:
     def _step(self, step: str, run_uri: str) -> None:
         check_run_uri(run_uri)
         options = StorageOptions.from_env()
-        self._jobs[step].do(run_uri, options, LateRunner(self._session, options.to_env()))
+        self._jobs[step].do(run_uri, options, LateRunner(self._session, environment_of_child(options)))
 
 
 class LateRunner:

@@ -32,7 +32,7 @@ from dredge.errors import ConfigError, DredgeError
 from dredge.runs.defects import defect
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
-from dredge.storage import StorageOptions
+from dredge.storage import StorageOptions, environment_of_child
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,7 +76,7 @@ class Job:
         """
         check_run_uri(run_uri)
         options = options or StorageOptions.from_env()
-        return self.do(run_uri, options, SparkRunner(spark, options.to_env()))
+        return self.do(run_uri, options, SparkRunner(spark, environment_of_child(options)))
 
 
 def check_run_uri(run_uri: str) -> None:

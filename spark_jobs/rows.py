@@ -60,7 +60,7 @@ class SparkRunner:
 
     Args:
         spark: classic or Connect session.
-        environ: variables that the workers need to reach the object store (`StorageOptions.to_env()`).
+        environ: variables that the workers need to reach the object store (`dredge.storage.environment_of_child`).
             Empty leaves them to their own (an instance role, the cluster's environment).
     """
 

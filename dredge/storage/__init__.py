@@ -6,6 +6,7 @@ Start with `open_reader`, `open_writer` and `open_deleter`; `model.py` says what
 
 from __future__ import annotations
 
+from dredge.storage.children import environment_of_child
 from dredge.storage.clock import store_clock
 from dredge.storage.lookup import exists
 from dredge.storage.model import (
@@ -53,6 +54,7 @@ __all__ = [
     "ObjectWriter",
     "StorageOptions",
     "VersionReader",
+    "environment_of_child",
     "exists",
     "open_copier",
     "open_deleter",

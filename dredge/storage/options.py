@@ -98,41 +98,21 @@ class StorageOptions:
         )
 
     def to_env(self) -> dict[str, str]:
-        """Give the variables from which `from_env` makes these options in a child process, with secrets.
-
-        Of S3, what AWS's configuration says on this machine is in them, so that a child asks the same store: None is
-        none there as well. Credentials of the machine itself (a role) are not, and each machine has its own.
-
-        Raises:
-            ConfigError: AWS's configuration contradicts itself.
+        """Give the variables from which `from_env` makes these options again, with secrets; for another process see
+        `dredge.storage.environment_of_child`.
         """
+        said = {
+            item.name: getattr(self, item.name)
+            for item in fields(self)
+            if item.name not in _NOT_OF_S3 and getattr(self, item.name) != item.default
+        }
         values = {
             "DREDGE_LOCAL_BASE": self.local_base,
+            S3_SETTINGS: json.dumps(said) if said else None,
             **self.azure.to_env(),
             **self.gcs.to_env(),
         }
-        found = self
-        if self._may_use_aws():
-            from dredge.storage.s3.resolving import for_another_process
-
-            found = for_another_process(self)
-        said = {
-            item.name: getattr(found, item.name)
-            for item in fields(found)
-            if item.name not in _NOT_OF_S3 and getattr(found, item.name) != item.default
-        }
-        values[S3_SETTINGS] = json.dumps(said) if said else None
         return {name: value for name, value in values.items() if value is not None}
-
-    def _may_use_aws(self) -> bool:
-        """Whether AWS's configuration says anything here: asking takes half a second."""
-        if any(name.startswith("AWS_") and value for name, value in os.environ.items()):
-            return True
-        plain = StorageOptions(
-            local_base=self.local_base, azure=self.azure, gcs=self.gcs, delete_requests=self.delete_requests
-        )
-        files = ("~/.aws/config", "~/.aws/credentials")
-        return self != plain or any(os.path.exists(os.path.expanduser(file)) for file in files)
 
 
 def _s3_of(env: Mapping[str, str]) -> dict[str, Any]:

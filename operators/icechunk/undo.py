@@ -15,6 +15,7 @@ from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, Icechunk
 from dredge.runs.environment import environment
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
+from dredge.storage import environment_of_child
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -50,7 +51,7 @@ class IcechunkUndoOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Do the run and return its figures."""
         options = storage_options(self.aws_conn_id)
-        with environment(options.to_env()):
+        with environment(environment_of_child(options)):
             summary = self.work(f"{self.dag_id} {context['run_id']}", options)
         for warning in summary.warnings:
             self.log.warning("%s", warning)

@@ -12,6 +12,7 @@ from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from airflow_dredge.operators.metrics import report_metrics
 from dredge.runs.environment import environment
 from dredge.runs.summary import StepSummary
+from dredge.storage import environment_of_child
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -45,7 +46,7 @@ class LakeFSUndoOperator(LakeFSOperator):
         """Do the run and return its figures."""
         options = storage_options(self.aws_conn_id)
         holder = f"{self.dag_id} {context['run_id']}"
-        with environment(options.to_env()):
+        with environment(environment_of_child(options)):
             summary = self.work(holder, self.hook.client, options)
         for warning in summary.warnings:
             self.log.warning("%s", warning)

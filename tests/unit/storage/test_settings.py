@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
-from dredge.storage import StorageOptions, open_deleter, open_reader, open_writer
+from dredge.storage import StorageOptions, environment_of_child, open_deleter, open_reader, open_writer
 from dredge.storage.keys import in_range, is_client_safe, is_plain, is_text, is_xml_safe
 from dredge.storage.location import parse_uri
 from dredge.storage.redact import redact
@@ -86,9 +85,12 @@ def test_options_survive_the_way_through_an_environment(
         ca_bundle="/ca",
         local_base="/l",
     )
-    assert StorageOptions.from_env(full.to_env()) == replace(full, is_resolved=True)
+    assert StorageOptions.from_env(full.to_env()) == full
     assert StorageOptions.from_env({}) == StorageOptions()
-    assert StorageOptions().to_env() == {}
+    assert StorageOptions().to_env() == environment_of_child(StorageOptions()) == {}
+    monkeypatch.setenv("AWS_REGION", "here")
+    child = StorageOptions.from_env({"AWS_REGION": "there"} | environment_of_child(StorageOptions()))
+    assert child.region is None
     assert StorageOptions.from_env(
         {"AWS_ENDPOINT_URL": "http://a", "AWS_ENDPOINT_URL_S3": "http://b"}
     ).endpoint_url == ("http://b")

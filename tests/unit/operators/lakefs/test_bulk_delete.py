@@ -16,6 +16,7 @@ from dredge.gc.mark_uncommitted.kv_access import URL
 from dredge.gc.run import Run
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import StorageOptions
+from dredge.storage.options import S3_SETTINGS
 from tests.support.airflow import connections
 from tests.support.gc import World, busy_world
 from tests.support.lakefs_operators import summary
@@ -111,7 +112,9 @@ def test_work_in_the_worker_has_what_a_job_would_have() -> None:
     with connections(kv={"conn_type": "sqlite", "host": "/kv.db"}):
         secrets = sweep.secrets(run)
         sweep.execute(NOTHING)
-    own = {"LAKECTL": "lakefs-hunter2", "AWS_SECRET_ACCESS_KEY": "store-hunter2", URL: "sqlite:///kv.db"}
+    own = {"LAKECTL": "lakefs-hunter2", URL: "sqlite:///kv.db"}
     assert own.items() <= secrets.items()
+    told = StorageOptions.from_env(seen)
+    assert (told.region, told.secret_access_key) == ("here", "store-hunter2")
     assert secrets.items() <= seen.items()
-    assert not own.keys() & os.environ.keys()
+    assert not {*own, S3_SETTINGS} & os.environ.keys()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.storage import StorageOptions, open_writer
+from dredge.storage import StorageOptions, environment_of_child, open_writer
 from dredge.storage.s3 import access, clients, resolving
 from dredge.storage.s3.clients import access_to, bytes_client
 from dredge.storage.s3.proxies import proxies_for
@@ -168,7 +168,7 @@ def test_keys_of_a_connection_never_meet_a_workers_token(monkeypatch: pytest.Mon
     with ScriptedS3(lambda *_: FINE) as server:
         connection = server.options
         write_with_each(connection)
-        child = StorageOptions.from_env({**os.environ, **connection.to_env()})
+        child = StorageOptions.from_env({**os.environ, **environment_of_child(connection)})
         write_with_each(child)
         assert len(server.headers) == 2 * len(NAMES)
         assert not any("x-amz-security-token" in each for each in server.headers)
@@ -178,7 +178,7 @@ def test_keys_of_a_connection_never_meet_a_workers_token(monkeypatch: pytest.Mon
 def test_none_stays_none_on_the_way_to_another_process(
     monkeypatch: pytest.MonkeyPatch, this_machine: Path
 ) -> None:
-    variables = StorageOptions(access_key_id="K", secret_access_key="s").to_env()
+    variables = environment_of_child(StorageOptions(access_key_id="K", secret_access_key="s"))
     (this_machine / "config").write_text("[default]\nendpoint_url = http://there:1\nregion = eu-west-9\n")
     say(monkeypatch, KEYS | {"AWS_ENDPOINT_URL": "http://there:2", "AWS_SESSION_TOKEN": "t"} | variables)
     child = StorageOptions.from_env()
@@ -195,13 +195,13 @@ def test_a_profile_of_this_machine_reaches_another_one(this_machine: Path) -> No
     (this_machine / "credentials").write_text(
         "[minio]\naws_access_key_id = AKIAPROF\naws_secret_access_key = s\n"
     )
-    sent = StorageOptions.from_env(StorageOptions(profile="minio").to_env())
+    sent = StorageOptions.from_env(environment_of_child(StorageOptions(profile="minio")))
     assert (sent.access_key_id, sent.profile, sent.region) == ("AKIAPROF", None, "eu-west-1")
     assert sent.endpoint_url == "http://minio:9000"
     assert json.loads(sent.config or "") == {"use_fips_endpoint": True}
-    assert StorageOptions.from_env(StorageOptions(profile="role").to_env()).profile == "role"
+    assert StorageOptions.from_env(environment_of_child(StorageOptions(profile="role"))).profile == "role"
     with pytest.raises(ConfigError):
-        StorageOptions(profile="nobody").to_env()
+        environment_of_child(StorageOptions(profile="nobody"))
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_botocore_says_the_url_of_a_bucket(
 @pytest.mark.parametrize("variable", ["AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT"])
 def test_switches_of_the_environment_go_to_children(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     monkeypatch.setenv(variable, "true")
-    sent = StorageOptions().to_env()
+    sent = environment_of_child(StorageOptions())
     monkeypatch.delenv(variable)
     assert json.loads(StorageOptions.from_env(sent).config or "") == {variable[4:].lower(): True}
 
@@ -291,7 +291,7 @@ def test_a_role_is_taken_on_and_its_keys_are_renewed() -> None:
             ),
             sts_endpoint=security.options.endpoint_url,
         )
-        write_with_each(StorageOptions.from_env(options.to_env()))
+        write_with_each(StorageOptions.from_env(environment_of_child(options)))
         used = [
             each["authorization"].partition("Credential=")[2].partition("/")[0] for each in server.headers
         ]
@@ -334,7 +334,7 @@ def test_a_pods_identity_is_that_of_both_clients(monkeypatch: pytest.MonkeyPatch
         write_with_each()
         assert {"Credential=ASIA1/" in each["authorization"] for each in server.headers} == {True}
         assert len(security.requests) == 1
-        assert StorageOptions.from_env(StorageOptions.from_env().to_env()).access_key_id is None
+        assert StorageOptions.from_env(environment_of_child(StorageOptions.from_env())).access_key_id is None
 
 
 def test_a_store_that_demands_a_checksum(monkeypatch: pytest.MonkeyPatch) -> None:
