@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from dredge.gc.restore.config import RestoreConfig
     from dredge.gc.restore.step import restore
     from dredge.gc.resuming import check_resumable, is_local
-    from dredge.gc.run import Run
+    from dredge.gc.run import Run, open_state
     from dredge.gc.save_report.step import save_report
     from dredge.gc.slice_listing.step import slice_listing
     from dredge.gc.subtract.step import subtract
@@ -87,6 +87,7 @@ __all__ = [
     "is_local",
     "list_committed",
     "mark_uncommitted",
+    "open_state",
     "plan_run",
     "purge",
     "purge_old",
@@ -119,6 +120,7 @@ _PLACES = {
     "RestoreConfig": "restore.config",
     "Run": "run",
     "acquire_lease": "planning",
+    "open_state": "run",
     "answer": "approve.step",
     "approve": "approve.step",
     "bulk_delete": "bulk_delete.step",

@@ -36,11 +36,8 @@ class LakeFSAcquireLeaseOperator(LakeFSOperator, AcquireLeaseOperator):
 
     def bound_by(self) -> tuple[ObjectWriter, str, Mapping[str, bool | None]]:
         """Return the state's folder, the repository, and which Variables bind its runs."""
-        # Loaded by this task only: every task of every DAG reads the files of all operators.
-        from dredge.gc.run import open_state
-
         namespace = self.hook.client.repository(self.repository).namespace
-        state = open_state(namespace, storage_options(self.aws_conn_id))
+        state = steps.open_state(namespace, storage_options(self.aws_conn_id))
         return state, self.repository, present_variables(GC_SCHEDULES, "repository", self.repository)
 
     def take(self, holder: str) -> tuple[LeaseGrant, dict[str, Any]]:

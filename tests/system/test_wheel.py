@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from dredge import __version__
 from tests.support import installed
 from tests.support.airflow import empty_database
-from tests.support.installed import build_wheel, install
+from tests.support.installed import ROOT, build_wheel, install
 from tests.support.lakefs_server import KEY_PAIR, lakefs_server
 from tests.support.planted import PlantedLake
 
@@ -165,6 +167,26 @@ def test_it_lives_beside_another_projects_operators(
 
 def test_an_executors_python_needs_no_airflow(site: Path, environment: dict[str, str]) -> None:
     assert last_line(site, BARE, environment) == {"index": 0, "result": {}}
+
+
+def test_uv_build_makes_the_same_wheel_and_its_command_runs(wheel: Path, tmp_path: Path) -> None:
+    uv = shutil.which("uv") or str(ROOT / ".dredge" / "tools" / "bin" / "uv")
+    command = [uv, "build", "--quiet", "--wheel", "--no-build-isolation", "--python", sys.executable]
+    subprocess.run([*command, "--out-dir", str(tmp_path / "dist")], cwd=ROOT, check=True)
+    (made,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(made) as ours, zipfile.ZipFile(wheel) as other:
+        assert sorted(ours.namelist()) == sorted(other.namelist())
+    python = install(made, tmp_path / "environment")
+    program = "from importlib.metadata import entry_points; entry_points(group='console_scripts')['dredge'].load()()"
+    done = subprocess.run(
+        [str(python), "-c", program, "--version"],
+        cwd=tmp_path,
+        env=installed.environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split()[-1] == __version__
 
 
 @pytest.mark.long

@@ -8,10 +8,17 @@ from tests.mutations.edits import Drop, Put
 MANY = (
     Breakage(
         "a connection that cannot be had is one that is not there",
-        "airflow_dredge.operators.places",
-        "_found_in",
-        Drop("Raise", "_unknown"),
-        ("test_without_an_answer_about_a_connection_no_store_is_opened",),
+        "airflow_dredge.operators.hooks.finding",
+        "find_connection",
+        Drop("Raise", "UnavailableError"),
+        ("test_an_error_of_the_look_up_is_not_a_missing_connection",),
+    ),
+    Breakage(
+        "a Variable that is gone no longer binds a run",
+        "dredge.runs.variables",
+        "check_variables",
+        Drop("Raise", "RefusedError"),
+        ("test_a_missing_variable_stops_every_run_until_it_is_back",),
     ),
     Breakage(
         "the form's dry run is not one where the Variable says otherwise",
