@@ -187,7 +187,7 @@ def mark_ours(folder: Path, processes: int, references: int) -> Figures:
     with timed(figures, "warm_up_seconds"):  # loads and compiles what a process pays for once
         smallest = min((folder / "manifests").iterdir(), key=lambda path: path.stat().st_size)
         named_chunks(smallest.read_bytes(), smallest.name)
-    config = steps.CollectConfig(uri=f"file://{folder}", unsafe_min_age_seconds=0, grace_hours=0)
+    config = steps.CollectConfig(uri=f"file://{folder}", unsafe_min_age_seconds=0, unsafe_grace_seconds=0)
     with LocalRunner(processes) as runner, timed(figures, "seconds"):
         run = steps.Run.open(steps.plan_collection(config).run_uri)
         try:

@@ -227,7 +227,9 @@ def ours(uri: str, mode: str, dry_run: bool) -> Figures:
     from dredge.icechunk.collection.config import CollectConfig
     from dredge.icechunk.collection.steps import collect
 
-    config = CollectConfig(uri=uri, mode=mode, dry_run=dry_run, unsafe_min_age_seconds=0, grace_hours=0)
+    config = CollectConfig(
+        uri=uri, mode=mode, dry_run=dry_run, unsafe_min_age_seconds=0, unsafe_grace_seconds=0
+    )
     report = collect(config)
     if report["mode"] != mode or report["outcome"] not in ("success", "dry_run"):
         raise SystemExit(f"a run was {report['mode']} and is {report['outcome']}: {report['why_mode']}")

@@ -156,7 +156,7 @@ def expire_and_collect(
     before, files, size_bytes = read_refs(uri), _snapshots(folder), _bytes(folder)
     applied = expire(uri, threshold, rule="document", delete_expired_tags=delete_tags)
     say(draw_plan(applied.plan))
-    config = CollectConfig(uri=uri, dry_run=False, unsafe_min_age_seconds=0, grace_hours=0)
+    config = CollectConfig(uri=uri, dry_run=False, unsafe_min_age_seconds=0, unsafe_grace_seconds=0)
     report = collect(config)
     after = read_refs(uri)
     gone = files - _snapshots(folder)

@@ -141,7 +141,9 @@ def test_no_damage_makes_a_collection_delete_what_lived(seed: int, spec: int, tm
         before = there(copy)
         try:
             report = collect(
-                CollectConfig(uri=f"file://{copy}", dry_run=False, unsafe_min_age_seconds=0, grace_hours=0)
+                CollectConfig(
+                    uri=f"file://{copy}", dry_run=False, unsafe_min_age_seconds=0, unsafe_grace_seconds=0
+                )
             )
             outcomes[report["outcome"]] += 1
         except DredgeError as error:

@@ -113,7 +113,7 @@ class Past:
 
     def config(self, **changes: Any) -> CollectConfig:
         """Give the settings of a collection."""
-        settings = {"mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 0, "grace_hours": 0}
+        settings = {"mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 0, "unsafe_grace_seconds": 0}
         return CollectConfig(uri=self.uri, **{**settings, **changes})
 
     def objects(self) -> dict[str, set[str]]:

@@ -116,7 +116,7 @@ def ours(uri: str) -> int:
     """Expire and collect as Dredge does; gives how many objects went."""
     expire(uri, utc_now() - EXPIRED)
     config = CollectConfig(
-        uri=uri, dry_run=False, unsafe_min_age_seconds=AGE.total_seconds(), grace_hours=0, undo="off"
+        uri=uri, dry_run=False, unsafe_min_age_seconds=AGE.total_seconds(), unsafe_grace_seconds=0, undo="off"
     )
     deleted: int = collect(config)["deleted"]["objects"]
     return deleted

@@ -34,10 +34,11 @@ _OBJECT = [
     pa.field("size", pa.int64(), nullable=False),
     pa.field("etag", pa.string()),
     pa.field("version_id", pa.string()),
-    pa.field("last_modified", _TIME, nullable=False),
+    pa.field("last_modified", _TIME),
 ]
 FOUND = pa.schema([*_OBJECT, pa.field("code", pa.string())])
-"""Rows of what a mark found. `code` is that of what holds the object, or `YOUNG`; null: nothing holds it."""
+"""Rows of what a mark found. `last_modified` is null where nobody asked the store. `code` is that of what holds the
+object, or `YOUNG`; null: nothing holds it."""
 PENDING = pa.schema(
     [
         *_OBJECT,
@@ -178,7 +179,7 @@ def _unseen_rows(rows: pa.Table, live: Mask, turn: Turn) -> pa.Table:
     was_live = _is(rows, LIVE)
     rows = _with(rows, live & ~was_live, {"status": LIVE, "since": None, "run_id": turn.run_id})
     if turn.lists_all:
-        gone = ~live & _is_before(rows["last_modified"], turn.cutoff)
+        gone = ~live & _mask(pc.fill_null(pc.less(rows["last_modified"], _time(turn.cutoff)), True))
     else:
         gone = ~live & due(rows, turn.marked_at, turn.grace, turn.cutoff)
     # Run ids sort newest first: the state is of the run that saw it live, or of a later one.

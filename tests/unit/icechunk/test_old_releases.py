@@ -107,7 +107,11 @@ def test_collection_keeps_what_refs_need_and_takes_the_rest(repo: Path) -> None:
     cutoff = datetime.now(UTC) + timedelta(seconds=5)
     quiet().Repository.open(local_storage(repo.with_name("theirs"))).garbage_collect(cutoff)
     settings = CollectConfig(
-        uri=f"file://{repo}", dry_run=False, unsafe_min_age_seconds=0, grace_hours=0, keep_lost_days=0
+        uri=f"file://{repo}",
+        dry_run=False,
+        unsafe_min_age_seconds=0,
+        unsafe_grace_seconds=0,
+        keep_lost_days=0,
     )
     assert collect(settings)["deleted"]["objects"] > 0
     assert objects(repo) == objects(repo.with_name("theirs"))

@@ -60,7 +60,8 @@ class Kept:
     def config(self, **changes: Any) -> CollectConfig:
         asked: dict[str, Any] = {"mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 0}
         return CollectConfig(
-            uri=self.uri, **{**asked, "grace_hours": 0, "keep_lost_days": 0, "undo": self.way, **changes}
+            uri=self.uri,
+            **{**asked, "unsafe_grace_seconds": 0, "keep_lost_days": 0, "undo": self.way, **changes},
         )
 
     def run(self, **changes: Any) -> dict[str, Any]:
