@@ -24,8 +24,8 @@ ICECHUNK_WAITING = (
     ),
     Breakage(
         "what is in use goes on waiting where another run's age is stricter",
-        _WAITING,
-        "_advance",
+        "dredge.icechunk.collection.list_candidates.advancing",
+        "advance_shard",
         Put("Assign", "live", [False], "value"),
         ("test_what_is_in_use_leaves_the_list_whatever_age_a_run_asks_for",),
     ),

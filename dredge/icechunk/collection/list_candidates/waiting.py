@@ -11,53 +11,50 @@ went before it) is a candidate as it stands there. What the run deleted that lef
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError
 from dredge.hashing import hash64
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN, names_of
-from dredge.icechunk.collection.list_candidates.candidates import SCHEMA, write_rows
+from dredge.icechunk.collection.kinds import FOLDERS, names_of
+from dredge.icechunk.collection.list_candidates.advancing import (
+    FIGURES,
+    WaitConfig,
+    WaitTask,
+    advance_shard,
+    advance_shards,
+    without,
+)
 from dredge.icechunk.collection.list_candidates.named import once, rows_of_names, write_by_shard
 from dredge.icechunk.collection.list_candidates.output import FOUND, ListCandidatesOutput
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.pending import find_list
 from dredge.icechunk.collection.pinned import with_needs
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.state.base import counts_folder, open_base
+from dredge.icechunk.collection.state.base import open_base
 from dredge.icechunk.collection.witness.record import parse_known
-from dredge.icechunk.ids import hashes_of_names
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.payload import to_json
-from dredge.runs.pending.rows import FOUND as FOUND_ROWS
-from dredge.runs.pending.rows import PENDING, WAITING, Advanced, Turn, advance, due
-from dredge.runs.pending.store import PendingList, Stored, write_part
+from dredge.runs.pending.rows import PENDING, Turn, due
+from dredge.runs.pending.store import PendingList, Stored
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.versions import CLEAN
 from dredge.sets.files import write_hashes
-from dredge.sets.hashes import shard_of
-from dredge.sets.live import LocatedSet, in_any
-from dredge.sets.sharded import CountedSet, ShardedSet
-from dredge.storage import ObjectWriter
+from dredge.sets.live import LocatedSet
+from dredge.sets.sharded import ShardedSet
 
 _STEP = ListCandidatesOutput.STEP
 SHARD_ROWS = 500_000
 """Rows of a shard of chunks, about."""
-FIGURES = ("found_now", "waiting", "candidates")
-
-type Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,69 +75,6 @@ class Before:
     def parts(self) -> Mapping[int, PartInfo]:
         """Files of rows by number of the shard."""
         return {} if self.stored.pending is None else self.stored.pending.parts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitConfig:
-    """What all tasks need; a payload.
-
-    Attributes:
-        turn: the run.
-        bits: chunks are in 2**bits shards.
-        found: files of what was found, by kind.
-        before: files of rows of the list before, by number of the shard.
-        same: whether these are cut as the new ones.
-        gone: see `Before`.
-        live: sets of live ids by kind, but for chunks.
-        counted: how many live manifests name each chunk; None where the chunks are in `chunk_sets`.
-        chunk_sets: live chunks.
-        asked: whether the store was asked for the chunks.
-        candidate_rows: most rows of a part.
-        writes: whether the mark leaves a list; else it is only counted.
-        named: what files name that wait.
-    """
-
-    turn: Turn
-    bits: int
-    found: dict[str, list[PartInfo]]
-    before: dict[int, PartInfo]
-    same: bool
-    gone: tuple[LocatedSet, ...]
-    live: dict[str, PartInfo]
-    counted: CountedSet | None
-    chunk_sets: list[PartInfo]
-    asked: bool
-    candidate_rows: int
-    writes: bool
-    named: tuple[LocatedSet, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitTask:
-    """Some shards; a payload.
-
-    Attributes:
-        shards: their numbers.
-    """
-
-    shards: list[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitResult:
-    """What became of some shards; a payload.
-
-    Attributes:
-        parts: files of the new list, by number of the shard; none for one without rows.
-        confirmed: files of candidates that have waited.
-        counts: rows that were compared, and `FIGURES` by kind and unit.
-        since: when the waits began of what may not be deleted yet: of the first, and of the last.
-    """
-
-    parts: dict[int, PartInfo] = field(default_factory=dict)
-    confirmed: list[PartInfo] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    since: list[datetime] = field(default_factory=list)
 
 
 def read_before(run: Run, record: StepRecord) -> Before:
@@ -201,7 +135,7 @@ def due_chunks(run: Run, before: Before, bits: int) -> dict[int, PartInfo]:
     """
     state, plan, pieces = RunFolder(run.state, "the pending list"), run.plan, list[pa.Table]()
     for part in (part for shard, part in before.parts.items() if shard):
-        rows = _without(state.read_part(part).cast(PENDING), before.gone)
+        rows = without(state.read_part(part).cast(PENDING), before.gone)
         rows = rows.filter(pa.array(due(rows, plan.created_at, plan.grace, plan.cutoff))).combine_chunks()
         at = pc.coalesce(rows["last_modified"], rows["since"])
         rows = pa.table({"address": rows["address"], "size": rows["size"], "last_modified": at})
@@ -223,7 +157,7 @@ def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before
     """
     config = _config(run, record, before)
     if config.turn.waits and config.before:  # what waits is kept with all that it names
-        rows, _, advanced = _advance(run.folder, run.state, config, 0)
+        rows, _, advanced = advance_shard(run.folder, run.state, config, 0)
         waiting = rows["address"].filter(pa.array(~advanced.confirmed)).to_pylist()
         kept = with_needs(run, f"{_STEP}/_named_by_waiting", set(waiting), passes_archived=True)
         config = replace(config, named=(kept,))
@@ -258,7 +192,7 @@ def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before
 
 
 def _config(run: Run, record: StepRecord, before: Before) -> WaitConfig:
-    mark, plan, pending = record.input(MarkOutput), run.plan, before.stored.pending
+    plan, pending = run.plan, before.stored.pending
     start = f"{_STEP}/{FOUND}"
     found = {
         kind: [part for part in record.parts if part.name.startswith(f"{start}{kind}-")] for kind in FOLDERS
@@ -283,14 +217,9 @@ def _config(run: Run, record: StepRecord, before: Before) -> WaitConfig:
         before=dict(before.parts),
         same=pending is not None and pending.bits == bits,
         gone=before.gone,
-        live={kind: mark.live(kind) for kind in FOLDERS if kind not in ("chunks", OVERWRITTEN)},
-        counted=mark.counted,
-        chunk_sets=[]
-        if mark.counted is not None
-        else [part for parts in mark.chunk_shards for part in parts],
         asked=run.base is None,
         candidate_rows=plan.config.tuning.candidate_rows,
-        writes=mark.known is not None,
+        writes=record.input(MarkOutput).known is not None,
     )
 
 
@@ -310,122 +239,3 @@ def _details(grace: timedelta, counts: Mapping[str, int], since: Sequence[dateti
         "last_deletion": (max(since) + grace).isoformat() if since else None,
         "grace_seconds": grace.total_seconds(),
     }
-
-
-@partition_function
-def advance_shards(run: WorkerRun, config: WaitConfig, task: WaitTask) -> WaitResult:
-    """Advance some shards of the list, and write what has waited."""
-    result, counts = WaitResult(), Counter[str]()
-    for shard in task.shards:
-        rows, before, advanced = _advance(run.folder, run.open_state(), config, shard)
-        run.progress.add(rows.num_rows)
-        counts["compared"] += rows.num_rows
-        (named,) = in_any(config.named, [rows["hash"].to_numpy()], its_shards_only=True)
-        confirmed = advanced.confirmed & ~named
-        result.confirmed.extend(_write_confirmed(run.folder, config, shard, rows, confirmed, counts))
-        _count_waiting(advanced.rows, rows, confirmed, config.turn, counts, result.since)
-        if config.writes and advanced.rows.num_rows:
-            known = config.before.get(shard) if config.same else None
-            if known is None or not advanced.rows.equals(before):
-                label = "-".join(filter(None, (run.folder.label, run.folder.call)))
-                known = write_part(run.open_state(), label, shard, advanced.rows)
-            result.parts[shard] = known
-    result.counts.update(counts)
-    return result
-
-
-def _advance(
-    folder: RunFolder, state: ObjectWriter, config: WaitConfig, shard: int
-) -> tuple[pa.Table, pa.Table, Advanced]:
-    """Give what was found in a shard, the list before, and what became of both."""
-    kinds = ["chunks"] if shard else [kind for kind in FOLDERS if kind != "chunks"]
-    parts = [part for kind in kinds for part in config.found[kind]]
-    pieces = (_of_shard(folder.read_part(part), shard, config.bits) for part in parts)
-    rows = pa.concat_tables(
-        [SCHEMA.empty_table(), *(piece.cast(SCHEMA) for piece in pieces)]
-    ).combine_chunks()
-    lists = RunFolder(state, "the pending list")
-    if config.same:
-        known = [config.before[shard]] if shard in config.before else []
-    else:
-        known = [part for number, part in config.before.items() if bool(number) == bool(shard)]
-    read = (_of_shard(lists.read_part(part), shard, config.bits) for part in known)
-    before = pa.concat_tables(
-        [PENDING.empty_table(), *(piece.cast(PENDING) for piece in read)]
-    ).combine_chunks()
-    previous = _without(before, config.gone).sort_by("address").combine_chunks()
-    columns = {name: rows[name] for name in ("address", "hash", "size", "etag", "last_modified")}
-    if shard and not config.asked:
-        columns["last_modified"] = pa.nulls(rows.num_rows, PENDING.field("last_modified").type)
-    columns |= dict.fromkeys(("version_id", "code"), pa.nulls(rows.num_rows, pa.string()))
-    found = pa.table([columns[item.name] for item in FOUND_ROWS], schema=FOUND_ROWS)
-    turn = config.turn if shard else replace(config.turn, lists_all=True)
-    live = _live(folder, state, config, previous, found)
-    return rows, before, advance(previous, found, live, np.zeros(previous.num_rows, bool), turn)
-
-
-def _of_shard(rows: pa.Table, shard: int, bits: int) -> pa.Table:
-    if not shard or not bits:
-        return rows
-    return rows.filter(pa.array(shard_of(rows["hash"].to_numpy(), bits) == shard - 1))
-
-
-def _without(rows: pa.Table, gone: Sequence[LocatedSet]) -> pa.Table:
-    (deleted,) = in_any(gone, [rows["hash"].to_numpy()], its_shards_only=True)
-    return rows.filter(pa.array(~deleted))
-
-
-def _live(
-    folder: RunFolder, state: ObjectWriter, config: WaitConfig, previous: pa.Table, found: pa.Table
-) -> Mask:
-    """Tell which rows of a shard of the list are live now; of those that were found none is."""
-    live = np.zeros(previous.num_rows, bool)
-    unseen = ~pc.is_in(previous["address"], found["address"].combine_chunks()).to_numpy()
-    for kind, prefix in FOLDERS.items():
-        mine = unseen & pc.starts_with(previous["address"], prefix).to_numpy()
-        if not mine.any() or kind == OVERWRITTEN:
-            continue
-        ids, _ = hashes_of_names(names_of(kind, previous["address"].filter(pa.array(mine)).combine_chunks()))
-        if kind == "chunks" and config.counted is not None:
-            counts = counts_folder(state, folder.run_id)
-            (live[mine],) = config.counted.find(counts, [ids], its_shards_only=True)
-            continue
-        for part in config.chunk_sets if kind == "chunks" else [config.live[kind]]:
-            live[mine] |= sets.contains(sets.read_ids(folder, part), ids)
-    return live
-
-
-def _write_confirmed(
-    folder: RunFolder,
-    config: WaitConfig,
-    shard: int,
-    rows: pa.Table,
-    confirmed: Mask,
-    counts: Counter[str],
-) -> Iterator[PartInfo]:
-    for kind, own in _by_kind(rows.filter(pa.array(confirmed))):
-        counts[f"{kind}_candidates_objects"] += own.num_rows
-        counts[f"{kind}_candidates_bytes"] += pc.sum(own["size"]).as_py()
-        yield from write_rows(folder, f"{kind}-{shard:04d}", own, config.candidate_rows)
-
-
-def _count_waiting(
-    after: pa.Table, rows: pa.Table, confirmed: Mask, turn: Turn, counts: Counter[str], since: list[datetime]
-) -> None:
-    """Count what waits and may not be deleted yet."""
-    goes = pc.is_in(after["address"], rows["address"].filter(pa.array(confirmed)).combine_chunks())
-    waits = after.filter(pc.and_(pc.equal(after["status"], WAITING), pc.invert(goes)))
-    new = waits.filter(pc.equal(waits["run_id"], turn.run_id))
-    for name, table in (("waiting", waits), ("found_now", new)):
-        for kind, own in _by_kind(table):
-            counts[f"{kind}_{name}_objects"] += own.num_rows
-            counts[f"{kind}_{name}_bytes"] += pc.sum(own["size"]).as_py()
-    bounds = pc.min_max(waits["since"]).as_py()
-    since.extend(at for at in bounds.values() if at is not None)
-
-
-def _by_kind(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    for kind, prefix in FOLDERS.items():
-        own = rows.filter(pc.starts_with(rows["address"], prefix))
-        if own.num_rows:
-            yield kind, own.combine_chunks()
