@@ -188,7 +188,7 @@ def mark_ours(folder: Path, processes: int, references: int) -> Figures:
         smallest = min((folder / "manifests").iterdir(), key=lambda path: path.stat().st_size)
         named_chunks(smallest.read_bytes(), smallest.name)
     config = steps.CollectConfig(
-        uri=f"file://{folder}", unsafe_min_age_seconds=0, grace_hours=0, max_delete_percent=None
+        uri=f"file://{folder}", unsafe_min_age_seconds=0, unsafe_grace_seconds=0, max_delete_percent=None
     )
     with LocalRunner(processes) as runner, timed(figures, "seconds"):
         run = steps.Run.open(steps.plan_collection(config).run_uri)

@@ -228,7 +228,12 @@ def ours(uri: str, mode: str, dry_run: bool) -> Figures:
     from dredge.icechunk.collection.steps import collect
 
     config = CollectConfig(
-        uri=uri, mode=mode, dry_run=dry_run, unsafe_min_age_seconds=0, grace_hours=0, max_delete_percent=None
+        uri=uri,
+        mode=mode,
+        dry_run=dry_run,
+        unsafe_min_age_seconds=0,
+        unsafe_grace_seconds=0,
+        max_delete_percent=None,
     )
     report = collect(config)
     if report["mode"] != mode or report["outcome"] not in ("success", "dry_run"):

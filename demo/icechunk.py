@@ -157,7 +157,7 @@ def expire_and_collect(
     applied = expire(uri, threshold, rule="document", delete_expired_tags=delete_tags)
     say(draw_plan(applied.plan))
     config = CollectConfig(
-        uri=uri, dry_run=False, unsafe_min_age_seconds=0, grace_hours=0, max_delete_percent=None
+        uri=uri, dry_run=False, unsafe_min_age_seconds=0, unsafe_grace_seconds=0, max_delete_percent=None
     )
     report = collect(config)
     after = read_refs(uri)

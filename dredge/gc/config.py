@@ -21,6 +21,12 @@ from dredge.approve.settings import (
 from dredge.errors import ConfigError
 from dredge.gc.retention.policy import RetentionPolicy, load_policy
 from dredge.runs import versions
+from dredge.runs.pending.settings import (
+    GRACE_HOURS_FINAL,
+    grace_hours_setting,
+    grace_of,
+    unsafe_grace_setting,
+)
 from dredge.settings import (
     DAYS_MAX,
     HOURS_MAX,
@@ -42,9 +48,6 @@ SLICE_OPEN_HOURS = 25.0
 SLICE_MARGIN_HOURS = 7 * 24 + 25.0
 """Long multipart uploads, and addresses handed out early and uploaded late."""
 KEEP_UNNAMED_DAYS = 30.0
-GRACE_HOURS, GRACE_HOURS_FINAL = 20.0, 72.0
-"""How long garbage waits where deletions can be taken back: daily runs confirm each other. And where they cannot, or
-nothing tells an older or another database."""
 KEEP_DAYS_MIN = versions.KEEP_DAYS_MIN
 CLEAN, OPTIMIZED, AUTO = versions.CLEAN, versions.OPTIMIZED, versions.AUTO
 BOTH = "both"
@@ -145,21 +148,6 @@ class Tuning:
         _at_least(self, 1, *(item.name for item in dataclasses.fields(self) if item.name not in _MAY_BE_NONE))
 
 
-def grace_of(hours: float | None, unsafe_seconds: float | None, least: float, keeps_id: bool) -> timedelta:
-    """How long garbage waits before another run may delete it.
-
-    Args:
-        hours: that the user asks for; None is `least`.
-        unsafe_seconds: replace everything else; None: not used.
-        least: hours.
-        keeps_id: whether the server keeps the id of the last mark.
-    """
-    if unsafe_seconds is not None:
-        return timedelta(seconds=unsafe_seconds)
-    found = least if hours is None else hours
-    return timedelta(hours=found if keeps_id else max(found, GRACE_HOURS_FINAL))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GCConfig:
     """What a user asks for. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, an
@@ -203,24 +191,8 @@ class GCConfig:
         minimum=0,
         maximum=SECONDS_MAX,
     )
-    grace_hours: float | None = setting(
-        "Grace in hours",
-        "A run deletes only what an earlier run found, and what has waited for so long since. At least 20. Empty: 20"
-        " where deletions can be taken back, 72 where not.",
-        default=None,
-        minimum=GRACE_HOURS,
-        maximum=HOURS_MAX,
-        because="a mark that knows too little, such as that of a restored database, is found out within a day. For"
-        " tests, on a repository that nobody writes to, there is unsafe_grace_seconds",
-    )
-    unsafe_grace_seconds: float | None = setting(
-        "Unsafe grace in seconds",
-        "Replaces the grace and **gives up the second look at garbage**. 0: a run deletes what it finds itself. For"
-        " tests, demos, and maintenance windows in which nothing writes. Empty: not used.",
-        default=None,
-        minimum=0,
-        maximum=SECONDS_MAX,
-    )
+    grace_hours: float | None = grace_hours_setting()
+    unsafe_grace_seconds: float | None = unsafe_grace_setting()
     undo: str = setting(
         "Undo",
         "How deletions can be taken back (`dredge gc restore`). `versions`: the bucket keeps versions, and the ledger"
@@ -389,8 +361,10 @@ class GCConfig:
             undo: way in which deletions can be taken back.
             keeps_id: whether the server keeps the id of the last mark.
         """
-        least = GRACE_HOURS_FINAL if undo == ways.OFF else GRACE_HOURS
-        return grace_of(self.grace_hours, self.unsafe_grace_seconds, least, keeps_id)
+        if self.unsafe_grace_seconds is not None:
+            return timedelta(seconds=self.unsafe_grace_seconds)
+        least = 0 if keeps_id else GRACE_HOURS_FINAL
+        return grace_of(self.grace_hours, can_undo=undo != ways.OFF, least_hours=least)
 
     @property
     def waits(self) -> bool:

@@ -1,7 +1,7 @@
 """What Dredge keeps inside an Icechunk repository, and the right to work on it: one maintenance run at a time.
 
     <repository>/_dredge/lease.json           the right; expirations and collections share it
-    <repository>/_dredge/dead.json            spec 1: since when snapshots have been seen unreachable
+    <repository>/_dredge/pending/             what runs found, and what waits for another run
     <repository>/_dredge/index/               what manifests name, read once for ever
     <repository>/_dredge/state/               what the next collection builds on: a pointer, and versions of the state
     <repository>/_dredge/counted/             how many live manifests name each chunk

@@ -194,7 +194,7 @@ def as_lakefs_report(report: Mapping[str, Any]) -> dict[str, Any]:
         for unit in ("objects", "bytes")
         if what in report
     }
-    return {**report, "counts": counts}
+    return {**report, "counts": {**report["counts"], **counts}}
 
 
 def _row(place: Place, reader: ObjectReader, run_id: str) -> RunRow | None:

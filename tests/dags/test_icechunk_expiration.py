@@ -88,6 +88,7 @@ def test_params_are_these(dag: DAG) -> None:
         "min_age_hours",
         "unsafe_min_age_seconds",
         "grace_hours",
+        "unsafe_grace_seconds",
         "overwritten_min_age_hours",
         "keep_chunks",
         "keep_transactions",
@@ -182,7 +183,7 @@ def conf(repo: Path, when: str, **changes: Any) -> dict[str, Any]:
         "collect_mode": "local",
         "dry_run": False,
         "unsafe_min_age_seconds": 0,
-        "grace_hours": 0,
+        "unsafe_grace_seconds": 0,
         "max_delete_percent": None,
     }
     return {"storage": f"file://{repo}", "older_than": when, **settings, **changes}
@@ -247,7 +248,12 @@ def test_no_task_works_on_a_repository_without_main(repo: Path) -> None:
         "delete_expired_tags": True,
         "plan_uri": "",
     }
-    wet = {"dry_run": False, "unsafe_min_age_seconds": 0, "grace_hours": 0, "max_delete_percent": None}
+    wet = {
+        "dry_run": False,
+        "unsafe_min_age_seconds": 0,
+        "unsafe_grace_seconds": 0,
+        "max_delete_percent": None,
+    }
     run = plan_collection(CollectConfig(uri=storage, unsafe_min_age_seconds=0)).run_uri
     for task in (
         IcechunkPlanExpirationOperator(task_id="p", storage=storage, config={"older_than": "0s"}),

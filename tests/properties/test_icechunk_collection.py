@@ -97,7 +97,7 @@ def compare(folder: Path, theirs: Path) -> None:
             uri=f"file://{folder}",
             dry_run=False,
             unsafe_min_age_seconds=0,
-            grace_hours=0,
+            unsafe_grace_seconds=0,
             max_delete_percent=None,
             keep_lost_days=0,  # the library keeps no lost snapshots
         )

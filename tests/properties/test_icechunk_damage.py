@@ -145,7 +145,7 @@ def test_no_damage_makes_a_collection_delete_what_lived(seed: int, spec: int, tm
                     uri=f"file://{copy}",
                     dry_run=False,
                     unsafe_min_age_seconds=0,
-                    grace_hours=0,
+                    unsafe_grace_seconds=0,
                     max_delete_percent=None,
                 )
             )

@@ -235,7 +235,7 @@ class World:
         settings = {
             "dry_run": False,
             "unsafe_min_age_seconds": AGE_SECONDS,
-            "grace_hours": 0,
+            "unsafe_grace_seconds": 0,
             "max_delete_percent": None,
             "tuning": tuning,
         }

@@ -48,7 +48,7 @@ def config(folder: Path) -> CollectConfig:
         uri=f"file://{folder}",
         dry_run=False,
         unsafe_min_age_seconds=0,
-        grace_hours=0,
+        unsafe_grace_seconds=0,
         max_delete_percent=None,
         tuning=Tuning(snapshots_per_task=3, refs_per_task=10),
     )

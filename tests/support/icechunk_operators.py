@@ -17,7 +17,12 @@ from tests.support.lakefs_operators import FirstTry
 NOTHING: Any = {}
 """The context of a task that needs none."""
 OLD = Graph((("1", "0", 1), ("2", "1", 2), ("3", "2", 3)), {"main": "3", "old": "1"}, {"first": "1"})
-AT_ONCE = {"unsafe_min_age_seconds": 0, "grace_hours": 0, "max_delete_percent": None, "mode": "clean"}
+AT_ONCE = {
+    "unsafe_min_age_seconds": 0,
+    "unsafe_grace_seconds": 0,
+    "max_delete_percent": None,
+    "mode": "clean",
+}
 """Settings of a collection that takes whatever nothing reaches."""
 
 

@@ -117,7 +117,7 @@ class Past:
             "mode": "clean",
             "dry_run": False,
             "unsafe_min_age_seconds": 0,
-            "grace_hours": 0,
+            "unsafe_grace_seconds": 0,
             "max_delete_percent": None,
         }
         return CollectConfig(uri=self.uri, **{**settings, **changes})

@@ -62,7 +62,7 @@ class Repo:
             "mode": "clean",
             "dry_run": False,
             "unsafe_min_age_seconds": 0,
-            "grace_hours": 0,
+            "unsafe_grace_seconds": 0,
             "keep_lost_days": 0,
             "max_delete_percent": None,
         } | changes

@@ -119,7 +119,7 @@ def ours(uri: str) -> int:
         uri=uri,
         dry_run=False,
         unsafe_min_age_seconds=AGE.total_seconds(),
-        grace_hours=0,
+        unsafe_grace_seconds=0,
         undo="off",
         max_delete_percent=None,
     )

@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from dredge.gc.config import GRACE_HOURS, KEEP_UNNAMED_DAYS, MIN_AGE_HOURS, grace_of
-from dredge.settings import DAYS_MAX, HOURS_MAX, SECONDS_MAX, check_settings, read_settings, setting
+from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS
+from dredge.runs.pending.settings import (
+    GRACE_HOURS_FINAL,
+    grace_hours_setting,
+    grace_of,
+    unsafe_grace_setting,
+)
+from dredge.settings import DAYS_MAX, HOURS_MAX, check_settings, read_settings, setting
 
 REPORT, DELETE = "report", "delete"
 
@@ -38,24 +44,8 @@ class MetadataConfig:
         maximum=HOURS_MAX,
         because="commits are assumed to take less than that",
     )
-    grace_hours: float | None = setting(
-        "Grace in hours",
-        "A run deletes only files that an earlier run found, and that have waited for so long since. At least 20."
-        " Empty: 20, or 72 where lakeFS keeps no id of the last mark.",
-        default=None,
-        minimum=GRACE_HOURS,
-        maximum=HOURS_MAX,
-        because="a run that knows too little, such as that of a restored database, is found out within a day. For"
-        " tests, on a repository that nobody writes to, there is unsafe_grace_seconds",
-    )
-    unsafe_grace_seconds: float | None = setting(
-        "Unsafe grace in seconds",
-        "Replaces the grace and **gives up the second look at garbage**. 0: a run deletes what it finds itself. For"
-        " tests and for maintenance windows in which nothing writes. Empty: not used.",
-        default=None,
-        minimum=0,
-        maximum=SECONDS_MAX,
-    )
+    grace_hours: float | None = grace_hours_setting(" Empty where lakeFS keeps no id of the last mark: 72.")
+    unsafe_grace_seconds: float | None = unsafe_grace_setting()
     keep_unnamed_days: float = setting(
         "Days that unnamed metaranges are kept",
         "A metarange file that no known commit names counts as an active commit in runs of `lakefs_gc` for so long"
@@ -84,7 +74,10 @@ class MetadataConfig:
         Args:
             keeps_id: whether the server keeps the id of the last mark.
         """
-        return grace_of(self.grace_hours, self.unsafe_grace_seconds, GRACE_HOURS, keeps_id)
+        if self.unsafe_grace_seconds is not None:
+            return timedelta(seconds=self.unsafe_grace_seconds)
+        least = 0 if keeps_id else GRACE_HOURS_FINAL
+        return grace_of(self.grace_hours, can_undo=True, least_hours=least)
 
     @property
     def min_age(self) -> timedelta:

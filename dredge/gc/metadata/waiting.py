@@ -82,6 +82,7 @@ class WaitingFiles:
             marked_at=run.plan.created_at,
             now=now,
             cutoff=run.plan.created_at - self.config.min_age,
+            min_age=self.config.min_age,
             grace=grace,
             waits=self.config.waits,
             lists_all=True,

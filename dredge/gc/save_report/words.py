@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Any
 
 from dredge.approve.words import approval_text
@@ -18,6 +17,7 @@ from dredge.gc.save_report.results import ENDED, RunResults, StepResult
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs.folder import RunFolder
+from dredge.runs.pending.words import facts_of_waiting, what_waits
 from dredge.runs.summary import StepSummary
 from dredge.runs.words import size_text
 from dredge.undo import OFF
@@ -41,40 +41,10 @@ def headline(results: RunResults, counts: Mapping[str, int]) -> str:
     """Say in a sentence or two what the run did."""
     listing = results.of(SliceListingOutput)
     young = listing.unlisted_text if results.outcome in ENDED and listing is not None else ""
-    texts = (_what_went(results.outcome, counts), _what_waits(results.of(CheckLimitsOutput)), young)
+    guards = results.of(CheckLimitsOutput)
+    waiting = "" if guards is None else what_waits(guards.pending)
+    texts = (_what_went(results.outcome, counts), waiting, young)
     return " ".join(filter(None, texts))
-
-
-def _what_waits(guards: CheckLimitsOutput | None) -> str:
-    """Say what was found, and from when on runs may delete what waits; "" where nothing waits."""
-    pending = {} if guards is None else guards.pending
-    if not pending or not pending["waiting"]["objects"]:
-        return ""
-    found, waiting, dates = pending["found_now"], pending["waiting"], _dates(pending)
-    new = f"{found['objects']:,} of them since this run"
-    text = f"{waiting['objects']:,} objects ({waiting['bytes']:,} bytes) wait, {new}"
-    return f"{text}; the first run that can delete some is one after {dates[0]}." if dates else f"{text}."
-
-
-def _dates(pending: Mapping[str, Any]) -> list[str]:
-    """When what waits may first, and last, be deleted."""
-    texts = [pending["first_deletion"], pending["last_deletion"]]
-    return [f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M} UTC" for text in texts if text is not None]
-
-
-def _pending(guards: CheckLimitsOutput) -> Iterator[list[str]]:
-    """Say what became of what runs find."""
-    if not (pending := guards.pending):
-        return
-
-    def words(found: Mapping[str, int]) -> str:
-        return f"{found['objects']:,} objects ({size_text(found['bytes'])})"
-
-    yield ["Found now", words(pending["found_now"])]
-    dates = _dates(pending)
-    when = f"; a run may delete the first from {dates[0]} on, the last from {dates[-1]} on" if dates else ""
-    yield ["Waiting", f"{words(pending['waiting'])}{when}"]
-    yield ["Confirmed", f"{words(pending['confirmed'])} that an earlier run found, and that have waited"]
 
 
 def _what_went(outcome: str, counts: Mapping[str, int]) -> str:
@@ -139,7 +109,7 @@ def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[s
     yield ["Undo", _undo(plan, results.of(CheckLimitsOutput))]
     yield from _slices(plan, results.of(SliceListingOutput))
     if (guards := results.of(CheckLimitsOutput)) is not None:
-        yield from _pending(guards)
+        yield from map(list, facts_of_waiting(guards.pending))
     candidates, committed = results.of(SubtractOutput), results.of(ListCommittedOutput)
     for text in [] if candidates is None else candidates.summary.details.get("pins", []):
         yield ["Pinned", text]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.approve.settings import (
@@ -19,6 +19,7 @@ from dredge.approve.settings import (
 )
 from dredge.errors import ConfigError
 from dredge.runs.limits import Limits
+from dredge.runs.pending.settings import grace_hours_setting, grace_of, unsafe_grace_setting
 from dredge.runs.versions import AUTO, CLEAN, KEEP_DAYS_MIN, OPTIMIZED
 from dredge.settings import (
     DAYS_MAX,
@@ -117,8 +118,6 @@ class CollectConfig:
 
     Attributes:
         uri: the repository.
-        grace_hours: a snapshot must have been unreachable in an earlier run at least this long ago. 0 asks for one
-            mark only.
         after: an expiration that was planned and not applied: a dry run then reports what a collection would
             delete after it.
         run_root: None is `_dredge/runs` in the repository.
@@ -162,13 +161,10 @@ class CollectConfig:
         minimum=0,
         maximum=SECONDS_MAX,
     )
-    grace_hours: float = setting(
-        "Grace in hours",
-        "Spec 1: how long released snapshots stay, because refs can be put on them.",
-        default=24.0,
-        minimum=0,
-        maximum=HOURS_MAX,
+    grace_hours: float | None = grace_hours_setting(
+        " Spec 1: at least the minimum age, because sessions hold snapshots that were released."
     )
+    unsafe_grace_seconds: float | None = unsafe_grace_setting()
     keep_lost_days: float = setting(
         "Days that lost snapshots are kept",
         "A ref's tip that is not reached any more and that no expiration released stays so long, and so does a snapshot"
@@ -240,7 +236,8 @@ class CollectConfig:
     tuning: Tuning = field(default_factory=Tuning)
 
     def __post_init__(self) -> None:
-        check_settings(self, without=() if self.unsafe_min_age_seconds is None else ("min_age_hours",))
+        replaced = {"min_age_hours": self.unsafe_min_age_seconds, "grace_hours": self.unsafe_grace_seconds}
+        check_settings(self, without=[name for name, value in replaced.items() if value is not None])
         if self.after is not None and not self.dry_run:
             raise ConfigError(
                 "after is for dry runs: a run that deletes works on the repository as it is. Apply the expiration first"
@@ -258,6 +255,23 @@ class CollectConfig:
         return (
             self.min_age_hours * 3600 if self.unsafe_min_age_seconds is None else self.unsafe_min_age_seconds
         )
+
+    def grace(self, undo: str, spec_version: int) -> timedelta:
+        """How long garbage waits before another run may delete it.
+
+        Args:
+            undo: way in which deletions can be taken back.
+            spec_version: 1 or 2.
+        """
+        if self.unsafe_grace_seconds is not None:
+            return timedelta(seconds=self.unsafe_grace_seconds)
+        least = self.min_age_seconds / 3600 if spec_version == 1 else 0
+        return grace_of(self.grace_hours, can_undo=undo != ways.OFF, least_hours=least)
+
+    @property
+    def waits(self) -> bool:
+        """Whether garbage waits for another run at all."""
+        return self.unsafe_grace_seconds != 0
 
     @property
     def approver_ids(self) -> tuple[str, ...]:

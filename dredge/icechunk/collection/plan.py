@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from dredge.errors import ConfigError, NotFoundError
@@ -69,6 +69,11 @@ class CollectionPlan:
     def repository(self) -> str:
         """What people call the repository: its URI."""
         return self.uri
+
+    @property
+    def grace(self) -> timedelta:
+        """How long garbage waits before another run may delete it."""
+        return self.config.grace(self.undo.way, self.spec_version)
 
     @property
     def dry_run(self) -> bool:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from dredge.errors import DredgeError, RefusedError
 from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.pending import find_list
 from dredge.icechunk.collection.plan import PLAN, CollectionPlan, read_plan
 from dredge.icechunk.collection.state.model import RunState
 from dredge.icechunk.collection.state.store import StateStore
@@ -56,10 +57,38 @@ def plan_collection(
     state = open_state(config.uri, options)
     now = _checked_store_time(state, clock, config.safety.clock_skew_seconds_max)
     run_id = new_descending_xid(now)
+    repository_lease = make_lease(state, config.safety.lease_seconds)
+    grant = repository_lease.acquire(local_holder(run_id)) if lease is None else repository_lease.renew(lease)
+    try:
+        plan = _plan(config, version, run_id, now, grant, state, options)
+        _write_plan(plan, options)
+    except DredgeError:
+        if lease is None:  # a right that nobody will use
+            with suppress(DredgeError):
+                repository_lease.release(grant)
+        raise
+    log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.uri, plan.cutoff, plan.run_uri)
+    return plan
+
+
+def _plan(
+    config: CollectConfig,
+    version: int,
+    run_id: str,
+    now: datetime,
+    grant: LeaseGrant,
+    state: ObjectWriter,
+    options: StorageOptions | None,
+) -> CollectionPlan:
+    """Make the plan under the lease, so that no other run changes what it builds on."""
     current = StateStore(state, options).current(config.uri, version)
     mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
-    if mode != CLEAN and current.state is not None and (other := _swept_since(state, current.state)):
-        mode, why = CLEAN, f"run {other} deleted since the run that it would build on"
+    if (
+        mode != CLEAN
+        and current.state is not None
+        and (reason := _why_clean(state, config, current.state, now))
+    ):
+        mode, why = CLEAN, reason
     if current.problem:
         log.error("the state of %s is unusable, so everything is listed: %s", config.uri, current.problem)
     log.info("run %s of %s is %s: %s", run_id, config.uri, mode, why)
@@ -67,9 +96,7 @@ def plan_collection(
     inventory = _inventory(config, mode, now, options)
     undo = choose_way(config.undo, config.uri, run_uri, options)
     log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
-    repository_lease = make_lease(state, config.safety.lease_seconds)
-    grant = repository_lease.acquire(local_holder(run_id)) if lease is None else repository_lease.renew(lease)
-    plan = CollectionPlan(
+    return CollectionPlan(
         run_id=run_id,
         uri=config.uri,
         spec_version=version,
@@ -85,15 +112,16 @@ def plan_collection(
         inventory=inventory,
         undo=undo,
     )
-    try:
-        _write_plan(plan, options)
-    except DredgeError:
-        if lease is None:  # a right that nobody will use
-            with suppress(DredgeError):
-                repository_lease.release(grant)
-        raise
-    log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.uri, plan.cutoff, plan.run_uri)
-    return plan
+
+
+def _why_clean(state: ObjectWriter, config: CollectConfig, base: RunState, now: datetime) -> str:
+    """Say why nothing can be built on a state; "" where it can."""
+    if other := _swept_since(state, base):
+        return f"run {other} deleted since the run that it would build on"
+    stored = find_list(state, config.uri, now)
+    if stored.pending is None:
+        return f"the pending list cannot be used: {stored.problem or 'it is gone'}"
+    return ""
 
 
 def _swept_since(state: ObjectWriter, base: RunState) -> str | None:

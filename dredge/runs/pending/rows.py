@@ -34,10 +34,11 @@ _OBJECT = [
     pa.field("size", pa.int64(), nullable=False),
     pa.field("etag", pa.string()),
     pa.field("version_id", pa.string()),
-    pa.field("last_modified", _TIME, nullable=False),
+    pa.field("last_modified", _TIME),
 ]
 FOUND = pa.schema([*_OBJECT, pa.field("code", pa.string())])
-"""Rows of what a mark found. `code` is that of what holds the object, or `YOUNG`; null: nothing holds it."""
+"""Rows of what a mark found. `last_modified` is null where nobody asked the store. `code` is that of what holds the
+object, or `YOUNG`; null: nothing holds it."""
 PENDING = pa.schema(
     [
         *_OBJECT,
@@ -159,7 +160,7 @@ def _is_future(rows: pa.Table, turn: Turn) -> Mask:
 def _is_gone(rows: pa.Table, turn: Turn) -> Mask:
     """Whether objects that were not found, and are not live, are gone: they were listed, or looked for."""
     if turn.lists_all:
-        return _is_before(rows["last_modified"], turn.cutoff)
+        return _mask(pc.fill_null(pc.less(rows["last_modified"], _time(turn.cutoff)), True))
     return due(rows, turn.marked_at, turn.grace, turn.cutoff)
 
 
@@ -219,9 +220,8 @@ def _unseen_rows(rows: pa.Table, live: Mask, turn: Turn) -> pa.Table:
 
 def _was_old(rows: pa.Table, turn: Turn) -> Mask:
     """Whether an object was old by the age of this run when its wait began."""
-    return _mask(
-        pc.fill_null(pc.less_equal(pc.add(rows["last_modified"], turn.min_age), rows["since"]), False)
-    )
+    was_old = pc.fill_null(pc.less_equal(pc.add(rows["last_modified"], turn.min_age), rows["since"]), False)
+    return _mask(pc.or_(was_old, pc.is_null(rows["last_modified"])))
 
 
 def _unchanged(before: pa.Table, found: pa.Table) -> Mask:

@@ -24,6 +24,7 @@ from tests.mutations.breakages import (
     guarding,
     icechunk,
     icechunk_past,
+    icechunk_waiting,
     inventory,
     many,
     metadata,
@@ -71,4 +72,5 @@ BREAKAGES = (
     *trash.TRASH,
     *icechunk.ICECHUNK,
     *icechunk_past.ICECHUNK_PAST,
+    *icechunk_waiting.ICECHUNK_WAITING,
 )

@@ -21,13 +21,6 @@ ICECHUNK = (
         ("test_dangling_snapshots_of_spec_2_that_the_repo_info_lists_are_kept",),
     ),
     Breakage(
-        "released snapshots have no time of grace",
-        "dredge.icechunk.collection.mark.roots",
-        "choose_roots",
-        Put("If", "grace", False),
-        ("test_first_mark_of_released_snapshots_only_remembers_them",),
-    ),
-    Breakage(
         "a chunk that is not there stops nothing",
         "dredge.icechunk.collection.check_limits.absent",
         "_finding",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from tests.mutations.breakages.breakage import Breakage
-from tests.mutations.edits import Always, Drop, Keep, Operator, Put, Swap
+from tests.mutations.edits import Always, Keep, Operator, Put, Swap
 from tests.simulation.bug import KnownBug
 from tests.simulation.focus import Focus
 
@@ -41,12 +41,6 @@ OWN = (
         Always(True),
     ),
     Breakage(
-        "a released snapshot is held for half of the grace",
-        "dredge.icechunk.collection.mark.roots",
-        "choose_roots",
-        Drop("BoolOp", 1, "values.1"),
-    ),
-    Breakage(
         "the age of a file is its age a day later",
         "dredge.icechunk.collection.age",
         "is_old_column",
@@ -58,7 +52,7 @@ BUGS = (
     bug("young objects may go", 6, "age"),
     bug("what the repo info lists is not kept", 11, "peace"),
     bug(
-        "released snapshots have no time of grace",
+        "garbage of Icechunk waits for no other run",
         9,
         "grace",
         Focus(("just_released",), {**_SPEC_1, "grace": (24.0,)}),
@@ -195,12 +189,6 @@ BUGS = (
     ),
     bug("a ref that moved is deleted all the same", 0, "expired", Focus(("moved_ref",), _SPEC_1)),
     bug("what is not expired is taken for expired", 0, "expired", Focus(("at_the_threshold",), _SPEC_1)),
-    bug(
-        "a released snapshot is held for half of the grace",
-        4,
-        "grace",
-        Focus(("just_released",), {**_SPEC_1, "grace": (24.0,)}),
-    ),
     bug("the age of a file is its age a day later", 22, "age"),
     bug("a chunk that only a location names is garbage", 1, "live", Focus(("named_virtually",), _BLIND)),
     bug("a clean run takes only native chunks for live", 22, "live", Focus(("named_virtually",), _BLIND)),

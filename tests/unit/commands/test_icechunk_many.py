@@ -17,7 +17,7 @@ from dredge.storage import open_reader
 from tests.support.icechunk import contents, objects
 from tests.support.icechunk_repo import Repo, expired_sample
 
-SETTINGS = ("--unsafe-min-age-seconds", "0", "--grace-hours", "0", "--quiet", "--json")
+SETTINGS = ("--unsafe-min-age-seconds", "0", "--unsafe-grace-seconds", "0", "--quiet", "--json")
 
 
 @pytest.fixture(scope="module")

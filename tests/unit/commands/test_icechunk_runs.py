@@ -18,7 +18,7 @@ from tests.support.icechunk_repo import Repo, expired_sample
 SETTINGS = (
     "--unsafe-min-age-seconds",
     "0",
-    "--grace-hours",
+    "--unsafe-grace-seconds",
     "0",
     "--quiet",
     "--apply",

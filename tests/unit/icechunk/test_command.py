@@ -94,7 +94,15 @@ def test_digest_of_a_duration_stays_while_it_decides_the_same(repo: Path) -> Non
 def test_collect_deletes_only_when_told_to(repo: Path, when: str, mode: str) -> None:
     run("expire", repo, "--older-than", when, "--apply")
     before = objects(repo)
-    settings = ["--collect-mode", mode, "--unsafe-min-age-seconds", "0", "--grace-hours", "0", "--quiet"]
+    settings = [
+        "--collect-mode",
+        mode,
+        "--unsafe-min-age-seconds",
+        "0",
+        "--unsafe-grace-seconds",
+        "0",
+        "--quiet",
+    ]
     settings += ["--max-delete-percent", "100"]
     shown = run("collect", repo, *settings)
     assert shown.exit_code == 0, shown.output
@@ -117,7 +125,7 @@ def test_limits_hold_both_modes(repo: Path, when: str, mode: str) -> None:
         mode,
         "--unsafe-min-age-seconds",
         "0",
-        "--grace-hours",
+        "--unsafe-grace-seconds",
         "0",
         "--quiet",
         "--apply",

@@ -110,7 +110,7 @@ def test_collection_keeps_what_refs_need_and_takes_the_rest(repo: Path) -> None:
         uri=f"file://{repo}",
         dry_run=False,
         unsafe_min_age_seconds=0,
-        grace_hours=0,
+        unsafe_grace_seconds=0,
         keep_lost_days=0,
         max_delete_percent=None,
     )

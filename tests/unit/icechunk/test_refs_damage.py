@@ -52,7 +52,7 @@ def config(folder: Path) -> CollectConfig:
         uri=f"file://{folder}",
         dry_run=False,
         unsafe_min_age_seconds=0,
-        grace_hours=0,
+        unsafe_grace_seconds=0,
         max_delete_percent=None,
     )
 
@@ -76,7 +76,9 @@ ENTRIES: dict[str, Callable[[Path], Any]] = {
     "look again": lambda folder: look_again(open_reader(f"file://{folder}"), 1, set(), set()),
     "command plan": command("plan", "--older-than", "0s"),
     "command expire": command("expire", "--older-than", "0s", "--apply"),
-    "command collect": command("collect", "--apply", "--unsafe-min-age-seconds", "0", "--grace-hours", "0"),
+    "command collect": command(
+        "collect", "--apply", "--unsafe-min-age-seconds", "0", "--unsafe-grace-seconds", "0"
+    ),
     "command collect, library": command("collect", "--apply", "--collect-mode", "library"),
 }
 DAMAGES: dict[str, Callable[[Path], Any]] = {

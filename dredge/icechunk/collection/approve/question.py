@@ -19,6 +19,7 @@ _STAYS = {
     "pinned": "brought back, and kept for now",
     "spared": "none of its kind is to be deleted",
     "young": "younger than the cutoff",
+    "waiting": "waits for another run",
 }
 
 

@@ -14,6 +14,7 @@ from dredge.icechunk.collection.check_limits.absent import PRESENT, check_absent
 from dredge.icechunk.collection.check_limits.output import CANARIES, CheckLimitsOutput
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.pending import leave_list
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.witness.leaving import leave_record
 from dredge.runs.limits import Finding, worst
@@ -37,6 +38,7 @@ def check_limits(run: Run) -> StepSummary:
 
 def _check_limits(run: Run, record: StepRecord) -> None:
     leave_record(run, record)
+    leave_list(run, record)
     if unread := read_deletions(run.state).unread:
         record.warn(
             f"{len(unread):,} records of what runs deleted cannot be compared with what is live:"

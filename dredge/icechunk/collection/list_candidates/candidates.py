@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dredge.hashing import hash64
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS, OVERWRITTEN
-from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
+from dredge.icechunk.collection.list_candidates.output import FOUND, ListCandidatesOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.sets.live import LocatedSet, in_any
@@ -48,13 +48,13 @@ def without_pinned(listed: pa.Table, pinned: Sequence[LocatedSet]) -> tuple[pa.T
 def write_candidates(
     folder: RunFolder, kind: str, number: int, listed: Sequence[pa.Table], rows: int
 ) -> list[PartInfo]:
-    """Write candidates as parts.
+    """Write what was found as parts.
 
     Args:
         folder: the run folder.
         kind: of the objects.
         number: of the task; kind and number make the names.
-        listed: candidates as they were listed; schema `LISTING_SCHEMA`.
+        listed: as it was listed; schema `LISTING_SCHEMA`.
         rows: most rows of a part.
     """
     if not listed:
@@ -65,9 +65,19 @@ def write_candidates(
     whole = (
         whole.append_column("reason", pa.repeat(REASONS[kind], table.num_rows)).cast(SCHEMA).combine_chunks()
     )
+    return write_rows(folder, f"{FOUND}{kind}-{number:04d}", whole, rows)
+
+
+def write_rows(folder: RunFolder, name: str, whole: pa.Table, rows: int) -> list[PartInfo]:
+    """Write rows of candidates as parts.
+
+    Args:
+        folder: the run folder.
+        name: begins the names of the files.
+        whole: the rows (`SCHEMA`).
+        rows: most of a part.
+    """
     return [
-        folder.write_table(
-            ListCandidatesOutput.STEP, part, whole.slice(start, rows), f"{kind}-{number:04d}", grouped=True
-        )
+        folder.write_table(ListCandidatesOutput.STEP, part, whole.slice(start, rows), name, grouped=True)
         for part, start in enumerate(range(0, whole.num_rows, rows))
     ]

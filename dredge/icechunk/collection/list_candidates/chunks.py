@@ -24,8 +24,9 @@ from dredge.icechunk.collection.list_candidates.named import (
     SelectConfig,
     SelectTask,
 )
-from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
+from dredge.icechunk.collection.list_candidates.output import FOUND, ListCandidatesOutput
 from dredge.icechunk.collection.list_candidates.unproved import AskConfig, AskResult, AskTask, ask_for_chunks
+from dredge.icechunk.collection.list_candidates.waiting import Before, due_chunks
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state.base import Base, counts_folder, open_base
@@ -45,6 +46,7 @@ def find_chunks(
     runner: TaskRunner,
     record: StepRecord,
     results: Sequence[ListResult],
+    before: Before,
     pinned: tuple[LocatedSet, ...],
 ) -> None:
     """Find the chunks that may be deleted, and see that what new manifests name is there.
@@ -54,6 +56,7 @@ def find_chunks(
         runner: spreads the work.
         record: of the step; has the dead manifests, gets the candidates.
         results: of the listing.
+        before: what earlier runs left waiting.
         pinned: what is kept for now.
 
     Raises:
@@ -68,8 +71,9 @@ def find_chunks(
         return
     settings = run.plan.config.tuning
     shards: dict[int, list[PartInfo]] = {}
-    for result in of_dead(run, runner, record, counted.bits):
-        for shard, part in result.shards.items():
+    named_by_dead = [result.shards for result in of_dead(run, runner, record, counted.bits)]
+    for found in (*named_by_dead, due_chunks(run, before, counted.bits)):
+        for shard, part in found.items():
             shards.setdefault(shard, []).append(part)
     shares = round_robin(sorted(shards), run.num_tasks(runner, len(shards)))
     tasks = [
@@ -138,7 +142,7 @@ def of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list
         record: of the step, with the manifests among its candidates.
         bits: there are 2**bits shards.
     """
-    start = f"{ListCandidatesOutput.STEP}/manifests-"
+    start = f"{ListCandidatesOutput.STEP}/{FOUND}manifests-"
     parts = [part for part in record.parts if part.name.startswith(start)]
     pieces = [(part, first) for part in parts for first in range(0, part.rows, _MANIFESTS_PER_TASK)]
     tasks = [
@@ -178,7 +182,7 @@ def find_drift(run: Run, runner: TaskRunner, record: StepRecord) -> dict[str, An
     try:
         base = open_base(plan.state, run.state, run.options)
         folder = counts_folder(run.state, plan.run_id)
-        start = f"{ListCandidatesOutput.STEP}/chunks-"
+        start = f"{ListCandidatesOutput.STEP}/{FOUND}chunks-"
         tables = []
         for part in [part for part in record.parts if part.name.startswith(start)]:
             rows = run.folder.read_part(part, ["address", "size"])

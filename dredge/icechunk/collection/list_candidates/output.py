@@ -11,8 +11,12 @@ from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.sets import Ids
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
+from dredge.runs.payload import from_json
+from dredge.runs.pending.store import PendingList
 from dredge.runs.summary import PartInfo
 
+FOUND = "found-"
+"""Begins the names of the files of what was found; those of candidates begin with the kind."""
 _NEW_CHUNKS = "new-chunks-"
 
 
@@ -23,7 +27,7 @@ class ListCandidatesOutput(StepOutput):
     INPUTS = (MarkOutput,)
 
     def candidates(self, kind: str) -> list[PartInfo]:
-        """Rows of the candidates of a kind; schema `candidates.SCHEMA`."""
+        """Rows of the candidates of a kind, which have waited; schema `candidates.SCHEMA`."""
         return self.parts(f"{kind}-")
 
     def keys(self, folder: RunFolder, kind: str) -> list[str]:
@@ -48,6 +52,25 @@ class ListCandidatesOutput(StepOutput):
             kind: (sum(part.rows for part in self.candidates(kind)), self.count(kind, "candidates_objects"))
             for kind in OBJECT_FOLDERS
         }
+
+    @property
+    def pending(self) -> dict[str, Any]:
+        """Figures of the pending list after this run (`dredge.runs.pending.words`)."""
+        found: dict[str, Any] = self.detail("pending")
+        return found
+
+    @property
+    def pending_list(self) -> tuple[PendingList | None, str | None]:
+        """The list that this run leaves, but for the time, and the tag of the pointer as it was read; None in a report
+        on a planned expiration, which leaves none."""
+        found, etag = self.summary.details.get("pending_list", (None, None))
+        return None if found is None else from_json(PendingList, found), etag
+
+    @property
+    def waits_anew(self) -> str:
+        """Why the list before could not be used, so that everything waits anew; "" otherwise."""
+        found: str = self.summary.details.get("waits_anew", "")
+        return found
 
     @property
     def drift(self) -> dict[str, Any] | None:

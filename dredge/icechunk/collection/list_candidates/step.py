@@ -22,6 +22,7 @@ from dredge.icechunk.collection.list_candidates.listing import ListConfig, ListR
 from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
 from dredge.icechunk.collection.list_candidates.overwritten import find_old_copies
 from dredge.icechunk.collection.list_candidates.ranges import bounds_for
+from dredge.icechunk.collection.list_candidates.waiting import find_waited, read_before
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.pinned import pinned_with_needs
 from dredge.icechunk.collection.run import Run
@@ -48,11 +49,11 @@ def list_candidates(run: Run, runner: TaskRunner) -> StepSummary:
 def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     mark = record.input(MarkOutput)
     tasks = list(_tasks(run, mark))
-    config = _config(run, mark)
+    config, before = _config(run, mark), read_before(run, record)
     results = run.spread(runner, ListCandidatesOutput.STEP, listing.list_range, config, tasks, "objects")
     _record(record, tasks, results)
     if run.base is not None:
-        find_chunks(run, runner, record, results, config.pinned)
+        find_chunks(run, runner, record, results, before, config.pinned)
     elif run.plan.inventory is not None:
         find_in_inventory(run, runner, record, of_dead(run, runner, record, mark.chunk_bits))
     if run.base is None and (drift := find_drift(run, runner, record)) is not None:
@@ -60,6 +61,7 @@ def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     _refuse_absent(run, record)
     _warn_of_foreign(record, tasks, results)
     _add_old_copies(run, record, config.pinned)
+    find_waited(run, runner, record, before)
 
 
 def _config(run: Run, mark: MarkOutput) -> ListConfig:

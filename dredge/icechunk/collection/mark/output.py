@@ -103,6 +103,12 @@ class MarkOutput(StepOutput):
         return found
 
     @property
+    def known_is_damaged(self) -> bool:
+        """Whether nobody knows what the last mark saw."""
+        found: bool = self.summary.details.get("known_is_damaged", False)
+        return found
+
+    @property
     def contradicted(self) -> list[str]:
         """Live snapshots that named other manifests when they were read again; what either read names is live."""
         found: list[str] = self.detail("contradicted")

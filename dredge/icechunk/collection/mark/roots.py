@@ -1,7 +1,6 @@
 """Which snapshots count as live. More than refs reach is always allowed, less never.
 
 spec 1   what refs reach
-         + for the grace period, what was released lately, because refs can be put on released snapshots
 spec 2   every snapshot of the repo info, reachable or not: the library's expiration drops the old ones, and after
          that nothing can use them again
          + what refs of spec 1 reach that an upgrade left
@@ -13,9 +12,9 @@ both     + files younger than the cutoff, which a ref may name next
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from dredge.icechunk.collection.age import is_old
 from dredge.icechunk.history import History
@@ -27,17 +26,13 @@ class Roots:
 
     Attributes:
         tips: snapshots that are live, with all their ancestors.
-        held: of those, released ones that wait for the grace period.
         young: of those, unreachable ones that are younger than the cutoff.
         unnamed: of those, unreachable ones that nothing names and that were never released.
-        unreachable_since: when each unreachable snapshot was first seen so, for the next run (spec 1).
     """
 
     tips: frozenset[str]
-    held: frozenset[str]
     young: frozenset[str]
     unnamed: frozenset[str]
-    unreachable_since: Mapping[str, datetime]
 
 
 def choose_roots(
@@ -45,9 +40,6 @@ def choose_roots(
     files: Iterable[tuple[str, datetime]],
     cutoff: datetime,
     *,
-    now: datetime,
-    seen_before: Mapping[str, datetime],
-    grace: timedelta,
     lost: Collection[str] = (),
     unnamed: Collection[str] = (),
 ) -> Roots:
@@ -57,26 +49,15 @@ def choose_roots(
         history: refs and parents, as of now.
         files: id and time of every file in `snapshots/`.
         cutoff: only files strictly older may be deleted.
-        now: the store's time.
-        seen_before: what an earlier run saw unreachable, and since when (spec 1).
-        grace: how long a snapshot must have been seen unreachable (spec 1); zero asks for nothing.
         lost: tips that are kept although nothing reaches them.
         unnamed: snapshot files that are kept although nothing names them.
     """
     named = set(history.snapshots) if history.spec_version == 2 else history.reachable()
     unreachable = {snapshot: time for snapshot, time in files if snapshot not in named}
     young = {snapshot for snapshot, time in unreachable.items() if not is_old(time, cutoff)}
-    held: set[str] = set()
-    since: dict[str, datetime] = {}
-    if history.spec_version == 1:
-        since = {snapshot: min(seen_before.get(snapshot, now), now) for snapshot in unreachable}
-        if grace:
-            held = {node for node, time in since.items() if node not in seen_before or now - time < grace}
     kept = unreachable.keys() & {*unnamed}
     return Roots(
-        tips=frozenset(named | young | kept | held | {*lost}),
-        held=frozenset(held - young - kept),
+        tips=frozenset(named | young | kept | {*lost}),
         young=frozenset(young),
         unnamed=frozenset(kept - young),
-        unreachable_since=since,
     )

@@ -37,7 +37,6 @@ from dredge.icechunk.collection.mark.snapshots import (
     snapshot_files,
     with_ancestors,
 )
-from dredge.icechunk.collection.mark.unreachable import read_unreachable, write_unreachable
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state.base import snapshots_table
 from dredge.icechunk.collection.witness.judging import FORGET_LOST, Judgement, judge
@@ -73,7 +72,9 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     files = dict(snapshot_files(run.reader))
     judgement = _ask_witnesses(run, record, actual, files)
     history = run.after_plan(actual)
-    roots = _find_roots(run, record, history, files, judgement)
+    roots = choose_roots(
+        history, files.items(), run.plan.cutoff, lost=judgement.lost, unnamed=judgement.unnamed
+    )
     live = with_ancestors(run.reader, roots.tips, history.snapshots)
     live |= _reached_by_old_refs(run, judgement, files)
     if history.spec_version == 2:
@@ -190,33 +191,6 @@ def _reached_by_old_refs(run: Run, judgement: Judgement, files: Collection[str])
     return with_ancestors(run.reader, {ref.tip for ref in judgement.old_refs if ref.tip in files}, ())
 
 
-def _find_roots(
-    run: Run,
-    record: StepRecord,
-    history: History,
-    files: Mapping[str, datetime],
-    judgement: Judgement,
-) -> Roots:
-    plan, before = run.plan, read_unreachable(run.state)
-    is_preview = plan.config.after is not None
-    roots = choose_roots(
-        history,
-        files.items(),
-        plan.cutoff,
-        now=plan.created_at,
-        # Of a damaged record it is not known what was lost, so what is unreachable waits anew.
-        seen_before={} if record.details.get("known_is_damaged") else before.since,
-        grace=timedelta(hours=0 if is_preview else plan.config.grace_hours),
-        lost=judgement.lost,
-        unnamed=judgement.unnamed,
-    )
-    # What only a planned expiration would release is still reachable, and its grace does not begin.
-    if plan.spec_version == 1 and not is_preview:
-        # First of all: a released file that cannot be read stops this run, and its grace must go on to an end.
-        write_unreachable(run, record.attempt, roots.unreachable_since, before.etag)
-    return roots
-
-
 def _record_live(
     run: Run,
     record: StepRecord,
@@ -250,7 +224,6 @@ def _record_figures(
         live_snapshots=len(live),
         live_manifests=len(refs),
         live_references=sum(refs.values()),
-        held_snapshots=len(roots.held),
         young_snapshots=len(roots.young),
         unnamed_snapshots=len(roots.unnamed),
     )
@@ -264,15 +237,10 @@ def _warn(run: Run, record: StepRecord, roots: Roots, contradicted: Sequence[str
             " again: one of the reads was damaged, so what either names is kept. Look at them with Icechunk, and"
             f" restore those that are damaged; when all are sound, {READ_AGAIN}"
         )
-    if roots.held:
+    if config.after is not None and config.waits:
         record.warn(
-            f"{len(roots.held):,} released snapshots and what they use are kept until they have been seen"
-            f" unreachable for {duration_text(timedelta(hours=config.grace_hours))}"
-        )
-    if config.after is not None and run.plan.spec_version == 1 and config.grace_hours:
-        record.warn(
-            "this report takes the planned expiration as applied. What only released snapshots use is deleted by a"
-            f" run that has seen them unreachable for {config.grace_hours:g} h, so the first one deletes less"
+            "this report takes the planned expiration as applied. What that releases waits first for"
+            f" {duration_text(run.plan.grace)}"
         )
     if lost := record.counts.get("manifests_not_taken_away"):
         record.warn(

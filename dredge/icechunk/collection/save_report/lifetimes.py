@@ -4,6 +4,7 @@
     versions of the state                superseded for a week
     layers of counts                     named by no version that is left
     parts and heads of the index         superseded by compaction a week ago, or of a run that died before it named them
+    parts of the pending list            of earlier lists, a week old
     pins                                 ended a week ago, and hashes of a restore that died before its pin counted
 
 What may still be read stays: whatever a version of the state names that was the newest one at any time during the last
@@ -39,6 +40,8 @@ from dredge.icechunk.maintenance import EXPIRATIONS
 from dredge.runs.clock import check_clocks
 from dredge.runs.folder import read_json
 from dredge.runs.lifetimes import ListedFiles, counting_versions, run_ids
+from dredge.runs.pending.store import FOLDER as PENDING
+from dredge.runs.pending.store import POINTER, parts_named
 from dredge.runs.perform import StepRecord
 from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
 from dredge.storage import ObjectReader, open_reader
@@ -120,7 +123,8 @@ def find_superseded(run: Run) -> Superseded:
     week_ago = now - timedelta(days=KEEP_DAYS_MIN)
     # Listed first: what a version names that is written meanwhile is new, or named by the one before it.
     files = {
-        place: ListedFiles.of(run.state, f"{place}/", week_ago) for place in ("state", COUNTED, "index", PINS)
+        place: ListedFiles.of(run.state, f"{place}/", week_ago)
+        for place in ("state", COUNTED, "index", PINS, PENDING)
     }
     versions = counting_versions(StateStore(run.state, run.options), files["state"], "")
     found = Superseded()
@@ -128,6 +132,8 @@ def find_superseded(run: Run) -> Superseded:
     named = {part.name for state in versions.values() for part in state.counted.parts}
     found.bookkeeping += [key for key in files[COUNTED].old(f"{COUNTED}/") if key not in named]
     found.bookkeeping += _index(run, files["index"])
+    of_list = {POINTER, *parts_named(run.state)}  # read after the files were listed
+    found.bookkeeping += [key for key in files[PENDING].old(f"{PENDING}/") if key not in of_list]
     found.bookkeeping += _ended_pins(run, files[PINS], week_ago)
     sizes = {key: size for listed in files.values() for key, size in listed.sizes.items()}
     found.size_bytes = sum(sizes[key] for key in found.bookkeeping)

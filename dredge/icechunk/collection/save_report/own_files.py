@@ -1,10 +1,10 @@
 """The deleter of Dredge's own files in an Icechunk repository: what runs wrote for themselves below `_dredge/`.
 
-    counted/…  state/versions/…  state/distrusted/…  index/parts/…  index/heads/…
+    counted/…  state/versions/…  state/distrusted/…  index/parts/…  index/heads/…  pending/….parquet
     pins/<id>.json  pins/<id>/…  expirations/<id>/…  purges/<id>/…  runs/<run id>/…
 
-It knows no other names. The repository's own objects, lease, pointer to the state and what was seen unreachable are
-none of these, whoever asks.
+It knows no other names. The repository's own objects, lease, pointers to the state and the pending list are none
+of these, whoever asks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dredge.errors import RefusedError
 from dredge.icechunk.collection.index import HEADS, PARTS
 from dredge.icechunk.collection.mark import COUNTED
 from dredge.icechunk.maintenance import EXPIRATIONS, RUNS, STATE
+from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.versions import DISTRUSTED, VERSIONS
 from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
 from dredge.storage.keys import is_plain
@@ -25,7 +26,8 @@ from dredge.xid import is_xid
 
 OWN_RUNS = RUNS.removeprefix(f"{STATE}/")
 _BOOKKEEPING = re.compile(
-    rf"(?:{'|'.join((COUNTED, VERSIONS, DISTRUSTED, PARTS, HEADS))})/[^/]+|{PINS}/[^/]+(?:/[^/]+)?"
+    rf"(?:{'|'.join((COUNTED, VERSIONS, DISTRUSTED, PARTS, HEADS))})/[^/]+|{PENDING}/[^/]+\.parquet"
+    rf"|{PINS}/[^/]+(?:/[^/]+)?"
 )
 _OF_ID = re.compile(rf"(?:{OWN_RUNS}|{EXPIRATIONS}|{PURGES})/([^/]+)/.+", re.DOTALL)
 

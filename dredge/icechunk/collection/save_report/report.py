@@ -22,6 +22,7 @@ from dredge.icechunk.collection.save_report.rows import rows_of_kind
 from dredge.icechunk.collection.verify import VerifyOutput
 from dredge.runs.output import StepOutput
 from dredge.runs.payload import to_json
+from dredge.runs.pending.words import facts_of_waiting, what_waits
 from dredge.runs.summary import StepSummary
 from dredge.runs.words import size_text
 from dredge.undo.ways import WORDS
@@ -82,6 +83,7 @@ def build_report(run: Run) -> dict[str, Any]:
     kinds = {kind: _figures(left, kind) for kind in FOLDERS}
     outcome = _outcome(left, plan.config.dry_run)
     totals = {what: _sum(kinds, what) for what in ("candidates", "deleted", "failed", "kept")}
+    pending = {} if listed is None else listed.pending
     return {
         "format": 1,
         "title": f"Collection of {plan.uri}",
@@ -97,10 +99,14 @@ def build_report(run: Run) -> dict[str, Any]:
         "approval": None if asked is None else asked.approval,
         "outcome": outcome,
         "outcome_text": OUTCOMES[outcome],
-        "headline": _headline(outcome, totals, plan.config.after is not None),
+        "headline": " ".join(
+            filter(None, (_headline(outcome, totals, plan.config.after is not None), what_waits(pending)))
+        ),
         "what_to_do": _what_to_do(outcome, bool(left.failures)),
-        "facts": [*_facts(run, left), *facts_of_mode(run, listed)],
+        "facts": [*_facts(run, left), *facts_of_waiting(pending), *facts_of_mode(run, listed)],
         **totals,
+        "pending": pending,
+        "counts": {f"pending_{unit}": figure for unit, figure in pending.get("waiting", {}).items()},
         "kinds": {kind: figures for kind, figures in kinds.items() if figures},
         "rows": [
             to_json(row)

@@ -40,12 +40,16 @@ def _kept(kind: str, figures: Mapping[str, int]) -> Iterator[ReportRow]:
     young, spared = figures.get("young_objects", 0), figures.get("spared_objects", 0)
     foreign = figures.get("foreign", 0)
     pinned = figures.get("pinned_objects", 0)
-    live = figures.get("listed_objects", 0) - figures.get("candidates_objects", 0)
+    waiting = figures.get("waiting_objects", 0)
+    live = figures.get("listed_objects", 0) - figures.get("found_objects", 0)
     live -= young + foreign + spared + pinned
     if live:
         yield _row(kind, "kept", "needed", live, _live_bytes(figures))
     if young:
         yield _row(kind, "kept", "younger than the cutoff", young, figures["young_bytes"])
+    if waiting:
+        why = "nothing reaches it; it waits for another run"
+        yield _row(kind, "waiting", why, waiting, figures["waiting_bytes"])
     if spared:
         why = "nothing reaches it, but none of its kind is to be deleted"
         yield _row(kind, "kept", why, spared, figures["spared_bytes"])
@@ -65,7 +69,7 @@ def _live_bytes(figures: Mapping[str, int]) -> int | None:
     """Bytes of live objects; None where nobody counted, because foreign objects lie among them."""
     if figures.get("foreign", 0) or "listed_bytes" not in figures:
         return None
-    others = sum(figures.get(f"{what}_bytes", 0) for what in ("candidates", "young", "spared", "pinned"))
+    others = sum(figures.get(f"{what}_bytes", 0) for what in ("found", "young", "spared", "pinned"))
     return figures["listed_bytes"] - others
 
 

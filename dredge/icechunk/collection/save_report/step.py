@@ -21,7 +21,7 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report.lifetimes import clean_up
 from dredge.icechunk.collection.save_report.output import PAGE, REPORT, SaveReportOutput
 from dredge.icechunk.collection.save_report.report import build_report
-from dredge.icechunk.collection.state.advance import advance_state
+from dredge.icechunk.collection.state.advance import advance_state, lost_list
 from dredge.icechunk.collection.state.output import StateOutput
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.collection.upkeep import keep_small
@@ -72,7 +72,7 @@ def _distrust(run: Run) -> None:
     """Let no run build on a state again that this one could not read, or has made untrue."""
     if (built_on := run.plan.state) is None:
         return
-    if why := _kept_chunks(run) or _could_not_read(run):
+    if why := _kept_chunks(run) or _could_not_read(run) or lost_list(run):
         log.error("%s may not be used again, and the next run is a clean one: %s", built_on.name, why)
         StateStore(run.state, run.options).distrust(built_on, why)
 

@@ -23,7 +23,7 @@ from dredge.runs.output import StepOutput
 from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
-from dredge.runs.versions import Current
+from dredge.runs.versions import CLEAN, Current
 from dredge.sets.sharded import CountedSet
 
 
@@ -31,8 +31,8 @@ def advance_state(run: Run) -> StepSummary | None:
     """Write what this run leaves for the next one, and let the pointer name it.
 
     Returns:
-        The step's summary; None for a run that was not to delete all that it found: the next one builds on what this
-        one built on.
+        The step's summary; None for a run that was not to delete all that it found, and for an optimized one that knew
+        not what waits: the next one builds on what this one built on.
 
     Raises:
         RefusedError: a step is not complete, or the results do not belong together.
@@ -40,7 +40,7 @@ def advance_state(run: Run) -> StepSummary | None:
         LeaseHeldError: another run has taken over.
     """
     config, mark = run.plan.config, run.folder.read_summary(MarkOutput.STEP)
-    if config.dry_run or config.kept_kinds or mark is None:
+    if config.dry_run or config.kept_kinds or mark is None or lost_list(run):
         return None
     if (counted := MarkOutput.of(mark).counted) is None:
         return None
@@ -48,6 +48,13 @@ def advance_state(run: Run) -> StepSummary | None:
     approved = approval_inputs(run.plan, run.folder, ApproveOutput)
     inputs: list[type[StepOutput]] = [*StateOutput.INPUTS, *approved]
     return run.step(StateOutput, lambda record: _advance(run, record, counted, inputs), inputs)
+
+
+def lost_list(run: Run) -> str:
+    """Say why an optimized run knew not what waits: rows that only the list had are forgotten, and a clean run finds
+    them; "" otherwise."""
+    listed = run.folder.read_summary(ListCandidatesOutput.STEP)
+    return "" if run.plan.mode == CLEAN or listed is None else ListCandidatesOutput.of(listed).waits_anew
 
 
 def _advance(run: Run, record: StepRecord, counted: CountedSet, inputs: Sequence[type[StepOutput]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ from tests.support.icechunk_repo import Repo
     "wrong",
     [
         {"min_age_hours": 1, "unsafe_min_age_seconds": None},
-        {"grace_hours": -1},
+        {"grace_hours": -1, "unsafe_grace_seconds": None},
         {"max_delete_objects": -1},
         # So long ago that no date says it.
         {"min_age_hours": 1e8, "unsafe_min_age_seconds": None},
         {"unsafe_min_age_seconds": 1e12},
-        {"grace_hours": 1e8},
+        {"grace_hours": 1e8, "unsafe_grace_seconds": None},
         {"overwritten_min_age_hours": 1e8},
     ],
 )
@@ -34,7 +35,7 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], tmp_path
 def test_who_says_nothing_gets_a_dry_run_with_wide_margins() -> None:
     config = CollectConfig(uri="x")
     assert (config.dry_run, config.keep_chunks, config.keep_transactions) == (True, False, False)
-    assert (config.min_age_hours, config.grace_hours, config.overwritten_min_age_hours) == (168, 24, None)
+    assert (config.min_age_hours, config.grace_hours, config.overwritten_min_age_hours) == (168, None, None)
     assert (config.clean_every_days, config.keep_runs_days) == (30, 90)
     assert config.min_age_seconds == 168 * 3600
     assert config.safety == Safety(
@@ -56,7 +57,8 @@ def test_who_says_nothing_gets_a_dry_run_with_wide_margins() -> None:
     [
         {"min_age_hours": 24},
         {"unsafe_min_age_seconds": 0},
-        {"grace_hours": 0},
+        {"grace_hours": 20},
+        {"unsafe_grace_seconds": 0},
         {"clean_every_days": 0},
         {"overwritten_min_age_hours": 0},
         {"min_age_hours": 1, "unsafe_min_age_seconds": 0},
@@ -71,7 +73,8 @@ def test_smallest_values_are_allowed(least: dict[str, Any]) -> None:
     [
         {"min_age_hours": 23.9},
         {"unsafe_min_age_seconds": -0.1},
-        {"grace_hours": -0.1},
+        {"grace_hours": 19.9},
+        {"unsafe_grace_seconds": -0.1},
         {"clean_every_days": -0.1},
         {"overwritten_min_age_hours": -0.1},
     ],
@@ -111,3 +114,23 @@ def test_settings_come_back_whole_and_what_is_not_said_has_its_default() -> None
     assert from_json(CollectConfig, to_json(config)) == config
     assert config.min_age_seconds == 5
     assert from_json(CollectConfig, {"uri": "x"}) == CollectConfig(uri="x")
+
+
+@pytest.mark.parametrize(
+    ("undo", "spec", "settings", "hours"),
+    [
+        ("versions", 2, {}, 20),
+        ("quarantine", 2, {}, 20),
+        ("off", 2, {}, 72),
+        ("off", 1, {}, 168),
+        ("versions", 1, {"min_age_hours": 24}, 24),
+        ("off", 1, {"min_age_hours": 24}, 72),
+        ("off", 2, {"grace_hours": 30}, 30),
+        ("versions", 1, {"grace_hours": 30, "min_age_hours": 40}, 40),
+        ("off", 1, {"unsafe_grace_seconds": 3600}, 1),
+    ],
+)
+def test_grace_is_longer_without_undo_and_on_spec_1_the_minimum_age_at_least(
+    undo: str, spec: int, settings: dict[str, Any], hours: float
+) -> None:
+    assert CollectConfig(uri="x", **settings).grace(undo, spec) == timedelta(hours=hours)

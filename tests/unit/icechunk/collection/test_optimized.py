@@ -325,7 +325,7 @@ def test_snapshot_file_that_was_put_back_is_read_again(v1: Repo) -> None:
     place = v1.folder / "snapshots" / tip
     sound, known = place.read_bytes(), place.stat()
     expire_before(v1, tip)
-    collect(v1.config(grace_hours=24))  # what was released stays for the grace
+    collect(v1.config(unsafe_grace_seconds=None))  # what was released waits
     place.write_bytes(sound)
     os.utime(place, ns=(known.st_atime_ns, known.st_mtime_ns))
     before = objects(v1.folder)

@@ -29,7 +29,7 @@ def repo(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, PlannedE
 
 
 def config(folder: Path, **changes: Any) -> CollectConfig:
-    settings = {"unsafe_min_age_seconds": 0, "grace_hours": 0, "max_delete_percent": None} | changes
+    settings = {"unsafe_min_age_seconds": 0, "unsafe_grace_seconds": 0, "max_delete_percent": None} | changes
     return CollectConfig(uri=f"file://{folder}", **settings)
 
 
@@ -60,15 +60,14 @@ def instant_of(planned: PlannedExpiration) -> Any:
     return datetime.fromisoformat(planned.threshold)
 
 
-def test_preview_does_not_start_the_grace_of_what_is_still_reachable(
+def test_preview_leaves_no_list_because_what_it_found_is_still_reachable(
     repo: tuple[Path, PlannedExpiration],
 ) -> None:
     folder, planned = repo
-    report = collect(config(folder, after=planned, grace_hours=24))
+    report = collect(config(folder, after=planned, unsafe_grace_seconds=None))
     assert report["candidates"] == collect(config(folder, after=planned))["candidates"], "nor does it count"
-    assert not (folder / "_dredge" / "dead.json").exists()
-    if report["spec_version"] == 1:
-        assert report["warnings"]
+    assert not (folder / "_dredge" / "pending" / "current.json").exists()
+    assert report["warnings"]
 
 
 def test_age_counts_in_a_preview(repo: tuple[Path, PlannedExpiration]) -> None:

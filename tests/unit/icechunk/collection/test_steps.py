@@ -64,7 +64,7 @@ def test_exactly_the_librarys_garbage_goes_and_every_ref_reads_back(repo: Repo, 
 
 def test_dry_run_is_the_default_says_what_would_go_and_deletes_nothing(repo: Repo) -> None:
     before = objects(repo.folder)
-    report = collect(CollectConfig(uri=repo.uri, unsafe_min_age_seconds=0, grace_hours=0))
+    report = collect(CollectConfig(uri=repo.uri, unsafe_min_age_seconds=0, unsafe_grace_seconds=0))
     assert objects(repo.folder) == before
     assert report["outcome"] == "dry_run"
     assert report["candidates"]["objects"] in (15, 20)  # spec 2 keeps the logs of expired ancestors
@@ -127,7 +127,7 @@ def test_repository_on_s3_is_collected_in_ranges(
     settings = {
         "dry_run": False,
         "unsafe_min_age_seconds": 0,
-        "grace_hours": 0,
+        "unsafe_grace_seconds": 0,
         "max_delete_percent": None,
         "tuning": Tuning(keys_per_task=20),
     }

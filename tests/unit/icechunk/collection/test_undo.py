@@ -65,7 +65,8 @@ class Kept:
             "max_delete_percent": None,
         }
         return CollectConfig(
-            uri=self.uri, **{**asked, "grace_hours": 0, "keep_lost_days": 0, "undo": self.way, **changes}
+            uri=self.uri,
+            **{**asked, "unsafe_grace_seconds": 0, "keep_lost_days": 0, "undo": self.way, **changes},
         )
 
     def run(self, **changes: Any) -> dict[str, Any]:

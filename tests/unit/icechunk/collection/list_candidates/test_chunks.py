@@ -63,7 +63,7 @@ def test_only_dead_manifests_are_read_and_those_that_cannot_be_read_are_told(
     v1: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = [
-        PartInfo(f"list_candidates/{name}-0000-00000.parquet", rows, 1, "")
+        PartInfo(f"list_candidates/found-{name}-0000-00000.parquet", rows, 1, "")
         for name, rows in (("manifests", 501), ("snapshots", 3), ("chunks", 4))
     ]
     given: list[tuple[list[NameTask], Any]] = []

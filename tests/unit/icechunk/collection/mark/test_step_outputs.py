@@ -44,11 +44,6 @@ def test_everything_that_is_live_is_in_a_set_of_its_kind(repo: Repo) -> None:
     assert found.summary.details["history"] == history.digest
 
 
-def test_what_was_seen_unreachable_is_noted_where_refs_can_be_put_on_it(repo: Repo) -> None:
-    mark(repo.plan(dry_run=True, grace_hours=24), HERE)
-    assert ("dead.json" in repo.metadata()) is (repo.spec == 1)
-
-
 def test_optimized_mark_of_a_repository_that_did_not_change_reads_no_snapshot_again(v1: Repo) -> None:
     collect(v1.config())
     before = {key for key in v1.metadata() if key.startswith("index/")}

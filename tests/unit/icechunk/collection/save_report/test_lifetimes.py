@@ -200,7 +200,7 @@ def test_cleaning_never_touches_the_repository(v1: Repo) -> None:
     "key",
     [
         "lease.json",
-        "dead.json",
+        "pending/current.json",
         "state/current.json",
         "counted/../lease.json",
         "../chunks/00000000000000000000",

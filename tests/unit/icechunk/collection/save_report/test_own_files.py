@@ -22,7 +22,7 @@ OWN = [
 OTHERS = [
     *(
         "lease.json",
-        "dead.json",
+        "pending/current.json",
         "state/current.json",
         "state/pointer.json",
         "counted/",

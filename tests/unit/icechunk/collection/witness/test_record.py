@@ -26,6 +26,7 @@ from dredge.storage import ObjectWriter, open_writer, store_clock
 from tests.support.icechunk import Graph, history_of
 from tests.support.icechunk_past import Past
 from tests.support.icechunk_repo import Repo
+from tests.support.icechunk_waiting import let_wait
 from tests.support.memory_store import forget_memory_store
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
@@ -99,14 +100,11 @@ def test_damaged_record_is_as_none_and_what_is_released_waits_anew(tmp_path: Pat
     tip = past.commit("job")
     past.library.delete_branch("job")
     past.pass_days(40)
-    past.collect(grace_hours=1)
-    dead = past.folder / "_dredge/dead.json"
-    noted = json.loads(dead.read_text())
-    noted["dead"] = {node: (datetime.now(UTC) - timedelta(days=9)).isoformat() for node in noted["dead"]}
-    dead.write_text(json.dumps(noted))
+    past.collect(unsafe_grace_seconds=None)
+    let_wait(past.folder, 99)
     path = past.folder / "_dredge" / KNOWN
     path.write_bytes(path.read_bytes()[:keep])
-    assert past.collect(grace_hours=1)["deleted"]["objects"] == 0
+    assert past.collect(unsafe_grace_seconds=None)["deleted"]["objects"] == 0
     assert tip in past.objects()["snapshots"]
     assert past.known().tips == {"branch:main": past.tip()}
 
