@@ -15,6 +15,7 @@ from airflow_dredge.operators.icechunk.spark import IcechunkSparkOperator
 from dredge.errors import ConfigError, RefusedError
 from dredge.icechunk.collection.steps import Run, find_garbage, run_steps
 from dredge.runs.tasks import LocalRunner
+from dredge.storage.options import S3_SETTINGS, StorageOptions
 from tests.support.airflow import connections
 from tests.support.icechunk import objects
 from tests.support.icechunk_operators import NOTHING, plan
@@ -75,7 +76,7 @@ def test_work_in_the_worker_reaches_the_store_by_the_connection_and_only_meanwhi
     monkeypatch.delenv("AWS_REGION", raising=False)
 
     def look(*_: object) -> None:
-        seen.append(os.environ.get("AWS_REGION"))
+        seen.append(StorageOptions.from_env().region)
         raise RefusedError("seen")
 
     monkeypatch.setattr(IcechunkMarkOperator, "work", look)
@@ -86,4 +87,4 @@ def test_work_in_the_worker_reaches_the_store_by_the_connection_and_only_meanwhi
     ):
         operator.execute(NOTHING)
     assert seen == ["eu-north-1"]
-    assert "AWS_REGION" not in os.environ
+    assert S3_SETTINGS not in os.environ
