@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from dredge.errors import ConfigError
 from dredge.storage.azure.options import AzureOptions
 from dredge.storage.azure.uris import Container, container_of
+from dredge.storage.https import mount
 from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.options import StorageOptions
 
@@ -133,14 +134,12 @@ def _build(options: StorageOptions, container: Container, retries: bool) -> Cont
     import requests
     from azure.core.pipeline.transport import RequestsTransport
     from azure.storage.blob import ContainerClient
-    from requests.adapters import HTTPAdapter
 
     for name in _LOUD:  # at INFO they write some lines for each request
         if logging.getLogger(name).level == logging.NOTSET:
             logging.getLogger(name).setLevel(logging.WARNING)
     session = requests.Session()
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(pool_maxsize=_POOL_CONNECTIONS))
+    mount(session, _POOL_CONNECTIONS)
     limits: dict[str, Any] = {"connection_timeout": CONNECT_SECONDS, "read_timeout": READ_SECONDS}
     transport: Any = RequestsTransport(session=session, **limits)
     attempts = _READ_RETRIES if retries else 0

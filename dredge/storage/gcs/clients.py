@@ -16,6 +16,7 @@ from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.https import mount
 
 POOL_CONNECTIONS = 64
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
@@ -83,11 +84,9 @@ def library() -> Any:
 def _build(options: GcsOptions) -> Any:
     allowed = credentials(options)
     from google.auth.transport.requests import AuthorizedSession
-    from requests.adapters import HTTPAdapter
 
     built: Any = AuthorizedSession(allowed)  # type: ignore[no-untyped-call]
-    for scheme in ("http://", "https://"):
-        built.mount(scheme, HTTPAdapter(pool_connections=4, pool_maxsize=POOL_CONNECTIONS))
+    mount(built, POOL_CONNECTIONS)
     if options.user_project:
         built.headers["X-Goog-User-Project"] = options.user_project
     return built
