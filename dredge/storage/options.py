@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dredge.errors import ConfigError, DredgeError
-from dredge.server_urls import check_key, check_server_url
+from dredge.server_urls import ca_bundles, check_key, check_server_url
 from dredge.storage.azure.options import AzureOptions
 from dredge.storage.gcs.options import GcsOptions
 from dredge.storage.schemes import Driver
@@ -84,7 +84,7 @@ class StorageOptions:
             access_key_id=first("AWS_ACCESS_KEY_ID"),
             secret_access_key=first("AWS_SECRET_ACCESS_KEY"),
             session_token=first("AWS_SESSION_TOKEN"),
-            ca_bundle=first("AWS_CA_BUNDLE"),
+            ca_bundle=next(iter(ca_bundles(env)), None),
             path_style={"path": True, "virtual": False}.get(first(_STYLE) or ""),
             requester_pays=first(_PAYER) == "requester",
             local_base=first("DREDGE_LOCAL_BASE"),

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from dredge.errors import ConfigError
+from dredge.server_urls import check_ca_bundle
 from dredge.storage import native
 from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.options import StorageOptions
@@ -103,6 +104,7 @@ def _build_boto3(options: StorageOptions, retries: bool, signature_version: str 
 
     from dredge.storage.s3.wire import install_hooks
 
+    check_ca_bundle(options.ca_bundle, "S3")
     client: S3Client = _session().client(
         "s3",
         endpoint_url=options.endpoint_url,
@@ -142,6 +144,7 @@ def _build_obstore(options: StorageOptions, bucket: str) -> S3Store:
         "timeout": "30m",
     }
     settings: dict[str, Any] = {"virtual_hosted_style_request": not options.uses_path_style}
+    check_ca_bundle(options.ca_bundle, "S3")
     if options.ca_bundle:
         with open(options.ca_bundle, "rb") as file:
             client_options["root_certificate"] = file.read()
