@@ -135,7 +135,11 @@ class DynamoStore:
         self._pid = os.getpid()
         self._keys = keys
         self.client = _client(address, keys)
-        self._look_for_table(create)
+        try:
+            self._look_for_table(create)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -301,10 +305,8 @@ class DynamoStore:
             self.call("describe_table", repeat=True)
             return
         except ConfigError as error:
-            if "ResourceNotFoundException" not in str(error):
+            if not create or "ResourceNotFoundException" not in str(error):
                 raise
-            if not create:
-                raise ConfigError(f"{self.location}: no such table") from error
         from botocore.exceptions import ClientError
 
         try:

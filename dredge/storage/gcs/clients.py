@@ -85,7 +85,9 @@ def _build(options: GcsOptions) -> Any:
     allowed = credentials(options)
     from google.auth.transport.requests import AuthorizedSession
 
-    built: Any = AuthorizedSession(allowed)  # type: ignore[no-untyped-call]
+    # Without credentials there is nothing to renew, and the answer itself says what is missing.
+    renewed = () if options.is_anonymous else (401,)
+    built: Any = AuthorizedSession(allowed, refresh_status_codes=renewed)  # type: ignore[no-untyped-call]
     mount(built, POOL_CONNECTIONS)
     if options.user_project:
         built.headers["X-Goog-User-Project"] = options.user_project

@@ -42,6 +42,7 @@ _HINTS = {
 _STATUS = re.compile(r"\bstatus: (\d{3}),")
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+_CONNECTING = re.compile(r"\bError\(\s*Connect,")
 _REASON = re.compile(r'\b(?:message|error): "([^"]+)"')
 
 
@@ -122,7 +123,7 @@ def _of_native(error: Exception, doing: str) -> DredgeError:
         return causes.CERTIFICATE.error(redact(f"{doing}: the certificate is not accepted"))
     if "BareRedirect" in text:
         return causes.REGION.error(words)
-    if "kind: Connect" in text:
+    if "kind: Connect" in text or _CONNECTING.search(text):
         return causes.UNREACHABLE.error(words)
     known = ValueError | exceptions.InvalidPathError | exceptions.UnknownConfigurationKeyError
     if isinstance(error, exceptions.UnauthenticatedError):
