@@ -10,6 +10,8 @@ Source: P25 of docs/platform-behaviour.md
 
 from __future__ import annotations
 
+import json
+import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -93,12 +95,27 @@ def _found_in(place: Any, what: str, ask: Callable[[Any], Any]) -> Any:
         raise
     except Exception as error:
         # Its words may have secrets, so they are in no log and in no cause.
-        if isinstance(place, EnvironmentVariablesBackend):  # it asks nobody, so what it has cannot be read
+        steps = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+        # The environment asks nobody, and any other place has got its text before that is read.
+        if isinstance(place, EnvironmentVariablesBackend) or "deserialize_connection" in steps:
             raise UnreadableError(
-                f"{what} in this process's environment cannot be read ({type(error).__name__}): it is neither"
-                " Airflow's JSON nor its URI with percent-encoded parts. Nothing was touched."
+                f"{what} cannot be read: {_wrong_in(error)}. Nothing was touched."
             ) from None
         raise _unknown(what, f"{type(place).__name__} fails with {type(error).__name__}") from None
+
+
+def _wrong_in(error: Exception) -> str:
+    """What is wrong with the text of a connection, and how to write it, without anything of the text."""
+    if isinstance(error, json.JSONDecodeError):
+        return (
+            f"its JSON is wrong at line {error.lineno}, column {error.colno} (such as a comma before a closing brace,"
+            " or single quotes)"
+        )
+    return (
+        f"{type(error).__name__}. In a URI the characters / # ? @ : % [ ] and spaces of a user, a password or a value"
+        ' are percent-encoded (/ is %2F, [ is %5B); or write it as JSON, {"conn_type": …, "host": …, "password": …},'
+        " where nothing is encoded"
+    )
 
 
 def _check_server(what: str, request: Any, not_found: ErrorType, variable: str | None) -> None:

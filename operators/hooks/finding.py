@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
 from airflow.sdk.log import mask_secret
 
-from airflow_dredge.operators.places import ask_for_connection
+from airflow_dredge.operators.places import UnreadableError, ask_for_connection
 from dredge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +31,28 @@ def find_connection(conn_id: str) -> Connection | None:
     if found is not None:
         for secret in filter(None, (found.password, found.extra)):
             mask_secret(secret)
+        _check_extra(found)
     return found
+
+
+def _check_extra(connection: Connection) -> None:
+    """Refuse an extra that is no JSON object: Airflow takes it for an empty one, and what it says would be lost."""
+    try:
+        extra = json.loads(connection.extra or "{}")
+    except ValueError as error:
+        where = (
+            f" at line {error.lineno}, column {error.colno}"
+            if isinstance(error, json.JSONDecodeError)
+            else ""
+        )
+        raise UnreadableError(
+            f"the extra of the connection {connection.conn_id!r} is no JSON: wrong{where} (such as a comma before a"
+            " closing brace, or single quotes). Nothing was touched."
+        ) from None
+    if not isinstance(extra, dict):
+        raise UnreadableError(
+            f"the extra of the connection {connection.conn_id!r} must be a JSON object. Nothing was touched."
+        )
 
 
 def need_connection(conn_id: str, what: str, example: str) -> Connection:

@@ -27,6 +27,7 @@ from tests.support.airflow_server import (
     VaultOfOtherThings,
     use_vault,
 )
+from tests.support.secrets import failure_of, words_of
 
 STORES = {
     "s3": "s3://bucket/lake",
@@ -36,6 +37,15 @@ STORES = {
 NOTHING: dict[str, None] = dict.fromkeys(["host", "schema", "login", "password", "port", "extra"])
 OF_THE_SERVER = ConnectionResult.model_validate({"conn_id": "other", "conn_type": "aws", **NOTHING})
 GOOGLE = {"conn_type": "google_cloud_platform", "extra": {"project": "p"}}
+
+
+class VaultOfText(BaseSecretsBackend):
+    """Has one text for every connection."""
+
+    text = ""
+
+    def get_conn_value(self, conn_id: str, team_name: str | None = None) -> str:
+        return self.text
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +80,33 @@ def test_a_connection_that_cannot_be_read_is_there(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ConfigError) as raised:
         find_connection("other")
     assert "hunter2" not in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("lakefs://KEY:hunter2/x@lakefs.example.com:8000", "%2F"),
+        ("lakefs://KEY:hunter2[@lakefs.example.com:8000", "%5B"),
+        ("spark://local[hunter2]", "%5B"),
+        ('{"conn_type": "aws", "password": "hunter2",}', "column 44"),
+        ("{'conn_type': 'aws', 'password': 'hunter2'}", "column 2"),
+        ('{"conn_type": "aws", "extra": "{\\"a\\": \\"hunter2\\",}"}', "column"),
+        ('{"conn_type": "aws", "extra": "[\\"hunter2\\"]"}', "object"),
+    ],
+)
+@pytest.mark.parametrize("place", ["environment", "vault"])
+def test_a_text_that_airflow_cannot_read_is_bad_input_wherever_it_is(
+    monkeypatch: pytest.MonkeyPatch, text: str, told: str, place: str
+) -> None:
+    if place == "environment":
+        monkeypatch.setenv("AIRFLOW_CONN_OTHER", text)
+    else:
+        monkeypatch.setattr(VaultOfText, "text", text)
+        use_vault(monkeypatch, VaultOfText)
+    error = failure_of(lambda: LakeFSHook("other").client.to_env())
+    assert isinstance(error, ConfigError)
+    assert told in str(error)
+    assert "hunter2" not in words_of(error)
 
 
 def test_a_later_place_is_not_asked_when_an_earlier_one_does_not_answer(
