@@ -13,13 +13,14 @@ import pytest
 
 from dredge import causes
 from dredge.causes import CAUSES, Cause
-from dredge.errors import DredgeError
+from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.kv.dynamodb import AwsKeys, DynamoStore
 from dredge.kv.postgres import PostgresStore
 from dredge.lakefs import LakeFSClient
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.azure.options import AzureOptions
 from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.s3 import clients
 from tests.support import failing
 from tests.support.failing import Answer, FailingServer
 from tests.support.secrets import SECRET, failure_of, words_of
@@ -70,6 +71,18 @@ def _dynamodb(url: str) -> object:
     return DynamoStore(f"dynamodb://table?region=us-east-1&endpoint={url}", create=False, keys=keys)
 
 
+def _list_by_role(url: str) -> object:
+    return list(open_reader("s3://bkt/lake", StorageOptions(region="us-east-1", endpoint_url=url)).list())
+
+
+def _get_by_role(url: str) -> object:
+    return open_reader("s3://bkt/lake", StorageOptions(region="us-east-1", endpoint_url=url)).get("key")
+
+
+def _dynamodb_by_role(url: str) -> object:
+    return DynamoStore(f"dynamodb://table?region=us-east-1&endpoint={url}", create=False)
+
+
 def _postgres(url: str) -> object:
     scheme, _, server = url.partition("://")
     words = "sslmode=verify-full&sslrootcert=system" if scheme == "https" else "sslmode=disable"
@@ -107,7 +120,7 @@ def check(call: Call, url: str, cause: Cause) -> DredgeError:
     assert isinstance(error, DredgeError), error
     assert isinstance(error, cause.family), error
     assert (error.kind, error.exit_code) == (cause.family.kind, cause.family.exit_code)
-    if cause.what_to_do and call is not _postgres:
+    if cause.what_to_do and call not in (_postgres, _dynamodb_by_role):
         assert cause.what_to_do in str(error)
     assert SECRET not in words_of(error)
     return error
@@ -246,6 +259,59 @@ def test_a_database_that_lets_nobody_in(cause: Cause, code: str, message: str) -
     with failing.postgres_that_refuses(code, message) as port:
         error = check(_postgres, f"http://127.0.0.1:{port}", cause)
     assert message.partition('"')[0] in str(error)
+
+
+@pytest.mark.parametrize("call", [_list, _list_by_role, _get_by_role, _dynamodb_by_role])
+def test_a_profile_that_is_not_there(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
+    monkeypatch.setattr("dredge.storage.s3.clients._clients", clients._Clients())
+    check(call, f"http://127.0.0.1:{failing.closed_port()}", causes.UNUSABLE)
+
+
+@pytest.mark.parametrize("call", [_list_by_role, _get_by_role, _dynamodb_by_role])
+def test_a_role_whose_service_does_not_answer(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text(f"{SECRET}.{SECRET}.{SECRET}")
+    for name, value in {
+        "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/lake",
+        "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token"),
+        "AWS_ENDPOINT_URL_STS": f"http://127.0.0.1:{failing.closed_port()}",
+        "AWS_MAX_ATTEMPTS": "1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": str(tmp_path / "none"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("dredge.storage.s3.clients._clients", clients._Clients())
+    check(call, f"http://127.0.0.1:{failing.closed_port()}", causes.UNREACHABLE)
+
+
+@pytest.mark.parametrize("call", [_get, _list, _lakefs, _azure, _gcs])
+def test_one_variable_names_the_authority_for_every_client(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The server is trusted, and then says nothing."""
+    for name in ("AWS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    with failing.port_with_unknown_certificate(tmp_path) as port:
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "ca.pem"))
+        monkeypatch.setattr(f"{__name__}._S3", replace(_S3, ca_bundle=StorageOptions.from_env().ca_bundle))
+        error = failure_of(lambda: call(f"https://localhost:{port}"))
+    assert isinstance(error, UnavailableError), error
+
+
+@pytest.mark.parametrize("call", [_get, _list, _lakefs])
+def test_a_file_of_authorities_that_is_none_is_bad_input(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "ca.pem").write_text("no certificate")
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "ca.pem"))
+    monkeypatch.setattr(f"{__name__}._S3", replace(_S3, ca_bundle=StorageOptions.from_env().ca_bundle))
+    error = failure_of(lambda: call("https://localhost:1"))
+    assert isinstance(error, ConfigError), error
 
 
 def test_every_cause_has_a_name_of_its_own() -> None:

@@ -94,7 +94,8 @@ def port_with_unknown_certificate(folder: Path, postgres: bool = False) -> Itera
                     if postgres:
                         client.recv(8)
                         client.sendall(b"S")
-                    context.wrap_socket(client, server_side=True).recv(1000)
+                    with context.wrap_socket(client, server_side=True) as encrypted:
+                        encrypted.recv(1000)
 
         threading.Thread(target=serve, daemon=True).start()
         yield server.getsockname()[1]

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from dredge.causes import UNUSABLE
 from dredge.errors import ConfigError
 from dredge.storage.azure.options import AzureOptions
 from dredge.storage.azure.uris import Container, container_of
@@ -131,6 +132,12 @@ def endpoint_of(container: Container, options: AzureOptions) -> str:
 
 def _build(options: StorageOptions, container: Container, retries: bool) -> ContainerClient:
     require()
+    try:
+        credential = credential_of(container, options.azure)
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise UNUSABLE.error(f"credentials of Azure for the account {container.account}: {error}") from None
     import requests
     from azure.core.pipeline.transport import RequestsTransport
     from azure.storage.blob import ContainerClient
@@ -146,7 +153,7 @@ def _build(options: StorageOptions, container: Container, retries: bool) -> Cont
     return ContainerClient(
         endpoint_of(container, options.azure),
         container.name,
-        credential=credential_of(container, options.azure),
+        credential=credential,
         transport=transport,
         max_single_get_size=PIECE_BYTES,
         max_chunk_get_size=PIECE_BYTES,

@@ -19,6 +19,7 @@ from dredge.server_urls import check_ca_bundle
 from dredge.storage import native
 from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.options import StorageOptions
+from dredge.storage.s3.errors import translated
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -99,6 +100,7 @@ def _session() -> Any:
     return _clients.session
 
 
+@translated("making the client of S3")
 def _build_boto3(options: StorageOptions, retries: bool, signature_version: str | None = None) -> S3Client:
     from botocore.config import Config
 
@@ -135,6 +137,7 @@ def _addressing_style(options: StorageOptions) -> Literal["auto", "virtual", "pa
     return "auto" if options.path_style is None else "virtual"
 
 
+@translated("making the client of S3")
 def _build_obstore(options: StorageOptions, bucket: str) -> S3Store:
     from obstore.store import S3Store
 
