@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from benchmarks import tables
 from benchmarks.cloud_store import CLOUDS
 from benchmarks.collect import ENGINES, run
 from benchmarks.lakes import STORES
+from benchmarks.latency import LATENCY
 from benchmarks.server import USERS
 from benchmarks.server import run as run_server
 from benchmarks.shapes import SHAPES
@@ -21,6 +23,11 @@ from benchmarks.shapes import SHAPES
 KVS = {"yes": (True,), "no": (False,), "both": (False, True)}
 
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object a run instead of tables.")
+_latency = click.option(
+    "--latency-ms",
+    type=click.FloatRange(0),
+    help="Each request of a run to the S3 store and to the lakeFS server waits so long.",
+)
 _table = click.option("--write", is_flag=True, help="Put the tables into benchmarks/README.md.")
 
 
@@ -43,6 +50,7 @@ def main() -> None:
 @click.option(
     "--airflow/--no-airflow", default=True, show_default=True, help="Run submit and connect in the DAG."
 )
+@_latency
 @_json
 @_table
 def gc(
@@ -53,6 +61,7 @@ def gc(
     warm: bool,
     kv: str,
     airflow: bool,
+    latency_ms: float | None,
     as_json: bool,
     write: bool,
 ) -> None:
@@ -68,6 +77,7 @@ def gc(
     submit   the DAG, with one Spark application a run through spark-submit
     connect  the DAG, with a Spark Connect server that is up
     """
+    _wait(latency_ms)
     rounds = tuple(chosen for chosen, wanted in ((False, cold), (True, warm)) if wanted)
     rows = run(store, shapes, engines, rounds, KVS[kv], airflow)
     _tell("gc", rows, as_json, write)
@@ -93,6 +103,7 @@ def server(clients: int, seconds: float, users: tuple[str, ...]) -> None:
 @click.option("--engine", type=click.Choice(ENGINES), default="floor", show_default=True)
 @click.option("--changed", multiple=True, type=int, default=(0,), help="Objects uploaded; 0 is one percent.")
 @click.option("--kv/--no-kv", "with_kv", default=True, show_default=True, help="Read the staging records.")
+@_latency
 @_json
 @_table
 def optimized(
@@ -101,12 +112,14 @@ def optimized(
     engine: str,
     changed: tuple[int, ...],
     with_kv: bool,
+    latency_ms: float | None,
     as_json: bool,
     write: bool,
 ) -> None:
     """Change a part of a repository, and compare an optimized run with a clean one."""
     from benchmarks.optimized import run as run_optimized
 
+    _wait(latency_ms)
     _tell("optimized", run_optimized(store, shapes, engine, changed, with_kv), as_json, write)
 
 
@@ -170,6 +183,11 @@ def pages(objects: int, rows: int, people: int, kept: bool, write: bool) -> None
     click.echo(text)
     if write:
         tables.write("pages", text)
+
+
+def _wait(latency_ms: float | None) -> None:
+    if latency_ms is not None:
+        os.environ[LATENCY] = str(latency_ms)
 
 
 def _tell(name: str, rows: Iterable[dict[str, Any]], as_json: bool, write: bool) -> None:

@@ -19,6 +19,7 @@ from airflow_dredge.spark_jobs.session import LOCAL_DEFAULTS
 from benchmarks.cloud_store import CLOUDS, CloudLake, CloudStore, cloud_store
 from benchmarks.driver import RUN, SETTINGS
 from benchmarks.lakes import STATE, Lake, LocalLake, S3Lake
+from benchmarks.latency import behind
 from benchmarks.measure import Meter
 from benchmarks.s3_store import S3Store, s3_store
 from benchmarks.shapes import SHAPES
@@ -166,7 +167,7 @@ def measure_run(
     """
     in_airflow = in_airflow and engine in IN_AIRFLOW
     run = _through_airflow if in_airflow else _in_driver
-    with lakefs_server(lake) as (env, server):
+    with lakefs_server(lake) as (direct, server), behind(direct) as (env, spans):
         env |= _kv(lake, with_kv)
 
         def metered(pid: int) -> Meter:
@@ -174,6 +175,7 @@ def measure_run(
 
         figures = run(lake, engine, beside, env, metered)
         meter: Meter = figures.pop("meter")
+        figures |= spans(figures.get("times", {}))
     return {
         "engine": engine,
         "airflow": in_airflow,

@@ -51,6 +51,7 @@ def main() -> None:
     cpu: dict[str, float] = {}
     requests: dict[str, dict[str, int]] = {}
     places: dict[str, dict[str, dict[str, int]]] = {}
+    times: dict[str, tuple[float, float]] = {}
 
     counted = requests_of(os.environ)
 
@@ -61,7 +62,9 @@ def main() -> None:
             time.process_time(),
             time.perf_counter(),
         )
+        began_at = time.time()
         yield
+        times[name] = began_at, time.time()
         seconds[name] = round(time.perf_counter() - begun, 3)
         cpu[name] = round(time.process_time() - used, 3)
         if counted:
@@ -98,6 +101,7 @@ def main() -> None:
         "runner": type(runner).__name__,
         "run_uri": plan.run_uri,
         "seconds": seconds,
+        "times": times,
         "cpu": cpu,
         "requests": requests,
         "places": places,

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.latency import WHOLE
+
 README = Path(__file__).with_name("README.md")
 SCALE = README.parent.parent / "docs" / "scale.md"
 
@@ -71,6 +73,8 @@ def whole(rows: Sequence[Row]) -> str:
     if any(own(row) for row in ours):
         parts += ["Requests to the store by step:", _by_step(ours, _asked)]
         parts += ["Requests by kind, the lakeFS server's own apart:", _by_kind(rows)]
+    if any(row.get("chains") for row in ours):
+        parts += ["Requests, and the longest chain of them, by step:", _by_chain(ours)]
     for row in ours:
         if row.get("mode") == "optimized" and row.get("places"):
             parts += [f"What the requests of {_name(row)} were for:", _by_place(row)]
@@ -138,6 +142,16 @@ def _name(row: Row) -> str:
 
 def _by_step(rows: Sequence[Row], cell: Callable[[Row, str], object]) -> str:
     return table(["run", *TASKS], [[_name(row), *(cell(row, step) for step in TASKS)] for row in rows])
+
+
+def _by_chain(rows: Sequence[Row]) -> str:
+    steps = (*TASKS, WHOLE)
+    found = []
+    for row in (row for row in rows if row.get("chains")):
+        counts = [row["chains"].get(step) for step in steps]
+        cells = [f"{count['requests']}; {count['chain']}" if count else "" for count in counts]
+        found.append([f"{_name(row)} {row['latency_ms']:g} ms", *cells])
+    return table(["run", *steps], found)
 
 
 def _by_part(rows: Sequence[Row]) -> str:

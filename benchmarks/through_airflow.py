@@ -131,6 +131,7 @@ def figures(watch: Watch, begun: float, ended: float) -> dict[str, Any]:
     tasks[0] = replace(tasks[0], begun=max(tasks[0].begun, first_start((HOME / "run.log").read_text())))
     return {
         "seconds": {task.name: round(task.ended - task.begun, 3) for task in tasks},
+        "times": {task.name: (task.begun, task.ended) for task in tasks},
         "requests": {task.name: watch.between(task.begun, task.ended) for task in tasks},
         "all_requests": watch.between(begun, ended),
         "to_first_task": round(tasks[0].begun - begun, 2),

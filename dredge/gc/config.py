@@ -65,10 +65,6 @@ class Safety:
         gate_every_seconds: while deleting, how long a worker trusts its last look at the lease and the stop
             marker.
         round_seconds_max: how long workers delete before everything is checked again.
-        recheck_rounds_max: how often a sweep may be stopped by what changed and go on after a new re-check; rounds that
-            end by their time do not count.
-        commit_hours_max: longest commit. What an earlier run saw staged and no branch shows now is held until a mark as
-            long ago did not show it, unless the staging records are read (`subtract.left_staging`); 0 holds nothing.
         scan_rounds_max: how often staging is scanned while branches come and go, or while a scan cannot be proved
             complete.
         scan_deadline_seconds: bound on all rounds of one staging scan.
@@ -91,8 +87,6 @@ class Safety:
     watch_silence_seconds_max: float = 60
     gate_every_seconds: float = 3
     round_seconds_max: float = 3600
-    recheck_rounds_max: int = 10
-    commit_hours_max: float = 20
     scan_rounds_max: int = 5
     scan_deadline_seconds: float = 4 * 3600
     staged_questions_max: int = 20_000
@@ -105,7 +99,7 @@ class Safety:
     inventory_days_max: float = 14
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "lease_seconds", "recheck_rounds_max", "scan_rounds_max", "staged_rows_plenty")
+        _at_least(self, 1, "lease_seconds", "scan_rounds_max", "staged_rows_plenty")
         _at_least(self, 0, *(item.name for item in dataclasses.fields(self)))
 
 
@@ -342,17 +336,7 @@ class GCConfig:
             "grace_hours": self.unsafe_grace_seconds,
         }
         check_settings(self, without=[name for name, value in replaced.items() if value is not None])
-        if self.unsafe_min_age_seconds is None:
-            self._check_clocks()
         self._check_window()
-
-    def _check_clocks(self) -> None:
-        # A server may be off by twice as much unnoticed, and another one as much the other way.
-        if 4 * self.safety.clock_skew_seconds_max > (self.min_age_hours - LINK_HOURS) * 3600:
-            raise ConfigError(
-                f"clock_skew_seconds_max is {self.safety.clock_skew_seconds_max:g}; it may be at most a"
-                f" quarter of what min_age_hours ({self.min_age_hours:g}) has above {LINK_HOURS:g} h"
-            )
 
     def _check_window(self) -> None:
         begin, end = self.window

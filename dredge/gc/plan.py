@@ -37,8 +37,8 @@ class Plan:
         created_at: the store's time when the plan was made.
         cutoff: only objects last modified strictly before this are candidates.
         store_ahead_seconds: the store's clock minus this machine's.
-        server_ahead_seconds: a lakeFS server's clock minus the store's: the least difference that is certain, of the
-            server that differs most; None when answers tell no time.
+        server_ahead_seconds: a lakeFS server's clock minus the store's: the difference that is certain; None
+            when its answer told no time.
         lease: the right to run.
         config: what the user asked for.
         default_branch: the repository's.

@@ -17,13 +17,12 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.planning import release_lease
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
@@ -77,7 +76,6 @@ chapter = st.tuples(st.lists(later, min_size=2, max_size=12), run)
 story = st.fixed_dictionaries(
     {
         "rules": st.sampled_from([None, 1, 5, 30]),
-        "commit_hours": st.sampled_from([0, 20, 60]),
         "small_pages": st.booleans(),
         "grace_hours": st.sampled_from([None, None, 20]),
         "chapters": st.lists(chapter, min_size=2, max_size=4),
@@ -115,7 +113,7 @@ def find(told: Callable[[], None], part: int, histories: int) -> None:
 def tell(story: dict[str, Any], sources: Sequence[Source]) -> None:
     """Live through a history, and look at every run of it."""
     by_turns = itertools.cycle(sources)
-    safety = {"staged_rows_plenty": 1000, "commit_hours_max": story["commit_hours"]}
+    safety = {"staged_rows_plenty": 1000}
     grace, waits = story["grace_hours"], None
     world = make_world(tuning=SMALL, safety=safety, slice_margin_hours=50, keep_runs_days=7)
     if grace is not None:
@@ -127,20 +125,20 @@ def tell(story: dict[str, Any], sources: Sequence[Source]) -> None:
     world.client = CatalogClient(world.lake.catalog)
     if story["rules"] is not None:
         world.rules(story["rules"], two=2 * story["rules"])
-    history, marks = History(world), list[Mark]()
+    history = History(world)
     for operations, wanted in story["chapters"]:
         for name, *arguments in operations:
             history.do(str(name), *arguments)
         world.age(seconds=1)  # ids of runs are ordered by seconds
-        collect(world, **wanted, source=next(by_turns), marks=marks, waits=waits)
+        collect(world, **wanted, source=next(by_turns), waits=waits)
     # At last everything is caught up with, whatever windows there were.
     world.age(seconds=1)
-    collect(world, "optimized", source=next(by_turns), marks=marks, waits=waits)
+    collect(world, "optimized", source=next(by_turns), waits=waits)
     if waits is None:
         return
     found = waits.garbage
     world.age(hours=grace, seconds=1)
-    collect(world, "optimized", source=next(by_turns), marks=marks, waits=waits)
+    collect(world, "optimized", source=next(by_turns), waits=waits)
     assert world.data().isdisjoint(found & waits.garbage), "what both runs found was to go"
 
 
@@ -168,37 +166,6 @@ class Waits:
             self.since.setdefault(address, context.plan.created_at)
 
 
-class Mark(NamedTuple):
-    """What a run saw staged, and when it had seen all of it."""
-
-    at: datetime
-    staged: set[str]
-
-
-def mark_of(context: Run) -> Mark | None:
-    """The mark of a run, whatever became of the run; None when it was not completed."""
-    summary = context.folder.read_summary("mark_uncommitted")
-    if summary is None:
-        return None
-    parts = MarkUncommittedOutput.of(summary).addresses
-    rows = context.folder.read_parts(parts, ["address"])
-    return Mark(summary.finished_at, {address for table in rows for address in table["address"].to_pylist()})
-
-
-def left_staging(context: Run, marks: list[Mark]) -> set[str]:
-    """What earlier marks showed, unless one that is older than the longest commit did not show it any more."""
-    safety = context.plan.config.safety
-    if not safety.commit_hours_max:
-        return set()
-    longest = timedelta(hours=safety.commit_hours_max, seconds=safety.clock_skew_seconds_max)
-    found: set[str] = set()
-    for mark in marks:
-        if mark.at <= context.plan.created_at - longest:
-            found.clear()
-        found |= mark.staged
-    return found
-
-
 def collect(
     world: World,
     mode: str,
@@ -209,14 +176,9 @@ def collect(
     policy: RetentionPolicy | None = None,
     keep_tags: bool = True,
     source: Source = None,
-    marks: list[Mark] | None = None,
     waits: Waits | None = None,
 ) -> str:
-    """Do a run, or be killed in the middle of it, and look at what it did; gives its mode.
-
-    The marks are those of earlier runs, oldest first; the run's own is added.
-    """
-    marks = [] if marks is None else marks
+    """Do a run, or be killed in the middle of it, and look at what it did; gives its mode."""
     living = alive(world, world.lake.catalog, keep_tags) | kept_by(world, world.lake.catalog, policy)
     if source is not None:
         living |= staged_anywhere(world, world.lake.catalog)
@@ -235,11 +197,7 @@ def collect(
         if source is not None:
             open_as(source(world), patch)
         complete = run_or_die(world, context, crash, resume)
-    # The records have what a commit under way may bring back.
-    held = left_staging(context, marks) if source is None else set[str]()
     by_unnamed = of_unnamed(world, context)
-    held |= by_unnamed
-    marks += filter(None, [mark_of(context)])
     gone = before.keys() - world.data()
     assert gone.isdisjoint(living), f"live objects were deleted: {gone & living}"
     if waits is not None:
@@ -248,7 +206,7 @@ def collect(
         assert not gone
     if dry_run or not complete:
         return context.plan.mode
-    garbage = {key for key, time in before.items() if time < context.plan.cutoff} - living - held
+    garbage = {key for key, time in before.items() if time < context.plan.cutoff} - living - by_unnamed
     assert gone <= garbage
     if waits is not None:
         waits.garbage = garbage
@@ -303,7 +261,7 @@ def test_an_optimized_run_under_other_rules_of_the_server_deletes_what_a_clean_r
 
 def superseded_world() -> tuple[World, History]:
     """Branches and tags with histories of several ages, in which each commit's objects are superseded."""
-    safety = {"staged_rows_plenty": 1000, "commit_hours_max": 0}
+    safety = {"staged_rows_plenty": 1000}
     world = make_world(tuning=SMALL, safety=safety, slice_margin_hours=50)
     history = History(world)
     for name in ("one", "two", "hidden"):

@@ -32,6 +32,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from dredge.errors import FormatError, NotFoundError
@@ -195,7 +196,8 @@ class Oracle:
         commit = self.truth.commits[commit_id]
         before = {name for parent in commit.parents for name in self.truth.entries(parent).values()}
         for address in sorted(set(self.truth.entries(commit_id).values()) - before):
-            if self.deleted.get(address, -1.0) >= since and self._could_be_known(address):
+            at = self.deleted.get(address, -1.0)
+            if at >= since and self._could_be_known(address, at - since):
                 self.simulation.violate("promised", f"{commit_id} has {address}, but {self._fate(address)}")
 
     def brought_back(self, commit_id: str, since: float) -> None:
@@ -216,13 +218,13 @@ class Oracle:
     def _is_there(self, address: str) -> bool:
         return self.root + address in self.bucket.objects
 
-    def _could_be_known(self, address: str) -> bool:
-        """Whether somebody has seen that an address was staged: what a sealed token has below a newer write is in no
-        answer of a server, only in staging records: there before whoever deleted it began."""
+    def _could_be_known(self, address: str, seconds: float) -> bool:
+        """Whether a deletion that came so long after the commit began could be avoided: what a sealed token has below a
+        newer write is in no answer of a server, only in staging records: there before whoever deleted it began. And
+        what some mark saw staged waits anew afterwards, for longer than the commit takes."""
         reads_records = not self.copy_read and any(asked.read_kv for asked in self.asked.values())
-        return (reads_records and address in self.in_records) or any(
-            address in staged for staged in self.marked
-        )
+        waits = seconds < self.serving.given and any(address in staged for staged in self.marked)
+        return (reads_records and address in self.in_records) or waits
 
     def on_put(self, key: str, data: bytes) -> None:
         """Remember the bytes of data."""
@@ -403,7 +405,8 @@ class Oracle:
                 return
         readable = self.truth.readable(process.begun)
         since = self.truth.since.get(address)
-        if address in readable and since is not None and self.serving.since(address, since) <= process.begun:
+        looked = self._looked(address, process)
+        if address in readable and since is not None and self.serving.since(address, since) <= looked:
             self.simulation.violate(
                 "live", f"{process.name} deletes {address}, readable since {since - now:.0f} s"
             )
@@ -414,6 +417,22 @@ class Oracle:
             self.simulation.violate(
                 "live", f"{process.name} deletes {address}, in a head since {head - now:.0f} s"
             )
+
+    def _looked(self, address: str, process: Process) -> float:
+        """When the last look began that could find that an address is in use: no re-check sees what is staged over its
+        like."""
+        asked = self.asked.get(process.name.partition(" ")[0])
+        if (
+            asked is None
+            or asked.read_kv
+            or not self.truth.is_unseen(address, partial(self._is_like, address))
+        ):
+            return process.begun
+        return asked.run().began("mark_uncommitted", process.begun)
+
+    def _is_like(self, address: str, entry: str) -> bool:
+        ours, other = (self.bucket.objects.get(self.root + name) for name in (address, entry))
+        return ours is None or other is None or ours.data == other.data
 
     def _judge_request(self, address: str, process: Process) -> None:
         """Look whether the run was to keep more than what is readable."""
@@ -470,10 +489,7 @@ class Oracle:
         store = self.bucket.clock.seconds()
         ours = 0.0 if run.clock is None else abs(run.clock.seconds() - store)
         theirs = min((abs(clock.seconds() - store) for clock in self.clocks), default=0.0)
-        # A cleared task that finds its mark done looks at no clock.
-        marked = self.saved.get(run.folder + _MARKED, process.begun)
-        looked = max(asked.begun, run.began("mark_uncommitted", marked))
-        if ours > CLOCK or (theirs > CLOCKS and self.clocks_set < looked):
+        if ours > CLOCK or (theirs > CLOCKS and self.clocks_set < asked.begun):
             words = f"with clocks that are off by {max(ours, theirs):.0f} s"
             self.simulation.violate("clocks", f"{process.name} deletes {address}, {words}")
 

@@ -9,7 +9,7 @@ records and tables with the servers, and nothing with the collector.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -166,6 +166,21 @@ class Truth:
                 changes |= self.staged.get(token, {})
             found.update(address for address in changes.values() if address is not None)
         return found
+
+    def is_unseen(self, address: str, is_like: Callable[[str], bool]) -> bool:
+        """Whether a branch has an address staged over an entry of its head that may be equal: then no answer shows it.
+
+        Args:
+            address: staged somewhere, or not.
+            is_like: whether the object of an entry may be equal to it.
+        """
+        for branch in self.branches.values():
+            head = self.entries(branch.commit_id)
+            for token in branch.tokens:
+                for path, staged in self.staged.get(token, {}).items():
+                    if staged == address and path in head and is_like(head[path]):
+                        return True
+        return False
 
     def unnamed(self, tables: Iterable[str]) -> set[str]:
         """What metaranges name to which no ref leads.

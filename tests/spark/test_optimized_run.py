@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_dredge.spark_jobs.rows import SparkRunner
-from dredge.gc.config import GCConfig, Safety
+from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
@@ -38,7 +38,6 @@ def collect(lake: Lake, runner: TaskRunner) -> Run:
         dry_run=False,
         unsafe_min_age_seconds=0,
         unsafe_grace_seconds=0,
-        safety=Safety(commit_hours_max=0),  # what was staged a moment ago goes now
     )
     time.sleep(0.01)
     context = Run.open(plan_run(config, None, client).run_uri, None, client)

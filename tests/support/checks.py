@@ -41,7 +41,7 @@ def check_of(run: Run, **counts: dict[str, int]) -> Check:
         summary = summary_of(run, output.STEP)
         inputs[output.STEP] = replace(summary, counts={**summary.counts, **counts.get(output.STEP, {})})
     record = StepRecord(inputs, StepTry(run.folder.writer, CheckLimitsOutput.STEP, 1))
-    verdicts = Proof(0).verdicts.write(run.folder, "check")
+    verdicts = Proof(0).verdicts.write(run.folder)
     cleared = write_hashes(run.folder, "check/cleared.u64", NONE)
     holds = HoldFiles(size_verdicts=verdicts[0], served=verdicts[1], cleared=cleared)
     return Check(run, record, Proof(0), Tally(), [], holds, Known(), Advanced(0, {}, [], Waits()))

@@ -7,11 +7,9 @@ from dredge.storage import CHANGED, STORE_HOLD
 from dredge.undo.protecting import NOT_COPIED, NOT_RESTORABLE
 
 ALIVE_AGAIN = "alive_again"
-HEAD_SINCE = "head_since"
 
 _WHY = {
     ALIVE_AGAIN: "named again since the mark",
-    HEAD_SINCE: "as long as an object that came into a branch head after branches were asked, so a branch may read it",
     CHANGED: "it was written again, or its metadata was changed, since it was listed",
     STORE_HOLD: "the store refuses: it is on hold there, or a retention policy of the bucket has it",
     "named_by_kept": "Icechunk: a snapshot or manifest names it that nothing reaches, and that stays all the same",

@@ -48,8 +48,6 @@ class Subtracted:
         by_path: kept sets about paths, each with its commits.
         live: hashes of what was found alive since the mark.
         branches: branches, each with a commit that was its head during the last re-check.
-        heads: the same with the metarange of that commit; "" for one without entries.
-        exact: whether the last re-check read every staging record, so that nothing else can be staged.
         looked: active commits to which no ref led, with what these keep alive.
         unnamed: metaranges that counted as active commits, whatever named them.
         expired: ids of commits in the history of refs that were not active when the mark read them.
@@ -61,8 +59,6 @@ class Subtracted:
     by_path: set[tuple[str, str]]
     live: list[ShardedSet] = field(default_factory=list)
     branches: set[tuple[str, str]] = field(default_factory=set)
-    heads: set[tuple[str, str]] = field(default_factory=set)
-    exact: bool = False
     looked: Looked = NOTHING
     unnamed: set[str] = field(default_factory=set)
     expired: frozenset[str] = frozenset()
@@ -120,8 +116,6 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     take_in_tags(run, active, tags)
     subtracted.rules = active.rules
     subtracted.branches = seen | {(branch.id, branch.commit_id) for branch in active.branches}
-    subtracted.heads = {(branch, active.metaranges[commit]) for branch, commit in subtracted.branches}
-    subtracted.exact = scan.records is not None and scan.records.exact
     new_commits = {
         commit: metarange
         for commit, metarange in active.metaranges.items()
@@ -130,7 +124,8 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     ranges = read_ranges(run, runner, f"{where}/active", new_commits.values())
     unnamed = find_unnamed_now(run, active, subtracted.ranges | ranges.keys()) - subtracted.unnamed
     unite_ranges(ranges, read_ranges(run, runner, f"{where}/unnamed", unnamed).items())
-    ranges.update(_unnamed_files(run, subtracted, active))
+    if active.all_commits:
+        ranges.update(_all_files(run, subtracted, active))
     new_ranges = {range_id: facts for range_id, facts in ranges.items() if range_id not in subtracted.ranges}
     collected = collect_ranges(run, runner, where, Roles(new_ranges), scan.files.hashes)
     subtracted.live.append(collected.live)
@@ -172,8 +167,8 @@ def _find_new_paths(
     subtracted.by_path |= new
 
 
-def _unnamed_files(run: Run, subtracted: Subtracted, active: ActiveCommits) -> Ranges:
-    """Ranges that no active commit names and that count all the same, as in the mark."""
+def _all_files(run: Run, subtracted: Subtracted, active: ActiveCommits) -> Ranges:
+    """Every range file of the namespace: without rules all count, as in the mark."""
     metaranges = [*subtracted.commits.values(), *subtracted.unnamed, *active.metaranges.values()]
     read = [*subtracted.ranges, *metaranges]
-    return find_range_files(run.reader, read, None if active.all_commits else run.plan.cutoff)[0]
+    return find_range_files(run.reader, read)[0]

@@ -1,8 +1,8 @@
 """Bulk delete: check again, then delete the candidates, and write down what became of each.
 
     one chain? guards passed? approved, where one has to ask? mark young enough?
-      → re-check → branches asked again → delete, batch by batch, through the gate → settle
-           ↑                                     │
+      → re-check → delete, batch by batch, through the gate → settle
+           ↑                      │
            └ a ref at a commit that was not checked, other rules, an hour ┘
 
 New commits on known parents do not end a round: what they name leaves the candidates while workers delete.
@@ -23,7 +23,6 @@ from dredge.approve.needed import approval_inputs, why_asked
 from dredge.approve.proof import approval_of
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.approve import ApproveOutput
-from dredge.gc.bulk_delete.asked_again import Asked, ask_again
 from dredge.gc.bulk_delete.head_watch import ROUND_OVER, WatchKeys, check_sharing, watching_refs
 from dredge.gc.bulk_delete.output import BulkDeleteOutput
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
@@ -61,11 +60,10 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
 
     Raises:
         RefusedError: a guard did not pass, a person had to approve and did not, the results do not belong together,
-            the mark is too old or another version's, the namespace is blocked or another server's, or branches move
-            all the time.
+            the mark is too old or another version's, or the namespace is blocked or another server's.
         AlarmError: live objects had been deleted, and no person has acknowledged it.
         LeaseHeldError: another run has taken over.
-        UnavailableError: some objects could not be deleted; the others were.
+        UnavailableError: some objects could not be deleted, or branches not be looked at; the others were deleted.
         ConfigError: the credentials may not delete, and nothing was.
         PartialError: the credentials may not delete the rest.
     """
@@ -121,35 +119,23 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     note_deletion(run, record)
     subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
     tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
-    rounds_max, stops = run.plan.config.safety.recheck_rounds_max, 0
-    asked = Asked(holds=record.input(CheckLimitsOutput).hold_files)
     for turn in itertools.count():
         if turn:
             approval_of(run, record, ApproveOutput)
         where = f"recheck/{record.attempt.number:03d}-{turn:03d}"
         figures = recheck(run, runner, subtracted, where)
         record.details.setdefault("rechecks", []).append(figures)
-        asked = ask_again(run, runner, record, asked, subtracted, where)
-        figures["questions"] = asked.questions
-        watch = _delete(run, runner, record, tasks, subtracted, asked, turn)
+        watch = _delete(run, runner, record, tasks, subtracted, turn)
         if watch is None:
             return
-        if watch.error is not None:
+        if watch.error is not None or watch.found is None:
+            why = watch.reason or "branch heads were not looked at for too long (watch_silence_seconds_max)"
             raise UnavailableError(
-                f"the sweep stopped because {watch.reason}. What was deleted is in the ledger. Run the step"
+                f"the sweep stopped because {why}. What was deleted is in the ledger. Run the step"
                 " again when lakeFS and the store answer; it goes on where it stopped."
             )
-        if watch.found == ROUND_OVER:
-            continue
-        stops += 1
-        why = watch.reason or "branch heads were not checked for too long"
-        if stops == rounds_max:
-            raise RefusedError(
-                f"the sweep stopped {rounds_max} times while deleting, the last time because {why}. What was deleted"
-                " is in the ledger; the rest was left alone. Start a new run at a quieter time, or raise"
-                " recheck_rounds_max."
-            )
-        record.warn(f"the sweep stopped ({why}) and checked again")
+        if watch.found != ROUND_OVER:
+            record.warn(f"the sweep stopped ({watch.found}) and checked again")
 
 
 def _delete(
@@ -158,7 +144,6 @@ def _delete(
     record: StepRecord,
     tasks: Sequence[SweepTask],
     subtracted: Subtracted,
-    asked: Asked,
     turn: int,
 ) -> Watch | None:
     """Delete what was not subtracted; gives what the watch saw when the gate closed before everything was done."""
@@ -173,8 +158,7 @@ def _delete(
         turn=turn,
         delete_keys=run.plan.config.tuning.delete_keys,
         alive=subtracted.live,
-        holds=asked.holds,
-        sizes_since=asked.sizes,
+        holds=record.input(CheckLimitsOutput).hold_files,
         # Read afresh: somebody may have brought back what this run's listing saw.
         pinned=sets_of(active_pins(run.state, run.store_now())),
         undo=run.plan.undo.way,

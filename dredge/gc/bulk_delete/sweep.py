@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.bulk_delete.codes import ALIVE_AGAIN, HEAD_SINCE
+from dredge.gc.bulk_delete.codes import ALIVE_AGAIN
 from dredge.gc.check_limits import HoldFiles, Holds
 from dredge.gc.namespaces import DATA
 from dredge.gc.subtract import NESTED, begin_with
@@ -50,7 +50,6 @@ class SweepConfig:
         delete_keys: longest group of keys.
         alive: hashes of what was found alive since the mark.
         holds: what was proved about candidates that are held.
-        sizes_since: sizes of new entries of heads; candidates that were not held for theirs stay.
         pinned: hashes of what is kept because somebody brought it back.
         undo: how deletions can be taken back.
         nested: folders in which other repositories lie by now.
@@ -61,7 +60,6 @@ class SweepConfig:
     delete_keys: int
     alive: list[ShardedSet]
     holds: HoldFiles
-    sizes_since: tuple[LocatedSet, ...] = ()
     pinned: tuple[LocatedSet, ...] = ()
     undo: str = OFF
     nested: tuple[str, ...] = ()
@@ -145,10 +143,6 @@ class InUse:
 def _codes_of_kept(run: WorkerRun, config: SweepConfig, holds: Holds, rows: pa.Table) -> pa.StringArray:
     """Why each candidate is kept; null for those that are to be deleted."""
     codes = holds.codes_of(rows)
-    (since,) = in_any(config.sizes_since, [rows["size"].to_numpy().astype(np.uint64)])
-    # About what was held for its size branches were asked, and by now nothing may hold it.
-    unheld = pc.is_null(rows["hold"].combine_chunks())
-    codes = pc.if_else(pc.and_(pc.and_(pa.array(since), unheld), pc.is_null(codes)), HEAD_SINCE, codes)
     nested = begin_with(rows["address"], config.nested)
     codes = pc.if_else(pc.and_(pa.array(nested), pc.is_null(codes)), NESTED, codes)
     hashes = rows["hash"].to_numpy()

@@ -18,7 +18,6 @@ GUARDS: list[Guard] = [
     proofs.listing_complete,
     proofs.staging_complete,
     proofs.order,
-    proofs.server_clock,
     proofs.live_not_empty,
     proofs.committed_not_empty,
     staged.staging_not_gone,

@@ -12,14 +12,14 @@ Only proof clears: a checksum that differs proves nothing, because checksums can
 and those of an encrypted store say nothing of the content. Whatever is not cleared is not deleted.
 
 A staged entry is hidden only while the head of its branch has the equal one, and it was hidden when staging was
-read. So the heads of that time count, together with those that were found later.
+read. So the heads of that time count.
 
 Source: pkg/catalog/entry.go, pkg/graveler/uncommitted_diff_iterator.go
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,7 +33,6 @@ from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.gc.check_limits.places import Numbers, Places, find_places
 from dredge.gc.check_limits.questions import choose
 from dredge.gc.check_limits.verdicts import Verdicts
-from dredge.gc.index.ranges import Ranges
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
@@ -60,35 +59,18 @@ class Proof:
     answers: Answers = field(default_factory=Answers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Since:
-    """What branches are asked once more about, and where they may serve it by now.
-
-    Attributes:
-        cleared: hashes of the candidates.
-        heads: branches that were seen since, each with the metarange of a head that it had.
-        ranges: of these heads, those that none had before.
-    """
-
-    cleared: Hashes
-    heads: Collection[tuple[str, str]]
-    ranges: Ranges
-
-
-def prove(run: Run, runner: TaskRunner, record: StepRecord, since: Since | None = None) -> Proof:
+def prove(run: Run, runner: TaskRunner, record: StepRecord) -> Proof:
     """Ask branches about the candidates that are held for their size.
 
     Args:
         run: this run.
         runner: spreads the search for their paths.
         record: of the step; its inputs are the candidates and what is committed.
-        since: what is asked about once more; None asks about all by the heads of the mark.
     """
-    only = None if since is None else since.cleared
-    wanted = _SameSize.read(run, record.input(SubtractOutput).with_holds, only)
+    wanted = _SameSize.read(run, record.input(SubtractOutput).with_holds)
     if not wanted.objects or not run.plan.config.safety.identical_suspects_max:
         return Proof(wanted.objects)
-    return _ask(run, runner, record, wanted, since)
+    return _ask(run, runner, record, wanted)
 
 
 def ask_about(
@@ -116,7 +98,7 @@ def ask_about(
         return Proof(0)
     if not run.plan.config.safety.identical_suspects_max:
         return Proof(wanted.objects, Verdicts.make(distinct, {codes.TOO_MANY: distinct}, NONE))
-    return _ask(run, runner, record, wanted, None, where)
+    return _ask(run, runner, record, wanted, where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +120,11 @@ class _SameSize:
         return int(self.counts.sum())
 
     @classmethod
-    def read(cls, run: Run, parts: Sequence[PartInfo], only: Hashes | None) -> _SameSize:
+    def read(cls, run: Run, parts: Sequence[PartInfo]) -> _SameSize:
         hashes: list[Hashes] = []
         sizes: list[Hashes] = []
         for rows in run.folder.read_parts(parts, COLUMNS):
             found = held_for_size(rows)
-            if only is not None:
-                found = found.filter(pa.array(contains(only, found["hash"].to_numpy())))
             hashes.append(found["hash"].to_numpy())
             sizes.append(found["size"].to_numpy().astype(np.uint64))
         distinct, counts = np.unique(np.concatenate([NONE, *sizes]), return_counts=True)
@@ -156,13 +136,11 @@ def _ask(
     runner: TaskRunner,
     record: StepRecord,
     wanted: _SameSize,
-    since: Since | None,
     where: str = CheckLimitsOutput.STEP,
 ) -> Proof:
     plan, safety = run.plan, run.plan.config.safety
-    places = find_places(run, runner, record, wanted.sizes, None if since is None else since.ranges, where)
-    of_the_mark = heads_of_the_mark(run, record.input(ListCommittedOutput))
-    heads = find_heads(run, of_the_mark if since is None else sorted(since.heads), places)
+    places = find_places(run, runner, record, wanted.sizes, where)
+    heads = find_heads(run, heads_of_the_mark(run, record.input(ListCommittedOutput)), places)
     no_path = _sizes_without_path(places)
     weights = weigh(wanted.sizes, places, heads)
     askable = ~contains(unite([no_path, places.skipped]), wanted.sizes)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from dredge.errors import FormatError
 from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.gc.index.decoding import entries_of
-from dredge.gc.index.ranges import Ranges, facts_of
+from dredge.gc.index.ranges import facts_of
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
@@ -67,7 +67,6 @@ def find_places(
     runner: TaskRunner,
     record: StepRecord,
     sizes: Hashes,
-    new: Ranges | None = None,
     where: str = _STEP,
 ) -> Places:
     """Find every entry of a branch head that has one of some sizes.
@@ -77,13 +76,11 @@ def find_places(
         runner: spreads the search.
         record: of the step; takes the files.
         sizes: sorted and distinct.
-        new: ranges of heads that came after those of the mark.
         where: folder of the files, relative to the run folder.
     """
     folder = run.folder
     table = folder.read_part(record.input(ListCommittedOutput).ranges)
     counts = {range_id: facts.count for range_id, facts in facts_of(table) if facts.head}
-    counts |= {range_id: facts.count for range_id, facts in (new or {}).items()}
     jobs = _jobs(CommittedIndex.load(run.state, run.plan.namespace), counts)
     config = SearchConfig(
         where=where, sizes=write_hashes(folder, f"{where}/sizes.u64", sizes), places_max=_PLACES_MAX

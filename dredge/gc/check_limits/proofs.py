@@ -5,7 +5,6 @@ from __future__ import annotations
 from dredge.gc.check_limits import codes
 from dredge.gc.check_limits.check import Check, must
 from dredge.gc.check_limits.output import CheckLimitsOutput
-from dredge.gc.clocks import server_clock_finding
 from dredge.runs.chain import breaks, links_of, plan_digest
 from dredge.runs.limits import Finding
 
@@ -48,17 +47,6 @@ def order(check: Check) -> Finding:
     if wrong:
         text = f"results do not belong together: {'; '.join(wrong)}"
     return must("order", not wrong, len(links) if not wrong else "not all", None, text)
-
-
-def server_clock(check: Check) -> Finding:
-    """The servers' clocks agree with the store's."""
-    if check.run.plan.server_ahead_seconds is None:
-        check.record.warn(
-            "lakeFS's answers had no Date header when the run was planned (a proxy takes it away), so the"
-            " servers' clocks could not be compared with the store's. The minimum age has an hour to spare"
-            " for them; let the header through to have them compared"
-        )
-    return server_clock_finding(check.run, check.listing, check.staged)
 
 
 def live_not_empty(check: Check) -> Finding:

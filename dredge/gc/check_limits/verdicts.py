@@ -17,7 +17,7 @@ from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.sets.files import read_hashes, write_hashes
-from dredge.sets.hashes import Hashes, contains, unite
+from dredge.sets.hashes import Hashes, contains
 
 _CODES = (None, *codes.UNSETTLED)
 _FREE = 0
@@ -51,17 +51,6 @@ class Verdicts:
             found[contains(np.sort(some), sizes)] = _CODES.index(code)
         return cls(sizes, found, served)
 
-    def renewed(self, later: Verdicts) -> Verdicts:
-        """These with what was found later about some of the sizes; what a branch served before stays.
-
-        Args:
-            later: about no other sizes.
-        """
-        found = self.codes.copy()
-        again = contains(later.sizes, self.sizes)
-        found[again] = later.codes[np.searchsorted(later.sizes, self.sizes[again])]
-        return Verdicts(self.sizes, found, unite([self.served, later.served]))
-
     def codes_of(self, rows: pa.Table) -> pa.StringArray:
         """The code that holds each of some candidates that are held for their size; null for those that may go.
 
@@ -79,14 +68,13 @@ class Verdicts:
         found[contains(self.served, rows["hash"].to_numpy())] = codes.SERVED
         return pa.array(found, pa.string())
 
-    def write(self, folder: RunFolder, where: str = CheckLimitsOutput.STEP) -> list[PartInfo]:
+    def write(self, folder: RunFolder) -> list[PartInfo]:
         """Write them down.
 
         Args:
             folder: the run folder.
-            where: folder for the files, relative to the run folder. A round of deleting has one of its own: a worker
-                of an earlier round may still read what that one was told.
         """
+        where = CheckLimitsOutput.STEP
         rows = pa.table({"size": pa.array(self.sizes), "code": pa.array(self.codes)})
         return [
             folder.write_table(where, 0, rows, "sizes"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 import pyarrow as pa
 
@@ -112,14 +111,10 @@ def share_ranges(table: PartInfo, num_tasks: int) -> list[RangeShare]:
     return [RangeShare(table=table, first=chunk[0], stop=chunk[-1] + 1) for chunk in chunks]
 
 
-def find_range_files(
-    reader: ObjectReader, read_before: Iterable[str], since: datetime | None = None
-) -> tuple[Ranges, list[str]]:
+def find_range_files(reader: ObjectReader, read_before: Iterable[str]) -> tuple[Ranges, list[str]]:
     """Find range files of the namespace, whatever names them.
 
-    All of them are needed where every commit counts as active, and the young ones always: a commit writes a range
-    with what it takes from staging, anew also when such a file is there already (lakeFS pkg/graveler/sstable/writer.go
-    stores each, pkg/pyramid/tier_fs.go puts without a condition).
+    They are needed where every commit counts as active.
 
     Files are told apart by their content: metaranges and refs dumps are left out, and so is everything that is not
     a table. A file whose name is a table's id but which cannot be read as one stops the run.
@@ -128,7 +123,6 @@ def find_range_files(
         reader: on the storage namespace.
         read_before: names of files below `_lakefs/` that need not be read: ranges and metaranges that were read
             already, and what an earlier run looked at (files there never change).
-        since: only files that were written then or later, by the store's clock; None for all.
 
     Returns:
         The other ranges, and the names of the files that were looked at.
@@ -138,7 +132,7 @@ def find_range_files(
     """
     have = set(read_before)
     files = reader.list_level(METADATA).objects
-    names = [info.key for info in files if since is None or info.last_modified >= since]
+    names = [info.key for info in files]
     unread = [name for name in names if name.removeprefix(METADATA) not in have]
     tables = [name for name in unread if _is_table(reader, name)]
     ranges: Ranges = {}

@@ -127,8 +127,6 @@ def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base |
     history = _History(active, heads, named, witnessed, ranges, looked_at)
     if active.all_commits:
         _take_in_all_files(run, record, history, base)
-    else:
-        _take_in_young_files(run, record, history)
     return history
 
 
@@ -160,16 +158,6 @@ def _take_in_all_files(run: Run, record: StepRecord, history: _History, base: Ba
         "the repository has no garbage collection rules: every commit counts as active, and every range"
         " file in the namespace as well"
     )
-
-
-def _take_in_young_files(run: Run, record: StepRecord, history: _History) -> None:
-    """Count every range file as active that is not older than objects must be. Staging is read in many requests, and
-    what a commit takes out of it meanwhile need not be in any active commit: the branch may be gone or reset, and the
-    commit may claim to be old."""
-    read_before = [*history.metaranges, *history.ranges]
-    files, _ = find_range_files(run.reader, read_before, run.plan.cutoff)
-    unite_ranges(history.ranges, files.items())
-    record.counts["young_range_files"] = len(files)
 
 
 def _afresh(roles: Roles, ranges: Ranges) -> Roles:

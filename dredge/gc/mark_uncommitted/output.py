@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 
@@ -12,7 +10,6 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
-from dredge.runs.payload import from_json
 from dredge.runs.summary import PartInfo
 from dredge.sets.files import read_hashes, write_hashes
 from dredge.sets.hashes import Hashes, unite
@@ -37,12 +34,6 @@ class MarkUncommittedOutput(StepOutput):
         return self.parts(f"{_HASHES}-")
 
     @property
-    def hashes_of_earlier_tries(self) -> list[PartInfo]:
-        """Sorted hashes of what was staged when the step was done before, where it was done again."""
-        found: list[dict[str, Any]] = self.summary.details.get("earlier_tries", [])
-        return [from_json(PartInfo, value) for value in found]
-
-    @property
     def heads(self) -> PartInfo:
         """Rows of the branch heads that were seen while staging was read: `branch`, `commit_id`."""
         return self.part(f"{_HEADS}-00000.parquet")
@@ -58,12 +49,6 @@ class MarkUncommittedOutput(StepOutput):
         """Ids that the server gave to the scans; none where it was not asked for one."""
         found: list[str] = self.detail("server_runs")
         return found
-
-    @property
-    def server_time(self) -> datetime | None:
-        """Where the server was not asked for a scan, its clock then, in whole seconds."""
-        found: str | None = self.summary.details.get("server_time")
-        return None if found is None else datetime.fromisoformat(found)
 
 
 class StagedFiles:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -52,7 +51,6 @@ class Staging:
         heads: every branch with each commit that it was seen at, before, between and after the scans.
         proof: what the branches said about the last scan; None where the records are the proof.
         records: what the key-value store has besides; None where it is not read.
-        server_time: where the server was not asked for a scan, its clock then; None where it does not tell.
     """
 
     files: StagedFiles
@@ -66,7 +64,6 @@ class Staging:
     heads: set[tuple[str, str]] = field(default_factory=set)
     proof: Proof | None = None
     records: Records | None = None
-    server_time: datetime | None = None
 
     def see_branches(self, run: Run) -> dict[str, str]:
         """List the branches, and add their heads to those that were seen; gives head by name."""
@@ -137,7 +134,6 @@ def _read_records_alone(run: Run, staging: Staging) -> bool:
         return False
     staging.records = records
     staging.rows = sum(part.rows for part in staging.files.addresses)
-    staging.server_time = run.client.clock()
     staging.see_branches(run)
     return True
 

@@ -7,9 +7,8 @@ from dredge.gc.mark_uncommitted.output import MarkUncommittedOutput, write_heads
 from dredge.gc.mark_uncommitted.proof import Proof
 from dredge.gc.mark_uncommitted.staging import scan_staging
 from dredge.gc.run import Run
-from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 
 
@@ -27,7 +26,6 @@ def mark_uncommitted(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 
 
 def _mark(run: Run, record: StepRecord) -> None:
-    earlier = _seen_before(run)
     staging = scan_staging(run, MarkUncommittedOutput.STEP)
     record.parts.extend(staging.files.parts)
     record.parts.append(write_heads(run.folder, staging.heads))
@@ -43,10 +41,7 @@ def _mark(run: Run, record: StepRecord) -> None:
     record.details.update(
         server_runs=staging.server_runs,
         server_files=staging.server_files,
-        server_time=None if staging.server_time is None else staging.server_time.isoformat(),
     )
-    if earlier:
-        record.details["earlier_tries"] = [to_json(part) for part in earlier]
     if staging.records is not None:
         _note_records(record, staging.records)
     if staging.proof is not None:
@@ -56,16 +51,6 @@ def _mark(run: Run, record: StepRecord) -> None:
             f"branches came or went while staging was scanned, or a scan could not be proved complete; {scans}"
             " scans were united"
         )
-
-
-def _seen_before(run: Run) -> list[PartInfo]:
-    """Hashes of what was staged when the step was done before: what left staging since, a commit under way may have."""
-    summary = run.folder.last_summary(MarkUncommittedOutput.STEP)
-    if summary is None:
-        return []
-    before = MarkUncommittedOutput.of(summary)
-    found = {part.sha256: part for part in [*before.hashes, *before.hashes_of_earlier_tries]}
-    return list(found.values())
 
 
 def _note_proof(record: StepRecord, proof: Proof) -> None:

@@ -11,8 +11,7 @@
 
 What may still be read stays: whatever a version of the state names that was the newest one at any time during the
 last week. A run that is at work, waits for an approval, or was cleared and goes on, was planned on one of them:
-its mark can be swept for hours only. So do the folders of runs that tell what left staging a short while ago
-(`earlier_marks`), of whatever age. A file that no version of the state names is never named again, because each
+its mark can be swept for hours only. A file that no version of the state names is never named again, because each
 version names files of the one before it and new ones. So nothing that is old and named by none of those
 versions can be needed, also when the run that removes it has been overtaken by another one.
 
@@ -39,7 +38,6 @@ from dredge.gc.save_report.own_files import OWN, OWN_RUNS, ROOT, OwnFilesDeleter
 from dredge.gc.state.model import RunState
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
-from dredge.gc.subtract import earlier_marks
 from dredge.gc.verify import VerifyOutput
 from dredge.gc.witness.record import FOLDER, parts_of, read_record
 from dredge.runs.clock import check_clocks
@@ -240,13 +238,12 @@ def _find_runs(
     found: Superseded,
 ) -> None:
     """Find the folders of old runs of this repository that no version of the state names and no later run asks what
-    they saw staged, or what they deleted, and of old runs beside collections."""
+    they deleted, and of old runs beside collections."""
     days = run.plan.config.keep_runs_days
     assert days is not None
     states = list(versions)
     named = {state.run_uri for state in states}
     named |= {located.uri for state in states for located in state.sizes}
-    named |= {folder.uri for folder, _ in earlier_marks(run)}
     kept = {uri.rstrip("/").rpartition("/")[2] for uri in named} | {run.plan.run_id} | kept_deletions
     places = [Place(OWN_RUNS, kept, partial(is_run_of, run)), *side_places(run, reader)]
     for place in places:

@@ -2,7 +2,6 @@
 
 from dredge.gc.subtract.figures import EXAMPLES_MAX, Figures, add_up
 from dredge.gc.subtract.holds import NESTED, SAME_SIZE, begin_with, why_of_hold
-from dredge.gc.subtract.left_staging import earlier_marks
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.reasons import EXPIRED, REASONS
 from dredge.gc.subtract.store_lookup import folders_of
@@ -17,7 +16,6 @@ __all__ = [
     "SubtractOutput",
     "add_up",
     "begin_with",
-    "earlier_marks",
     "folders_of",
     "why_of_hold",
 ]

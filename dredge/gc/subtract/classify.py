@@ -45,7 +45,6 @@ class SubtractConfig:
         settings: what the user asked for.
         live: hashes of every address that is live.
         head_sizes: sizes of the entries of branch heads, or more, where an object of such a size may be read.
-        staged_before: hashes of what earlier runs saw staged, where a commit under way may have it.
         expired: hashes of the addresses that only ranges of expired commits name.
         pinned: hashes of what is kept because somebody brought it back.
         as_of: the store's time when the run was planned; None counts no early deletions.
@@ -59,7 +58,6 @@ class SubtractConfig:
     head_sizes: tuple[LocatedSet, ...]
     expired: ShardedSet
     pinned: tuple[LocatedSet, ...] = ()
-    staged_before: tuple[LocatedSet, ...] = ()
     as_of: datetime | None = None
     uploads: Uploads | None = None
     nested: tuple[str, ...] = ()
@@ -120,10 +118,8 @@ def classify(
     """
     _check(rows)
     evidence = Evidence(
-        config=config.settings,
         head_sizes=config.head_sizes,
         pinned=config.pinned,
-        staged_before=config.staged_before,
         uploading=config.uploads and going_on(config.uploads, rows, config.settings.tuning.threads),
         nested=config.nested,
         undescribed=undescribed,

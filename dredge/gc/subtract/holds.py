@@ -18,16 +18,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import FormatError, RefusedError
-from dredge.gc.config import GCConfig
 from dredge.gc.storage_classes import HELD as HELD_CLASSES
-from dredge.gc.subtract.left_staging import unreadable_mark
 from dredge.gc.subtract.upload_parts import targets_of
 from dredge.sets.live import LocatedSet, in_any
 from dredge.undo.pins import PINNED
 
 UNREADABLE = "unreadable"
-LEFT_STAGING = "left_staging"
 ARCHIVED = "archived"
 UPLOAD_PARTS = "upload_parts"
 NESTED = "nested"
@@ -41,20 +37,16 @@ class Evidence:
     """What holds may know besides the rows.
 
     Attributes:
-        config: what the user asked for.
         head_sizes: sizes of the entries of branch heads, or more; none where everything that any branch has staged
             was read and is live.
         pinned: hashes of what is kept because somebody brought it back.
-        staged_before: hashes of what earlier runs saw staged within the time of a commit (`left_staging`).
         uploading: objects whose uploads in parts may still be going on (`upload_parts`); None: none.
         nested: beginnings of addresses that are kept because another repository lies there.
         undescribed: whether the store refused to describe the objects, so that rows say nothing but the address.
     """
 
-    config: GCConfig
     head_sizes: tuple[LocatedSet, ...] = ()
     pinned: tuple[LocatedSet, ...] = ()
-    staged_before: tuple[LocatedSet, ...] = ()
     uploading: pa.Array | None = None
     nested: tuple[str, ...] = ()
     undescribed: bool = False
@@ -80,17 +72,6 @@ class Hold:
 def undescribed(rows: pa.Table, evidence: Evidence) -> Mask:
     """Objects of unknown age and size."""
     return np.full(rows.num_rows, evidence.undescribed)
-
-
-def left_staging(rows: pa.Table, evidence: Evidence) -> Mask:
-    """Objects that were staged a short while ago: a commit that is under way may have them."""
-    if not evidence.staged_before:
-        return np.zeros(rows.num_rows, bool)
-    try:
-        (left,) = in_any(evidence.staged_before, [rows["hash"].to_numpy()])
-    except FormatError as error:
-        raise RefusedError(unreadable_mark(str(error), evidence.config.safety.commit_hours_max)) from None
-    return left
 
 
 def archived(rows: pa.Table, _evidence: Evidence) -> Mask:
@@ -146,11 +127,6 @@ HOLDS: list[Hold] = [
         NESTED,
         "another repository lies in this folder, or was deleted and has left its files; the report names the folder",
         nested,
-    ),
-    Hold(
-        LEFT_STAGING,
-        "an earlier run saw it staged, and now it is neither staged nor committed: a commit under way may bring it",
-        left_staging,
     ),
     Hold(
         ARCHIVED,

@@ -27,7 +27,6 @@ from dredge.gc.subtract import by_shard, earlier_runs
 from dredge.gc.subtract.classify import Candidates, SubtractConfig, write_candidates
 from dredge.gc.subtract.drift import find_drift
 from dredge.gc.subtract.early_deletion import early_details
-from dredge.gc.subtract.left_staging import staged_before
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.reasons import REASONS
 from dredge.gc.subtract.upload_parts import Uploads
@@ -114,7 +113,6 @@ def _config(run: Run, record: StepRecord) -> SubtractConfig:
         head_sizes=() if staged.exact else committed.sizes,
         expired=committed.expired,
         pinned=sets_of(pins),
-        staged_before=() if staged.exact else staged_before(run, staged),
         as_of=run.plan.created_at,
         uploads=Uploads.of(run.plan),
         nested=_nested(run, record),

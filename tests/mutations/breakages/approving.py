@@ -7,34 +7,6 @@ from tests.mutations.edits import Always, Drop, Keep, Put, Rename
 
 APPROVED = (
     Breakage(
-        "a sweep long after its guards does not ask branches again",
-        "dredge.gc.bulk_delete.asked_again",
-        "ask_again",
-        Put("If", "exact", True),
-        ("test_an_object_that_a_branch_serves_unseen_since_the_guards_stays",),
-    ),
-    Breakage(
-        "a sweep long after its guards does not look at new entries of heads",
-        "dredge.gc.bulk_delete.sweep",
-        "_codes_of_kept",
-        Drop("Assign", 4),
-        ("test_an_object_that_a_branch_serves_unseen_by_an_entry_of_its_new_head_stays",),
-    ),
-    Breakage(
-        "a sweep right after its guards does not ask branches again",
-        "dredge.gc.bulk_delete.asked_again",
-        "ask_again",
-        Put("If", "len", True),
-        ("test_an_object_that_a_branch_serves_unseen_right_after_the_guards_stays",),
-    ),
-    Breakage(
-        "a sweep asks branches again only by entries that heads had before",
-        "dredge.gc.check_limits.identical",
-        "_ask",
-        Put("Call", "find_places", None, "args.4"),
-        ("test_an_object_that_a_branch_serves_unseen_right_after_the_guards_stays",),
-    ),
-    Breakage(
         "a question that was changed before its answer counts",
         "dredge.approve.proof",
         "check_approved",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mutations.breakages.breakage import HISTORIES, Breakage
-from tests.mutations.edits import Drop, Keep, Leave, Negate, Put, Rename
+from tests.mutations.edits import Drop, Keep, Negate, Put, Rename
 
 COMPARED = (
     Breakage(
@@ -82,7 +82,6 @@ GUARDS = (
     "proofs.listing_complete",
     "proofs.staging_complete",
     "proofs.order",
-    "proofs.server_clock",
     "proofs.live_not_empty",
     "proofs.committed_not_empty",
     "staged.staging_not_gone",
@@ -157,13 +156,6 @@ ASKED = (
         ("test_figures_that_do_not_add_up_refuse_the_run",),
     ),
     Breakage(
-        "the clock in the server's ids is not looked at",
-        "dredge.gc.clocks",
-        "server_clock_finding",
-        Put("Constant", "refused", "passed"),
-        ("test_the_clock_in_the_servers_own_ids_is_looked_at_as_well",),
-    ),
-    Breakage(
         "a name on a local folder lies in no whole path",
         "dredge.gc.namespaces",
         "overlaps",
@@ -231,13 +223,6 @@ ASKED = (
 
 HOLDS = (
     Breakage(
-        "what left staging may go at once",
-        "dredge.gc.subtract.classify",
-        "classify",
-        Drop("keyword", "staged_before"),
-        ("test_trap_23_what_a_commit_under_way_is_about_to_bring_stays_though_its_path_was_written_anew",),
-    ),
-    Breakage(
         "parts of an upload that goes on go with the minimum age",
         "dredge.gc.subtract.step",
         "_config",
@@ -259,60 +244,25 @@ HOLDS = (
         ("test_one_new_piece_holds_all_of_its_upload_and_nothing_of_another",),
     ),
     Breakage(
-        "what left staging may go as soon as one mark did not show it",
-        "dredge.gc.subtract.left_staging",
-        "earlier_marks",
-        Put("If", 3, True),
-        ("test_what_left_staging_goes_when_a_mark_of_long_ago_did_not_show_it",),
-    ),
-    Breakage(
-        "what tells that something left staging is removed",
-        "dredge.gc.save_report.lifetimes",
-        "_find_runs",
-        Drop("AugAssign", 2),
-        ("test_the_folder_of_a_run_that_tells_what_left_staging_stays_as_long_as_that_is_held",),
-    ),
-    Breakage(
-        "what a mark saw staged is forgotten when another try of it is begun",
-        "dredge.gc.subtract.left_staging",
-        "_mark_of",
-        Rename("Call", "last_summary", "read_summary"),
-        ("test_what_a_mark_saw_counts_though_another_try_of_it_was_begun",),
-    ),
-    Breakage(
-        "what an earlier try of a mark saw staged is forgotten",
-        "dredge.gc.subtract.left_staging",
-        "staged_before",
-        Put("Assign", "found", {}),
-        ("test_what_the_first_try_of_a_mark_saw_counts_for_the_second",),
-    ),
-    Breakage(
-        "a mark that cannot be read saw nothing",
-        "dredge.gc.subtract.left_staging",
-        "_mark_of",
-        Leave("Raise", "RefusedError", None),
-        ("test_an_earlier_mark_that_cannot_be_read_stops_runs_until_a_later_one_is_old_enough",),
-    ),
-    Breakage(
-        "a run whose plan cannot be read saw nothing",
+        "an earlier run whose plan cannot be read is passed over",
         "dredge.gc.history",
         "_opened",
         Put("Tuple", 2, None),
-        ("test_what_a_run_saw_counts_though_its_plan_cannot_be_read",),
+        ("test_an_earlier_run_of_another_format_is_named_though_nobody_can_tell_whose_it_is",),
     ),
     Breakage(
-        "only runs beside this one saw anything",
+        "only runs beside this one are earlier ones",
         "dredge.gc.history",
         "_roots",
         Drop("JoinedStr", 1),
-        ("test_what_a_dry_run_beside_the_repository_saw_counts_for_a_run_elsewhere",),
+        ("test_runs_beside_the_repository_are_earlier_runs_of_one_elsewhere",),
     ),
     Breakage(
         "only the newest runs of a run root are looked through",
         "dredge.gc.history",
         "earlier_runs",
         Put("Call", "ordered_map", []),
-        ("test_what_a_run_saw_counts_however_many_runs_of_others_lie_beside_it",),
+        ("test_an_earlier_run_is_found_however_many_runs_of_others_lie_beside_it",),
     ),
     Breakage(
         "a proof about one hold lifts another",

@@ -160,13 +160,6 @@ STAGED = (
         ("test_a_copy_that_was_hidden_by_a_head_of_the_time_of_the_scan_stays",),
     ),
     Breakage(
-        "what a commit wrote while staging was read counts only where a branch leads to it",
-        "dredge.gc.list_committed.step",
-        "_take_in_young_files",
-        Drop("Expr", "unite_ranges"),
-        ("test_a_young_range_file_counts_whatever_date_its_commit_claims",),
-    ),
-    Breakage(
         "of the heads of the scan only the commits themselves count",
         "dredge.gc.list_committed.active",
         "_kept_by",

@@ -164,13 +164,6 @@ RECORDS = (
         ("test_a_copy_that_is_renamed_while_the_records_are_read_stays",),
     ),
     Breakage(
-        "without a scan nobody looks at the server's clock",
-        "dredge.gc.clocks",
-        "server_clock_finding",
-        Put("AugAssign", "seen", []),
-        ("test_without_a_scan_the_servers_clock_is_looked_at_all_the_same",),
-    ),
-    Breakage(
         "reads of PostgreSQL are not of one moment",
         "dredge.kv.postgres_rows",
         "PostgresRows.view",

@@ -23,13 +23,6 @@ SWEEP = (
         ("test_a_repository_that_came_into_the_namespace_since_the_guards_looked_stops_the_sweep",),
     ),
     Breakage(
-        "what the mark read in the records answers for what is staged since",
-        "dredge.gc.bulk_delete.asked_again",
-        "_not_asked_about",
-        Put("Assign", "known", ()),
-        ("test_an_object_that_a_branch_serves_unseen_stays_when_only_the_mark_saw_all_that_was_staged",),
-    ),
-    Breakage(
         "nobody looks at namespaces while workers delete",
         "dredge.gc.bulk_delete.head_watch",
         "watching_refs",
@@ -61,7 +54,7 @@ SWEEP = (
         "what the re-check found alive is deleted",
         "dredge.gc.bulk_delete.sweep",
         "_codes_of_kept",
-        Drop("Assign", 11),
+        Drop("Assign", 8),
         ("test_trap_24_an_old_object_staged_again_after_the_mark_is_found_by_the_re_check",),
     ),
     Breakage(

@@ -80,7 +80,7 @@ UNDO = (
         "the sweep does not look for pins again",
         "dredge.gc.bulk_delete.sweep",
         "_codes_of_kept",
-        Drop("Assign", 9),
+        Drop("Assign", 6),
         ("test_a_sweep_whose_mark_is_older_than_a_pin_keeps_what_the_pin_holds",),
     ),
     Breakage(

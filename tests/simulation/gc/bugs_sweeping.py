@@ -25,12 +25,6 @@ BUGS = (
         ),
     ),
     bug(
-        "what the mark read in the records answers for what is staged since",
-        0,
-        "live",
-        on("copy_is_read", read_kv=(YES,)),
-    ),
-    bug(
         "nobody looks at namespaces while workers delete",
         16,
         "foreign",
@@ -64,12 +58,6 @@ BUGS = (
         "live",
         on("taken_from_a_tag", canary_branches=(0,), read_kv=(NO,), servers=(2, 3)),
     ),
-    bug(
-        "the re-check reads no ranges that only a commit left behind has",
-        1,
-        "live",
-        on("carried_over", canary_branches=(0,), read_kv=(NO,), servers=(2, 3)),
-    ),
     bug("the re-check keeps no new paths", 45, "kept", on("kept_by_a_policy", dry=(YES,))),
     bug("the sweep ignores the column of holds", 2, "live", on("the_same_again")),
     bug("an optimized run forgets the folders of other repositories that it does not list", 0, ""),
@@ -77,7 +65,7 @@ BUGS = (
     bug("a repository that is made in a folder while workers delete is not noticed", 0, ""),
     bug(
         "a branch that moves is not noticed",
-        11,
+        15,
         "live",
         on("heads_move", delete_keys=(1,), at_once=(1,), pace=(2.0,)),
     ),
@@ -124,7 +112,7 @@ BUGS = (
         "lease",
         on("lease_runs_out", lease_seconds=(600.0,), delete_keys=(1,), at_once=(1,)),
     ),
-    bug("a driver that says nothing is believed", 11, "live", on("driver_is_silent", delete_keys=(1,))),
+    bug("a driver that says nothing is believed", 15, "live", on("driver_is_silent", delete_keys=(1,))),
     bug("an overtaken try goes on", 9, "overtaken", on("beside_its_retry", delete_keys=(1,))),
     bug(
         "a watch that cannot look leaves the gate open",
@@ -147,7 +135,7 @@ BUGS = (
     ),
     bug(
         "a worker that slept while it looked believes what it saw before",
-        17,
+        2,
         "live",
         on("worker_sleeps", delete_keys=(1,), at_once=(1,), pace=(2.0,)),
     ),
@@ -165,20 +153,6 @@ BUGS = (
         on("lost_meanwhile", delete_keys=(1,), lease_seconds=(600.0,), by=("person",)),
     ),
     bug("a gate that shut opens again", 36, "figures", on("copies_fail")),
-    bug("a sweep long after its guards does not ask branches again", 2, "live", on("alike_later")),
-    bug("a sweep long after its guards does not look at new entries of heads", 2, "live", on("alike_later")),
-    bug(
-        "a sweep right after its guards does not ask branches again",
-        1,
-        "live",
-        on("alike_at_once", read_kv=(NO,)),
-    ),
-    bug(
-        "a sweep asks branches again only by entries that heads had before",
-        4,
-        "live",
-        on("alike_at_once", read_kv=(NO,)),
-    ),
     bug("a no counts for one question only", 2, "figures", on("asked_anew")),
     bug("a yes counts for whatever the run asks by now", 2, "approved", on("changed_while_asked")),
     bug(

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 
 import pytest
 
-from dredge.errors import ConfigError, NotFoundError, RefusedError, UnavailableError
-from dredge.gc.clocks import SERVER_LOOKS, compare_server
+from dredge.errors import ConfigError, NotFoundError, RefusedError
 from dredge.gc.config import GCConfig
-from dredge.gc.planning import plan_run
-from dredge.gc.steps import slice_listing
-from dredge.kv import open_store
 from dredge.lakefs import LakeFSClient
-from dredge.runs.payload import from_json
 from lakefs_embedded.catalog import Catalog
 from lakefs_embedded.errors import GravelerError
-from tests.support.balancer import balanced
-from tests.support.gc import World, make_world, summary_of
+from tests.support.gc import World, make_world
 from tests.support.http import scripted_server
-from tests.support.lakefs_server import KEY_PAIR, Clock, lakefs_server
-from tests.support.lakes import START, no_sleep
-from tests.support.tries import HERE
+from tests.support.lakes import no_sleep
 
 
 def server_with_clock(world: World, **off: float) -> Catalog:
@@ -72,10 +63,6 @@ def test_a_minimum_age_without_a_margin_for_clocks_is_refused() -> None:
     assert GCConfig(repository="lake").min_age_hours == 25
     with pytest.raises(ConfigError, match="unsafe_min_age_seconds"):
         GCConfig(repository="lake", min_age_hours=24.9)
-    with pytest.raises(ConfigError, match="clock_skew_seconds_max"):
-        from_json(GCConfig, {"repository": "lake", "safety": {"clock_skew_seconds_max": 901}})
-    wider = {"repository": "lake", "min_age_hours": 48, "safety": {"clock_skew_seconds_max": 901}}
-    assert from_json(GCConfig, wider).safety.clock_skew_seconds_max == 901
 
 
 @pytest.mark.parametrize(
@@ -95,29 +82,6 @@ def test_a_server_whose_clock_differs_from_the_stores_stops_the_run(off: float, 
     assert orphan in world.data()
 
 
-def test_the_worst_of_several_servers_counts_and_looks_are_bounded() -> None:
-    answers = iter([0, 0, -400, 0, 20, 0, 0, 0, 0, 0])
-
-    class Balanced:
-        def clock(self) -> datetime:
-            return START + timedelta(seconds=next(answers))
-
-    with pytest.raises(RefusedError, match="behind"):
-        compare_server(Balanced(), lambda: START, 300)
-    assert len(list(answers)) == 10 - SERVER_LOOKS
-
-
-def test_a_look_that_took_too_long_to_say_anything_is_taken_again_later() -> None:
-    times = iter([START, START + timedelta(minutes=11)])
-
-    class Slow:
-        def clock(self) -> datetime:
-            return START
-
-    with pytest.raises(UnavailableError, match="took"):
-        compare_server(Slow(), lambda: next(times), 300)
-
-
 def test_answers_without_a_date_are_told_and_the_run_goes_on_with_its_margin() -> None:
     world = make_world()
     world.upload("a", b"1")
@@ -126,39 +90,6 @@ def test_answers_without_a_date_are_told_and_the_run_goes_on_with_its_margin() -
     context = world.plan()
     assert context.plan.server_ahead_seconds is None
     world.run(context)
-    assert any("no Date" in text for text in summary_of(context, "check_limits").warnings)
-
-
-@pytest.mark.parametrize(("off", "passes"), [(-299, True), (303, False), (-303, False)])
-def test_the_clock_in_the_servers_own_ids_is_looked_at_as_well(off: float, passes: bool) -> None:
-    """A proxy may write its own Date; the id of the staging scan is made by the server that scans."""
-    world = make_world()
-    world.upload("a", b"1")
-    orphan = world.orphan("data/orphan")
-    world.age(days=2)
-    context = world.plan()
-    world.client.catalog = server_with_clock(world, seconds=off)
-    if passes:
-        world.run(context)
-        return
-    with pytest.raises(RefusedError, match="server_clock"):
-        world.run(context)
-    assert orphan in world.data()
-
-
-def test_a_clock_that_jumped_before_the_mark_was_done_hours_after_its_listing_stops_the_run() -> None:
-    """The hours between them could hide it."""
-    world = make_world()
-    world.upload("a", b"1")
-    orphan = world.orphan("data/orphan")
-    world.age(days=2)
-    context = world.plan()
-    slice_listing(context, HERE)
-    world.age(hours=3)
-    world.client.catalog = server_with_clock(world, hours=-2)
-    with pytest.raises(RefusedError, match="server_clock"):
-        world.run(context)
-    assert orphan in world.data()
 
 
 @pytest.mark.parametrize("run_root", [None, "memory://clocks-elsewhere/runs"])
@@ -171,23 +102,6 @@ def test_a_worker_with_a_wrong_clock_does_not_make_the_servers_wrong(run_root: s
     context.clock = lambda: world.lake.clock() - timedelta(minutes=20)
     world.run(context)
     assert orphan not in world.data()
-
-
-def test_servers_behind_one_balancer_are_all_looked_at(tmp_path: Path) -> None:
-    with open_store("memory://") as kv:
-        late = Clock()
-        with (
-            lakefs_server(tmp_path, kv=kv) as one,
-            lakefs_server(tmp_path, kv=kv, clock=late) as other,
-            balanced([one.server, other.server]) as endpoint,
-        ):
-            one.repository()
-            client = LakeFSClient(endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
-            plan = plan_run(GCConfig(repository="lake"), None, client)
-            assert plan.server_ahead_seconds == pytest.approx(0, abs=5)
-            late.advance(minutes=-6)
-            with pytest.raises(RefusedError, match=r"3\d\d s"):
-                plan_run(GCConfig(repository="lake"), plan.lease, client)
 
 
 def test_the_time_of_an_answer_is_its_date_header_and_nothing_else() -> None:

@@ -12,7 +12,7 @@ from dredge.errors import ConfigError, FormatError, PartialError, RefusedError, 
 from dredge.gc.bulk_delete import step as sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run
-from dredge.gc.steps import Run, bulk_delete, run_steps, save_report, verify
+from dredge.gc.steps import Run, bulk_delete, run_steps, verify
 from dredge.gc.verify.looks import still_there
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import DeleteOutcome, open_reader, open_writer
@@ -251,10 +251,9 @@ def test_an_old_mark_is_not_swept() -> None:
     assert world.data() == kept | gone
 
 
-def test_rules_that_change_in_every_round_stop_the_sweep() -> None:
-    world, kept, gone = busy_world(
-        safety={"heads_every_seconds": 0.005, "gate_every_seconds": 0, "recheck_rounds_max": 2}
-    )
+def test_rules_that_change_in_every_round_do_not_end_the_sweep() -> None:
+    """Each round begins with a re-check, and there may be any number of them."""
+    world, kept, gone = busy_world(safety={"heads_every_seconds": 0.005, "gate_every_seconds": 0})
     context = world.plan()
     world.mark(context)
 
@@ -265,12 +264,11 @@ def test_rules_that_change_in_every_round_stop_the_sweep() -> None:
             world.rules(30 + number)
             time.sleep(0.2)
 
-    with deleting(before=change), pytest.raises(RefusedError, match="2 times"):
-        bulk_delete(context, LocalRunner())
-    save_report(context)
-    assert kept <= world.data()
-    assert world.data() & gone
-    assert context.folder.read_json("report.json")["outcome"] == "partial"
+    with deleting(before=change):
+        summary = bulk_delete(context, LocalRunner())
+    assert len(summary.details["rechecks"]) > 2
+    assert world.data() == kept
+    assert not gone & world.data()
 
 
 def test_when_heads_cannot_be_looked_at_the_sweep_stops() -> None:
@@ -336,29 +334,13 @@ def test_when_nobody_looks_at_branches_any_more_workers_stop_by_themselves() -> 
         if number == 1:
             world.age(seconds=61)
 
-    with deleting(before=hang) as requests:
+    with deleting(before=hang) as requests, pytest.raises(UnavailableError):
         bulk_delete(context, LocalRunner())
-    ledger = context.folder.read_summary("bulk_delete")
-    assert ledger is not None
-    # Stopped after the first request, and went on after a new check.
-    assert len(ledger.details["rechecks"]) == 2
-    assert any("too long" in text for text in ledger.warnings)
-    assert {key for keys in requests.made for key in keys} == gone
+    assert len(requests.made) == 1
+    assert kept < world.data()
+    bulk_delete(context, LocalRunner())
     assert world.data() == kept
-
-
-def test_a_sweep_that_stops_for_silence_in_each_round_says_so() -> None:
-    world, kept, _ = busy_world(
-        safety={"heads_every_seconds": 1000, "gate_every_seconds": 0, "recheck_rounds_max": 1}
-    )
-    context = world.plan()
-    world.mark(context)
-    with (
-        deleting(before=lambda *_: world.age(seconds=61)),
-        pytest.raises(RefusedError),
-    ):
-        bulk_delete(context, LocalRunner())
-    assert kept <= world.data()
+    assert not gone & world.data()
 
 
 @pytest.mark.parametrize("expired", [False, True])

@@ -31,7 +31,7 @@ BUSY = {"heads_every_seconds": 0.005, "gate_every_seconds": 0}
 
 def test_a_branch_with_a_commit_before_each_request_is_swept_in_one_round() -> None:
     """Streaming ingestion: a branch never stands still, and its commits name nothing but what is young."""
-    world, kept, gone = busy_world(safety={**BUSY, "recheck_rounds_max": 1})
+    world, kept, gone = busy_world(safety=BUSY)
     run = world.plan()
     world.mark(run)
     numbers, one_at_a_time = itertools.count(), threading.Lock()
@@ -375,7 +375,7 @@ def test_a_round_ends_after_its_time_and_the_next_one_goes_on_however_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Staging is read again at the beginning of each round."""
-    world, kept, gone = busy_world(safety={**BUSY, "recheck_rounds_max": 1})
+    world, kept, gone = busy_world(safety=BUSY)
     run = world.plan()
     world.mark(run)
     now = [0.0]

@@ -5,17 +5,14 @@ The mark is over when the branch is made here, so no earlier step can have seen 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
@@ -79,7 +76,6 @@ def marked_in(world: World) -> tuple[World, Run, Subtracted]:
 
 def test_what_is_new_is_read_once() -> None:
     world, run, subtracted = marked()
-    assert not subtracted.exact
 
     def figures(number: int) -> tuple[int, ...]:
         found = recheck(run, world.runner, subtracted, f"recheck/{number}")
@@ -89,27 +85,9 @@ def test_what_is_new_is_read_once() -> None:
     commit = world.lake.commit()
     staged, commits, ranges, live = figures(1)
     assert (staged, commits, ranges > 0, live > 0) == (0, 1, True, True)
-    assert subtracted.heads == {("main", subtracted.commits[commit.id])}
+    assert subtracted.branches == {("main", commit.id)}
     assert figures(2) == (0, 0, 0, 0)
     assert len(subtracted.live) == 3
-    assert not subtracted.exact
-
-
-@pytest.mark.parametrize("exact", [True, False])
-def test_only_records_that_are_all_there_say_that_nothing_else_is_staged(
-    monkeypatch: pytest.MonkeyPatch, exact: bool
-) -> None:
-    world, run, subtracted = marked()
-
-    def scan(run: Run, where: str) -> Any:
-        found = scan_staging(run, where)
-        assert found.records is None
-        records = SimpleNamespace(exact=exact)
-        return SimpleNamespace(heads=found.heads, files=found.files, rows=found.rows, records=records)
-
-    monkeypatch.setattr(sys.modules["dredge.gc.bulk_delete.recheck"], "scan_staging", scan)
-    recheck(run, world.runner, subtracted, "recheck/0")
-    assert subtracted.exact is exact
 
 
 def test_a_head_counts_whether_it_was_one_before_or_after_staging_was_read() -> None:
@@ -125,9 +103,11 @@ def test_a_head_counts_whether_it_was_one_before_or_after_staging_was_read() -> 
     commits: list[str] = []
     world.client.before = before
     recheck(run, world.runner, subtracted, "recheck/0")
-    (new,) = (subtracted.commits[commit] for commit in commits)
-    assert new != old
-    assert subtracted.heads == {("main", old), ("main", new)}
+    assert {subtracted.commits[commit] for _, commit in subtracted.branches} == {
+        old,
+        *(subtracted.commits[commit] for commit in commits),
+    }
+    assert len(subtracted.branches) == 2
 
 
 def test_what_is_committed_while_staging_is_about_to_be_read_is_found_in_its_commit() -> None:

@@ -17,7 +17,6 @@ RULES = [
     "listing_complete",
     "staging_complete",
     "order",
-    "server_clock",
     "live_not_empty",
     "committed_not_empty",
     "staging_not_gone",

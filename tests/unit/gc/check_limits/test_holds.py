@@ -183,13 +183,3 @@ def test_a_verdict_is_about_its_own_size_and_one_that_nobody_knows_holds() -> No
     rows = pa.table({"size": pa.array(sizes, pa.int64()), "hash": pa.array(hash64(names))})
     more = codes.TOO_MANY
     assert found.codes_of(rows).to_pylist() == [more, None, more, codes.UNSETTLED[1], None, more, more, more]
-
-
-def test_what_is_found_later_replaces_what_was_said_of_a_size_and_nobody_who_was_served_goes() -> None:
-    before = Verdicts.make(hashes(3, 4, 5), {codes.NO_PATH: hashes(3)}, hashes(1, HASH))
-    later = Verdicts.make(hashes(4, 5), {codes.NO_ANSWER: hashes(5)}, hashes(2))
-    now = before.renewed(later)
-    rows = pa.table({"hash": hashes(1, 2, HASH, 8, 8, 8), "size": hashes(4, 4, 4, 3, 4, 5)})
-    served = [codes.SERVED] * 3
-    assert now.codes_of(rows).to_pylist() == [*served, codes.NO_PATH, None, codes.NO_ANSWER]
-    assert before.codes_of(rows).to_pylist()[4:] == [None, None], "these are as they were"

@@ -15,7 +15,6 @@ PROOFS = [
     proofs.listing_complete,
     proofs.staging_complete,
     proofs.order,
-    proofs.server_clock,
     proofs.live_not_empty,
     proofs.committed_not_empty,
     proofs.nothing_nested,

@@ -70,10 +70,8 @@ class Files:
     def put(self, data: bytes, name: str = "", hours_ago: float = 0) -> None:
         memory_store(self.bucket).write(f"lake/_lakefs/{name}", data, NOW - timedelta(hours=hours_ago))
 
-    def find(
-        self, read_before: tuple[str, ...] = (), since: datetime | None = None
-    ) -> tuple[Ranges, set[str]]:
-        ranges, names = find_range_files(open_reader(f"memory://{self.bucket}/lake"), read_before, since)
+    def find(self, read_before: tuple[str, ...] = ()) -> tuple[Ranges, set[str]]:
+        ranges, names = find_range_files(open_reader(f"memory://{self.bucket}/lake"), read_before)
         assert len(names) == len(set(names))
         return ranges, set(names)
 
@@ -107,16 +105,6 @@ def test_what_was_read_before_is_not_read_again(files: Files) -> None:
     files.put(table(b"1"), A)
     files.put(b"damaged since", B)
     assert files.find(read_before=(B,)) == ({A: RangeFacts(1, b"", b"1")}, {A})
-
-
-def test_files_count_that_were_written_since_a_time_or_at_it(files: Files) -> None:
-    for name, hours_ago in ((A, 2), (B, 1), (C, 0)):
-        files.put(table(b"1"), name, hours_ago)
-    assert files.find()[0].keys() == {A, B, C}
-    assert files.find(since=NOW - timedelta(hours=1)) == (
-        dict.fromkeys((B, C), RangeFacts(1, b"", b"1")),
-        {B, C},
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
-"""Range files that no active commit names: without rules all of them count, with rules the young ones."""
+"""Range files that no active commit names: without rules all of them count."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from dredge.gc.state.model import RunState
 from dredge.gc.state.store import StateStore
 from dredge.gc.subtract import SubtractOutput
 from dredge.storage import open_deleter
-from tests.support.gc import World, candidates, make_world, summary_of
+from tests.support.gc import World, make_world, summary_of
 
 
 def run(world: World, **settings: Any) -> tuple[Run, dict[str, int]]:
@@ -85,35 +84,6 @@ def test_the_first_run_without_rules_looks_itself_at_what_only_the_rules_made_ac
         "that branch's range and metarange, and a file that is neither"
     )
     assert address in world.data()
-
-
-@pytest.mark.parametrize("mode", ["clean", "optimized"])
-def test_a_young_range_file_counts_whatever_date_its_commit_claims(mode: str) -> None:
-    """A commit takes its entries out of staging, and may be in no branch by the time branches are read."""
-    world = make_world(mode="auto")
-    world.rules(1)
-    world.upload("a", b"1")
-    world.lake.commit("first")
-    catalog = world.lake.catalog
-    catalog.branches.create_branch("lake", "side", "main")
-    address = world.upload("b", b"dangling", "side")
-    world.age(days=9)
-    if mode == "optimized":
-        run(world)
-        world.age(days=2)
-    made_commit = world.lake.commit("side", "side", date=world.lake.clock() - timedelta(days=90))
-    catalog.branches.delete_branch("lake", "side")
-    # The range comes before its metarange.
-    open_deleter(world.lake.namespace).delete([f"_lakefs/{made_commit.metarange_id}"])
-    world.age(hours=1)
-    made, counts = run(world)
-    assert (made.plan.mode, counts["young_range_files"]) == (mode, 1)
-    assert address not in candidates(made)
-    assert address in world.data()
-    world.age(days=4)
-    made, counts = run(world, mode="clean")
-    assert counts["young_range_files"] == 0
-    assert address not in world.data()
 
 
 FACTS = RangeFacts(1, b"a", b"z")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 
 import pytest
 
-from dredge.errors import RefusedError
 from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords
 from dredge.gc.mark_uncommitted.kv_standing import count_of, have_written, look
 from dredge.kv.memory import MemoryKV
@@ -363,16 +361,3 @@ def test_what_moves_from_a_head_into_a_token_after_the_records_were_read_stays(
         world.run(context)
     assert world.served()["a"] == old
     assert old in world.data()
-
-
-def test_without_a_scan_the_servers_clock_is_looked_at_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = recorded()
-    world.upload("a", b"1")
-    orphan = world.orphan("data/orphan")
-    world.age(days=2)
-    open_as(Snapshots(world), monkeypatch)
-    context = world.plan()
-    world.client.clock = lambda: world.lake.clock() + timedelta(minutes=10)  # type: ignore[method-assign]
-    with pytest.raises(RefusedError, match="clock"):
-        world.run(context)
-    assert orphan in world.data()

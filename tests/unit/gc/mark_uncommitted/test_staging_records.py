@@ -70,22 +70,6 @@ def test_records_that_are_proved_are_all_that_is_read(monkeypatch: pytest.Monkey
     first, _before, _after, last = moving.listed
     assert seen(found) == {first, *moving.read, last}
     assert found.branches["main"] == first
-    assert found.server_time is not None
-
-
-def test_the_servers_clock_is_asked_before_the_last_heads_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is younger than that time was staged after the records were read, and heads of then are looked at."""
-    moving = Moving(monkeypatch, "auto", tells=True)
-    asked: list[str] = []
-    before = moving.world.client.before
-
-    def note(name: str, arguments: tuple[object, ...]) -> None:
-        asked.append(name)
-        before(name, arguments)
-
-    moving.world.client.before = note
-    moving.scan()
-    assert asked[-2:] == ["clock", "branches"]
 
 
 @pytest.mark.parametrize(("live_source", "tells"), [("auto", False), ("both", True), ("both", False)])
@@ -99,7 +83,6 @@ def test_where_the_server_is_asked_too_it_scans_once_and_every_head_counts(
     assert set(moving.read) <= seen(found)
     assert {moving.listed[0], moving.listed[-1]} <= seen(found)
     assert (found.proof is None) is tells, "records of which nobody knows what they lack prove no scan"
-    assert found.server_time is None
     assert found.records is not None
 
 

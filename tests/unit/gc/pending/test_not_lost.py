@@ -3,13 +3,21 @@ may write (docs/safety.md has the list)."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
+from dredge.gc.steps import bulk_delete
+from dredge.storage import open_deleter
+from lakefs_embedded.catalog import Catalog
 from tests.support import memory_store
 from tests.support.gc import World, make_world, stage_again
+from tests.support.lakes import no_sleep
 
 GRACES = pytest.mark.parametrize(
     "grace", [{"unsafe_grace_seconds": None, "grace_hours": 20}, {}], ids=["the default", "none"]
@@ -62,3 +70,151 @@ def test_traps_06_and_07_an_upload_in_parts_that_ends_before_the_listing_and_is_
     run(world, mode=mode)
     stage_again(world, ADDRESS, PATH, size_bytes=len(IN_PARTS))
     assert stays(world, ADDRESS, grace, mode)
+
+
+def commit_while(world: World, monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> str:
+    """Commit, and do something after the commit has sealed what is staged and before it reads that; gives the commit's
+    id."""
+    commits = world.lake.catalog.commits
+    honest = commits._commit_tokens
+
+    def build(*arguments: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(commits, "_commit_tokens", honest)
+            action()
+        return honest(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commits, "_commit_tokens", build)
+        return world.lake.commit().id
+
+
+@GRACES
+@pytest.mark.usefixtures("without_canaries")
+@pytest.mark.parametrize("seen", [True, False], ids=["seen staged", "never seen"])
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+@pytest.mark.parametrize("goes_on", ["written", "deleted"])
+def test_trap_23_what_a_commit_under_way_is_about_to_bring_though_its_path_was_written_anew_or_deleted(
+    monkeypatch: pytest.MonkeyPatch, grace: dict[str, Any], seen: bool, mode: str, goes_on: str
+) -> None:
+    """The commit takes almost as long as the grace, and runs look all the time."""
+    world = make_world(**grace)
+    world.rules(30)
+    world.upload("keep", b"k")
+    world.lake.commit()
+    run(world)
+    address = world.upload(PATH, b"first")
+    world.age(days=2)
+    if seen:
+        run(world)
+
+    def go_on_and_collect() -> None:
+        if goes_on == "written":
+            world.upload(PATH, b"second version")
+        else:
+            world.lake.catalog.objects.delete_object(world.lake.repository, "main", PATH)
+        for _ in range(2):
+            run(world, mode=mode)
+            world.age(hours=HOURS / 2 - 1)
+
+    commit = commit_while(world, monkeypatch, go_on_and_collect)
+    assert stays(world, address, grace, mode)
+    if grace:
+        assert world.lake.read(PATH, commit) == b"first"
+
+
+def stage_over_its_like(world: World, address: str, content: bytes) -> None:
+    """Stage an old object over an equal entry of the branch's head: it is no change, so nobody is shown it."""
+    world.lake.catalog.objects.stage_object(
+        world.lake.repository,
+        "main",
+        PATH,
+        physical_address=f"{world.lake.namespace}/{address}",
+        checksum=hashlib.md5(content).hexdigest(),
+        size_bytes=len(content),
+    )
+    assert world.served()[PATH] == address
+    shown = world.lake.catalog.branches.diff_branch(world.lake.repository, "main", amount=10)
+    assert [change.path for change in shown.results] == []
+
+
+@GRACES
+@pytest.mark.usefixtures("without_canaries")
+@pytest.mark.parametrize("committed", ["before the mark", "after the guards"])
+def test_traps_06_and_48_an_old_object_that_is_staged_over_its_like_after_branches_were_asked(
+    grace: dict[str, Any], committed: str
+) -> None:
+    """No re-check sees it. The head has an equal entry already, or gets it only then."""
+    content = b"the same bytes"
+    world = make_world(**grace)
+    world.upload(PATH, content if committed == "before the mark" else b"of another length")
+    world.lake.commit()
+    old = world.orphan("data/slice/old", content)
+    world.age(days=2)
+    found = world.plan()
+    world.mark(found)
+    if committed == "after the guards":
+        world.upload(PATH, content)
+        world.lake.commit()
+    stage_over_its_like(world, old, content)
+    bulk_delete(found, world.runner)
+    release_lease(found)
+    assert stays(world, old, grace)
+
+
+@GRACES
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+def test_trap_55_an_upload_that_is_linked_late_through_a_server_whose_clock_is_hours_behind(
+    grace: dict[str, Any], mode: str
+) -> None:
+    """No run meets that server."""
+    world = make_world(**grace)
+    world.upload("keep", b"k")
+    world.lake.commit()
+    run(world)
+    lake = world.lake
+    slow = Catalog(
+        lake.kv,
+        lake.open_namespace,
+        lambda: lake.clock() - timedelta(hours=15),
+        lake.settings,
+        sleep=no_sleep,
+    )
+    full = lake.catalog.addresses.get_physical_address("lake", "main", "late")
+    address = world.orphan(full.removeprefix(f"{lake.namespace}/"), b"linked late")
+    world.age(hours=26)
+    run(world, mode=mode)
+    world.age(hours=10)
+    slow.addresses.link_physical_address(
+        "lake", "main", "late", physical_address=full, checksum="c", size_bytes=11
+    )
+    assert stays(world, address, grace, mode)
+
+
+@GRACES
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+def test_trap_78_what_a_commit_has_written_a_range_of_and_no_metarange_yet(
+    grace: dict[str, Any], mode: str
+) -> None:
+    """Its entry is in no answer, it claims an old date, and no ref leads to it until it ends."""
+    world = make_world(**grace)
+    world.rules(1)
+    world.upload("keep", b"k")
+    world.lake.commit()
+    catalog = world.lake.catalog
+    catalog.branches.create_branch("lake", "side", "main")
+    address = world.upload(PATH, b"taken from staging", "side")
+    world.age(days=9)
+    run(world)
+    world.age(days=1)
+    commit = world.lake.commit("side", "side", date=world.lake.clock() - timedelta(days=90))
+    catalog.branches.delete_branch("lake", "side")
+    key = f"_lakefs/{commit.metarange_id}"
+    written = world.lake.objects.get(key)
+    open_deleter(world.lake.namespace).delete([key])
+    run(world, mode=mode)
+    world.lake.objects.put(key, written)
+    catalog.branches.create_branch("lake", "side", commit.id)
+    assert stays(world, address, grace, mode)
+    if grace:
+        world.assert_readable("side")

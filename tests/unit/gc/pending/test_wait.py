@@ -29,7 +29,7 @@ ORPHAN = "data/slice/orphan"
 def waiting(**settings: Any) -> World:
     """A lake with something committed and staged and one orphan, nine days old; runs wait 20 hours."""
     wanted = {"unsafe_grace_seconds": None, "grace_hours": 20, "mode": "auto", **settings}
-    world = make_world(safety={"commit_hours_max": 0}, **wanted)
+    world = make_world(**wanted)
     world.rules(30)
     world.upload("a", b"committed")
     world.lake.commit()

@@ -165,26 +165,6 @@ def test_run_folders_go_when_they_are_older_than_asked_for() -> None:
     assert (facts["own_run_folders"], facts["folders_left"]) == (1, 0)
 
 
-def test_the_folder_of_a_run_that_tells_what_left_staging_stays_as_long_as_that_is_held() -> None:
-    world = make_world(keep_runs_days=7)
-    world.collect()
-    address = world.upload("a", b"staged")
-    world.age(days=2)
-    saw = run(world, dry_run=True).plan.run_id
-    world.lake.catalog.branches.reset_branch(world.lake.repository, "main")
-    world.age(days=9)
-    for _ in range(2):
-        world.collect()
-        assert saw in folders(world)
-        assert address in world.data()
-        world.age(hours=10)
-    world.age(hours=10)
-    world.collect()
-    assert address not in world.data()
-    world.collect()
-    assert saw not in folders(world)
-
-
 def test_folders_that_are_not_proved_to_be_this_repositorys_runs_stay() -> None:
     world = make_world()
     grown(world, 0)
@@ -248,7 +228,7 @@ def test_a_removal_that_was_interrupted_is_ended_by_a_later_run(monkeypatch: pyt
 
 def test_only_the_older_folders_of_many_are_left_to_the_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(old_folders, "_FOLDERS_MAX", 2)
-    world = make_world(keep_runs_days=7, safety={"commit_hours_max": 0})
+    world = make_world(keep_runs_days=7)
     for number in range(6):
         grown(world, number)
         run(world, mode="clean", dry_run=True)

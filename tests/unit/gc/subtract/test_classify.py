@@ -14,7 +14,7 @@ from dredge.gc.config import GCConfig
 from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract.classify import CANDIDATES, SubtractConfig, classify, write_candidates
 from dredge.gc.subtract.early_deletion import Early, early_details, early_text
-from dredge.gc.subtract.holds import LEFT_STAGING, SAME_SIZE
+from dredge.gc.subtract.holds import SAME_SIZE
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
@@ -69,8 +69,8 @@ def test_reasons_are_told_by_expired_ranges_and_by_the_name(folder: RunFolder) -
 
 
 def test_whatever_the_step_knows_holds_its_candidates(folder: RunFolder) -> None:
-    names = ["data/a", "data/b", "data/c", "data/d"]
-    brought_back, left, *_ = hash64(pa.array(names)).tolist()
+    names = ["data/a", "data/b", "data/c"]
+    brought_back, *_ = hash64(pa.array(names)).tolist()
 
     def one(name: str, value: int) -> tuple[LocatedSet, ...]:
         part = write_hashes(folder, f"{name}.u64", np.array([value], np.uint64))
@@ -78,20 +78,18 @@ def test_whatever_the_step_knows_holds_its_candidates(folder: RunFolder) -> None
 
     known = replace(
         config(),
-        head_sizes=one("sizes", 3),
+        head_sizes=one("sizes", 2),
         pinned=one("pinned", brought_back),
-        staged_before=one("left", left),
     )
-    held = [PINNED, LEFT_STAGING, SAME_SIZE, None]
+    held = [PINNED, SAME_SIZE, None]
     assert classify(folder, listed(*names), known)["hold"].to_pylist() == held
     written = write_candidates(folder, known, [listed(*names)], "a")
     assert {reason: figures.examples for reason, figures in written.by_reason.items()} == {
-        "unreferenced": ("data/d",)
+        "unreferenced": ("data/c",)
     }
     assert {code: (figures.objects, figures.size_bytes) for code, figures in written.by_hold.items()} == {
         PINNED: (1, 1),
-        LEFT_STAGING: (1, 2),
-        SAME_SIZE: (1, 3),
+        SAME_SIZE: (1, 2),
     }
 
 

@@ -143,7 +143,7 @@ def test_rows_and_ranges_are_shared_among_tasks() -> None:
 
 def test_what_an_inventory_names_twice_and_an_earlier_run_too_is_one_object() -> None:
     """Nothing of a listing is looked up again, and nothing of an inventory is taken for listed."""
-    world = make_world(safety={"commit_hours_max": 0})
+    world = make_world()
     world.upload("a", b"committed")
     world.lake.commit()
     staged = world.upload("b", b"staged")

@@ -10,10 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.config import GCConfig
 from dredge.gc.subtract import holds
 from dredge.gc.subtract.holds import (
-    LEFT_STAGING,
     SAME_SIZE,
     UNREADABLE,
     UPLOAD_PARTS,
@@ -34,7 +32,7 @@ from tests.support.gc import World, make_world, summary_of
 from tests.support.memory_store import forget_memory_store
 
 LEGAL = "legal_hold"
-EVIDENCE = Evidence(config=GCConfig(repository="lake"))
+EVIDENCE = Evidence()
 
 
 def on_legal_hold(rows: pa.Table, evidence: Evidence) -> Mask:
@@ -188,7 +186,7 @@ def test_of_several_holds_the_first_counts_and_one_that_may_be_lifted_the_last(
 
 
 def test_objects_of_unknown_age_are_held_whatever_their_size() -> None:
-    undescribed = Evidence(config=EVIDENCE.config, undescribed=True)
+    undescribed = Evidence(undescribed=True)
     assert holds_of(rows("data/x"), undescribed).to_pylist() == [UNREADABLE]
     assert holds_of(rows("data/x"), EVIDENCE).to_pylist() == [None]
 
@@ -199,30 +197,16 @@ def located(name: str, *values: int) -> tuple[LocatedSet, ...]:
     return (LocatedSet(folder.uri, ShardedSet(0, {0: part})),)
 
 
-def test_what_was_brought_back_left_staging_or_is_as_long_as_an_entry_of_a_head_is_held_in_this_order() -> (
-    None
-):
-    names = [f"data/{letter}" for letter in "pls-"]
+def test_what_was_brought_back_or_is_as_long_as_an_entry_of_a_head_is_held_in_this_order() -> None:
+    names = [f"data/{letter}" for letter in "ps-"]
     some = rows(*names)
-    some = some.set_column(some.schema.get_field_index("size"), "size", pa.array([7, 7, 7, 8], pa.int64()))
-    p, left, *_ = hash64(pa.array(names)).tolist()
-    evidence = Evidence(
-        config=EVIDENCE.config,
-        head_sizes=located("sizes", 7),
-        pinned=located("pinned", p),
-        staged_before=located("staged", p, left),
-    )
-    assert holds_of(some, evidence).to_pylist() == [PINNED, LEFT_STAGING, SAME_SIZE, None]
+    some = some.set_column(some.schema.get_field_index("size"), "size", pa.array([7, 7, 8], pa.int64()))
+    p, *_ = hash64(pa.array(names)).tolist()
+    evidence = Evidence(head_sizes=located("sizes", 7), pinned=located("pinned", p))
+    assert holds_of(some, evidence).to_pylist() == [PINNED, SAME_SIZE, None]
     forget_memory_store("holds-test")
-    assert why_of_hold(PINNED) != why_of_hold(LEFT_STAGING)
+    assert why_of_hold(PINNED) != why_of_hold(SAME_SIZE)
     assert why_of_hold("another") is None
-
-
-def test_what_earlier_runs_saw_staged_and_cannot_be_read_stops_the_run() -> None:
-    gone = located("staged", 1)
-    forget_memory_store("holds-test")
-    with pytest.raises(RefusedError, match="what an earlier run saw staged cannot be read"):
-        holds_of(rows("data/x"), Evidence(config=EVIDENCE.config, staged_before=gone))
 
 
 def test_only_the_hold_for_an_equal_size_may_be_lifted() -> None:

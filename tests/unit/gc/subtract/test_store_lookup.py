@@ -56,7 +56,7 @@ def test_an_object_that_the_store_will_not_describe_is_held_and_asked_for_again(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """An optimized run asks for what it knows from the run before."""
-    world = make_world(safety={"commit_hours_max": 0})
+    world = make_world()
     world.upload("a", b"same")
     world.lake.commit()
     secret, other = world.upload("b", b"staged"), world.upload("c", b"staged, too")
@@ -123,7 +123,7 @@ def test_an_object_that_was_written_anew_since_the_run_before_is_as_old_as_its_l
     hours: float, goes: bool
 ) -> None:
     """An optimized run knows its address from the run before, and its time from the store alone."""
-    world = make_world(safety={"commit_hours_max": 0})
+    world = make_world()
     world.upload("a", b"same")
     world.lake.commit()
     anew, other = world.upload("b", b"staged"), world.upload("c", b"staged, too")

@@ -1,0 +1,191 @@
+"""Servers that answer later: a proxy that waits before each request, and writes down when each began and ended.
+
+    python -m benchmarks.latency TARGET_PORT MILLISECONDS LOG    prints its own port, then serves
+
+A request begins with a request line that comes at the head of what a client sends; clients that send one request at a
+time on a connection do so, and all of ours are such. The wait is that of the network: it takes no processor time,
+and requests on different connections wait side by side.
+
+The longest chain of a step is the largest number of requests of which each began after the end of the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+LATENCY = "DREDGE_BENCH_LATENCY_MS"
+"""Names a variable with the milliseconds that each request of a run waits; without it no proxy is there."""
+WHOLE = "whole run"
+LOGS = Path(__file__).resolve().parent.parent / ".dredge" / "bench" / "requests"
+"""Holds the requests of the last run, a file for each server."""
+_ENDPOINTS = ("AWS_ENDPOINT_URL", "LAKECTL_SERVER_ENDPOINT_URL")
+_CHUNK = 1 << 18
+_LINE = re.compile(rb"([A-Z]{3,7} /[!-~]*) HTTP/1\.")
+type Span = tuple[float, float]
+"""Begin and end, in seconds since the epoch."""
+
+
+@dataclass(slots=True)
+class _Connection:
+    """One connection of a client.
+
+    Attributes:
+        begun: when the request that is being answered began; None before the first one.
+        answered: when the last byte of its answer came; None while there is none.
+        asked: its method and path.
+    """
+
+    begun: float | None = None
+    answered: float | None = None
+    asked: str = ""
+
+
+class Proxy:
+    """Passes bytes on, each request a while later.
+
+    Args:
+        target: port of the server on this machine.
+        seconds: before each request.
+        log: gets a line for each request: begin and end.
+    """
+
+    def __init__(self, target: int, seconds: float, log: Path) -> None:
+        self._target = target
+        self._seconds = seconds
+        self._log = log.open("a", buffering=1)
+
+    async def serve(self) -> None:
+        """Print the port, then serve for ever."""
+        server = await asyncio.start_server(self._connect, "127.0.0.1", 0, limit=_CHUNK)
+        print(server.sockets[0].getsockname()[1], flush=True)
+        await server.serve_forever()
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        state = _Connection()
+        with suppress(OSError):
+            back, forth = await asyncio.open_connection("127.0.0.1", self._target, limit=_CHUNK)
+            up = asyncio.ensure_future(self._ask(reader, forth, state))
+            with suppress(OSError):
+                await self._answer(back, writer, state)
+            up.cancel()
+            forth.close()
+        self._note(state)
+        writer.close()
+
+    async def _ask(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, state: _Connection
+    ) -> None:
+        while data := await reader.read(_CHUNK):
+            if asked := _LINE.match(data):
+                self._note(state)
+                state.begun, state.answered, state.asked = time.time(), None, asked[1].decode()
+                await asyncio.sleep(self._seconds)
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+
+    async def _answer(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, state: _Connection
+    ) -> None:
+        while data := await reader.read(_CHUNK):
+            state.answered = time.time()
+            writer.write(data)
+            await writer.drain()
+
+    def _note(self, state: _Connection) -> None:
+        if state.begun is not None and state.answered is not None:
+            self._log.write(f"{state.begun:.6f} {state.answered:.6f} {state.asked}\n")
+            state.begun = None
+
+
+@contextmanager
+def later(port: int, milliseconds: float, log: Path) -> Iterator[int]:
+    """Run a proxy before a server on this machine; gives the proxy's port.
+
+    Args:
+        port: of the server.
+        milliseconds: each request waits.
+        log: gets a line for each request.
+    """
+    command = [sys.executable, "-m", "benchmarks.latency", str(port), str(milliseconds), str(log)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout is not None
+        try:
+            yield int(process.stdout.readline())
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def behind(environ: Mapping[str, str]) -> Iterator[tuple[dict[str, str], Callable[..., dict[str, Any]]]]:
+    """Put the store and the lakeFS server of a run behind proxies, if `LATENCY` says so.
+
+    Args:
+        environ: variables that reach them.
+
+    Returns:
+        Variables that reach the proxies, and what gives the figures of a run by the times of its steps.
+    """
+    if LATENCY not in os.environ:
+        yield dict(environ), lambda times: {}
+        return
+    milliseconds, found = float(os.environ[LATENCY]), dict(environ)
+    LOGS.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        logs: list[Path] = []
+        for name in _ENDPOINTS:
+            if name not in environ:
+                continue
+            place = urlsplit(environ[name])
+            assert place.port is not None
+            logs.append(LOGS / name)
+            logs[-1].unlink(missing_ok=True)
+            port = stack.enter_context(later(place.port, milliseconds, logs[-1]))
+            found[name] = urlunsplit(place._replace(netloc=f"127.0.0.1:{port}"))
+
+        def figures(times: Mapping[str, Span]) -> dict[str, Any]:
+            spans = read_spans(logs)
+            return {"latency_ms": milliseconds, "chains": by_step(spans, {**times, WHOLE: (0.0, inf)})}
+
+        yield found, figures
+
+
+def read_spans(logs: Iterable[Path]) -> list[Span]:
+    """All requests in some logs."""
+    lines = (line.split() for log in logs if log.exists() for line in log.read_text().splitlines())
+    return [(float(words[0]), float(words[1])) for words in lines if len(words) >= 2]
+
+
+def longest_chain(spans: Iterable[Span]) -> int:
+    """The largest number of requests of which each began after the end of the one before."""
+    count, last = 0, -inf
+    for begin, end in sorted(spans, key=lambda span: span[1]):
+        if begin >= last:
+            count, last = count + 1, end
+    return count
+
+
+def by_step(spans: Iterable[Span], steps: Mapping[str, Span]) -> dict[str, dict[str, int]]:
+    """Requests and longest chain of each step; a request is of the step in which it began."""
+    told = list(spans)
+    found = {}
+    for step, (first, last) in steps.items():
+        of_step = [span for span in told if first <= span[0] < last]
+        found[step] = {"requests": len(of_step), "chain": longest_chain(of_step)}
+    return found
+
+
+if __name__ == "__main__":
+    asyncio.run(Proxy(int(sys.argv[1]), float(sys.argv[2]) / 1000, Path(sys.argv[3])).serve())
