@@ -36,6 +36,8 @@ class DredgeError(Exception):
     exit_code: ClassVar[int] = 1
     what_to_do: ClassVar[str] = "Read the message: it says what happened, what state is left and what to do."
     """One sentence for docs/errors.md; the message of an error says it for its case."""
+    is_retried: ClassVar[bool] = False
+    """Whether Airflow tries a task again that ends so: with the others, a retry would say the same."""
 
 
 class ConfigError(DredgeError, ValueError):
@@ -128,6 +130,7 @@ class UnavailableError(DredgeError):
 
     kind = "unavailable"
     exit_code = 4
+    is_retried = True
     what_to_do = (
         "Wait, or see to the service that the message names; Airflow tries again by itself. A step "
         "goes on where it stopped."
@@ -158,6 +161,7 @@ class ConflictError(DredgeError):
 
     kind = "conflict"
     exit_code = 7
+    is_retried = True
     what_to_do = "Run the step again: it looks anew."
 
 
@@ -166,6 +170,7 @@ class DefectError(DredgeError):
 
     kind = "defect"
     exit_code = 8
+    is_retried = True
     what_to_do = (
         "Report it, with the log and the run's folder. The step may be run again; nothing is deleted "
         "without its proofs."

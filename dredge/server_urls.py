@@ -7,6 +7,8 @@ plain can be shown.
 from __future__ import annotations
 
 import re
+import ssl
+from collections.abc import Mapping
 
 from dredge.errors import ConfigError
 
@@ -53,3 +55,35 @@ def check_key(key: str | None, setting: str) -> None:
             f"{setting} has a line break, a space at an end, or a character outside of ASCII, so it was not copied"
             " right. Nothing was touched."
         )
+
+
+def ca_bundles(env: Mapping[str, str]) -> list[str]:
+    """Return the PEM files with certificate authorities that an environment names, that of S3 first.
+
+    Args:
+        env: environment.
+    """
+    names = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+    return list(dict.fromkeys(env[name] for name in names if env.get(name)))
+
+
+def check_ca_bundle(path: str | None, service: str) -> None:
+    """Check that a file with certificate authorities can be used.
+
+    Args:
+        path: of the file; None where none is named.
+        service: whose it is, for the message.
+
+    Raises:
+        ConfigError: there is no such file, or it has no certificate.
+    """
+    if path is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"the file with certificate authorities for {service}, {path!r}, cannot be used"
+            f" ({type(error).__name__}): it must be a PEM file that this process can read, and it is named in the"
+            " connection or in REQUESTS_CA_BUNDLE, AWS_CA_BUNDLE or SSL_CERT_FILE. Nothing was touched."
+        ) from None

@@ -8,10 +8,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_dredge.operators.airflow_versions import HAS_RETRY_POLICY
-from dredge.errors import ConflictError, DefectError, DredgeError, UnavailableError
-
-#: Families that a retry may help; all others of Dredge fail at once.
-_WORTH_A_RETRY = (UnavailableError, ConflictError, DefectError)
+from dredge.errors import DredgeError
 
 
 def fail_for_good(error: Exception) -> None:
@@ -20,7 +17,7 @@ def fail_for_good(error: Exception) -> None:
     :param error: of a task
     :raises AirflowFailException: this Airflow has no retry policies, and the task must not be tried again
     """
-    if not HAS_RETRY_POLICY and isinstance(error, DredgeError) and not isinstance(error, _WORTH_A_RETRY):
+    if not HAS_RETRY_POLICY and isinstance(error, DredgeError) and not error.is_retried:
         raise AirflowFailException(f"{type(error).__name__}: {error}") from error
 
 

@@ -223,12 +223,14 @@ def _show_outcome(planned: Run, runner: LocalRunner, as_json: bool) -> None:
     """Do what is left of a run, and show the report of whatever became of it."""
     from dredge.errors import PartialError
     from dredge.gc import steps
+    from dredge.runs.closing import closing_with
 
-    try:
+    def show() -> None:
+        show_report(_report(planned.plan.run_uri), as_json, planned.plan.run_uri)
+
+    with closing_with(show, "showing the report"):
         steps.to_its_end(planned, runner)
-    finally:
-        found = _report(planned.plan.run_uri)
-        show_report(found, as_json, planned.plan.run_uri)
+    found = _report(planned.plan.run_uri)
     if found["outcome"] not in ("success", "dry_run"):
         problems = found["problems"] or ["some of the objects stayed"]
         raise PartialError(f"run {planned.plan.run_id} is {found['outcome']}. {problems[0]}")

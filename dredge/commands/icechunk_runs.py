@@ -101,13 +101,14 @@ def end_run(run: Run, processes: int, as_json: bool) -> None:
     """
     from dredge.icechunk.collection.save_report.report import build_report
     from dredge.icechunk.collection.steps import to_its_end
+    from dredge.runs.closing import closing_with
     from dredge.runs.tasks import LocalRunner
 
-    try:
-        with LocalRunner(processes) as runner:
-            to_its_end(run, runner)
-    finally:
+    def show() -> None:
         show_report(build_report(run), as_json, run.plan.run_uri)
+
+    with closing_with(show, "showing the report"), LocalRunner(processes) as runner:
+        to_its_end(run, runner)
 
 
 def _report(uri: str) -> dict[str, Any]:

@@ -171,6 +171,7 @@ def run_steps(run: Run, runner: TaskRunner, purge: PurgeConfig | None = None) ->
         DredgeError: of the step that could not go on.
     """
     from dredge.gc import steps
+    from dredge.runs.closing import try_to
 
     try:
         steps.slice_listing(run, runner)
@@ -184,7 +185,7 @@ def run_steps(run: Run, runner: TaskRunner, purge: PurgeConfig | None = None) ->
         if purge is not None or run.plan.config.purge_days is not None:
             steps.purge_old(run, runner, purge)
     except Exception:
-        steps.save_report(run)
+        try_to(lambda: steps.save_report(run), "the report")
         raise
     return steps.save_report(run)
 
@@ -300,6 +301,7 @@ def purge(
     from dredge.gc.undo import collected_of
     from dredge.lakefs import LakeFSClient
     from dredge.runs.clock import utc_now
+    from dredge.runs.closing import closing_with, try_to
 
     server = client or LakeFSClient.from_env()
     if config.run is not None:  # a wrong name is said before the mark
@@ -311,13 +313,12 @@ def purge(
         plan = steps.plan_run(marking, grant, server, options, clock or utc_now)
     except BaseException:
         if grant is not None:
-            steps.release_grant(marking, grant, server, options)
+            end = grant
+            try_to(lambda: steps.release_grant(marking, end, server, options), "giving the lease back")
         raise
     run = steps.Run.open(plan.run_uri, options, server, clock or utc_now)
-    try:
+    with closing_with(lambda: steps.release_lease(run), "giving the lease back"):
         run_steps(run, runner, config)
-    finally:
-        steps.release_lease(run)
     return steps.purge_old(run, runner, config)  # it is done: gives its summary
 
 

@@ -22,7 +22,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import parse_qs
 
-from dredge.errors import ConfigError, DredgeError, UnavailableError
+from dredge.aws_errors import cause_of_code, cause_without_answer
+from dredge.causes import BUSY, CREDENTIALS, EXPIRED, NO_ANSWER, NO_CONTAINER, REJECTED, UNREACHABLE
+from dredge.errors import ConfigError, DredgeError
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
 from dredge.kv.rows import show_key
 from dredge.server_urls import check_key, check_server_url
@@ -42,23 +44,6 @@ _THROTTLED = frozenset(
         "RequestLimitExceeded",
         "LimitExceededException",
         "TransactionInProgressException",
-    }
-)
-_OF_CREDENTIALS = frozenset(
-    {
-        "UnrecognizedClientException",
-        "InvalidSignatureException",
-        "IncompleteSignatureException",
-        "MissingAuthenticationTokenException",
-        "ExpiredTokenException",
-    }
-)
-_FATAL_CODES = _OF_CREDENTIALS | frozenset(
-    {
-        "AccessDeniedException",
-        "ResourceNotFoundException",
-        "ValidationException",
-        "ItemCollectionSizeLimitExceededException",
     }
 )
 
@@ -150,7 +135,11 @@ class DynamoStore:
         self._pid = os.getpid()
         self._keys = keys
         self.client = _client(address, keys)
-        self._look_for_table(create)
+        try:
+            self._look_for_table(create)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -264,12 +253,7 @@ class DynamoStore:
             ConditionFailedError: a condition did not hold.
             UnavailableError: throttled too often, or no response; a write may have taken effect.
         """
-        from botocore.exceptions import (
-            BotoCoreError,
-            ClientError,
-            NoCredentialsError,
-            PartialCredentialsError,
-        )
+        from botocore.exceptions import BotoCoreError, ClientError
 
         if self._pid != os.getpid():
             # Sockets must not cross a fork: parent and child would read each other's responses.
@@ -285,11 +269,10 @@ class DynamoStore:
                 return response
             except ClientError as error:
                 failure, again = self._classify(error, repeat)
-            except (NoCredentialsError, PartialCredentialsError):
-                raise ConfigError(f"{self.location}: no AWS credentials found") from None
             except BotoCoreError as error:
                 words = f"{self.location}: {operation} got no response ({type(error).__name__})"
-                failure, again = UnavailableError(words), repeat
+                cause = cause_without_answer(error)
+                failure, again = cause.error(words), repeat and cause in (UNREACHABLE, NO_ANSWER)
             if not again or attempt == TRIES:
                 raise failure from None  # the client's own error may repeat headers
         raise AssertionError("unreachable")
@@ -297,8 +280,14 @@ class DynamoStore:
     def _classify(self, error: Any, repeat: bool) -> tuple[DredgeError, bool]:
         code = error.response["Error"]["Code"]
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        cause = (
+            NO_CONTAINER if code == "ResourceNotFoundException" else cause_of_code(code, status) or REJECTED
+        )
         text = f"{self.location}: {error.operation_name}: {code}"
-        if code not in _OF_CREDENTIALS:  # those messages repeat headers, of which one is the session token
+        if cause not in (
+            CREDENTIALS,
+            EXPIRED,
+        ):  # those messages repeat headers, of which one is the session token
             text += f": {error.response['Error'].get('Message', '')}"
         if code == "ConditionalCheckFailedException":
             return ConditionFailedError(text), False
@@ -306,22 +295,18 @@ class DynamoStore:
             reasons = [reason.get("Code", "None") for reason in error.response.get("CancellationReasons", [])]
             if "ConditionalCheckFailed" in reasons:
                 return ConditionFailedError(text, reasons), False
-            return UnavailableError(text), True  # throttled, or another transaction on the same rows
+            return BUSY.error(text), True  # throttled, or another transaction on the same rows
         if code in _THROTTLED:
-            return UnavailableError(text), True
-        if code in _FATAL_CODES:
-            return ConfigError(text), False
-        return UnavailableError(text), repeat and status >= 500
+            return BUSY.error(text), True
+        return cause.error(text), repeat and cause is BUSY
 
     def _look_for_table(self, create: bool) -> None:
         try:
             self.call("describe_table", repeat=True)
             return
         except ConfigError as error:
-            if "ResourceNotFoundException" not in str(error):
+            if not create or "ResourceNotFoundException" not in str(error):
                 raise
-            if not create:
-                raise ConfigError(f"{self.location}: no such table") from error
         from botocore.exceptions import ClientError
 
         try:

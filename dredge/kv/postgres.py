@@ -18,14 +18,24 @@ import os
 import queue
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import quote
 
+from dredge.causes import (
+    BUSY,
+    CERTIFICATE,
+    CREDENTIALS,
+    DENIED,
+    NO_ANSWER,
+    NO_CONTAINER,
+    REJECTED,
+    UNREACHABLE,
+    Cause,
+)
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
+from dredge.kv.postgres_words import hidden_values, location_of, read_words
 from dredge.kv.rows import show_key
-from dredge.kv.urls import check_postgres_url
 
 if TYPE_CHECKING:
     import psycopg
@@ -34,22 +44,33 @@ PAGE_ROWS = 1000
 TABLE_PARTITIONS = 100
 POOL_LIMIT = 16
 _CONNECT_SECONDS = 10
-_NOT_LET_IN = re.compile(
-    r"FATAL: +(password authentication failed|(role|database) .* does not exist|no pg_hba.conf entry|unrecognized"
-    r" configuration parameter)",
-    re.DOTALL,
+_NOT_LET_IN = (
+    # A refusal to connect has no code.
+    (
+        re.compile(r"FATAL: +(password authentication failed|role .* does not exist|no pg_hba.conf entry)"),
+        CREDENTIALS,
+    ),
+    (re.compile(r"FATAL: +database .* does not exist"), NO_CONTAINER),
+    (re.compile(r"FATAL: +(unrecognized configuration|unsupported startup) parameter"), REJECTED),
+    (
+        re.compile(
+            r"certificate verify failed|server certificate for .* does not match|root certificate file"
+        ),
+        CERTIFICATE,
+    ),
 )
-_NUMBERS = re.compile(r"(\d*,)*\d*")
-_HOSTS = re.compile(r"(?:(?:[\w.:%-]*|[/@][^@=,]*)(?:,|$))*")
-_SHAPES = {
-    "host": _HOSTS,
-    "hostaddr": _HOSTS,
-    "port": _NUMBERS,
-    "dbname": re.compile(r"[^=@/:]*"),
-    "connect_timeout": _NUMBERS,
-    "sslmode": re.compile(r"[a-z-]*"),
-    "target_session_attrs": re.compile(r"[a-z-]*"),
+_BY_STATE = {
+    "42P01": NO_CONTAINER,
+    "3D000": NO_CONTAINER,
+    "28P01": CREDENTIALS,
+    "28000": CREDENTIALS,
+    "42501": DENIED,
+    "42704": REJECTED,
 }
+_CERTIFICATE_HINT = (
+    "Name the PEM file of the certificate authority as sslrootcert of the URL or the connection's extra (libpq's own"
+    " word), and check the server's name and the dates of its certificate."
+)
 _WAIT_SECONDS = 60
 
 _GET = "SELECT value FROM kv WHERE partition_key = %s AND key = %s"
@@ -78,10 +99,11 @@ class PostgresStore:
     """
 
     def __init__(self, url: str, create: bool = True, read_only: bool = False) -> None:
-        words = _read_words(url)
-        self.location = _location(words)
-        self._hidden = _hidden(words)
+        words = read_words(url)
+        self.location = location_of(words)
+        self._hidden = hidden_values(words)
         self._url = url
+        self._words = words
         self._read_only = read_only
         self._closed = False
         self._start_pool()
@@ -185,10 +207,11 @@ class PostgresStore:
     def connect(self) -> psycopg.Connection[Any]:
         """Open a connection outside the pool, in autocommit mode."""
         import psycopg
+        from psycopg.conninfo import make_conninfo
 
         with self.errors():
             connection = psycopg.connect(
-                self._url,
+                make_conninfo("", **self._words),
                 autocommit=True,
                 prepare_threshold=None,  # a prepared statement stays in the pooler's session
                 connect_timeout=_CONNECT_SECONDS,
@@ -235,21 +258,13 @@ class PostgresStore:
         try:
             yield
         except psycopg.Error as error:
-            raise self._family(error)(f"{self.location}: {self._text(error)}") from None
-
-    def _family(self, error: psycopg.Error) -> type[DredgeError]:
-        state = error.sqlstate or ""
-        if state in ("42P01", "3D000", "28P01", "28000", "42501") or state.startswith(("54", "22", "42704")):
-            return ConfigError  # missing table or database, login refused, key too long, unknown setting
-        if not state and _NOT_LET_IN.search(str(error)):
-            return ConfigError  # a refusal to connect has no code
-        if state == "25006":
-            return RefusedError  # a write on a read-only connection, or on a standby
-        import psycopg
-
-        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-            return UnavailableError
-        return DredgeError
+            words = f"{self.location}: {self._text(error)}"
+            if error.sqlstate == "25006":  # a write on a read-only connection, or on a standby
+                raise RefusedError(words) from None
+            cause = _cause(error)
+            if cause is None:
+                raise DredgeError(words) from None
+            raise cause.error(words, _CERTIFICATE_HINT if cause is CERTIFICATE else "") from None
 
     def _text(self, error: psycopg.Error) -> str:
         text = " ".join(str(error).split())
@@ -280,7 +295,8 @@ class PostgresStore:
     def _look_for_table(self) -> None:
         if not self.read("SELECT 1 FROM pg_class WHERE oid = to_regclass('kv')", ()):
             raise ConfigError(
-                f"{self.location} has no table kv, so it is not the database of a lakeFS server"
+                f"{self.location} has no table kv that this user sees without naming a schema, so it is not the"
+                " database of a lakeFS server, or lakeFS's connection string has a search_path that this one lacks"
             )
 
     def _create(self) -> None:
@@ -294,54 +310,23 @@ class PostgresStore:
                 connection.execute(statement)
 
 
-def _read_words(url: str) -> dict[str, str]:
-    """Return libpq's words of a URL, or of `host=… dbname=…`, with their values."""
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict
-
-    check_postgres_url(url)
-    try:
-        found = conninfo_to_dict(url)
-    except psycopg.ProgrammingError:
-        # libpq's message repeats parts of the URL, possibly the password.
-        raise ConfigError(
-            "the PostgreSQL URL cannot be parsed: check its percent-encoding, and that each word is one of libpq's."
-            " Nothing was touched."
-        ) from None
-    words = {name: str(value) for name, value in found.items() if value not in (None, "")}
-    wrong = [name for name, shape in _SHAPES.items() if not shape.fullmatch(words.get(name, ""))]
-    if wrong:
-        # These are shown in messages and reports, so a password that slipped into one must not pass.
-        raise ConfigError(
-            f"the {' and the '.join(wrong)} of the PostgreSQL URL cannot be one: check its percent-encoding. Nothing"
-            " was touched."
-        )
-    return words
-
-
-def _location(words: Mapping[str, str]) -> str:
-    """The store's URL for reports: hosts, ports and database."""
-    hosts, ports = words.get("host", words.get("hostaddr", "")).split(","), words.get("port", "").split(",")
-    ports = ports * len(hosts) if len(ports) == 1 else ports
-    places = [_place(host, port) for host, port in zip(hosts, ports, strict=False)]
-    return f"postgresql://{','.join(places)}/{words.get('dbname', '')}"
-
-
-def _place(host: str, port: str) -> str:
-    if host.startswith(("/", "@")):
-        return host  # a folder with a socket
-    return (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
-
-
-def _hidden(words: Mapping[str, str]) -> re.Pattern[str] | None:
-    """Return a pattern of the values that a message must not have."""
-    values = {value for name, value in words.items() if name not in _SHAPES}
-    values |= set(re.findall(r"[^\s=-]{2,}", words.get("options", "")))  # the server names single settings
-    values |= {quote(value, safe="") for value in values}
-    if not values:
+def _cause(error: psycopg.Error) -> Cause | None:
+    """Choose the cause for an error of the driver; None where it is Dredge's own statement that is wrong."""
+    state, text = error.sqlstate or "", " ".join(str(error).split())
+    if not state:
+        found = next((cause for pattern, cause in _NOT_LET_IN if pattern.search(text)), None)
+        if found is not None:
+            return found
+    if state in _BY_STATE:
+        return _BY_STATE[state]
+    if state.startswith(("54", "22")):
+        return REJECTED  # such as a key that is too long
+    if not isinstance(error, _lost()):
         return None
-    longest_first = sorted(values, key=len, reverse=True)
-    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+    if state:
+        return BUSY
+    began = "connection failed" in text or "connection timeout" in text or "failed to resolve" in text
+    return UNREACHABLE if began else NO_ANSWER
 
 
 def fnv1a_32(data: bytes) -> int:

@@ -49,6 +49,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 ENDPOINT = "LAKECTL_SERVER_ENDPOINT_URL"
 ACCESS_KEY = "LAKECTL_CREDENTIALS_ACCESS_KEY_ID"
 SECRET_KEY = "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY"
+CA_BUNDLE = "DREDGE_LAKEFS_CA_BUNDLE"
 
 
 class LakeFSClient:
@@ -58,11 +59,16 @@ class LakeFSClient:
         endpoint: URL of the server, with or without `/api/v1`.
         access_key_id: access key id.
         secret_access_key: secret access key.
+        ca_bundle: PEM file with certificate authorities to trust, besides those of the machine and of the environment.
     """
 
-    def __init__(self, endpoint: str, access_key_id: str, secret_access_key: str) -> None:
+    def __init__(
+        self, endpoint: str, access_key_id: str, secret_access_key: str, ca_bundle: str | None = None
+    ) -> None:
         self._settings = {ENDPOINT: endpoint, ACCESS_KEY: access_key_id, SECRET_KEY: secret_access_key}
-        self._transport = Transport(endpoint, access_key_id, secret_access_key)
+        if ca_bundle is not None:
+            self._settings[CA_BUNDLE] = ca_bundle
+        self._transport = Transport(endpoint, access_key_id, secret_access_key, ca_bundle=ca_bundle)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
@@ -80,7 +86,7 @@ class LakeFSClient:
             raise ConfigError(
                 f"the lakeFS connection is not configured: {', '.join(missing)} missing in the environment"
             )
-        return cls(env[ENDPOINT], env[ACCESS_KEY], env[SECRET_KEY])
+        return cls(env[ENDPOINT], env[ACCESS_KEY], env[SECRET_KEY], env.get(CA_BUNDLE) or None)
 
     def to_env(self) -> dict[str, str]:
         """Return the variables with which `from_env` creates an equal client in a child process; they include the

@@ -16,23 +16,31 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import re
+import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
+from urllib.parse import urlsplit
 
-from dredge.errors import (
-    ConfigError,
-    ConflictError,
-    DredgeError,
-    NotFoundError,
-    RefusedError,
-    UnavailableError,
+from dredge.causes import (
+    BUSY,
+    CERTIFICATE,
+    CONFLICT,
+    CREDENTIALS,
+    MISSING,
+    NO_ANSWER,
+    REJECTED,
+    UNREACHABLE,
+    is_certificate,
 )
+from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
 from dredge.lakefs.sdk import load_client
-from dredge.server_urls import check_key, check_server_url
+from dredge.server_urls import ca_bundles, check_ca_bundle, check_key, check_server_url
 from dredge.storage.redact import redact
 
 log = logging.getLogger("dredge")
@@ -116,7 +124,12 @@ class DroppedError(UnavailableError):
     """The connection ended without a response: it is unknown what the server did."""
 
 
-class UnsupportedCallError(RefusedError):
+class DeniedError(ConfigError, RefusedError):
+    """The server does not let this user do it, or its repository is read-only or being deleted (403, 410): wrong input
+    for people, and no right to go on for a step. It does not mean "empty"."""
+
+
+class UnsupportedCallError(ConfigError, RefusedError):
     """The server does not implement the call (501)."""
 
 
@@ -152,10 +165,16 @@ class Transport:
         access_key_id: access key id.
         secret_access_key: secret access key.
         connections: size of the connection pool.
+        ca_bundle: PEM file with certificate authorities to trust, besides those of the machine and of the environment.
     """
 
     def __init__(
-        self, endpoint: str, access_key_id: str, secret_access_key: str, connections: int = 16
+        self,
+        endpoint: str,
+        access_key_id: str,
+        secret_access_key: str,
+        connections: int = 16,
+        ca_bundle: str | None = None,
     ) -> None:
         base = endpoint.rstrip("/")
         self.server = check_server_url(base, "the lakeFS endpoint", "https://lakefs.example.com")
@@ -164,7 +183,12 @@ class Transport:
         self.base = base if base.endswith("/api/v1") else f"{base}/api/v1"
         self._key = (access_key_id, secret_access_key)
         self._connections = connections
+        self._tls = ssl.create_default_context()
+        for path in [*([ca_bundle] if ca_bundle else []), *ca_bundles(os.environ)]:
+            check_ca_bundle(path, "lakeFS")
+            self._tls.load_verify_locations(path)
         self._shared = self._client()
+        _warn_of_clear_text(self.server)
 
     def call(
         self,
@@ -216,7 +240,7 @@ class Transport:
                 log.info("%s %s: %s; retrying", method, path, error)
             else:
                 if response.status == NOT_IMPLEMENTED:
-                    raise UnsupportedCallError(str(refuse(response, f"{method} {path}")))
+                    raise refuse(response, f"{method} {path}")
                 own = response.is_lakefs(members) or (no_content and response.status == NO_CONTENT)
                 if last and not own:
                     raise ForeignResponseError(f"{method} {path}", response)
@@ -257,27 +281,26 @@ class Transport:
             )
         except ApiException as error:
             if not error.status:
-                raise UnavailableError(
-                    f"lakeFS at {self.server} cannot be reached: {self._words(error.reason)}"
-                ) from None
+                raise self._unsent(error.reason) from None
             return Response(int(error.status), _text(error.body), *_headers(error.headers))
-        except (net.NewConnectionError, net.ConnectTimeoutError, net.NameResolutionError) as error:
-            raise UnavailableError(
-                f"lakeFS at {self.server} cannot be reached: {self._words(error)}"
-            ) from None
         except net.ReadTimeoutError:
-            raise UnavailableError(
+            raise NO_ANSWER.error(
                 f"lakeFS at {self.server} did not answer within {read_seconds:.0f} s"
             ) from None
         except net.HTTPError as error:
-            if _never_sent(error):
-                raise UnavailableError(
-                    f"lakeFS at {self.server} cannot be reached: {self._words(error)}"
-                ) from None
+            if is_certificate(error) or _never_sent(error):
+                raise self._unsent(error) from None
             raise DroppedError(
                 f"lakeFS at {self.server} dropped the connection: {self._words(error)}"
             ) from None
         return Response(int(response.status_code), _text(response.raw_data), *_headers(response.headers))
+
+    def _unsent(self, error: object) -> DredgeError:
+        if is_certificate(error):
+            return CERTIFICATE.error(
+                f"lakeFS at {self.server}: the certificate is not accepted: {_reason(error)}"
+            )
+        return UNREACHABLE.error(f"lakeFS at {self.server} cannot be reached: {self._words(error)}")
 
     def _words(self, error: object) -> str:
         """An error of the HTTP library, without the path that the user gave the server."""
@@ -295,7 +318,25 @@ class Transport:
         configuration.retries = urllib3.Retry(0, redirect=3, raise_on_redirect=False)
         client: Any = ApiClient(configuration)
         client.set_default_header("X-Lakefs-Client", "dredge")
+        # The SDK takes one file, and then none of the machine's authorities.
+        client.rest_client.pool_manager.connection_pool_kw["ssl_context"] = self._tls
         return client
+
+
+@cache
+def _warn_of_clear_text(server: str) -> None:
+    """Warn once in a process where a key pair goes over a network in clear."""
+    host = (urlsplit(server).hostname or "").lower()
+    if (
+        server.lower().startswith("http://")
+        and host not in ("localhost", "::1")
+        and not host.startswith("127.")
+    ):
+        log.warning(
+            "lakeFS at %s is reached over plain http: its key pair can be read on the way. Use https where it leaves a"
+            " network that you trust.",
+            server,
+        )
 
 
 def refuse(response: Response, what: str) -> DredgeError:
@@ -307,37 +348,43 @@ def refuse(response: Response, what: str) -> DredgeError:
     """
     text = f"{what}: lakeFS answered {response.status} {response.message!r}"
     if response.status == NOT_IMPLEMENTED:
-        return RefusedError(
+        return UnsupportedCallError(
             f"{text}. This server does not implement that call, so the request is not retried."
             " Nothing was deleted. Use a lakeFS server that offers garbage collection (prepare_commits and"
             " prepare_uncommited) and its object calls, or switch on what its configuration leaves out; a server that"
             " only resembles lakeFS cannot be collected."
         )
     if response.status == 401:
-        return ConfigError(f"{text}. Check the access key and secret of the lakeFS connection.")
+        return CREDENTIALS.error(text, "Check the access key and secret of the lakeFS connection.")
     if response.status in (403, 410):
-        # Read-only, protected, or being deleted: retrying is useless, and it does not mean "empty".
-        return RefusedError(f"{text}. Nothing was deleted.")
+        return DeniedError(
+            f"{text}. Nothing was deleted. Give the user the right to do it (docs/install.md)."
+        )
     if response.status == 404 and response.message == NO_SUCH_CALL:
         return ConfigError(
             f"{text}: the server does not have that call. Check the endpoint of the lakeFS connection, and that the"
             " server's version has the call."
         )
     if response.status == 404:
-        return NotFoundError(text)
+        return MISSING.error(text)
     if response.status in (409, 412):
-        return ConflictError(text)
+        return CONFLICT.error(text)
     if response.status in _BUSY or response.status >= 500:
-        return UnavailableError(f"{text}. Nothing was deleted; try again later.")
-    return ConfigError(text)
+        return BUSY.error(text, "Nothing was deleted; try again later.")
+    return REJECTED.error(text)
 
 
 def _never_sent(error: BaseException) -> bool:
     import urllib3.exceptions as net
 
-    reason = getattr(error, "reason", None)
-    kinds = (net.NewConnectionError, net.ConnectTimeoutError, net.NameResolutionError)
-    return isinstance(reason, kinds)
+    kinds = (net.NewConnectionError, net.ConnectTimeoutError, net.NameResolutionError, net.ProxyError)
+    return isinstance(error, kinds) or isinstance(getattr(error, "reason", None), kinds)
+
+
+def _reason(error: object) -> str:
+    """OpenSSL's words, from inside those of urllib3."""
+    found = re.search(r"certificate verify failed: ([^(]*)", str(error))
+    return found[1].strip() if found else "it cannot be verified"
 
 
 def _headers(headers: Mapping[str, str] | None) -> tuple[str, str]:

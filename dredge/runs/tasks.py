@@ -73,11 +73,11 @@ class LocalRunner:
             # Spawned, not forked: the storage clients own threads and must not be inherited.
             self._pool = ProcessPoolExecutor(self.processes, mp_context=multiprocessing.get_context("spawn"))
         futures = [self._pool.submit(fn, config, task) for task in tasks]
-        _, waiting = wait(futures, return_when=FIRST_EXCEPTION)
+        done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
         for future in waiting:
             future.cancel()
         wait(futures)
-        for future in futures:
+        for future in sorted(futures, key=lambda future: future not in done):  # those that failed first
             if not future.cancelled() and (error := future.exception()) is not None:
                 raise self._ended(error)
         return [future.result() for future in futures]

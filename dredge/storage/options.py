@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dredge.errors import ConfigError, DredgeError
-from dredge.server_urls import check_key, check_server_url
+from dredge.server_urls import ca_bundles, check_key, check_server_url
 from dredge.storage.azure.options import AzureOptions
 from dredge.storage.gcs.options import GcsOptions
 from dredge.storage.schemes import Driver
@@ -131,7 +131,7 @@ def _s3_of(env: Mapping[str, str]) -> dict[str, Any]:
         "access_key_id": key,
         "secret_access_key": first("AWS_SECRET_ACCESS_KEY"),
         "session_token": first("AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN") if key else None,
-        "ca_bundle": first("AWS_CA_BUNDLE"),
+        "ca_bundle": next(iter(ca_bundles(env)), None),
         "path_style": {"path": True, "virtual": False}.get(first(_STYLE) or ""),
         "requester_pays": first(_PAYER) == "requester",
     }

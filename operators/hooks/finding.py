@@ -9,6 +9,7 @@ Source: P25 of docs/platform-behaviour.md
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, mask_secret
@@ -49,6 +50,7 @@ def find_connection(conn_id: str) -> Connection | None:
         ) from None
     for secret in filter(None, (found.password, found.extra)):
         mask_secret(secret)
+    _check_extra(found)
     return found
 
 
@@ -58,10 +60,43 @@ def _check_environment(conn_id: str) -> None:
         EnvironmentVariablesBackend().get_connection(conn_id)
     except Exception as error:
         raise UnreadableError(
-            f"the connection {conn_id!r} in the variable AIRFLOW_CONN_{conn_id.upper()} cannot be read"
-            f" ({type(error).__name__}): it is neither Airflow's JSON nor its URI with percent-encoded parts. Nothing"
-            " was touched."
+            f"the connection {conn_id!r} in the variable AIRFLOW_CONN_{conn_id.upper()} cannot be read:"
+            f" {_wrong_in(error)}. Nothing was touched."
         ) from None
+
+
+def _wrong_in(error: Exception) -> str:
+    """What is wrong with the text of a connection, and how to write it, without anything of the text."""
+    if isinstance(error, json.JSONDecodeError):
+        return (
+            f"its JSON is wrong at line {error.lineno}, column {error.colno} (such as a comma before a closing brace,"
+            " or single quotes)"
+        )
+    return (
+        f"{type(error).__name__}. In a URI the characters / # ? @ : % [ ] and spaces of a user, a password or a value"
+        ' are percent-encoded (/ is %2F, [ is %5B); or write it as JSON, {"conn_type": …, "host": …, "password": …},'
+        " where nothing is encoded"
+    )
+
+
+def _check_extra(connection: Connection) -> None:
+    """Refuse an extra that is no JSON object: Airflow takes it for an empty one, and what it says would be lost."""
+    try:
+        extra = json.loads(connection.extra or "{}")
+    except ValueError as error:
+        where = (
+            f" at line {error.lineno}, column {error.colno}"
+            if isinstance(error, json.JSONDecodeError)
+            else ""
+        )
+        raise UnreadableError(
+            f"the extra of the connection {connection.conn_id!r} is no JSON: wrong{where} (such as a comma before a"
+            " closing brace, or single quotes). Nothing was touched."
+        ) from None
+    if not isinstance(extra, dict):
+        raise UnreadableError(
+            f"the extra of the connection {connection.conn_id!r} must be a JSON object. Nothing was touched."
+        )
 
 
 def need_connection(conn_id: str, what: str, example: str) -> Connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,28 @@ if TYPE_CHECKING:
     from dredge.kv.dynamodb import AwsKeys
     from dredge.kv.rows import ReadRate, RowCleaner, RowReader
 
+log = logging.getLogger(__name__)
+
 DEFAULT_CONNECTION = "lakefs_kv_default"
 _EXAMPLE = (
     '{"conn_type": "postgres", "host": "db", "schema": "lakefs", "login": "<user>", "password": "<secret>"}'
 )
+_OF_AIRFLOW = frozenset(
+    {
+        "aws_conn_id",
+        "azure_conn_id",
+        "cluster-identifier",
+        "cursor",
+        "enable_log_db_messages",
+        "iam",
+        "redshift",
+        "redshift-serverless",
+        "sqlalchemy_query",
+        "sqlalchemy_scheme",
+        "workgroup-name",
+    }
+)
+"""Words of an extra that Airflow's own hook takes, and does not pass on."""
 _TABLE, _REGION, _ENDPOINT = "dynamodb_table", "region_name", "endpoint_url"
 
 
@@ -94,9 +113,22 @@ def _postgres_url(connection: Any) -> str:
     place = quote(host, safe="[]:.") if not host.startswith("/") else ""
     if connection.port and place:
         place += f":{connection.port}"
-    words = {
-        name: str(value) for name, value in connection.extra_dejson.items() if isinstance(value, str | int)
-    }
+    extra = connection.extra_dejson
+    if extra.get("iam"):
+        raise ConfigError(
+            f"the key-value store's connection {connection.conn_id!r} has iam, a login by a token of a cloud, which"
+            " Dredge does not support: give a password. Nothing was touched."
+        )
+    left_out = [
+        name
+        for name, value in extra.items()
+        if name in _OF_AIRFLOW or value is None or isinstance(value, dict | list | bool)
+    ]
+    if left_out:
+        log.info(
+            "Connection %s: not heeded for the key-value store: %s", connection.conn_id, ", ".join(left_out)
+        )
+    words = {name: str(value) for name, value in extra.items() if name not in left_out}
     if host.startswith("/"):  # a folder with a socket, which has the port in its name
         words["host"] = host
         if connection.port:

@@ -24,7 +24,8 @@ class LakeFSHook(BaseHook):
 
     The connection's host is the server's URL, with or without ``/api/v1``; login and password are the key
     pair of a user who may read, list branches and prepare garbage collection. A connection of type ``https`` or
-    ``http``, which is what Airflow makes of a URL with a key pair in it, is taken as well.
+    ``http``, which is what Airflow makes of a URL with a key pair in it, is taken as well. ``verify`` of the extra may
+    name the PEM file of a private certificate authority.
 
     :param lakefs_conn_id: connection of the server
     """
@@ -67,7 +68,14 @@ def _client_of(connection: Connection) -> LakeFSClient:
             f"the lakeFS connection {connection.conn_id!r} is not complete: host is the URL, login"
             " and password are an access key id and its secret"
         )
-    return LakeFSClient(_endpoint(connection), connection.login, connection.password)
+    extra = connection.extra_dejson
+    if extra.get("verify") is False:
+        raise _wrong(
+            connection, "verify is the PEM file of a certificate authority; it cannot be switched off"
+        )
+    bundle = extra.get("verify")
+    more = {"ca_bundle": bundle} if isinstance(bundle, str) and bundle else {}
+    return LakeFSClient(_endpoint(connection), connection.login, connection.password, **more)
 
 
 def _endpoint(connection: Connection) -> str:

@@ -12,6 +12,8 @@ from airflow.sdk.log import mask_secret
 
 from airflow_dredge.operators.hooks import azure, google
 from airflow_dredge.operators.hooks.finding import UnreadableError, find_connection
+from dredge.aws_errors import cause_of_code, cause_without_answer
+from dredge.causes import CREDENTIALS, UNUSABLE
 from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.storage import StorageOptions
 from dredge.storage.azure.clients import is_installed as is_azure_installed
@@ -28,15 +30,6 @@ AZURE_DEFAULT = "wasb_default"
 AWS_DEFAULT = "aws_default"
 """The connections that the providers take when none is named."""
 
-_NO_ANSWER = frozenset(
-    {
-        "EndpointConnectionError",
-        "ConnectTimeoutError",
-        "ReadTimeoutError",
-        "ConnectionClosedError",
-        "ProxyConnectionError",
-    }
-)
 _BY_KEYS = "assume_role"
 _OWN_CREDENTIALS = ("aws_access_key_id", "role_arn", "profile_name", "session_kwargs", "assume_role_method")
 
@@ -81,7 +74,13 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
 
 def _with_aws(options: StorageOptions, connection: Connection) -> StorageOptions:
     """Add what a connection says of S3."""
-    from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
+    try:
+        from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
+    except ImportError as error:
+        raise UNUSABLE.error(
+            f"the AWS connection {connection.conn_id!r} needs Airflow's provider of Amazon ({type(error).__name__})",
+            "Install apache-airflow-providers-amazon. Nothing was touched.",
+        ) from None
 
     class Hook(AwsGenericHook[Any]):
         """It would ask for the connection again, and go on without one when there is no answer."""
@@ -96,17 +95,25 @@ def _with_aws(options: StorageOptions, connection: Connection) -> StorageOptions
         raise
     except Exception as error:
         # The words of AWS's client have values of the connection, and a log shows those of causes.
-        raise _of_aws(connection.conn_id, type(error).__name__) from None
+        raise _of_aws(connection.conn_id, error) from None
 
 
-def _of_aws(conn_id: str, kind: str) -> DredgeError:
-    if kind in _NO_ANSWER:
-        return UnavailableError(
-            f"the AWS connection {conn_id!r}: {kind}: AWS gave no credentials. Try again later."
+def _of_aws(conn_id: str, error: Exception) -> DredgeError:
+    answer: Any = getattr(error, "response", None)
+    if isinstance(answer, dict) and "Error" in answer:
+        code = str(answer["Error"].get("Code") or "")
+        cause = (
+            cause_of_code(code, answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) or CREDENTIALS
         )
-    return ConfigError(
-        f"the AWS connection {conn_id!r} cannot be used: {kind}. Check its role, profile, region and endpoint. Nothing"
-        " was touched."
+        asked = f"{getattr(error, 'operation_name', '')}: {code}"
+    else:
+        is_aws = type(error).__module__.partition(".")[0] in ("botocore", "urllib3")
+        cause, asked = (cause_without_answer(error) if is_aws else UNUSABLE), type(error).__name__
+    return cause.error(
+        f"the AWS connection {conn_id!r}: {asked}",
+        ""
+        if cause.family is UnavailableError
+        else "Check its role, profile, region and endpoint. Nothing was touched.",
     )
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from dredge.causes import CAUSES
 from dredge.errors import DredgeError
 from dredge.gc.bulk_delete import codes
 from dredge.gc.save_report.words import OUTCOMES
@@ -28,8 +29,14 @@ job (`dredge: refused: …`) and in `<step>/_FAILED.json` of a run's folder.
 
 {errors}
 
-Airflow fails a task at once for `config`, `not_found`, `refused` (with its kinds), `format` and `partial`; it tries
-again for `unavailable`, `conflict` and `defect`.
+A task that ends with an error of a kind that is not tried again fails at once.
+
+## Causes
+
+The same cause gives the same kind of error from every client (of S3, Azure, Google, lakeFS, PostgreSQL and DynamoDB).
+The message has the service's own code and words; a cause of the kind `config` is not tried again.
+
+{causes}
 
 ## Exit codes
 
@@ -63,10 +70,31 @@ def page() -> str:
     """Return the text of the page."""
     return _PAGE.format(
         errors=_table(
-            ("Kind", "Class", "Exit code", "Meaning", "What to do"),
+            ("Kind", "Class", "Exit code", "Tried again", "Meaning", "What to do"),
             (
-                (f"`{kind.kind}`", f"`{kind.__name__}`", str(kind.exit_code), _first(kind), kind.what_to_do)
+                (
+                    f"`{kind.kind}`",
+                    f"`{kind.__name__}`",
+                    str(kind.exit_code),
+                    _yes(kind),
+                    _first(kind),
+                    kind.what_to_do,
+                )
                 for kind in _classes(DredgeError)
+            ),
+        ),
+        causes=_table(
+            ("Cause", "Kind", "Exit code", "Tried again", "Meaning", "What to do"),
+            (
+                (
+                    f"`{cause.name}`",
+                    f"`{cause.family.kind}`",
+                    str(cause.family.exit_code),
+                    _yes(cause.family),
+                    cause.meaning,
+                    cause.what_to_do or cause.family.what_to_do,
+                )
+                for cause in CAUSES
             ),
         ),
         exits=_table(("Code", "Meaning"), exit_codes()),
@@ -97,6 +125,10 @@ def _classes(base: type[DredgeError]) -> Iterator[type[DredgeError]]:
     for child in base.__subclasses__():
         if child.__module__ == DredgeError.__module__:
             yield from _classes(child)
+
+
+def _yes(kind: type[DredgeError]) -> str:
+    return "yes" if kind.is_retried else "no"
 
 
 def _first(kind: type[DredgeError]) -> str:

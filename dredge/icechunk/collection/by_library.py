@@ -22,6 +22,7 @@ from dredge.icechunk.format.manifests import parse_manifest
 from dredge.icechunk.library import LibraryCollection, collect_with_library, open_library
 from dredge.icechunk.repository import MANIFESTS, ids_in_config, read_history
 from dredge.runs.clock import Clock, utc_now
+from dredge.runs.closing import closing_with
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.limits import worst
 from dredge.runs.output import StepOutput
@@ -81,16 +82,18 @@ def collect_by_library(
         )
     config = replace(config, undo=OFF, inventory=None)
     run = Run.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
-    try:
+
+    def end() -> None:
+        if lease is None:
+            run.lease.release(run.plan.lease)
+
+    with closing_with(end, "giving the lease back"):
         _refuse_pins(run)
         _ask_witnesses(run)
         _refuse_virtual(run)
         read_history(run.reader).check_links()
         call = collect or _library(config.uri, options)
         summary = run.step(LibraryOutput, lambda record: _collect(run, call, record))
-    finally:
-        if lease is None:
-            run.lease.release(run.plan.lease)
     return {
         "run_id": run.plan.run_id,
         "outcome": summary.status,

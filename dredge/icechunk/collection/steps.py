@@ -39,6 +39,7 @@ from dredge.icechunk.collection.save_report.report import build_report
 from dredge.icechunk.collection.save_report.step import save_report, write_report
 from dredge.icechunk.collection.verify.step import verify
 from dredge.runs.clock import Clock, utc_now
+from dredge.runs.closing import closing_with
 from dredge.runs.partial import partial_after
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
@@ -115,11 +116,8 @@ def to_its_end(run: Run, runner: TaskRunner) -> dict[str, Any]:
     """
     deleted = 0
     with partial_after(lambda: _deleted_text(deleted)):
-        with given_back(run, find_question):
-            try:
-                deleted = BulkDeleteOutput.of(run_steps(run, runner)).deleted_objects
-            finally:
-                save_report(run)
+        with given_back(run, find_question), closing_with(lambda: save_report(run), "the report"):
+            deleted = BulkDeleteOutput.of(run_steps(run, runner)).deleted_objects
         return build_report(run)
 
 

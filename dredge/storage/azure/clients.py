@@ -10,9 +10,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from dredge.causes import UNUSABLE
 from dredge.errors import ConfigError
 from dredge.storage.azure.options import AzureOptions
 from dredge.storage.azure.uris import Container, container_of
+from dredge.storage.https import mount
 from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.options import StorageOptions
 
@@ -130,24 +132,28 @@ def endpoint_of(container: Container, options: AzureOptions) -> str:
 
 def _build(options: StorageOptions, container: Container, retries: bool) -> ContainerClient:
     require()
+    try:
+        credential = credential_of(container, options.azure)
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise UNUSABLE.error(f"credentials of Azure for the account {container.account}: {error}") from None
     import requests
     from azure.core.pipeline.transport import RequestsTransport
     from azure.storage.blob import ContainerClient
-    from requests.adapters import HTTPAdapter
 
     for name in _LOUD:  # at INFO they write some lines for each request
         if logging.getLogger(name).level == logging.NOTSET:
             logging.getLogger(name).setLevel(logging.WARNING)
     session = requests.Session()
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(pool_maxsize=_POOL_CONNECTIONS))
+    mount(session, _POOL_CONNECTIONS)
     limits: dict[str, Any] = {"connection_timeout": CONNECT_SECONDS, "read_timeout": READ_SECONDS}
     transport: Any = RequestsTransport(session=session, **limits)
     attempts = _READ_RETRIES if retries else 0
     return ContainerClient(
         endpoint_of(container, options.azure),
         container.name,
-        credential=credential_of(container, options.azure),
+        credential=credential,
         transport=transport,
         max_single_get_size=PIECE_BYTES,
         max_chunk_get_size=PIECE_BYTES,

@@ -1,11 +1,13 @@
-"""What an answer of Azure means for the caller: which family of ours, and in what words."""
+"""What an answer of Azure means for the caller: which cause, and in what words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError, UnavailableError
+from dredge import causes
+from dredge.causes import Cause
+from dredge.errors import DredgeError
 from dredge.storage.redact import redact
 
 THROTTLED = frozenset(
@@ -24,22 +26,41 @@ _CONFLICT = frozenset(
 )
 # Another writer took the blocks of an upload away: begin it again.
 _LOST_BLOCKS = frozenset({"InvalidBlockList", "InvalidBlobOrBlock"})
-_RIGHTS = "Check account, key, SAS token or role (Storage Blob Data Contributor), and the endpoint."
+_EXPIRED = frozenset({"ExpiredAuthenticationToken"})
+_CREDENTIALS = frozenset({"AuthenticationFailed", "InvalidAuthenticationInfo", "NoAuthenticationInformation"})
+_CHECKSUM = frozenset({"MissingContentMD5", "MissingContentCrc64"})
+_UNKNOWN_REQUEST = frozenset({"NotImplemented", "UnsupportedHttpVerb", "FeatureNotSupported"})
+_HINTS = {
+    causes.DENIED: "Check the key, the SAS token's permissions or the role (Storage Blob Data Contributor), and the"
+    " account's network rules.",
+    causes.NO_CONTAINER: "There is no such container at this endpoint; check URI and endpoint.",
+}
 
 
 def by_code(code: str, status: int, words: str) -> DredgeError:
     """Choose the family for an error code and HTTP status."""
+    cause = _cause(code, status, words)
+    return cause.error(words, _HINTS.get(cause, ""))
+
+
+def _cause(code: str, status: int, words: str) -> Cause:
     if code in _NO_CONTAINER:
-        return ConfigError(f"{words}. There is no such container at this endpoint; check URI and endpoint.")
+        return causes.NO_CONTAINER
     if code in _CONFLICT or status == 412:
-        return ConflictError(words)
+        return causes.CONFLICT
     if status == 404:
-        return NotFoundError(words)
+        return causes.MISSING
+    if code in _UNKNOWN_REQUEST or status in {405, 501}:
+        return causes.NOT_IMPLEMENTED
+    if code in _CHECKSUM:
+        return causes.CHECKSUM
+    if code in _EXPIRED or (code in _CREDENTIALS and "expired" in words.lower()):
+        return causes.EXPIRED
+    if code in _CREDENTIALS or status == 401:
+        return causes.CREDENTIALS
     if code in THROTTLED | TRANSIENT | _LOST_BLOCKS or status in {408, 429} or status >= 500:
-        return UnavailableError(words)
-    if status in {401, 403}:
-        return ConfigError(f"{words}. {_RIGHTS}")
-    return ConfigError(words)
+        return causes.BUSY
+    return causes.DENIED if status == 403 else causes.REJECTED
 
 
 def code_of(error: Exception) -> str:
@@ -50,15 +71,21 @@ def code_of(error: Exception) -> str:
 
 def translate(error: Exception, doing: str) -> DredgeError:
     """Translate an error of Azure's libraries."""
-    from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
+    from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, ServiceRequestError
 
     if isinstance(error, HttpResponseError) and error.status_code:
         code = code_of(error)
-        return by_code(code, int(error.status_code), redact(f"{doing}: {code} {error.reason or ''}".rstrip()))
+        # The first line is the service's message; the next ones have the request's id and what was signed.
+        said = (error.message or "").partition("\n")[0]
+        return by_code(
+            code, int(error.status_code), redact(f"{doing}: {code} {said or error.reason or ''}".rstrip())
+        )
     words = redact(f"{doing}: {error}")
+    if causes.is_certificate(error):
+        return causes.CERTIFICATE.error(words)
     if isinstance(error, ClientAuthenticationError):
-        return ConfigError(f"{words}. {_RIGHTS}")
-    return UnavailableError(words)
+        return causes.CREDENTIALS.error(words)
+    return (causes.UNREACHABLE if isinstance(error, ServiceRequestError) else causes.NO_ANSWER).error(words)
 
 
 @contextmanager

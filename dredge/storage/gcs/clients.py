@@ -16,6 +16,7 @@ from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.https import mount
 
 POOL_CONNECTIONS = 64
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
@@ -83,11 +84,11 @@ def library() -> Any:
 def _build(options: GcsOptions) -> Any:
     allowed = credentials(options)
     from google.auth.transport.requests import AuthorizedSession
-    from requests.adapters import HTTPAdapter
 
-    built: Any = AuthorizedSession(allowed)  # type: ignore[no-untyped-call]
-    for scheme in ("http://", "https://"):
-        built.mount(scheme, HTTPAdapter(pool_connections=4, pool_maxsize=POOL_CONNECTIONS))
+    # Without credentials there is nothing to renew, and the answer itself says what is missing.
+    renewed = () if options.is_anonymous else (401,)
+    built: Any = AuthorizedSession(allowed, refresh_status_codes=renewed)  # type: ignore[no-untyped-call]
+    mount(built, POOL_CONNECTIONS)
     if options.user_project:
         built.headers["X-Goog-User-Project"] = options.user_project
     return built

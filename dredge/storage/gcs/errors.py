@@ -1,4 +1,4 @@
-"""What an answer of Google Cloud Storage means for the caller: which family of ours, and in what words.
+"""What an answer of Google Cloud Storage means for the caller: which cause, and in what words.
 
 Source: Cloud Storage documentation, "HTTP status and error codes for JSON" and "Retry strategy".
 """
@@ -6,11 +6,14 @@ Source: Cloud Storage documentation, "HTTP status and error codes for JSON" and 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError, UnavailableError
+from dredge import causes
+from dredge.causes import Cause
+from dredge.errors import DredgeError
 from dredge.storage.redact import redact
 
 PASSING = frozenset({408, 429, 500, 502, 503, 504})
@@ -18,6 +21,12 @@ PASSING = frozenset({408, 429, 500, 502, 503, 504})
 THROTTLED = frozenset({429, 503})
 NO_CONNECTION = 0
 """Stands for a status where no answer came."""
+_CHECKSUM = re.compile(rb"(?i)(content-md5|checksum)[^.]*required|requires?[^.]*(content-md5|checksum)")
+_HINTS = {
+    causes.DENIED: "Check the roles of the credentials (storage.objects.list, get, create and delete, such as in"
+    " roles/storage.objectUser).",
+    causes.NO_CONTAINER: "The bucket does not exist at this endpoint; check the URI and the endpoint.",
+}
 
 
 def reason(status: int, body: bytes) -> tuple[str, str]:
@@ -38,25 +47,31 @@ def reason(status: int, body: bytes) -> tuple[str, str]:
 def by_status(status: int, body: bytes, doing: str) -> DredgeError:
     """Choose the family for an answer that is an error."""
     code, message = reason(status, body)
-    words = redact(f"{doing}: {status} {message or code}".rstrip())
-    if status == 404 and (is_about_bucket(body) or b"<Code>NoSuchBucket" in body):
-        return ConfigError(
-            f"{words}. The bucket does not exist at this endpoint; check the URI and the endpoint."
-        )
-    if status in {404, 410}:
-        return NotFoundError(words)
-    if status in {409, 412}:
-        return ConflictError(words)
-    if status in PASSING or status == NO_CONNECTION or status >= 500:
-        return UnavailableError(words)
+    cause = _cause(status, body)
+    words = redact(f"{doing}: {status} {code} {message}".rstrip())
     if status == 400 and b"requester pays" in body:
-        return ConfigError(f"{words}. Set DREDGE_GCS_USER_PROJECT to the project that pays.")
-    if status in {401, 403}:
-        return ConfigError(
-            f"{words}. AccessDenied: check the credentials and their roles (storage.objects.list, get, create and"
-            " delete, such as in roles/storage.objectUser)."
-        )
-    return ConfigError(words)
+        return cause.error(words, "Set DREDGE_GCS_USER_PROJECT to the project that pays.")
+    return cause.error(words, _HINTS.get(cause, ""))
+
+
+def _cause(status: int, body: bytes) -> Cause:
+    if status == NO_CONNECTION:
+        return causes.NO_ANSWER
+    if status == 404 and (is_about_bucket(body) or b"<Code>NoSuchBucket" in body):
+        return causes.NO_CONTAINER
+    if status in {404, 410}:
+        return causes.MISSING
+    if status in {409, 412}:
+        return causes.CONFLICT
+    if status in {405, 501}:
+        return causes.NOT_IMPLEMENTED
+    if status in PASSING or status >= 500:
+        return causes.BUSY
+    if status == 400 and _CHECKSUM.search(body):
+        return causes.CHECKSUM
+    if status == 401 or b"<Code>SignatureDoesNotMatch" in body:
+        return causes.EXPIRED if b"xpired" in body else causes.CREDENTIALS
+    return causes.DENIED if status == 403 else causes.REJECTED
 
 
 def is_about_bucket(body: bytes) -> bool:
@@ -67,14 +82,27 @@ def is_about_bucket(body: bytes) -> bool:
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
     """Raise our families instead of the libraries' errors, unchained: theirs may show request details."""
-    from google.auth.exceptions import GoogleAuthError, TransportError
+    from google.auth.exceptions import GoogleAuthError
     from requests import RequestException
     from urllib3.exceptions import HTTPError
 
     try:
         yield
-    except (TransportError, RequestException, HTTPError) as error:
-        raise UnavailableError(redact(f"{doing}: {type(error).__name__}")) from None
-    except GoogleAuthError as error:
-        family = UnavailableError if getattr(error, "retryable", False) else ConfigError
-        raise family(f"{doing}: the credentials are not accepted ({type(error).__name__})") from None
+    except (GoogleAuthError, RequestException, HTTPError) as error:
+        raise _cause_without_answer(error).error(redact(f"{doing}: {type(error).__name__}")) from None
+
+
+def _cause_without_answer(error: Exception) -> Cause:
+    from google.auth.exceptions import GoogleAuthError, TransportError
+    from requests.exceptions import ConnectionError, InvalidURL
+    from urllib3.exceptions import ProtocolError
+
+    if causes.is_certificate(error):
+        return causes.CERTIFICATE
+    if isinstance(error, InvalidURL):
+        return causes.UNUSABLE
+    if isinstance(error, GoogleAuthError) and not isinstance(error, TransportError):
+        return causes.BUSY if error.retryable else causes.CREDENTIALS
+    lost = isinstance(error.args[0] if error.args else None, ProtocolError)
+    found = isinstance(error, TransportError | ConnectionError) and not lost
+    return causes.UNREACHABLE if found else causes.NO_ANSWER

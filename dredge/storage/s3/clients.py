@@ -137,6 +137,7 @@ def access_to(options: StorageOptions, bucket: str) -> Access:
         return access
 
 
+@translated("making the client of S3")
 def _build_obstore(access: Access, requester_pays: bool, bucket: str) -> S3Store:
     from obstore.auth.boto3 import Boto3CredentialProvider
     from obstore.store import S3Store

@@ -15,6 +15,7 @@ from functools import cache, partial
 from typing import Any
 
 from dredge.errors import ConfigError
+from dredge.server_urls import ca_bundles, check_ca_bundle
 from dredge.storage.options import StorageOptions
 from dredge.storage.s3.errors import translated
 
@@ -203,13 +204,9 @@ def _verify(options: StorageOptions, core: Any) -> bool | str:
     """What the environment or a profile name is this machine's, and does not go to another."""
     if not options.check_certificates:
         return False
-    of_machine = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
+    of_machine = core.get_config_variable("ca_bundle") or next(iter(ca_bundles(os.environ)), None)
     bundle: str | None = options.ca_bundle or of_machine
-    if bundle and not os.path.isfile(bundle):
-        raise ConfigError(
-            f"{bundle}: no such file, where certificate authorities should be (AWS_CA_BUNDLE, ca_bundle of"
-            " the profile, verify of the connection). Nothing was touched."
-        )
+    check_ca_bundle(bundle, "S3")
     return bundle or True
 
 

@@ -12,11 +12,10 @@ from dredge.errors import ConfigError, ConflictError, NotFoundError, Unavailable
 from dredge.storage.keys import is_client_safe, is_text
 from dredge.storage.location import Location
 from dredge.storage.model import Level, ObjectInfo, SkippedName
-from dredge.storage.native import translated_native
 from dredge.storage.options import StorageOptions
 from dredge.storage.parallel import get_ahead
 from dredge.storage.s3.clients import bytes_client, s3_client, signing_client
-from dredge.storage.s3.errors import translated
+from dredge.storage.s3.errors import translated, translated_native
 from dredge.storage.s3.listing import list_objects, list_one_level
 from dredge.storage.s3.parts import S3Uploads
 from dredge.storage.s3.uploading import Upload

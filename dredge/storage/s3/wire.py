@@ -11,6 +11,8 @@ import base64
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from dredge.causes import is_certificate
+
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
@@ -27,6 +29,7 @@ def install_hooks(client: S3Client, requester_pays: bool = False) -> None:
     events = client.meta.events
     if requester_pays:
         events.register("before-call.s3", _pay)
+    events.register_first("needs-retry.s3", _end_at_a_certificate)
     _come_before_the_search_for_errors(events)
     events.register_last("before-parse.s3.DeleteObjects", _keep_result_kind)
     events.register_last("before-call.s3.DeleteObjects", _add_md5)
@@ -65,6 +68,12 @@ def _keep_result_kind(
     response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
 ) -> None:
     customized_response_dict[IS_DELETE_RESULT] = b"DeleteResult" in response_dict["body"][:1024]
+
+
+def _end_at_a_certificate(caught_exception: Exception | None, **_: object) -> None:
+    """Raise at once: a certificate that is not accepted stays so, and botocore would try again all the same."""
+    if caught_exception is not None and is_certificate(caught_exception):
+        raise caught_exception
 
 
 def _pay(params: dict[str, Any], **_: object) -> None:

@@ -121,3 +121,53 @@ def test_the_form_of_lakefs_own_setting_is_taken(server: PostgresServer) -> None
         assert rows.location == store.location
     with PostgresStore(fresh, create=False) as by_url:
         assert by_url.location == store.location
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "pool_max_conns=10",
+        "sslmode=disable&pool_max_conn_lifetime=5m&pool_min_conns=1",
+        "statement_cache_capacity=0&default_query_exec_mode=simple_protocol",
+        "search_path=public",
+        "search_path=none,public",
+        "options=-cstatement_timeout%3D9000&search_path=%22%24user%22%2C%20public",
+    ],
+)
+def test_words_of_lakefs_own_connection_string_are_taken(server: PostgresServer, words: str) -> None:
+    fresh = server.new_database()
+    PostgresStore(fresh).close()
+    with contextlib.closing(open_row_reader(f"{fresh}&{words}")) as rows, rows.view() as view:
+        assert list(view.scan(b"p")) == []
+    folder, name = server._socket(), fresh.rpartition("/")[2].partition("?")[0]
+    if "%" not in words:
+        plain = " ".join(f"{pair.replace('=', " = '")}'" for pair in words.split("&"))
+        open_store(f"{plain} host={folder} user=postgres dbname={name}").close()
+
+
+def test_a_table_in_another_schema_is_found_by_search_path(server: PostgresServer) -> None:
+    import psycopg
+
+    fresh = server.new_database()
+    with psycopg.connect(fresh, autocommit=True) as connection:
+        connection.execute('CREATE SCHEMA "the lake"')
+    there = f"{fresh}&search_path=%22the%20lake%22"
+    with PostgresStore(there) as store:
+        store.set(b"p", b"k", b"v")
+    with contextlib.closing(open_row_reader(there)) as rows, rows.view() as view:
+        assert [entry.value for entry in view.scan(b"p")] == [b"v"]
+    with pytest.raises(ConfigError):
+        open_row_reader(fresh)
+
+
+def test_a_word_that_nobody_knows_is_named_unless_it_may_be_a_part_of_a_password() -> None:
+    for known, url in (
+        (True, "postgresql://h/db?sslmode=disable&nonsense=1"),
+        (True, "host=h nonsense=1 dbname=db"),
+        (False, "postgresql://h/db?nonsense"),
+        (False, "postgresql://h/db?password=x&nonsense=1"),
+        (False, "host=h password=x nonsense=1"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            open_row_reader(url)
+        assert ("nonsense" in str(caught.value)) is known, url

@@ -28,9 +28,10 @@ EXPECTED = {
 @pytest.mark.parametrize(
     ("family", "action"), EXPECTED.items(), ids=lambda item: getattr(item, "__name__", "")
 )
-def test_family_decides(family: type[Exception], action: RetryAction) -> None:
+def test_family_decides(family: type[errors.DredgeError], action: RetryAction) -> None:
     decision = RETRY_BY_FAMILY.evaluate(family("x"), 1, 3)
     assert decision.action is action
+    assert family.is_retried == (action is RetryAction.RETRY)
     assert (decision.retry_delay is not None) == (action is RetryAction.RETRY)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import BaseHook
+from airflow.sdk.bases.secrets_backend import BaseSecretsBackend
 from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
 
 from airflow_dredge.operators.hooks.finding import UnreadableError, find_connection, need_connection
@@ -19,6 +20,7 @@ from dredge.errors import ConfigError, UnavailableError
 from dredge.storage import open_reader
 from tests.support.airflow import connections
 from tests.support.airflow_server import BrokenVault, use_vault
+from tests.support.secrets import failure_of, words_of
 
 STORES = {
     "s3": "s3://bucket/lake",
@@ -27,6 +29,15 @@ STORES = {
 }
 DEFAULTS = ("aws_default", "google_cloud_default", "wasb_default")
 GOOGLE = {"conn_type": "google_cloud_platform", "extra": {"project": "p"}}
+
+
+class VaultOfText(BaseSecretsBackend):
+    """Has one text for every connection."""
+
+    text = ""
+
+    def get_conn_value(self, conn_id: str, team_name: str | None = None) -> str:
+        return self.text
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +81,33 @@ def test_a_forbidden_connection_is_not_a_missing_one(failing: Any) -> None:
     failing(AirflowSecretsBackendAccessDenied("other"), "other")
     with pytest.raises(ConfigError):
         find_connection("other")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("lakefs://KEY:hunter2/x@lakefs.example.com:8000", "%2F"),
+        ("lakefs://KEY:hunter2[@lakefs.example.com:8000", "%5B"),
+        ("spark://local[hunter2]", "%5B"),
+        ('{"conn_type": "aws", "password": "hunter2",}', "column 44"),
+        ("{'conn_type': 'aws', 'password': 'hunter2'}", "column 2"),
+        ('{"conn_type": "aws", "extra": "{\\"a\\": \\"hunter2\\",}"}', "column"),
+        ('{"conn_type": "aws", "extra": "[\\"hunter2\\"]"}', "object"),
+    ],
+)
+@pytest.mark.parametrize("place", ["environment", "vault"])
+def test_a_text_that_airflow_cannot_read_is_bad_input_wherever_it_is(
+    monkeypatch: pytest.MonkeyPatch, text: str, told: str, place: str
+) -> None:
+    if place == "environment":
+        monkeypatch.setenv("AIRFLOW_CONN_OTHER", text)
+    else:
+        monkeypatch.setattr(VaultOfText, "text", text)
+        use_vault(monkeypatch, VaultOfText)
+    error = failure_of(lambda: LakeFSHook("other").client.to_env())
+    assert isinstance(error, ConfigError)
+    assert told in str(error) or place == "vault"  # Airflow says of a vault that it has none
+    assert "hunter2" not in words_of(error)
 
 
 @pytest.mark.parametrize("name", ["other", *DEFAULTS])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from dredge.errors import ConfigError, UnavailableError
 from dredge.lakefs import LakeFSClient
 from tests.support.airflow import connections
 from tests.support.airflow_server import BrokenVault, use_vault
+from tests.support.failing import make_certificate
 
 LAKEFS = {"conn_type": "lakefs", "host": "http://lakefs:8000", "login": "AKIA", "password": "hunter2"}
 
@@ -112,3 +114,29 @@ def test_a_connection_whose_form_tests_it_is_the_one_of_the_form(monkeypatch: py
     with connections(other=LAKEFS):
         assert form.test_connection() == (True, "lakeFS 1.60 answers")
     assert asked == [("http://new:8000", "NEW", "new")]
+
+
+def test_a_private_authority_is_named_by_the_connection_and_goes_to_the_job(tmp_path: Path) -> None:
+    make_certificate(tmp_path)
+    bundle = str(tmp_path / "ca.pem")
+    with connections(lakefs_default=LAKEFS | {"extra": {"verify": bundle}}):
+        assert LakeFSClient.from_env(LakeFSHook().env()).to_env() == LakeFSHook().env()
+        assert bundle in LakeFSHook().env().values()
+
+
+@pytest.mark.parametrize("verify", [False, "/no/such/file.pem"])
+def test_an_authority_that_cannot_be_used_is_bad_input(verify: object) -> None:
+    with connections(lakefs_default=LAKEFS | {"extra": {"verify": verify}}), pytest.raises(ConfigError):
+        LakeFSHook().client  # noqa: B018
+
+
+def test_plain_http_to_another_host_is_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
+    for host in (
+        "http://other.example",
+        "http://other.example",
+        "https://other.example",
+        "http://127.0.0.1:1",
+    ):
+        LakeFSClient(host, "AKIA", "hunter2")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "hunter2" not in caplog.text

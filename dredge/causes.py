@@ -1,0 +1,154 @@
+"""Why a request to a server, a store or a database failed: one table for every client.
+
+Each client's errors are recognized where that client is used; what follows from a cause (the family of the error, its
+exit code, whether the same is tried again) depends on nothing but the cause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError, UnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A row of the table.
+
+    Attributes:
+        name: short and stable.
+        family: of the error.
+        meaning: what happened.
+        what_to_do: one sentence, the end of the message where the client has none of its own; "" where nothing is to
+            be said.
+    """
+
+    name: str
+    family: type[DredgeError]
+    meaning: str
+    what_to_do: str = ""
+
+    def error(self, words: str, what_to_do: str = "") -> DredgeError:
+        """Make the error.
+
+        Args:
+            words: what was done, on what, and the service's own code and message; without secrets.
+            what_to_do: in place of the cause's sentence.
+        """
+        ends = what_to_do or self.what_to_do
+        return self.family(f"{words.rstrip('. ')}. {ends}" if ends else words)
+
+
+UNREACHABLE = Cause(
+    "unreachable",
+    UnavailableError,
+    "No connection: refused, the name is not found, the proxy is down, or connecting took too long.",
+    "If it stays so, check the endpoint, the name, the proxy and the network.",
+)
+NO_ANSWER = Cause(
+    "no_answer",
+    UnavailableError,
+    "The connection was lost, or no complete answer came in time.",
+)
+BUSY = Cause(
+    "busy",
+    UnavailableError,
+    "The service is throttled, restarting or at fault (429, 5xx).",
+)
+CERTIFICATE = Cause(
+    "certificate",
+    ConfigError,
+    "The certificate of the server or proxy is not accepted.",
+    "Name the PEM file of the certificate authority in REQUESTS_CA_BUNDLE or in the connection (docs/install.md), and"
+    " check the server's name and the dates of its certificate.",
+)
+EXPIRED = Cause(
+    "expired",
+    ConfigError,
+    "The session token or the credentials have expired.",
+    "Give fresh credentials, or a role that renews them by itself.",
+)
+CREDENTIALS = Cause(
+    "credentials",
+    ConfigError,
+    "There are no credentials, or the service does not know them: key, token, password or signature.",
+    "Check the credentials of the connection, the environment or the machine's role.",
+)
+CLOCK = Cause(
+    "clock",
+    ConfigError,
+    "The clock of this machine differs too much from the service's.",
+    "Set the clock of this machine.",
+)
+DENIED = Cause(
+    "denied",
+    ConfigError,
+    "The credentials are known and may not do this.",
+    "Give the user or role the right to do it.",
+)
+REGION = Cause(
+    "region",
+    ConfigError,
+    "The region is missing, or is not that of the bucket or table.",
+    "Set the region (AWS_REGION, or region_name of the connection) and check the endpoint.",
+)
+CHECKSUM = Cause(
+    "checksum",
+    ConfigError,
+    "The store demands a checksum that the request does not have.",
+    "Buckets that demand one (such as those with Object Lock by default) are not supported; take the demand off the"
+    " bucket, or another one.",
+)
+NOT_IMPLEMENTED = Cause(
+    "not_implemented",
+    ConfigError,
+    "The service does not know such a request.",
+    "Use a service, or a version of it, that does.",
+)
+NO_CONTAINER = Cause(
+    "no_container",
+    ConfigError,
+    "The bucket, container, table or database is not there.",
+    "Check its name and the endpoint.",
+)
+UNUSABLE = Cause(
+    "unusable",
+    ConfigError,
+    "The client cannot be made: a profile, a key file or a package is missing, or a setting cannot be read.",
+    "Check the settings of the connection and the environment.",
+)
+REJECTED = Cause(
+    "rejected",
+    ConfigError,
+    "The service rejects the request for another reason (4xx); its code and message are told.",
+)
+MISSING = Cause("missing", NotFoundError, "The named object, key or record is not there.")
+CONFLICT = Cause("conflict", ConflictError, "The condition of a conditional write does not hold.")
+
+CAUSES = (
+    UNREACHABLE,
+    NO_ANSWER,
+    BUSY,
+    CERTIFICATE,
+    EXPIRED,
+    CREDENTIALS,
+    CLOCK,
+    DENIED,
+    REGION,
+    CHECKSUM,
+    NOT_IMPLEMENTED,
+    NO_CONTAINER,
+    UNUSABLE,
+    REJECTED,
+    MISSING,
+    CONFLICT,
+)
+
+
+def is_certificate(error: object) -> bool:
+    """Whether the words of an error of OpenSSL or rustls say that a certificate is not accepted."""
+    words = str(error)
+    return any(
+        sign in words
+        for sign in ("CERTIFICATE_VERIFY_FAILED", "certificate verify failed", "InvalidCertificate")
+    )
