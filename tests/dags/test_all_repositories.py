@@ -97,7 +97,7 @@ def test_the_dag_of_one_lets_as_many_repositories_be_collected_at_once(kind: Kin
 
 def test_params_are_those_of_one_repository_and_which_ones(kind: Kind, dag: DAG) -> None:
     one = set(kind.one_dag("one").params)
-    assert set(dag.params) == one - {kind.what} | {kind.which, "leave_out", "summary_root"}
+    assert set(dag.params) == one - {kind.what, "check_only"} | {kind.which, "leave_out", "summary_root"}
     assert dag.params["dry_run"] is True
     assert dag.params[kind.which] == kind.all_of_them
 

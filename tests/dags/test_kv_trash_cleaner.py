@@ -118,7 +118,7 @@ def test_two_days_of_the_dag_remove_the_trash_and_nothing_else(
     assert "deleted" in page
 
     written = json.dumps([run.returned, run.rendered]) + "".join(
-        path.read_text() for path in (tmp_path / "state").rglob("*") if path.is_file()
+        path.read_text(errors="replace") for path in (tmp_path / "state").rglob("*") if path.is_file()
     )
     assert "s3cret" not in written
 

@@ -22,6 +22,7 @@ def dag() -> DAG:
 def test_params_are_these_and_change_nothing_unless_told(dag: DAG) -> None:
     """Their names are a public interface."""
     settings = {"repository", "metadata", "dry_run", "min_age_hours", "keep_unnamed_days", "keep_copies_days"}
+    settings |= {"grace_hours", "unsafe_grace_seconds"}
     assert set(dag.params) == {*settings, "kv_conn_id"}
     assert dag.params["metadata"] == "report"
     assert dag.params["dry_run"] is True

@@ -250,7 +250,7 @@ def asks(monkeypatch: pytest.MonkeyPatch) -> Callable[[Person], None]:
     """Have a person answer what `dag.test()` waits for."""
 
     def answering(person: Person) -> None:
-        monkeypatch.setattr(approve, "_cannot_wait", lambda: False)
+        monkeypatch.setattr(approve, "_in_dag_test", lambda: False)
         honest = time.sleep
 
         def sleep(seconds: float) -> None:

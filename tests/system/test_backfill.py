@@ -203,7 +203,8 @@ def test_backfill_beside_a_schedule_and_runs_by_hand(days: Days, airflow: LiveAi
     assert [now[run_id] for run_id in windows[:FAILING]] == ["success"] * FAILING
     assert [now[run_id] for run_id in windows[FAILING + 1 :]] == ["running"] * (DAYS - 1 - FAILING)
     started = airflow.rows(
-        "select run_id from task_instance where run_id = any(%s) and start_date is not null",
+        "select run_id from task_instance where run_id = any(%s) and start_date is not null"
+        " and task_id <> 'check'",
         windows[FAILING + 1 :],
     )
     assert started == []

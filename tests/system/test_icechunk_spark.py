@@ -86,7 +86,7 @@ class Twins:
         settings = {
             "dry_run": False,
             "unsafe_min_age_seconds": 0,
-            "grace_hours": 0,
+            "unsafe_grace_seconds": 0,
             "max_delete_percent": None,
         }
         return {"storage": self.uri, "older_than": self.threshold.isoformat(), **settings, **changes}

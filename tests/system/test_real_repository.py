@@ -30,7 +30,13 @@ def lake(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[StorageOptions, obje
     with moto_server() as options:
         for name, value in options.to_env().items():
             monkeypatch.setenv(name, value)
-        client = boto3.client("s3", endpoint_url=options.endpoint_url, region_name=options.region)
+        client = boto3.client(
+            "s3",
+            endpoint_url=options.endpoint_url,
+            region_name=options.region,
+            aws_access_key_id=options.access_key_id,
+            aws_secret_access_key=options.secret_access_key,
+        )
         client.create_bucket(Bucket="lake")
         with (FOLDER / "listing.csv").open() as lines:
             for row in csv.DictReader(lines):

@@ -171,7 +171,8 @@ def _decode(run: WorkerRun, ranges: Ranges, lenient: bool) -> Iterator[RangeHash
             f"a range of an active commit is missing: {error}. Its objects cannot be told from garbage."
             " Nothing was deleted. Restore the file (a backup, an older version of the bucket; what"
             " `metadata = delete` let go, `dredge gc metadata --note` puts back), then start"
-            " a new run."
+            " a new run. If only a lost commit names it (`dredge gc lost` lists those), `dredge gc forget-lost` gives"
+            " the commit up."
         ) from None
 
 
