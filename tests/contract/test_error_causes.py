@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,8 +96,8 @@ Call = Callable[[str], object]
 
 
 @pytest.fixture(autouse=True)
-def once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each client tries once, and does not wait long."""
+def once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each client tries once, does not wait long, and is not one of another test."""
     monkeypatch.setattr("dredge.storage.s3.clients.READ_ATTEMPTS", 1)
     for place in (
         "storage.s3.clients.CONNECT_SECONDS",
@@ -112,6 +112,9 @@ def once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dredge.kv.postgres._CONNECT_SECONDS", 2)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
+    clients.forget_clients()
+    yield
+    clients.forget_clients()
 
 
 def check(call: Call, url: str, cause: Cause) -> DredgeError:
@@ -264,7 +267,6 @@ def test_a_database_that_lets_nobody_in(cause: Cause, code: str, message: str) -
 @pytest.mark.parametrize("call", [_list, _list_by_role, _get_by_role, _dynamodb_by_role])
 def test_a_profile_that_is_not_there(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
-    monkeypatch.setattr("dredge.storage.s3.clients._clients", clients._Clients())
     check(call, f"http://127.0.0.1:{failing.closed_port()}", causes.UNUSABLE)
 
 
@@ -285,7 +287,6 @@ def test_a_role_whose_service_does_not_answer(
         monkeypatch.setenv(name, value)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("dredge.storage.s3.clients._clients", clients._Clients())
     check(call, f"http://127.0.0.1:{failing.closed_port()}", causes.UNREACHABLE)
 
 

@@ -86,7 +86,7 @@ def dags(api: Any) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def swept() -> tuple[Place, str]:
+def swept_run() -> tuple[Place, str]:
     """A repository, and the address of the page of a run that deleted."""
     world, _, _ = undo_world("quarantine")
     run = world.plan()
@@ -96,17 +96,21 @@ def swept() -> tuple[Place, str]:
     return place, f"/dredge/place/{place.key}/run/{run.plan.run_id}"
 
 
+@pytest.fixture
+def swept(swept_run: tuple[Place, str], monkeypatch: pytest.MonkeyPatch) -> tuple[Place, str]:
+    """The same; its repository is the only one that the pages know."""
+    monkeypatch.setattr(AirflowPlaces, "all", lambda _self: [swept_run[0]])
+    return swept_run
+
+
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_nobody_sees_a_page_without_a_token(api: Any, address: str) -> None:
     assert get(api, f"/dredge{address}").status_code == 401
     assert get(api, f"/dredge{address}", "nobody").status_code == 403
 
 
-def test_who_may_only_read_changes_nothing(
-    api: Any, dags: None, swept: tuple[Place, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place, run = swept
-    monkeypatch.setattr(AirflowPlaces, "all", lambda _self: [place])
+def test_who_may_only_read_changes_nothing(api: Any, dags: None, swept: tuple[Place, str]) -> None:
+    _, run = swept
     address = f"{run}/restore"
     for user, status in (("", 401), ("nobody", 403), ("viewer", 403)):
         assert ask(api, "POST", address, user, data={"all": "true"}).status_code == status
@@ -116,10 +120,9 @@ def test_who_may_only_read_changes_nothing(
 
 
 def test_who_may_start_the_dag_starts_a_restore_with_a_form_of_their_own(
-    api: Any, dags: None, swept: tuple[Place, str], monkeypatch: pytest.MonkeyPatch
+    api: Any, dags: None, swept: tuple[Place, str]
 ) -> None:
     place, run = swept
-    monkeypatch.setattr(AirflowPlaces, "all", lambda _self: [place])
     address = f"{run}/restore"
     own = form_token(get(api, f"{address}?prefix=data/slice0/", "user").text)
     others = form_token(get(api, f"{address}?prefix=data/slice0/", "admin").text)
@@ -150,10 +153,9 @@ def form_token(text: str) -> str:
 
 
 def test_schedules_and_windows_come_from_airflow_with_the_users_rights(
-    api: Any, dags: None, swept: tuple[Place, str], monkeypatch: pytest.MonkeyPatch
+    api: Any, dags: None, swept: tuple[Place, str]
 ) -> None:
     place, _ = swept
-    monkeypatch.setattr(AirflowPlaces, "all", lambda _self: [place])
     address = f"/dredge/place/{place.key}"
     off = get(api, address, "viewer")
     assert "daily_lake" in off.text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -17,30 +17,17 @@ class Killed(BaseException):
 
 @contextmanager
 def killed_at(number: int) -> Iterator[list[int]]:
-    """Kill the process right before one of its writes and deletes; gives how many there were."""
+    """Kill the process right before one of its writes and deletes, or right after a delete; gives how many there
+    were."""
     count = [0]
-    honest_write, honest_delete = MemoryStore.write, MemoryDeleter.delete
 
     def tick() -> None:
         count[0] += 1
         if count[0] == number:
             raise Killed
 
-    def write(self, *arguments, **more):  # type: ignore[no-untyped-def]
-        tick()
-        return honest_write(self, *arguments, **more)
-
-    def delete(self, *arguments):  # type: ignore[no-untyped-def]
-        tick()
-        done = honest_delete(self, *arguments)
-        tick()  # and right after it, before anybody wrote down what happened
-        return done
-
-    MemoryStore.write, MemoryDeleter.delete = write, delete  # type: ignore[method-assign]
-    try:
+    with _at_every_write(tick):
         yield count
-    finally:
-        MemoryStore.write, MemoryDeleter.delete = honest_write, honest_delete  # type: ignore[method-assign]
 
 
 @contextmanager
@@ -50,24 +37,32 @@ def kept_at_every_write(store: MemoryStore) -> Iterator[list[Objects]]:
     It is what a process leaves that is killed there and does nothing any more, also gives no lease back.
     """
     states: list[Objects] = []
-    honest_write, honest_delete = MemoryStore.write, MemoryDeleter.delete
 
     def keep() -> None:
         with store.lock:
             states.append(dict(store.objects))
 
+    with _at_every_write(keep):
+        yield states
+
+
+@contextmanager
+def _at_every_write(act: Callable[[], None]) -> Iterator[None]:
+    """Act right before each write and delete, and right after each delete, before anybody wrote down what happened."""
+    honest_write, honest_delete = MemoryStore.write, MemoryDeleter.delete
+
     def write(self, *arguments, **more):  # type: ignore[no-untyped-def]
-        keep()
+        act()
         return honest_write(self, *arguments, **more)
 
     def delete(self, *arguments):  # type: ignore[no-untyped-def]
-        keep()
+        act()
         done = honest_delete(self, *arguments)
-        keep()
+        act()
         return done
 
     MemoryStore.write, MemoryDeleter.delete = write, delete  # type: ignore[method-assign]
     try:
-        yield states
+        yield
     finally:
         MemoryStore.write, MemoryDeleter.delete = honest_write, honest_delete  # type: ignore[method-assign]

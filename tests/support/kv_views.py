@@ -75,7 +75,7 @@ def copy_of(world: World) -> MemoryKV:
 
 def store_of(world: World, monkeypatch: pytest.MonkeyPatch) -> WithoutSnapshots:
     store = WithoutSnapshots(world)
-    monkeypatch.setattr(KVAccess, "from_env", classmethod(lambda cls: store))
+    open_as(store, monkeypatch)
     return store
 
 

@@ -103,10 +103,10 @@ def recovery(world: World, path: str) -> Iterator[None]:
     recheck: Any = import_module("dredge.gc.bulk_delete.recheck")  # the package has a function of that name
     honest = recheck.find_active
 
-    def move(*arguments: Any) -> Any:
+    def move(*arguments: Any, **more: Any) -> Any:
         catalog.objects.update_user_metadata(name, "main", path, {"recovered": "yes"})
         catalog.branches.hard_reset(name, "main", newest.id)
-        return honest(*arguments)
+        return honest(*arguments, **more)
 
     catalog.branches.hard_reset(name, "main", oldest.id)
     recheck.find_active = move

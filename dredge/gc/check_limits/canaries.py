@@ -42,13 +42,26 @@ from dredge.storage.keys import is_text
 _AT_ONCE = 16
 _FROM_A_PLACE = 4
 """Objects that are listed from each place."""
-_CHANGES = 1000
-_DECODED_BYTES = 4 << 20
-"""Ranges are read to choose among their records until they have this size together; of others only the ends are
-known, and places between them are guessed."""
-_DECODED_FILES = 16
-"""And at most so many of them: ranges of a few records each are read one request at a time, and what keys look like
-the ends tell as well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much is read for a sample.
+
+    Attributes:
+        page: objects or changes of one question at most.
+        decoded_bytes: ranges are read to choose among their records until they have this size together; of others
+            only the ends are known, and places between them are guessed.
+        decoded_files: and at most so many of them: ranges of a few records each are read one request at a time, and
+            what keys look like the ends tell as well.
+    """
+
+    page: int = 1000
+    decoded_bytes: int = 4 << 20
+    decoded_files: int = 16
+
+
+_SIZES = Sizes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +90,13 @@ class _Place:
     amount: int
 
 
-def sample(run: Run, seed: str) -> list[Canary]:
+def sample(run: Run, seed: str, sizes: Sizes = _SIZES) -> list[Canary]:
     """Take living objects of some branches from all over their key space.
 
     Args:
         run: this run.
         seed: makes the choice repeatable, together with the run's id.
+        sizes: how much is read.
     """
     plan = run.plan
     safety = plan.config.safety
@@ -91,11 +105,11 @@ def sample(run: Run, seed: str) -> list[Canary]:
     # What few branches leave of the number of looks goes to those that there are.
     each = safety.canary_objects * max(1, safety.canary_branches) // max(1, len(branches))
     each = max(1, min(each, 20 * safety.canary_objects) // 3)
-    places = [_Place(branch.id, "", each if each < _CHANGES else _CHANGES) for branch in branches]
-    places += _places(run, branches, each, chance)
+    places = [_Place(branch.id, "", min(each, sizes.page)) for branch in branches]
+    places += _places(run, branches, each, chance, sizes)
     places = list(dict.fromkeys(places))  # a small branch has fewer places than there are looks
     shown = _spread(lambda place: _list(run, place), places)
-    changed = _changed(run, branches, places, each, chance)
+    changed = _changed(run, branches, places, each, chance, sizes.page)
     found = [(place.branch, stats) for place, answer in zip(places, shown, strict=True) for stats in answer]
     for branch, answer in zip(
         (branch for branch, _ in changed), _spread(lambda item: _stat(run, *item), changed), strict=True
@@ -114,7 +128,9 @@ def _choose(run: Run, chance: random.Random) -> list[Ref]:
     return [*main, *chance.sample(others, count)]
 
 
-def _places(run: Run, branches: Sequence[Ref], each: int, chance: random.Random) -> list[_Place]:
+def _places(
+    run: Run, branches: Sequence[Ref], each: int, chance: random.Random, sizes: Sizes
+) -> list[_Place]:
     """Places all over the heads of branches."""
     commits = list(dict.fromkeys(branch.commit_id for branch in branches))
     metaranges = dict(zip(commits, _spread(lambda commit: _metarange_of(run, commit), commits), strict=True))
@@ -127,7 +143,7 @@ def _places(run: Run, branches: Sequence[Ref], each: int, chance: random.Random)
         if ranges
         for item in chance.choices(ranges, [max(1, item.count) for item in ranges], k=each)
     ]
-    tables = _tables(run, [item for _, item in chosen], chance)
+    tables = _tables(run, [item for _, item in chosen], chance, sizes)
     return [
         _Place(branch.id, _before_some_record(item, tables, chance).decode("utf-8", "ignore"), _FROM_A_PLACE)
         for branch, item in chosen
@@ -162,13 +178,15 @@ def _ranges_of(run: Run, metarange_id: str) -> tuple[RangeInfo, ...]:
         return ()
 
 
-def _tables(run: Run, ranges: Iterable[RangeInfo], chance: random.Random) -> dict[str, SeekableTable]:
+def _tables(
+    run: Run, ranges: Iterable[RangeInfo], chance: random.Random, sizes: Sizes
+) -> dict[str, SeekableTable]:
     """Some of the ranges, by id."""
     distinct = list({item.id: item for item in ranges}.values())
     chance.shuffle(distinct)
-    left, small = _DECODED_BYTES, list[str]()
+    left, small = sizes.decoded_bytes, list[str]()
     for item in distinct:
-        if item.estimated_size <= left and len(small) < _DECODED_FILES:
+        if item.estimated_size <= left and len(small) < sizes.decoded_files:
             left -= item.estimated_size
             small.append(item.id)
     found = {}
@@ -183,7 +201,7 @@ def _tables(run: Run, ranges: Iterable[RangeInfo], chance: random.Random) -> dic
 
 
 def _changed(
-    run: Run, branches: Sequence[Ref], places: Sequence[_Place], each: int, chance: random.Random
+    run: Run, branches: Sequence[Ref], places: Sequence[_Place], each: int, chance: random.Random, page: int
 ) -> list[tuple[str, str]]:
     """Branch and path of some uncommitted objects."""
     repository = run.plan.repository
@@ -195,12 +213,12 @@ def _changed(
             return []  # the branch went away meanwhile
 
     found: list[tuple[str, str]] = []
-    answers = _spread(lambda branch: changes(branch.id, _CHANGES, ""), branches)
+    answers = _spread(lambda branch: changes(branch.id, page, ""), branches)
     more: list[_Place] = []
     for branch, answer in zip(branches, answers, strict=True):
         paths = [change.path for change in answer if change.type != "removed"]
         found.extend((branch.id, path) for path in chance.sample(paths, min(len(paths), each)))
-        if len(answer) == _CHANGES:
+        if len(answer) == page:
             behind = [
                 place for place in places if place.branch == branch.id and place.after > answer[-1].path
             ]

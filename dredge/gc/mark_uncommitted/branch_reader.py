@@ -35,19 +35,23 @@ class BranchReader:
     Args:
         run: the run.
         scanned: hashes of what the server's scans gave.
+        page: entries of a page of a listing, at most what lakeFS gives.
+        dense: wanted paths in a page from which on it is asked for instead of each of them.
 
     Attributes:
         questions: requests so far.
         addresses: that some branch serves and the scan did not show, as keys of the namespace.
     """
 
-    def __init__(self, run: Run, scanned: Hashes) -> None:
+    def __init__(self, run: Run, scanned: Hashes, *, page: int = _PAGE, dense: int = _DENSE) -> None:
         self.questions = 0
         self.addresses: set[str] = set()
         self._client = run.client
         self._repository = run.plan.repository
         self._namespace = run.plan.namespace
         self._scanned = scanned
+        self._page = page
+        self._dense = dense
         self._left: int | None = None
         self._lock = threading.Lock()
 
@@ -69,7 +73,7 @@ class BranchReader:
         while True:
             self._count()
             try:
-                page = self._client.changes(self._repository, branch, _PAGE, after)
+                page = self._client.changes(self._repository, branch, self._page, after)
             except NotFoundError:
                 return  # the branch is gone, and its staging with it
             if not page:
@@ -144,7 +148,7 @@ class BranchReader:
             return True
         self._count()
         try:
-            page = self._client.changes(self._repository, branch, _PAGE, path[:-1])
+            page = self._client.changes(self._repository, branch, self._page, path[:-1])
         except NotFoundError:
             return False
         return any(change.path == path and change.type != "removed" for change in page)
@@ -159,12 +163,12 @@ class BranchReader:
         place = 0
         while place < len(paths):
             rest.append(paths[place])  # a listing begins behind a path
-            if len(paths) - place <= _DENSE or REPLACED in paths[place]:
+            if len(paths) - place <= self._dense or REPLACED in paths[place]:
                 return rest + paths[place + 1 :]
-            found = self._objects(branch, paths[place], _PAGE)
+            found = self._objects(branch, paths[place], self._page)
             place += 1
             # A listing that ends before its page is full has all that follows.
-            last = found[-1].path if len(found) == _PAGE else None
+            last = found[-1].path if len(found) == self._page else None
             covered = place
             while covered < len(paths) and (last is None or paths[covered] <= last):
                 covered += 1
@@ -174,7 +178,7 @@ class BranchReader:
                     self.keys(shown[path])
                 else:
                     rest.append(path)  # gone since, as a rule
-            dense = covered - place >= _DENSE
+            dense = covered - place >= self._dense
             place = covered
             if not dense:
                 return rest + paths[place:]

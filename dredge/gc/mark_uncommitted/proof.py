@@ -55,7 +55,6 @@ from dredge.sets.hashes import Hashes
 _BRANCHES_AT_ONCE = 8
 _QUESTIONS_AT_ONCE = 16
 _TAIL = 16
-"""Last changed paths of a branch that are looked at before all of them are asked for."""
 _BY_CHANCE = 2
 
 
@@ -93,6 +92,9 @@ def prove(
     extents: list[Extent],
     everything: bool,
     give_up_at: int | None = None,
+    *,
+    tail: int = _TAIL,
+    by_chance: int = _BY_CHANCE,
 ) -> Proof:
     """Compare a scan with the branches' own lists of changes, and make good what it may have lost.
 
@@ -103,11 +105,13 @@ def prove(
         extents: of the pages without location.
         everything: ask every branch for everything, whatever a look at its end says.
         give_up_at: do not ask for everything where so many changes were too many before.
+        tail: last changed paths of a branch that are looked at before all of them are asked for.
+        by_chance: other changed paths of a branch that are looked at.
 
     Returns:
         The proof; `missing` says why when there is none. Its addresses are live either way.
     """
-    return _Prover(run, branches, scanned).prove(extents, everything, give_up_at)
+    return _Prover(run, branches, scanned, tail, by_chance).prove(extents, everything, give_up_at)
 
 
 @dataclass(slots=True)
@@ -128,9 +132,13 @@ class _Look:
 class _Prover:
     """Decides what branches must be asked. Its methods run in threads."""
 
-    def __init__(self, run: Run, branches: Mapping[str, str], scanned: Hashes) -> None:
+    def __init__(
+        self, run: Run, branches: Mapping[str, str], scanned: Hashes, tail: int, by_chance: int
+    ) -> None:
         self._run = run
         self._branches = branches
+        self._tail = tail
+        self._by_chance = by_chance
         self._reader = BranchReader(run, scanned)
         self._most = run.plan.config.safety.staged_questions_max
         self._lock = threading.Lock()
@@ -179,16 +187,16 @@ class _Prover:
         """Look at the end of a branch's changes, and at some of them by chance."""
         look = _Look(branch)
         chance = random.Random(f"{self._run.plan.run_id}-staged-{branch}")
-        tail: deque[Change] = deque(maxlen=_TAIL)
+        tail: deque[Change] = deque(maxlen=self._tail)
         others: list[Change] = []
         try:
             for page in self._reader.changes(branch):
                 tail.extend(page)
                 for change in page:
                     look.changes += 1
-                    if len(others) < _BY_CHANCE:
+                    if len(others) < self._by_chance:
                         others.append(change)
-                    elif (place := chance.randrange(look.changes)) < _BY_CHANCE:
+                    elif (place := chance.randrange(look.changes)) < self._by_chance:
                         others[place] = change
         except UnreadableError:
             pass  # what was read can be looked at all the same

@@ -51,13 +51,15 @@ class _Clients:
 _clients = _Clients()
 
 
-def _forget_parent() -> None:
-    """In a forked child: the parent's sockets are not ours, and threads we lack may hold its locks."""
+def forget_clients() -> None:
+    """Let clients be built anew. In a forked child the parent's sockets are not ours, and threads that the child lacks
+    may hold the parent's locks.
+    """
     global _clients
     _clients = _Clients()
 
 
-os.register_at_fork(after_in_child=_forget_parent)
+os.register_at_fork(after_in_child=forget_clients)
 
 
 def require() -> None:

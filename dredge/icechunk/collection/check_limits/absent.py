@@ -161,10 +161,12 @@ def _named_by_kept_only(
     return found
 
 
-def _named_in_manifests(run: Run, mark: MarkOutput, wanted: Ids) -> Iterator[AbsentChunk]:
-    """Find which references name some ids, in manifests read anew and by the other loop than the mark's."""
+def _named_in_manifests(
+    run: Run, mark: MarkOutput, wanted: Ids, most: int = MANIFESTS_READ_MAX
+) -> Iterator[AbsentChunk]:
+    """Find which references name some ids, in so many manifests read anew and by the other loop than the mark's."""
     live = sets.read_ids(run.folder, mark.live("manifests"))
-    for manifest, hashes in _indexed(run, live, wanted):
+    for manifest, hashes in _indexed(run, live, wanted, most):
         key = MANIFESTS + manifest
         found = np.empty(0, np.uint64)
         for array in parse_manifest(run.reader.get(key), key).arrays:
@@ -180,9 +182,8 @@ def _named_in_manifests(run: Run, mark: MarkOutput, wanted: Ids) -> Iterator[Abs
             )
 
 
-def _indexed(run: Run, live: Ids, wanted: Ids) -> Iterator[tuple[str, Ids]]:
+def _indexed(run: Run, live: Ids, wanted: Ids, left: int = MANIFESTS_READ_MAX) -> Iterator[tuple[str, Ids]]:
     index = ManifestIndex.load(run.state)
-    left = MANIFESTS_READ_MAX
     for part in index.manifest_parts.values():
         try:
             rows = read_manifest_rows(run.state, part)
@@ -217,10 +218,10 @@ def _ask(run: Run, chunks: Iterator[AbsentChunk]) -> tuple[set[str], list[Absent
     return there, list(gone.values())
 
 
-def _paths(run: Run) -> dict[str, str]:
+def _paths(run: Run, most: int = TIPS_READ_MAX) -> dict[str, str]:
     """Give the paths of arrays by node, as some refs see them now."""
     found: dict[str, str] = {}
-    for tip in sorted({ref.tip for ref in read_history(run.reader).refs})[:TIPS_READ_MAX]:
+    for tip in sorted({ref.tip for ref in read_history(run.reader).refs})[:most]:
         key = SNAPSHOTS + tip
         found |= {node.id: node.path for node in parse_snapshot(run.reader.get(key), key, nodes=True).nodes}
     return found

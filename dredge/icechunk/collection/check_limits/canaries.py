@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -22,25 +23,45 @@ from dredge.icechunk.ids import ID_BYTES, encode_ids
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_refs
 from dredge.storage import exists
 
-REFS_MAX = 32
-MANIFESTS_MAX = 4
 LOOKED_UP_MAX = 200
-REFS_PER_MANIFEST_MAX = 2_000_000
 _NO_IDS = np.empty((0, ID_BYTES), np.uint8)
 
 
-def sample(run: Run) -> list[str]:
-    """Give keys that the refs need now: tips, some of their manifests, some of their chunks."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much is read for a sample.
+
+    Attributes:
+        refs: tips of refs.
+        manifests: of a tip.
+        refs_per_manifest: manifests with more references are not read.
+    """
+
+    refs: int = 32
+    manifests: int = 4
+    refs_per_manifest: int = 2_000_000
+
+
+_SIZES = Sizes()
+
+
+def sample(run: Run, sizes: Sizes = _SIZES) -> list[str]:
+    """Give keys that the refs need now: tips, some of their manifests, some of their chunks.
+
+    Args:
+        run: this run.
+        sizes: how much is read.
+    """
     rng = random.Random(run.plan.run_id)
     tips = sorted(_tips(run))
     keys: list[str] = []
-    for tip in rng.sample(tips, min(REFS_MAX, len(tips))):
+    for tip in rng.sample(tips, min(sizes.refs, len(tips))):
         key = SNAPSHOTS + tip
         keys.append(key)
         used = parse_snapshot(run.reader.get(key), key).manifests
-        small = [info.id for info in used if info.refs <= REFS_PER_MANIFEST_MAX]
+        small = [info.id for info in used if info.refs <= sizes.refs_per_manifest]
         keys += [MANIFESTS + info.id for info in used]
-        for manifest in rng.sample(small, min(MANIFESTS_MAX, len(small))):
+        for manifest in rng.sample(small, min(sizes.manifests, len(small))):
             keys += _chunks(run, MANIFESTS + manifest, rng)
     return sorted(set(keys))
 
@@ -70,10 +91,10 @@ def among(run: Run, keys: Collection[str], candidates: ListCandidatesOutput) -> 
     return found
 
 
-def split(run: Run, keys: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Look some canaries up: those that are in the store, and those that are not."""
+def split(run: Run, keys: Sequence[str], most: int = LOOKED_UP_MAX) -> tuple[list[str], list[str]]:
+    """Look some canaries up, at most so many: those that are in the store, and those that are not."""
     present: list[str] = []
     absent: list[str] = []
-    for key in random.Random(run.plan.run_id).sample(keys, min(LOOKED_UP_MAX, len(keys))):
+    for key in random.Random(run.plan.run_id).sample(keys, min(most, len(keys))):
         (present if exists(run.reader, key) else absent).append(key)
     return present, absent

@@ -8,6 +8,7 @@ import pytest
 
 from dredge.errors import NotFoundError, RefusedError
 from dredge.gc.check_limits import canaries
+from dredge.gc.check_limits.canaries import Sizes
 from tests.support.gc import World, make_world, stage_again
 
 
@@ -36,17 +37,14 @@ def test_canaries_come_from_every_tenth_of_the_key_space(committed: bool) -> Non
     assert all(served[sample.path] == sample.address for sample in samples)
 
 
-def test_canaries_of_many_changes_come_from_behind_the_first_page_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(canaries, "_CHANGES", 100)
+def test_canaries_of_many_changes_come_from_behind_the_first_page_too() -> None:
     world = skewed_world()
     world.lake.commit()
     for number in range(0, 1000, 2):
         world.upload(f"table/year=2026/month=01/part-{number:05d}", b"new %d" % number)
     served = world.served()
     world.client.objects = lambda *_, **__: []  # type: ignore[method-assign]
-    samples = canaries.sample(world.plan(), "check_limits")
+    samples = canaries.sample(world.plan(), "check_limits", Sizes(page=100))
     assert len(tenths({sample.path for sample in samples})) >= 5
     assert all(served[sample.path] == sample.address for sample in samples)
 
@@ -60,24 +58,22 @@ def test_another_run_looks_at_other_places_and_the_same_at_the_same() -> None:
     assert canaries.sample(context, "verify") != first
 
 
-def test_of_large_ranges_only_the_ends_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(canaries, "_DECODED_BYTES", 0)
+def test_of_large_ranges_only_the_ends_are_known() -> None:
     world = make_world()
     for number in range(300):
         world.upload(f"{number:03d}", b"%d" % number)
     world.lake.commit()
-    samples = canaries.sample(world.plan(), "check_limits")
+    samples = canaries.sample(world.plan(), "check_limits", Sizes(decoded_bytes=0))
     assert len({sample.path[0] for sample in samples}) == 3
 
 
-def test_guessed_places_are_all_over_a_range_of_numbered_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guessed_places_are_all_over_a_range_of_numbered_names() -> None:
     """Bytes by chance would nearly all lie behind every number."""
-    monkeypatch.setattr(canaries, "_DECODED_FILES", 0)
     world = make_world()
     for number in range(1000):
         world.upload(f"table/year=2026/part-{number:05d}.parquet", b"%d" % number)
     world.lake.commit()
-    samples = canaries.sample(world.plan(), "check_limits")
+    samples = canaries.sample(world.plan(), "check_limits", Sizes(decoded_files=0))
     assert {int(sample.path[21:26]) // 100 for sample in samples} == set(range(10))
 
 

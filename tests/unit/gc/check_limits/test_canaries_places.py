@@ -12,12 +12,12 @@ import pytest
 
 from dredge.errors import NotFoundError
 from dredge.gc.check_limits import canaries
-from dredge.gc.check_limits.canaries import _changed, _choose, _Place
+from dredge.gc.check_limits.canaries import Sizes, _changed, _choose, _Place
 from dredge.lakefs import Change, ObjectStats
 from tests.support.gc import World, make_world
 
 
-def looked_at(world: World, monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, int]]:
+def looked_at(world: World, sizes: Sizes | None = None) -> Counter[tuple[str, int]]:
     """The branches whose beginning a sample lists, with how many entries of it are asked for."""
     asked: Counter[tuple[str, int]] = Counter()
     honest = world.client.objects
@@ -27,8 +27,8 @@ def looked_at(world: World, monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[st
             asked[branch, amount] += 1
         return honest(repository, branch, after, amount)
 
-    monkeypatch.setattr(world.client, "objects", objects)
-    canaries.sample(world.plan(), "check_limits")
+    world.client.objects = objects  # type: ignore[method-assign]
+    canaries.sample(world.plan(), "check_limits", sizes or Sizes())
     return asked
 
 
@@ -45,26 +45,23 @@ def looked_at(world: World, monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[st
     ],
 )
 def test_the_looks_of_branches_that_are_not_there_go_to_those_that_are(
-    monkeypatch: pytest.MonkeyPatch, looks: int, branches_max: int, branches: int, each: int
+    looks: int, branches_max: int, branches: int, each: int
 ) -> None:
     """A third of a branch's looks is at its beginning, at its changes and all over its head each; of one branch not
     without end."""
     world = make_world(safety={"canary_objects": looks, "canary_branches": branches_max})
     for number in range(branches - 1):
         world.lake.catalog.branches.create_branch(world.lake.repository, f"b{number}", "main")
-    asked = looked_at(world, monkeypatch)
+    asked = looked_at(world)
     assert asked["main", each] == 1
     assert {amount for _, amount in asked} == {each}
     assert len(asked) == max(1, min(branches_max, branches))
 
 
 @pytest.mark.parametrize(("most", "amount"), [(19, 19), (20, 20), (21, 20)])
-def test_of_the_beginning_of_a_branch_a_page_is_listed_at_most(
-    monkeypatch: pytest.MonkeyPatch, most: int, amount: int
-) -> None:
-    monkeypatch.setattr(canaries, "_CHANGES", most)
+def test_of_the_beginning_of_a_branch_a_page_is_listed_at_most(most: int, amount: int) -> None:
     world = make_world(safety={"canary_objects": 30, "canary_branches": 2})
-    assert looked_at(world, monkeypatch) == Counter({("main", amount): 1})
+    assert looked_at(world, Sizes(page=most)) == Counter({("main", amount): 1})
 
 
 @pytest.mark.parametrize(("wanted", "count"), [(0, 1), (1, 1), (3, 3), (5, 5), (6, 6), (9, 6)])
@@ -83,7 +80,7 @@ def test_the_default_branch_is_chosen_and_others_by_chance(wanted: int, count: i
 
 
 def changed(
-    answers: dict[tuple[str, str], list[Change]], places: Sequence[_Place], each: int = 10
+    answers: dict[tuple[str, str], list[Change]], places: Sequence[_Place], each: int = 10, page: int = 1000
 ) -> tuple[set[tuple[str, str]], list[tuple[str, str]]]:
     """Paths that a sample of changes has, and the questions, by branch and the path behind which they ask."""
     asked: list[tuple[str, str]] = []
@@ -97,18 +94,15 @@ def changed(
     plan = SimpleNamespace(repository="lake")
     run: Any = SimpleNamespace(plan=plan, client=SimpleNamespace(changes=changes))
     branches: Any = [SimpleNamespace(id=name) for name in ("one", "two", "gone")]
-    return set(_changed(run, branches, places, each, random.Random(1))), sorted(asked)
+    return set(_changed(run, branches, places, each, random.Random(1), page)), sorted(asked)
 
 
 def paths(*names: str, removed: Sequence[str] = ()) -> list[Change]:
     return [Change(name, "removed" if name in removed else "added") for name in names]
 
 
-def test_changes_are_looked_at_behind_the_first_page_where_that_is_full(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_changes_are_looked_at_behind_the_first_page_where_that_is_full() -> None:
     """At the places of the head that lie there, and right behind the page."""
-    monkeypatch.setattr(canaries, "_CHANGES", 3)
     answers = {
         ("one", ""): paths("a", "b", "c", removed=["b"]),
         ("one", "c"): paths("d", "e", removed=["e"]),
@@ -116,7 +110,7 @@ def test_changes_are_looked_at_behind_the_first_page_where_that_is_full(
         ("two", ""): paths("x", "y", removed=["y"]),
     }
     places = [_Place("one", after, 1) for after in ("", "b", "c", "m")] + [_Place("two", "z", 1)]
-    found, asked = changed(answers, places)
+    found, asked = changed(answers, places, page=3)
     assert asked == [("gone", ""), ("one", ""), ("one", "c"), ("one", "m"), ("two", "")]
     assert found == {("one", "a"), ("one", "c"), ("one", "d"), ("one", "n"), ("two", "x")}
 

@@ -12,7 +12,7 @@ import pytest
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.gc.check_limits import canaries
-from dredge.gc.check_limits.canaries import _before_some_record, _places, _tables
+from dredge.gc.check_limits.canaries import Sizes, _before_some_record, _places, _tables
 
 
 def made(name: str, size: int = 1, count: int = 1) -> Any:
@@ -46,9 +46,9 @@ class Store:
                 raise NotFoundError(key)
             yield key, b"x" * self.records[name]
 
-    def tables(self, *ranges: Any, seed: int = 1) -> dict[str, Any]:
+    def tables(self, *ranges: Any, seed: int = 1, **sizes: int) -> dict[str, Any]:
         run: Any = SimpleNamespace(reader=self)
-        return _tables(run, ranges, random.Random(seed))
+        return _tables(run, ranges, random.Random(seed), Sizes(**sizes))
 
 
 @pytest.mark.parametrize(
@@ -58,20 +58,19 @@ class Store:
 def test_some_ranges_are_read_that_are_not_too_large_together(
     monkeypatch: pytest.MonkeyPatch, sizes: list[int], count: int
 ) -> None:
-    monkeypatch.setattr(canaries, "_DECODED_BYTES", 10)
-    monkeypatch.setattr(canaries, "_DECODED_FILES", 2)
     ranges = [made(f"{number}", size) for number, size in enumerate(sizes)]
     store = Store(monkeypatch, **{item.id: 1 for item in ranges})
-    found = store.tables(*ranges, *ranges)
+    found = store.tables(*ranges, *ranges, decoded_bytes=10, decoded_files=2)
     assert len(store.read) == len(found) == count
     assert all(table.key == f"_lakefs/{name}" for name, table in found.items())
 
 
 def test_which_ranges_are_read_is_chance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(canaries, "_DECODED_FILES", 1)
     ranges = [made(f"{number}") for number in range(4)]
     store = Store(monkeypatch, **{item.id: 1 for item in ranges})
-    assert {name for seed in range(40) for name in store.tables(*ranges, seed=seed)} == set("0123")
+    assert {name for seed in range(40) for name in store.tables(*ranges, seed=seed, decoded_files=1)} == set(
+        "0123"
+    )
 
 
 def test_of_ranges_without_records_or_files_places_are_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +126,7 @@ def test_places_are_spread_over_ranges_as_records_are(monkeypatch: pytest.Monkey
     monkeypatch.setattr(canaries, "_tables", lambda *_: {})
     branches: Any = [SimpleNamespace(id=f"on {commit}", commit_id=commit) for commit in heads]
     run: Any = SimpleNamespace()
-    found = _places(run, branches, 200, random.Random(1))
+    found = _places(run, branches, 200, random.Random(1), Sizes())
     assert sorted(asked) == ["m1", "m2", "m3"]
     assert Counter(place.branch for place in found) == {"on c1": 200, "on c2": 200, "on c3": 200}
     where = Counter(place.after[0] for place in found)

@@ -19,6 +19,19 @@ from dredge.gc.index.upkeep import Verified, compact, rebuild_index, verify_inde
 from dredge.storage import open_writer
 from tests.support.index_parts import NAMESPACE, Kept, named, says
 
+type DecodeBy = Callable[[Callable[..., RangeHashes]], None]
+
+
+@pytest.fixture(autouse=True)
+def decode_by(monkeypatch: pytest.MonkeyPatch) -> DecodeBy:
+    """Decode ranges by `decoding()`, or by what a test gives."""
+
+    def use(decode: Callable[..., RangeHashes]) -> None:
+        monkeypatch.setattr(upkeep, "_decode", decode)
+
+    use(decoding())
+    return use
+
 
 def test_of_the_parts_that_are_united_only_what_is_looked_up_goes_along(kept: Kept) -> None:
     a, c = named("a", 1, 2, 3), named("c", 4, sizes=(5, 6))
@@ -96,10 +109,7 @@ def test_an_index_is_good_unless_a_part_is_damaged_or_a_range_wrong(found: Verif
     assert found.is_good is is_good
 
 
-def test_a_part_without_one_of_its_ranges_is_damaged_and_nothing_of_it_is_compared(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(upkeep, "_decode", decoding())
+def test_a_part_without_one_of_its_ranges_is_damaged_and_nothing_of_it_is_compared(kept: Kept) -> None:
     kept.add("p4", named("a"))
     part = write_part(kept.state, "p5", [named("b")])
     kept.index.add("p5-", [NewPart(part.part, ["b", "lost"], [2, 2])])
@@ -130,18 +140,18 @@ def decoding(**changed: object) -> Callable[..., RangeHashes]:
     ids=lambda changed: next(iter(changed)),
 )
 def test_a_range_is_wrong_when_anything_that_is_kept_of_it_differs(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch, changed: dict[str, object]
+    kept: Kept, decode_by: DecodeBy, changed: dict[str, object]
 ) -> None:
     kept.add("p4", named("a"), named("x"))
     found = []
     for decode in (decoding(), decoding(**changed)):
-        monkeypatch.setattr(upkeep, "_decode", decode)
+        decode_by(decode)
         found.append(verify_index(open_writer(NAMESPACE), kept.state, NAMESPACE, against_ranges=True))
     assert [(item.wrong, item.unread) for item in found] == [([], ["x"]), (["a"], ["x"])]
 
 
-def test_ranges_are_decoded_only_where_that_is_asked_for(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "_decode", lambda *_: pytest.fail("decoded"))
+def test_ranges_are_decoded_only_where_that_is_asked_for(kept: Kept, decode_by: DecodeBy) -> None:
+    decode_by(lambda *_: pytest.fail("decoded"))
     kept.add("p4", named("a"))
     found = verify_index(open_writer(NAMESPACE), kept.state, NAMESPACE, against_ranges=False)
     assert found == Verified(ranges=1, parts=1)
@@ -151,10 +161,7 @@ def rebuilt(kept: Kept, verified: Verified) -> int:
     return rebuild_index(open_writer(NAMESPACE), kept.state, NAMESPACE, "p1", verified)
 
 
-def test_what_is_wrong_or_in_a_damaged_part_is_written_anew_and_nothing_else(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(upkeep, "_decode", decoding())
+def test_what_is_wrong_or_in_a_damaged_part_is_written_anew_and_nothing_else(kept: Kept) -> None:
     kept.add("p4", named("a"), named("b", 8, 9))
     kept.add("p5", named("d"))
     kept.add("p6", named("e"))
@@ -164,10 +171,7 @@ def test_what_is_wrong_or_in_a_damaged_part_is_written_anew_and_nothing_else(
 
 
 @pytest.mark.parametrize(("count", "parts"), [(256, [256]), (257, [256, 1])])
-def test_a_part_that_is_written_anew_has_at_most_256_ranges(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch, count: int, parts: list[int]
-) -> None:
-    monkeypatch.setattr(upkeep, "_decode", decoding())
+def test_a_part_that_is_written_anew_has_at_most_256_ranges(kept: Kept, count: int, parts: list[int]) -> None:
     names = [f"r{number:03d}" for number in range(count)]
     kept.add("p4", *map(named, names))
     assert rebuilt(kept, Verified(wrong=names)) == count
@@ -178,9 +182,8 @@ def test_a_part_that_is_written_anew_has_at_most_256_ranges(
     ("wrong", "anew"), [(["a", "x", "z"], ["a", "z"]), (["a", "b", "x"], ["a", "b"]), (["x", "xx"], [])]
 )
 def test_ranges_that_cannot_be_decoded_are_left_out_and_the_others_are_not(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch, wrong: list[str], anew: list[str]
+    kept: Kept, wrong: list[str], anew: list[str]
 ) -> None:
-    monkeypatch.setattr(upkeep, "_decode", decoding())
     kept.add("p4", *map(named, wrong))
     before = kept.files()
     assert rebuilt(kept, Verified(wrong=wrong)) == len(anew)

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, NotFoundError, UnavailableError
-from dredge.gc.mark_uncommitted import branch_reader
 from dredge.gc.mark_uncommitted.branch_reader import BranchReader, TooManyError, UnreadableError
 from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats
@@ -49,10 +48,10 @@ class Server:
             raise NotFoundError(path)
         return entry(path)
 
-    def reader(self, scanned: Sequence[str] = ()) -> BranchReader:
+    def reader(self, scanned: Sequence[str] = (), **sizes: int) -> BranchReader:
         plan = SimpleNamespace(repository="repo", namespace=NAMESPACE)
         run: Any = SimpleNamespace(client=self, plan=plan)
-        return BranchReader(run, np.sort(hash64(pa.array([*scanned], pa.string()))))
+        return BranchReader(run, np.sort(hash64(pa.array([*scanned], pa.string()))), **sizes)
 
     def take_all(self, reader: BranchReader, after: str = "") -> set[str]:
         with ThreadPoolExecutor(2) as pool:
@@ -68,14 +67,13 @@ def pages(reader: BranchReader, after: str = "") -> list[list[str]]:
     return [[change.path for change in page] for page in reader.changes("main", after)]
 
 
-def test_changes_are_read_page_by_page_and_their_end_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(branch_reader, "_PAGE", 2)
+def test_changes_are_read_page_by_page_and_their_end_is_proved() -> None:
     server = Server([("a", "added"), ("b", "removed"), ("c", "changed"), ("d", "removed"), ("e", "added")])
-    reader = server.reader()
+    reader = server.reader(page=2)
     assert pages(reader) == [["a"], ["c"], ["e"]]
     assert server.asked[-1] == ("objects", "main", "e", 1), "a page may be empty for an error of the store"
     assert reader.questions == len(server.asked) == 5
-    assert pages(server.reader(), "c") == [["e"]]
+    assert pages(server.reader(page=2), "c") == [["e"]]
 
 
 def test_a_page_is_as_long_as_lakefs_gives_at_most() -> None:
@@ -113,8 +111,7 @@ def test_a_page_that_does_not_move_on_is_no_proof() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_branch_that_goes_has_no_more_changes(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch.setattr(branch_reader, "_PAGE", 1)
+def test_a_branch_that_goes_has_no_more_changes(number: int) -> None:
     server = Server([("a", "added"), ("b", "added")])
 
     def gone(_question: tuple[Any, ...]) -> None:
@@ -122,7 +119,7 @@ def test_a_branch_that_goes_has_no_more_changes(monkeypatch: pytest.MonkeyPatch,
             raise NotFoundError("branch")
 
     server.before = gone
-    assert pages(server.reader()) == [["a"]][: number - 1]
+    assert pages(server.reader(page=1)) == [["a"]][: number - 1]
 
 
 def test_what_a_branch_serves_is_remembered_unless_the_scan_had_it() -> None:
@@ -196,12 +193,8 @@ def test_a_path_that_cannot_be_asked_for_is_taken_for_one_that_is_there() -> Non
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_change_is_collected_however_dense_changes_lie(
-    monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_every_change_is_collected_however_dense_changes_lie(seed: int) -> None:
     """By listings where they are many, one by one else; what is gone since is asked for once more."""
-    monkeypatch.setattr(branch_reader, "_PAGE", 6)
-    monkeypatch.setattr(branch_reader, "_DENSE", 3)
     chance = random.Random(seed)
     paths = [f"{number:03d}" for number in range(60)]
     share = chance.choice([0.1, 0.5, 0.9, 1.0])
@@ -216,7 +209,7 @@ def test_every_change_is_collected_however_dense_changes_lie(
         return [change for change in found if change.path not in gone] if is_look_again else found
 
     server.changes = changes  # type: ignore[method-assign]
-    assert server.take_all(server.reader()) == {f"data/{path}" for path in set(changed) - gone}
+    assert server.take_all(server.reader(page=6, dense=3)) == {f"data/{path}" for path in set(changed) - gone}
     if share == 1.0:
         assert len(server.asked) < len(changed), "listings answer for many"
 
@@ -233,31 +226,25 @@ def test_every_change_is_collected_however_dense_changes_lie(
     ],
 )
 def test_a_listing_is_asked_for_where_it_answers_for_several_paths(
-    monkeypatch: pytest.MonkeyPatch, changed: list[int], asked: list[str]
+    changed: list[int], asked: list[str]
 ) -> None:
     """Of six entries, where two of them or more are wanted; it begins behind a path, which is asked for itself."""
-    monkeypatch.setattr(branch_reader, "_PAGE", 6)
-    monkeypatch.setattr(branch_reader, "_DENSE", 2)
     server = Server([(f"{number}", "added") for number in changed], [f"{number}" for number in range(10)])
-    assert server.take_all(server.reader()) == {f"data/{number}" for number in changed}
+    assert server.take_all(server.reader(page=6, dense=2)) == {f"data/{number}" for number in changed}
     questions = [f"{name} {place}" for name, _, place, *more in server.asked if more != [1]]
     assert [question for question in sorted(questions) if not question.startswith("changes")] == asked
 
 
-def test_listings_are_not_asked_for_behind_a_path_that_cannot_be_spelled(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(branch_reader, "_DENSE", 2)
+def test_listings_are_not_asked_for_behind_a_path_that_cannot_be_spelled() -> None:
     paths = ["a\ufffd", "b", "c", "d", "e"]
     server = Server([(path, "added") for path in paths], paths)
-    assert server.take_all(server.reader()) == {f"data/{path}" for path in paths}
+    assert server.take_all(server.reader(dense=2)) == {f"data/{path}" for path in paths}
     assert [more for name, *more in server.asked if name == "objects"] == [["main", "e", 1]]
 
 
 @pytest.mark.parametrize("hidden", ["2", "5"])
-def test_what_a_listing_does_not_show_is_asked_for(monkeypatch: pytest.MonkeyPatch, hidden: str) -> None:
+def test_what_a_listing_does_not_show_is_asked_for(hidden: str) -> None:
     """It may have been written again since; also where a listing has nothing at all."""
-    monkeypatch.setattr(branch_reader, "_DENSE", 2)
     server = Server([(f"{number}", "added") for number in range(6)], [f"{number}" for number in range(6)])
     listing = server.objects
 
@@ -265,13 +252,10 @@ def test_what_a_listing_does_not_show_is_asked_for(monkeypatch: pytest.MonkeyPat
         return [found for found in listing(*arguments) if found.path < hidden or found.path > hidden]
 
     server.objects = objects  # type: ignore[method-assign, assignment]
-    assert server.take_all(server.reader()) == {f"data/{number}" for number in range(6)}
+    assert server.take_all(server.reader(dense=2)) == {f"data/{number}" for number in range(6)}
 
 
-def test_a_branch_that_goes_between_its_changes_and_their_listing_shows_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(branch_reader, "_DENSE", 2)
+def test_a_branch_that_goes_between_its_changes_and_their_listing_shows_nothing() -> None:
     server = Server([(f"{number}", "added") for number in range(6)])
 
     def gone(question: tuple[Any, ...]) -> None:
@@ -279,7 +263,7 @@ def test_a_branch_that_goes_between_its_changes_and_their_listing_shows_nothing(
             raise NotFoundError("branch")
 
     server.before = gone
-    assert server.take_all(server.reader()) == set()
+    assert server.take_all(server.reader(dense=2)) == set()
 
 
 def test_a_reading_under_which_no_store_can_list_an_object_is_no_key() -> None:

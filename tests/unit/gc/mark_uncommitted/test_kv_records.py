@@ -10,7 +10,6 @@ import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted import server_scan
-from dredge.gc.mark_uncommitted.kv_access import KVAccess
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,
@@ -28,7 +27,7 @@ from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Reposito
 from dredge.lakefs.files.values import Value
 from lakefs_embedded.staging.area import Staged
 from tests.support.gc import World, candidates, make_world, seen_with, summary_of
-from tests.support.kv_views import WithoutSnapshots, store_of
+from tests.support.kv_views import WithoutSnapshots, open_as, store_of
 from tests.support.storms import Storm, old_version, recovery
 
 
@@ -220,7 +219,7 @@ class OldCopy(WithoutSnapshots):
 def name_old_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     store = OldCopy(world)
     store.kv._partitions = copy.deepcopy(world.lake.kv._partitions)  # type: ignore[attr-defined]
-    monkeypatch.setattr(KVAccess, "from_env", classmethod(lambda cls: store))
+    open_as(store, monkeypatch)
 
 
 @pytest.mark.usefixtures("without_canaries")
@@ -286,7 +285,7 @@ def test_a_copy_that_is_renamed_while_the_records_are_read_stays(
             objects.delete_object(name, "main", "z")
 
     store = RowByRow(world, before_row=rename)
-    monkeypatch.setattr(KVAccess, "from_env", classmethod(lambda cls: store))
+    open_as(store, monkeypatch)
     context = world.plan()
     world.mark(context)
     assert renamed

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.mark_uncommitted import proof
+from dredge.gc.mark_uncommitted import staging
 from dredge.gc.mark_uncommitted.extents import Extent
-from dredge.gc.mark_uncommitted.proof import _Prover
+from dredge.gc.mark_uncommitted.proof import _Prover, prove
 from dredge.gc.steps import mark_uncommitted, slice_listing
 from lakefs_embedded.catalog import uncommitted as catalog_uncommitted
 from tests.support.gc import World, seen_with, summary_of
@@ -154,7 +155,7 @@ def test_sweep_keeps_the_rest_of_a_branch_that_ends_too_early_in_the_scan(
     """The page has a location, and a writer changes the end of the branch all the time."""
     world, living, orphan = stormy_world()
     cut_after(monkeypatch, 3, catalog_uncommitted)
-    monkeypatch.setattr(proof, "_BY_CHANCE", 0)
+    monkeypatch.setattr(staging, "prove", partial(prove, by_chance=0))
     served = world.served("aa")
 
     def write(name: str, _: object) -> None:
@@ -190,7 +191,7 @@ def test_an_object_with_new_metadata_on_two_branches_does_not_prove_the_end_of_e
         return itertools.islice(rows, 2) if branch.tokens == world.lake.tokens("ab") else rows
 
     monkeypatch.setattr(catalog_uncommitted.UncommittedPage, "_uncommitted", cut)
-    monkeypatch.setattr(proof, "_BY_CHANCE", 0)
+    monkeypatch.setattr(staging, "prove", partial(prove, by_chance=0))
     world.collect()
     assert living <= world.data()
     assert orphan not in world.data()

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dredge.gc.mark_uncommitted import proof
 from dredge.gc.mark_uncommitted.extents import Extent
 from dredge.gc.mark_uncommitted.proof import Proof, prove
 from dredge.gc.run import Run
@@ -52,6 +51,7 @@ class Looks:
         extents: Iterable[Extent] = (),
         everything: bool = False,
         give_up_at: int | None = None,
+        **looks: int,
     ) -> Proof:
         """Prove a scan that gave every staged object, but for those under some paths."""
         scanned = [address for place, address in self.staged.items() if place not in lost]
@@ -62,7 +62,7 @@ class Looks:
                 self.asked[arguments[1:]] += 1
 
         self.world.client.before = note
-        return prove(self.run, self.heads(), hashes, list(extents), everything, give_up_at)
+        return prove(self.run, self.heads(), hashes, list(extents), everything, give_up_at, **looks)
 
     @property
     def run(self) -> Run:
@@ -78,11 +78,6 @@ class Looks:
 @pytest.fixture
 def looks() -> Looks:
     return Looks()
-
-
-def at_end_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look at no path by chance."""
-    monkeypatch.setattr(proof, "_BY_CHANCE", 0)
 
 
 def test_a_scan_that_lost_nothing_is_proved_by_the_last_path_of_each_branch(looks: Looks) -> None:
@@ -114,12 +109,11 @@ def test_every_branch_is_asked_for_everything_where_that_is_wanted(looks: Looks)
 
 @pytest.mark.parametrize("begins", [(20, 40), (40, 20)])
 def test_a_branch_is_asked_from_where_the_first_of_the_pages_began_that_may_have_lost_rows_of_it(
-    looks: Looks, monkeypatch: pytest.MonkeyPatch, begins: tuple[int, int]
+    looks: Looks, begins: tuple[int, int]
 ) -> None:
-    at_end_only(monkeypatch)
     extents = [Extent("many", f"path/{number}", "many", True) for number in begins]
     lost = [("many", f"path/{number}") for number in (3, 4)]
-    found = looks.prove(*lost, extents=extents)
+    found = looks.prove(*lost, extents=extents, by_chance=0)
     assert (found.lost, found.asked_for_all) == (None, 1)
     assert found.addresses == {looks.staged[place] for place in lost}
 
@@ -131,15 +125,11 @@ def test_what_was_written_since_the_scan_tells_nothing_and_what_lies_before_it_d
     assert found.addresses == young, "live all the same"
 
 
-def test_where_none_of_the_last_paths_tells_anything_the_branch_is_asked_for_everything(
-    looks: Looks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(proof, "_TAIL", 2)
-    at_end_only(monkeypatch)
+def test_where_none_of_the_last_paths_tells_anything_the_branch_is_asked_for_everything(looks: Looks) -> None:
     young = [("many", f"path/{number}") for number in (6, 7)]
     for place in young:
         looks.put(*place)
-    found = looks.prove(*young, ("many", "path/0"))
+    found = looks.prove(*young, ("many", "path/0"), tail=2, by_chance=0)
     assert (found.lost, found.asked_for_all) == (None, 1)
     assert found.addresses == {looks.staged[place] for place in [*young, ("many", "path/0")]}
 
@@ -185,20 +175,19 @@ def new_object(looks: Looks) -> None:
 
 @pytest.mark.parametrize(("change", "asked"), [(new_metadata, 1), (new_object, 0)])
 def test_new_metadata_of_what_the_head_has_prove_nothing_and_a_new_object_does(
-    monkeypatch: pytest.MonkeyPatch, change: Callable[[Looks], None], asked: int
+    change: Callable[[Looks], None], asked: int
 ) -> None:
-    at_end_only(monkeypatch)
     looks = Looks()
     looks.world.lake.commit(branch="many")
     change(looks)
     looks.staged["many", "path/5"] = looks.world.served("many")["path/5"]
     looks.world.age(days=2)
-    found = looks.prove()
+    found = looks.prove(by_chance=0)
     assert (found.lost, found.asked_for_all) == (None, asked)
     assert looks.asked[looks.heads()["many"], "path/5"] == 1, "what the head has there"
 
 
-def test_an_object_that_the_head_has_with_new_metadata_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_that_the_head_has_with_new_metadata_is_no_loss() -> None:
     """Its metadata may be newer than the scan; the head names it, so nobody deletes it."""
     looks = Looks()
     looks.world.lake.commit(branch="many")
@@ -213,12 +202,8 @@ def test_only_paths_that_the_head_may_have_are_looked_for_there(looks: Looks) ->
 
 
 @pytest.mark.parametrize("by_chance", [0, 1, 3])
-def test_some_paths_are_looked_at_by_chance_and_each_once(
-    monkeypatch: pytest.MonkeyPatch, by_chance: int
-) -> None:
+def test_some_paths_are_looked_at_by_chance_and_each_once(by_chance: int) -> None:
     """Chosen evenly from all changes, not from the first ones."""
-    monkeypatch.setattr(proof, "_BY_CHANCE", by_chance)
-    monkeypatch.setattr(proof, "_TAIL", 1)
     looks = Looks()
     catalog, name = looks.world.lake.catalog, looks.world.lake.repository
     catalog.branches.delete_branch(name, "one")
@@ -227,7 +212,7 @@ def test_some_paths_are_looked_at_by_chance_and_each_once(
         for path in range(8):
             looks.put(f"b{number}", f"{path}")
     looks.world.age(days=2)
-    looks.prove()
+    looks.prove(by_chance=by_chance, tail=1)
     places: set[str] = set()
     for branch in (f"b{number}" for number in range(12)):
         paths = {path: count for (ref, path), count in looks.asked.items() if ref == branch}
@@ -238,25 +223,20 @@ def test_some_paths_are_looked_at_by_chance_and_each_once(
     assert (len(places) > 1 + by_chance) is (by_chance > 0), "more than the last and any one branch's"
 
 
-def test_a_row_that_is_lost_in_the_middle_is_found_where_chance_looks(
-    looks: Looks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(proof, "_BY_CHANCE", 6)
-    monkeypatch.setattr(proof, "_TAIL", 1)
-    found = looks.prove(("many", "path/2"))
+def test_a_row_that_is_lost_in_the_middle_is_found_where_chance_looks(looks: Looks) -> None:
+    found = looks.prove(("many", "path/2"), by_chance=6, tail=1)
     assert found.lost == ("many", "path/2", looks.staged["many", "path/2"])
     assert looks.asked["many", "path/5"] == 2, "at the end, and when all are asked for"
 
 
-def test_new_metadata_elsewhere_than_at_the_end_cost_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "_TAIL", 1)
+def test_new_metadata_elsewhere_than_at_the_end_cost_no_question() -> None:
     looks = Looks()
     looks.world.lake.commit(branch="many")
     catalog, name = looks.world.lake.catalog, looks.world.lake.repository
     catalog.objects.update_user_metadata(name, "many", "path/2", {"a": "b"})
     looks.put("many", "z")
     looks.world.age(days=2)
-    looks.prove()
+    looks.prove(tail=1)
     assert looks.asked == Counter({("one", "path/0"): 1, ("many", "path/2"): 1, ("many", "z"): 1})
 
 

@@ -197,7 +197,7 @@ def test_identities_of_other_clouds_ask_their_own_authority(monkeypatch: pytest.
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr(azure.identity, "ClientSecretCredential", lambda *_, **more: asked.append(more))
     monkeypatch.setattr(azure.identity, "DefaultAzureCredential", lambda **more: asked.append(more))
-    monkeypatch.setattr(clients, "_clients", clients._Clients())
+    clients.forget_clients()
     principal = AzureOptions(tenant_id="t", client_id="c", client_secret="s")
     for end, options in (
         ("core.windows.net", principal),
@@ -205,6 +205,7 @@ def test_identities_of_other_clouds_ask_their_own_authority(monkeypatch: pytest.
         ("core.usgovcloudapi.net", AzureOptions(client_id="managed")),
     ):
         credential_of(Container("a", "c", f"https://a.blob.{end}"), options)
+    clients.forget_clients()
     assert asked == [
         {},
         {"authority": "login.chinacloudapi.cn"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from dredge.errors import ConfigError
 from dredge.storage import StorageOptions, environment_of_child, open_writer
 from dredge.storage.s3 import access, clients, resolving
-from dredge.storage.s3.clients import access_to, bytes_client
+from dredge.storage.s3.clients import access_to, bytes_client, forget_clients
 from dredge.storage.s3.proxies import proxies_for
 from dredge.storage.signed_urls import UrlSigner
 from tests.support.objectstore import Answer, ScriptedS3
@@ -33,7 +34,7 @@ FOR_OBSTORE = {
 
 
 @pytest.fixture(autouse=True)
-def this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """A machine that says nothing; gives the folder of AWS's files."""
     for name in list(os.environ):
         if name.startswith("AWS_") or name.lower().endswith("_proxy") or name == "DREDGE_S3":
@@ -41,8 +42,9 @@ def this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setattr(clients, "_clients", clients._Clients())
-    return tmp_path
+    forget_clients()
+    yield tmp_path
+    forget_clients()
 
 
 def say(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
@@ -345,7 +347,7 @@ def test_a_store_that_demands_a_checksum(monkeypatch: pytest.MonkeyPatch) -> Non
     with ScriptedS3(answer) as server:
         with pytest.raises(ConfigError, match="InvalidRequest"):
             open_writer("s3://bkt/lake", server.options).put_if_absent("a", b"x")
-        monkeypatch.setattr(clients, "_clients", clients._Clients())
+        forget_clients()
         monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_supported")
         write_with_each(server.options)
 

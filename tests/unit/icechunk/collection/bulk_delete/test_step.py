@@ -45,6 +45,15 @@ from tests.support.icechunk_repo import Repo
 HERE = LocalRunner()
 
 
+type DeleteBy = Callable[[Callable[[str], Any]], None]
+
+
+@pytest.fixture
+def delete_by(monkeypatch: pytest.MonkeyPatch) -> DeleteBy:
+    """Let the sweep delete by another deleter from now on."""
+    return lambda opened: monkeypatch.setattr(deleting, "open_deleter", opened)
+
+
 def failing(kind: str, times: int, *codes: str) -> Callable[[str], Any]:
     left, others = [times], codes or ("SlowDown",)
 
@@ -66,11 +75,11 @@ def failing(kind: str, times: int, *codes: str) -> Callable[[str], Any]:
 
 
 def test_failed_deletes_are_counted_later_kinds_are_not_begun_and_a_rerun_finishes(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, delete_by: DeleteBy
 ) -> None:
     run = repo.guarded()
     chunks = objects(repo.folder)["chunks"]
-    monkeypatch.setattr(deleting, "open_deleter", failing("manifests", 1))
+    delete_by(failing("manifests", 1))
     with pytest.raises(UnavailableError, match=r"\b5\b"):
         bulk_delete(run, HERE)
     assert objects(repo.folder)["chunks"] == chunks
@@ -89,34 +98,32 @@ def test_failed_deletes_are_counted_later_kinds_are_not_begun_and_a_rerun_finish
 
 
 def test_a_failure_that_may_pass_is_tried_again_also_where_only_others_are_named(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, delete_by: DeleteBy
 ) -> None:
     run = repo.guarded()
     monkeypatch.setattr(settle, "_FAILURES_SHOWN", 1)
-    monkeypatch.setattr(deleting, "open_deleter", failing("manifests", 1, "AccessDenied", "SlowDown"))
+    delete_by(failing("manifests", 1, "AccessDenied", "SlowDown"))
     with pytest.raises(UnavailableError, match="AccessDenied, SlowDown"):
         bulk_delete(run, HERE)
     assert bulk_delete(run, HERE).counts["failed_objects"] == 0
 
 
 def test_objects_that_the_key_pair_may_not_delete_are_no_promise_that_nothing_was_touched(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, delete_by: DeleteBy
 ) -> None:
     run = repo.guarded()
     before = objects(repo.folder)
-    monkeypatch.setattr(deleting, "open_deleter", failing("snapshots", 1, "AccessDenied"))
+    delete_by(failing("snapshots", 1, "AccessDenied"))
     with pytest.raises(ConfigError):
         bulk_delete(run, HERE)
     assert objects(repo.folder) == before
-    monkeypatch.setattr(deleting, "open_deleter", failing("manifests", 1, "AccessDenied"))
+    delete_by(failing("manifests", 1, "AccessDenied"))
     with pytest.raises(PartialError, match=r"\b5\b"):
         bulk_delete(run, HERE)
     assert bulk_delete(run, HERE).counts["failed_objects"] == 0
 
 
-def test_a_key_pair_that_ends_while_deleting_is_no_promise_either(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_pair_that_ends_while_deleting_is_no_promise_either(repo: Repo, delete_by: DeleteBy) -> None:
     run = repo.guarded()
 
     class Ending:
@@ -128,13 +135,13 @@ def test_a_key_pair_that_ends_while_deleting_is_no_promise_either(
                 raise ConfigError("the key pair has expired")
             return self.inner.delete(keys)
 
-    monkeypatch.setattr(deleting, "open_deleter", Ending)
+    delete_by(Ending)
     with pytest.raises(PartialError):
         bulk_delete(run, HERE)
 
 
 def test_kill_between_any_two_requests_leaves_a_sound_repository_and_a_rerun_finishes(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    repo: Repo, delete_by: DeleteBy, tmp_path: Path
 ) -> None:
     total = 20 if repo.spec == 1 else 15
     readable = {name: contents(repo.library, branch=name) for name in repo.library.list_branches()}
@@ -155,13 +162,13 @@ def test_kill_between_any_two_requests_leaves_a_sound_repository_and_a_rerun_fin
                 self.done[0] += 1
                 return self.inner.delete(keys)
 
-        monkeypatch.setattr(deleting, "open_deleter", Killed)
+        delete_by(Killed)
         with pytest.raises(KeyboardInterrupt):
             bulk_delete(run, HERE)
         assert {
             name: contents(copy.library, branch=name) for name in copy.library.list_branches()
         } == readable
-        monkeypatch.setattr(deleting, "open_deleter", open_deleter)
+        delete_by(open_deleter)
         summary = bulk_delete(run, HERE)
         assert summary.counts["deleted_objects"] == total
         verify(run)
@@ -178,7 +185,7 @@ def test_lost_lease_stops_the_sweep_before_anything_is_deleted(repo: Repo) -> No
 
 
 def test_lease_lost_during_the_sweep_stops_it_before_the_next_request(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, delete_by: DeleteBy
 ) -> None:
     run = repo.guarded(tuning=Tuning(delete_keys=1), safety=Safety(gate_every_seconds=0))
 
@@ -191,15 +198,13 @@ def test_lease_lost_during_the_sweep_stops_it_before_the_next_request(
             make_lease(run.state, 60).acquire("somebody else")
             return self.inner.delete(keys)
 
-    monkeypatch.setattr(deleting, "open_deleter", Overtaken)
+    delete_by(Overtaken)
     with pytest.raises(LeaseHeldError):
         bulk_delete(run, HERE)
     assert build_report(run)["deleted"]["objects"] == 1
 
 
-def test_what_names_something_is_deleted_before_what_it_names(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_names_something_is_deleted_before_what_it_names(repo: Repo, delete_by: DeleteBy) -> None:
     run = repo.guarded()
     kinds: list[str] = []
 
@@ -211,7 +216,7 @@ def test_what_names_something_is_deleted_before_what_it_names(
             kinds.extend(dict.fromkeys(key.split("/")[0] for key in keys))
             return self.inner.delete(keys)
 
-    monkeypatch.setattr(deleting, "open_deleter", Recording)
+    delete_by(Recording)
     bulk_delete(run, HERE)
     logs = ["transactions"] if repo.spec == 1 else []
     assert kinds == ["snapshots", *logs, "manifests", "chunks"]
@@ -219,7 +224,7 @@ def test_what_names_something_is_deleted_before_what_it_names(
 
 @pytest.mark.parametrize("kind", ["snapshots", "manifests"])
 def test_what_a_file_names_that_the_store_holds_stays_also_when_the_sweep_goes_on_after_a_kill(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch, kind: str
+    repo: Repo, delete_by: DeleteBy, kind: str
 ) -> None:
     before, reader = objects(repo.folder), open_reader(repo.uri)
     undisturbed = repo.collected(repo.folder.parent / "whole")
@@ -247,7 +252,7 @@ def test_what_a_file_names_that_the_store_holds_stays_also_when_the_sweep_goes_o
             name for array in arrays for name in encode_ids(array.ids[array.kind == NATIVE]).to_pylist()
         }
     assert chunks - undisturbed["chunks"], "some would have gone"
-    monkeypatch.setattr(deleting, "open_deleter", Holding)
+    delete_by(Holding)
     with pytest.raises(KeyboardInterrupt):
         bulk_delete(run, HERE)
     summary = bulk_delete(run, HERE)
@@ -343,14 +348,14 @@ def test_dry_run_deletes_nothing_and_says_what_would_go(repo: Repo) -> None:
 
 
 def test_ledger_has_a_row_for_each_candidate_and_the_figures_are_theirs(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, delete_by: DeleteBy
 ) -> None:
     run = repo.guarded(tuning=Tuning(candidate_rows=2))
     found = run.folder.read_summary(ListCandidatesOutput.STEP)
     assert found is not None
     listed = ListCandidatesOutput.of(found)
     monkeypatch.setattr(settle, "_FAILURES_SHOWN", 3)
-    monkeypatch.setattr(deleting, "open_deleter", failing("manifests", 9))
+    delete_by(failing("manifests", 9))
     with pytest.raises(UnavailableError, match="SlowDown"):
         bulk_delete(run, HERE)
     partial = run.folder.read_incomplete("bulk_delete")

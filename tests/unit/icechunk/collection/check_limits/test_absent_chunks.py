@@ -64,9 +64,9 @@ def live_manifests(repo: Repo) -> set[str]:
     return {info.id for node in nodes for info in repo.library.list_manifest_files(node)}
 
 
-def named(run: Run, chunks: Iterable[str]) -> set[Named]:
+def named(run: Run, chunks: Iterable[str], most: int = 20) -> set[Named]:
     wanted = sets.of_names(chunks)
-    found = list(_named_in_manifests(run, outputs(run)[0], wanted))
+    found = list(_named_in_manifests(run, outputs(run)[0], wanted, most))
     assert len(found) == len({(chunk.key, chunk.manifest, chunk.coordinates) for chunk in found})
     return {(chunk.key.removeprefix("chunks/"), chunk.manifest, chunk.coordinates) for chunk in found}
 
@@ -79,19 +79,15 @@ def test_every_live_reference_to_a_wanted_chunk_is_found(repo: Repo, run: Run) -
     assert named(run, ["0" * 20]) == set()
 
 
-def test_only_so_many_manifests_are_read(repo: Repo, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_manifests_are_read(repo: Repo, run: Run) -> None:
     whole = references(repo, live_manifests(repo))
-    monkeypatch.setattr(absent, "MANIFESTS_READ_MAX", 2)
-    assert len({manifest for _, manifest, _ in named(run, {chunk for chunk, *_ in whole})}) == 2
+    assert len({manifest for _, manifest, _ in named(run, {chunk for chunk, *_ in whole}, 2)}) == 2
 
 
-def test_manifests_without_a_wanted_chunk_are_not_among_so_many(
-    repo: Repo, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_manifests_without_a_wanted_chunk_are_not_among_so_many(repo: Repo, run: Run) -> None:
     whole = references(repo, live_manifests(repo))
-    monkeypatch.setattr(absent, "MANIFESTS_READ_MAX", 1)
     for chunk, *_ in sorted(whole):
-        assert named(run, [chunk])
+        assert named(run, [chunk], 1)
 
 
 def test_only_native_references_name_a_chunk() -> None:
@@ -150,7 +146,7 @@ def test_chunk_is_named_with_its_array_or_the_array_by_its_id() -> None:
     assert chunk("A").text({"O": "/numbers"}) == "chunks/A (chunk 2, 3 of node N, by manifests/M)"
 
 
-def test_arrays_are_those_that_the_refs_see(repo: Repo, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_are_those_that_the_refs_see(repo: Repo, run: Run) -> None:
     nodes = {
         node.id: node.path
         for ref in read_history(open_reader(repo.uri)).refs
@@ -160,8 +156,7 @@ def test_arrays_are_those_that_the_refs_see(repo: Repo, run: Run, monkeypatch: p
     }
     assert "/numbers" in nodes.values()
     assert _paths(run) == nodes
-    monkeypatch.setattr(absent, "TIPS_READ_MAX", 0)
-    assert _paths(run) == {}
+    assert _paths(run, 0) == {}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import live_files
 from dredge.icechunk.collection.check_limits import canaries
+from dredge.icechunk.collection.check_limits.canaries import Sizes
 from dredge.icechunk.collection.config import PlannedExpiration, Safety
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.steps import collect
@@ -63,23 +64,19 @@ def test_canaries_are_tips_with_all_their_manifests_and_chunks_where_these_are_f
     assert set(canaries.sample(repo.plan(dry_run=True))) == tips | manifests | chunks
 
 
-def test_canaries_are_a_sample_where_there_are_many(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_canaries_are_a_sample_where_there_are_many(repo: Repo) -> None:
     tips, _, chunks = needed_by_tips(repo)
     assert len(tips) > 2
-    monkeypatch.setattr(canaries, "REFS_MAX", 2)
     run = repo.plan(dry_run=True, safety=Safety(canary_chunks=1))
-    found = kinds(canaries.sample(run))
+    found = kinds(canaries.sample(run, Sizes(refs=2)))
     assert len(found["snapshots"]) == 2
     assert found["snapshots"] < tips
     assert 1 <= len(found["chunks"]) <= 2
     assert found["chunks"] < chunks
-    monkeypatch.setattr(canaries, "MANIFESTS_MAX", 0)
-    assert not kinds(canaries.sample(run))["chunks"]
+    assert not kinds(canaries.sample(run, Sizes(refs=2, manifests=0)))["chunks"]
 
 
-def test_manifests_that_are_too_large_to_read_are_canaries_themselves(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_manifests_that_are_too_large_to_read_are_canaries_themselves(repo: Repo) -> None:
     tips, manifests, chunks = needed_by_tips(repo)
     refs = {
         f"manifests/{info.id}": info.num_chunk_refs
@@ -87,10 +84,12 @@ def test_manifests_that_are_too_large_to_read_are_canaries_themselves(
         for info in repo.library.list_manifest_files(tip.removeprefix("snapshots/"))
     }
     run = repo.plan(dry_run=True)
-    monkeypatch.setattr(canaries, "REFS_PER_MANIFEST_MAX", max(refs.values()))
-    assert kinds(canaries.sample(run))["chunks"] == chunks
-    monkeypatch.setattr(canaries, "REFS_PER_MANIFEST_MAX", min(refs.values()) - 1)
-    assert kinds(canaries.sample(run)) == {"snapshots": tips, "manifests": manifests, "chunks": set()}
+    assert kinds(canaries.sample(run, Sizes(refs_per_manifest=max(refs.values()))))["chunks"] == chunks
+    assert kinds(canaries.sample(run, Sizes(refs_per_manifest=min(refs.values()) - 1))) == {
+        "snapshots": tips,
+        "manifests": manifests,
+        "chunks": set(),
+    }
 
 
 def test_canaries_of_a_preview_are_those_of_the_refs_that_will_be_left(repo: Repo) -> None:
@@ -114,16 +113,15 @@ def test_canaries_are_found_among_candidates_of_every_kind(repo: Repo) -> None:
     assert canaries.among(run, ["chunks/" + "0" * 20], candidates) == []
 
 
-def test_canaries_are_looked_up_as_many_as_may_be(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_canaries_are_looked_up_as_many_as_may_be(repo: Repo) -> None:
     run = repo.plan(dry_run=True)
     keys, gone = canaries.sample(run), ["chunks/" + "0" * 20, "snapshots/" + "0" * 20]
     present, absent = canaries.split(run, [*keys, *gone])
     assert (set(present), set(absent)) == (set(keys), set(gone))
-    monkeypatch.setattr(canaries, "LOOKED_UP_MAX", 3)
-    present, absent = canaries.split(run, [*keys, *gone])
+    present, absent = canaries.split(run, [*keys, *gone], 3)
     assert len(present) + len(absent) == 3
 
 
 def test_sample_is_as_large_as_is_looked_up_in_moments() -> None:
-    assert (canaries.REFS_MAX, canaries.MANIFESTS_MAX, canaries.LOOKED_UP_MAX) == (32, 4, 200)
-    assert canaries.REFS_PER_MANIFEST_MAX == 2_000_000
+    assert Sizes() == Sizes(refs=32, manifests=4, refs_per_manifest=2_000_000)
+    assert canaries.LOOKED_UP_MAX == 200
