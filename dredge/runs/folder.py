@@ -169,11 +169,8 @@ class RunFolder:
         Raises:
             FormatError: missing, or not the bytes that were written.
         """
-        if self._bytes is not None and part.key in self._bytes:
-            check_digest(part, self._bytes[part.key], f"run {self.run_id}")
-            return self._bytes[part.key]
         try:
-            data = self.writer.get(part.key)
+            data = (self._bytes or {}).get(part.key) or self.writer.get(part.key)
         except NotFoundError:
             raise FormatError(f"run {self.run_id}: {part.name} is gone. Start a new run.") from None
         check_digest(part, data, f"run {self.run_id}")

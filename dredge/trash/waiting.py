@@ -109,7 +109,7 @@ class WaitingList:
             marked_at=marked_at,
             now=now,
             cutoff=now,
-            min_age=timedelta(0),  # what is too young is no row
+            min_age=None,
             grace=grace,
             waits=grace > timedelta(0),
             lists_all=True,

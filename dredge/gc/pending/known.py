@@ -67,13 +67,15 @@ def find_list(state: ObjectWriter, namespace: str, created_at: datetime | None, 
         RefusedError: a newer version of Dredge wrote it.
     """
     expected = expected_list(state, namespace, created_at)
+    bounds = [] if expected.valid_from is None else [(expected.valid_from, expected.why)]
     with suppress(FormatError):  # a pointer that cannot be read makes no list older
         newest = StateStore(state).newest()
         if newest is not None:
             # A run leaves its list before its state, and its id counts whole seconds.
-            left = descending_time(newest.run_id) - timedelta(seconds=1)
-            if expected.valid_from is None or expected.valid_from < left:
-                expected = replace(expected, valid_from=left, why=_OLDER)
+            bounds.append((descending_time(newest.run_id) - timedelta(seconds=1), _OLDER))
+    if bounds:
+        valid_from, why = max(bounds)
+        expected = replace(expected, valid_from=valid_from, why=why)
     return read_list(state, expected, now)
 
 

@@ -62,7 +62,7 @@ class Turn:
         marked_at: when it was planned, before it read anything.
         now: when its mark had read its last input; waits begin then, but never before `marked_at`.
         cutoff: an object that was modified later is young.
-        min_age: younger objects are young; a wait that began at an earlier age is none.
+        min_age: younger objects are young; a wait that began at an earlier age is none. None: that is not compared.
         grace: how long an object waits at least.
         waits: whether an object waits for another run at all; without it every free one may be deleted.
         lists_all: whether what is old and was not found is gone: the run listed everything.
@@ -74,7 +74,7 @@ class Turn:
     marked_at: datetime
     now: datetime
     cutoff: datetime
-    min_age: timedelta
+    min_age: timedelta | None
     grace: timedelta
     waits: bool
     lists_all: bool
@@ -220,8 +220,11 @@ def _unseen_rows(rows: pa.Table, live: Mask, turn: Turn) -> pa.Table:
 
 def _was_old(rows: pa.Table, turn: Turn) -> Mask:
     """Whether an object was old by the age of this run when its wait began."""
-    was_old = pc.fill_null(pc.less_equal(pc.add(rows["last_modified"], turn.min_age), rows["since"]), False)
-    return _mask(pc.or_(was_old, pc.is_null(rows["last_modified"])))
+    if turn.min_age is None:
+        return np.ones(rows.num_rows, bool)
+    return _mask(
+        pc.fill_null(pc.less_equal(pc.add(rows["last_modified"], turn.min_age), rows["since"]), False)
+    )
 
 
 def _unchanged(before: pa.Table, found: pa.Table) -> Mask:

@@ -130,7 +130,13 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[StorageOptions, Any
             monkeypatch.setenv(name, value)
         # Servers in one process share what they hold.
         urllib3.request("POST", f"{options.endpoint_url}/moto-api/reset")
-        client = boto3.client("s3", endpoint_url=options.endpoint_url)
+        client = boto3.client(
+            "s3",
+            endpoint_url=options.endpoint_url,
+            region_name=options.region,
+            aws_access_key_id=options.access_key_id,
+            aws_secret_access_key=options.secret_access_key,
+        )
         client.create_bucket(Bucket="lake")
         namespace = FOLDER / "namespace"
         for path in sorted(found for found in namespace.rglob("*") if found.is_file()):

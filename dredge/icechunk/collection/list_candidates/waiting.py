@@ -206,7 +206,7 @@ def _config(run: Run, record: StepRecord, before: Before) -> WaitConfig:
             marked_at=plan.created_at,
             now=run.store_now(),
             cutoff=plan.cutoff,
-            min_age=timedelta(seconds=plan.config.min_age_seconds),
+            min_age=None,
             grace=plan.grace,
             # A report on a planned expiration tells what would go once all has waited.
             waits=plan.config.waits and plan.config.after is None,

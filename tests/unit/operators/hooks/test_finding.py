@@ -91,8 +91,8 @@ def test_a_forbidden_connection_is_not_a_missing_one(failing: Any) -> None:
         ("spark://local[hunter2]", "%5B"),
         ('{"conn_type": "aws", "password": "hunter2",}', "column 44"),
         ("{'conn_type': 'aws', 'password': 'hunter2'}", "column 2"),
-        ('{"conn_type": "aws", "extra": "{\\"a\\": \\"hunter2\\",}"}', "column"),
-        ('{"conn_type": "aws", "extra": "[\\"hunter2\\"]"}', "object"),
+        ('{"conn_type": "aws", "extra": "{\\"a\\": \\"hunter2\\",}"}', "JSON"),
+        ('{"conn_type": "aws", "extra": "[\\"hunter2\\"]"}', "JSON"),
     ],
 )
 @pytest.mark.parametrize("place", ["environment", "vault"])

@@ -24,9 +24,9 @@ def test_candidates_are_written_whole_in_parts_of_so_many_rows_with_their_hashes
     keys = [f"chunks/{number}" for number in range(5)]
     parts = write_candidates(task.folder, "chunks", 3, [listed(*keys[:3]), listed(*keys[3:])], 2)
     assert [(part.name.rpartition("/")[2], part.rows) for part in parts] == [
-        ("chunks-0003-00000.parquet", 2),
-        ("chunks-0003-00001.parquet", 2),
-        ("chunks-0003-00002.parquet", 1),
+        ("found-chunks-0003-00000.parquet", 2),
+        ("found-chunks-0003-00001.parquet", 2),
+        ("found-chunks-0003-00002.parquet", 1),
     ]
     tables = list(task.folder.read_parts(parts))
     assert all(table.schema.names == SCHEMA.names for table in tables)

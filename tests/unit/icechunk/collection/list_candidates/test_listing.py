@@ -144,7 +144,7 @@ def test_range_asks_the_live_ids_of_its_own_shards_only_and_misses_none_of_other
     assert task.addresses(high.parts) == [f"chunks/{named(FAR + 1)}"]
     assert (low.absent, high.absent) == ([], [f"{FAR + 9:016x}"])
     assert (low.counts["foreign"], high.counts["foreign"]) == (1, 0)
-    assert names(low.parts) == ["chunks-0006-00000.parquet"]
+    assert names(low.parts) == ["found-chunks-0006-00000.parquet"]
 
 
 @pytest.mark.parametrize("kind", ["snapshots", "manifests"])
