@@ -8,7 +8,17 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_dredge.operators.airflow_versions import HAS_RETRY_POLICY
-from dredge.errors import DredgeError
+from dredge.errors import (
+    ConfigError,
+    ConflictError,
+    DefectError,
+    DredgeError,
+    FormatError,
+    NotFoundError,
+    PartialError,
+    RefusedError,
+    UnavailableError,
+)
 
 
 def fail_for_good(error: Exception) -> None:
@@ -27,40 +37,31 @@ def _policy() -> Any:
         return None
     from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 
+    def rule(families: tuple[type[DredgeError], ...], reason: str, minutes: int | None = None) -> Any:
+        return RetryRule(
+            exception=[f"{family.__module__}.{family.__name__}" for family in families],
+            action=RetryAction.RETRY if families[0].is_retried else RetryAction.FAIL,
+            retry_delay=None if minutes is None else timedelta(minutes=minutes),
+            reason=reason,
+        )
+
     return ExceptionRetryPolicy(
         rules=[
-            RetryRule(
-                exception=["dredge.errors.RefusedError"],
-                action=RetryAction.FAIL,
-                reason="a safety check said no; a retry would say the same",
+            rule((RefusedError,), "a safety check said no; a retry would say the same"),
+            rule((ConfigError, NotFoundError), "the input is wrong; correct it and clear the task"),
+            rule((FormatError,), "bytes that cannot be trusted; nothing more was deleted"),
+            rule(
+                (PartialError,),
+                "a part is done, the rest needs what the message says; then clear the task: it does the rest",
             ),
-            RetryRule(
-                exception=["dredge.errors.ConfigError", "dredge.errors.NotFoundError"],
-                action=RetryAction.FAIL,
-                reason="the input is wrong; correct it and clear the task",
-            ),
-            RetryRule(
-                exception=["dredge.errors.FormatError"],
-                action=RetryAction.FAIL,
-                reason="bytes that cannot be trusted; nothing more was deleted",
-            ),
-            RetryRule(
-                exception=["dredge.errors.PartialError"],
-                action=RetryAction.FAIL,
-                reason="a part is done, the rest needs what the message says; then clear the task: it does the rest",
-            ),
-            RetryRule(
-                exception=["dredge.errors.UnavailableError", "dredge.errors.ConflictError"],
-                action=RetryAction.RETRY,
-                retry_delay=timedelta(minutes=2),
-                reason="a service is busy or down; the step goes on where it stopped",
+            rule(
+                (UnavailableError, ConflictError),
+                "a service is busy or down; the step goes on where it stopped",
+                minutes=2,
             ),
             # It may be a hiccup of some library that we do not translate yet: to try again is safe, and often helps.
-            RetryRule(
-                exception=["dredge.errors.DefectError"],
-                action=RetryAction.RETRY,
-                retry_delay=timedelta(minutes=1),
-                reason="a defect of Dredge, please report it; the step may be run again",
+            rule(
+                (DefectError,), "a defect of Dredge, please report it; the step may be run again", minutes=1
             ),
         ]
     )

@@ -361,10 +361,10 @@ class GCConfig:
             undo: way in which deletions can be taken back.
             keeps_id: whether the server keeps the id of the last mark.
         """
-        if self.unsafe_grace_seconds is not None:
-            return timedelta(seconds=self.unsafe_grace_seconds)
         least = 0 if keeps_id else GRACE_HOURS_FINAL
-        return grace_of(self.grace_hours, can_undo=undo != ways.OFF, least_hours=least)
+        return grace_of(
+            self.grace_hours, self.unsafe_grace_seconds, can_undo=undo != ways.OFF, least_hours=least
+        )
 
     @property
     def waits(self) -> bool:

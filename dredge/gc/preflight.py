@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 from dredge.errors import (
-    AlarmError,
     BlockedError,
     DredgeError,
     RefusedError,
@@ -36,7 +35,7 @@ from dredge.gc.witness.owner import PLANNED, has_consent
 from dredge.gc.witness.ownership import Site, read_owner, read_visitors
 from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.preflight import Check, Level, Line, Preflight, line_of, ok, perform
+from dredge.runs.preflight import Check, Level, Line, Preflight, alarms_line, line_of, ok, perform
 from dredge.storage import ObjectWriter, StorageOptions, open_reader
 from dredge.storage.model import STORAGE_CLASS
 from dredge.undo.alarms import open_alarms
@@ -283,12 +282,8 @@ def _block(site: _Site) -> Iterator[Line]:
 
 
 def _alarms(site: _Site) -> Iterator[Line]:
-    alarms = open_alarms(site.state)
-    if alarms:
-        todo = f"Bring back what is missing, then `dredge gc acknowledge {site.repository.name} --reason …`."
-        yield Line("alarms", "error", f"{len(alarms):,} alarms are open", todo, AlarmError.kind)
-    else:
-        yield ok("alarms", "none is open")
+    todo = f"Bring back what is missing, then `dredge gc acknowledge {site.repository.name} --reason …`."
+    yield alarms_line(len(open_alarms(site.state)), todo)
 
 
 def _past(site: _Site) -> Iterator[Line]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dredge.errors import AlarmError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.maintenance import RUNS, STATE, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.preflight import Check, Line, Preflight, ok, perform
+from dredge.runs.preflight import Check, Line, Preflight, alarms_line, ok, perform
 from dredge.storage import StorageOptions, open_reader
 from dredge.undo.alarms import open_alarms
 from dredge.undo.preflight import check_folders, check_reach, check_undo
@@ -55,12 +54,8 @@ def _groups(config: CollectConfig, options: StorageOptions | None, clock: Clock)
 
 
 def _alarms(config: CollectConfig, options: StorageOptions | None) -> Iterator[Line]:
-    alarms = open_alarms(open_state(config.uri, options))
-    if alarms:
-        todo = f"Bring back what is missing, then `dredge icechunk acknowledge {config.uri} --reason …`."
-        yield Line("alarms", "error", f"{len(alarms):,} alarms are open", todo, AlarmError.kind)
-    else:
-        yield ok("alarms", "none is open")
+    todo = f"Bring back what is missing, then `dredge icechunk acknowledge {config.uri} --reason …`."
+    yield alarms_line(len(open_alarms(open_state(config.uri, options))), todo)
 
 
 def _state(config: CollectConfig, version: int, options: StorageOptions | None) -> Iterator[Line]:

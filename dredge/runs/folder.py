@@ -179,7 +179,7 @@ class RunFolder:
         return data
 
     def read_ahead(self, parts: Iterable[PartInfo]) -> None:
-        """Read some small parts side by side and keep them, for work that deletes nothing; see `keep`.
+        """Read some small parts side by side and keep them, for work that deletes nothing; see `keeping`.
 
         Raises:
             FormatError: as `read_bytes` does.
@@ -236,15 +236,19 @@ class RunFolder:
             return None
         return summary
 
-    def keep(self, summaries: Mapping[str, StepSummary]) -> None:
-        """Give these summaries, and small parts that are read from now on, to whoever reads them again from this
-        object, for work that deletes nothing.
+    @contextmanager
+    def keeping(self, summaries: Mapping[str, StepSummary]) -> Iterator[None]:
+        """Give these summaries, and small parts that are read within the block, to whoever reads them again there from
+        this object, for work that deletes nothing.
 
         Args:
             summaries: as they were read, by step.
         """
-        self._kept.update(summaries)
-        self._bytes = {} if self._bytes is None else self._bytes
+        self._kept, self._bytes = dict(summaries), {}
+        try:
+            yield
+        finally:
+            self._kept, self._bytes = {}, None
 
     def read_summaries(self, steps: Iterable[str]) -> dict[str, StepSummary | None]:
         """Read the summaries of some steps side by side; each as `read_summary` does, which says what is raised."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
-from dredge.errors import DefectError, DredgeError
+from dredge.errors import AlarmError, DefectError, DredgeError
 from dredge.runs.defects import defect
 
 type Level = Literal["ok", "warning", "error"]
@@ -139,6 +139,18 @@ def line_of(check: str, error: DredgeError, todo: str = "") -> Line:
     """The line about an error."""
     what = todo or (DefectError if isinstance(error, DefectError) else type(error)).what_to_do
     return Line(check, "error", str(error), what, error.kind)
+
+
+def alarms_line(num_open: int, todo: str) -> Line:
+    """The line about alarms.
+
+    Args:
+        num_open: that nobody has acknowledged.
+        todo: what to do where there are some.
+    """
+    if not num_open:
+        return ok("alarms", "none is open")
+    return Line("alarms", "error", f"{num_open:,} alarms are open", todo, AlarmError.kind)
 
 
 def _silent(check: Check) -> Line:

@@ -13,21 +13,7 @@ def ordered_map[T, R](fn: Callable[[T], R], items: Sequence[T], concurrency: int
     At most `concurrency` results exist beyond the one the caller holds. The first error ends the iteration;
     what has not begun by then never does.
     """
-    if concurrency <= 1 or len(items) <= 1:
-        yield from map(fn, items)
-        return
-    with ThreadPoolExecutor(min(concurrency, len(items)), thread_name_prefix="dredge-storage") as pool:
-        running: deque[Future[R]] = deque()
-        try:
-            for item in items:
-                if len(running) >= concurrency:
-                    yield running.popleft().result()
-                running.append(pool.submit(fn, item))
-            while running:
-                yield running.popleft().result()
-        finally:
-            for future in running:
-                future.cancel()
+    return _ordered(fn, items, concurrency, lambda: concurrency)
 
 
 AHEAD_BYTES = 128 << 20
@@ -46,25 +32,34 @@ def get_ahead(
         concurrency: requests at once, and objects beyond the one that the caller holds. Where objects turn out to be
             small there are up to 64, as long as that many of the mean size take `AHEAD_BYTES` at most.
     """
-    if len(keys) <= concurrency or concurrency <= 1:
-        yield from zip(keys, ordered_map(get, keys, concurrency), strict=True)
-        return
     sizes = count = 0
-    with ThreadPoolExecutor(_AHEAD_MAX, thread_name_prefix="dredge-storage") as pool:
-        running: deque[tuple[str, Future[bytes]]] = deque()
-        waiting = iter(keys)
+
+    def window() -> int:
+        fitting = AHEAD_BYTES // max(1, sizes // count) if count >= concurrency else 0
+        return max(concurrency, min(_AHEAD_MAX, fitting))
+
+    at_most = max(concurrency, _AHEAD_MAX) if concurrency > 1 else 1
+    for key, data in zip(keys, _ordered(get, keys, at_most, window), strict=True):
+        sizes, count = sizes + len(data), count + 1
+        yield key, data
+
+
+def _ordered[T, R](
+    fn: Callable[[T], R], items: Sequence[T], at_most: int, window: Callable[[], int]
+) -> Iterator[R]:
+    """Results in order, with `window` of them beyond the one that the caller holds, and `at_most` threads."""
+    if at_most <= 1 or len(items) <= 1:
+        yield from map(fn, items)
+        return
+    with ThreadPoolExecutor(min(at_most, len(items)), thread_name_prefix="dredge-storage") as pool:
+        running: deque[Future[R]] = deque()
         try:
-            while True:
-                small = count >= concurrency and AHEAD_BYTES // max(1, sizes // count)
-                window = max(concurrency, min(_AHEAD_MAX, small))
-                while len(running) < window and (key := next(waiting, None)) is not None:
-                    running.append((key, pool.submit(get, key)))
-                if not running:
-                    return
-                key, future = running.popleft()
-                data = future.result()
-                sizes, count = sizes + len(data), count + 1
-                yield key, data
+            for item in items:
+                while len(running) >= window():
+                    yield running.popleft().result()
+                running.append(pool.submit(fn, item))
+            while running:
+                yield running.popleft().result()
         finally:
-            for _, future in running:
+            for future in running:
                 future.cancel()

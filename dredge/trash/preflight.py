@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from dredge.errors import AlarmError, RefusedError
+from dredge.errors import RefusedError
 from dredge.kv.rows import RowReader
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.preflight import Check, Line, Preflight, ok, perform
+from dredge.runs.preflight import Check, Line, Preflight, alarms_line, ok, perform
 from dredge.storage import StorageOptions, open_writer
 from dredge.trash.config import TrashConfig
 from dredge.trash.look import check_schema
@@ -89,12 +89,8 @@ def _state_line(store: RowReader, state: TrashState) -> Line:
 
 
 def _alarms(state: TrashState) -> Iterator[Line]:
-    alarms = open_alarms(state.writer)
-    if alarms:
-        todo = f"Find out why, then `dredge trash acknowledge {state.writer.uri} --reason …`."
-        yield Line("alarms", "error", f"{len(alarms):,} alarms are open", todo, AlarmError.kind)
-    else:
-        yield ok("alarms", "none is open")
+    todo = f"Find out why, then `dredge trash acknowledge {state.writer.uri} --reason …`."
+    yield alarms_line(len(open_alarms(state.writer)), todo)
 
 
 def _first(partitions: Iterator[bytes]) -> list[bytes]:

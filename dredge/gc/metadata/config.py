@@ -74,10 +74,8 @@ class MetadataConfig:
         Args:
             keeps_id: whether the server keeps the id of the last mark.
         """
-        if self.unsafe_grace_seconds is not None:
-            return timedelta(seconds=self.unsafe_grace_seconds)
         least = 0 if keeps_id else GRACE_HOURS_FINAL
-        return grace_of(self.grace_hours, can_undo=True, least_hours=least)
+        return grace_of(self.grace_hours, self.unsafe_grace_seconds, can_undo=True, least_hours=least)
 
     @property
     def min_age(self) -> timedelta:

@@ -39,11 +39,15 @@ def save_report(run: Run) -> StepSummary:
     """
     # Before anything is read: what a try that sleeps has read may have been done again when it wakes.
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
-    error: DredgeError | None = None
     known = _complete(run)
-    run.folder.keep(known)
     # Who sleeps until its run has ended would take the right back, and nobody would give it back again.
     attempt.check()
+    with run.folder.keeping(known):
+        return _end(run, attempt, known)
+
+
+def _end(run: Run, attempt: StepTry, known: dict[str, StepSummary]) -> StepSummary:
+    error: DredgeError | None = None
     try:
         if known and not run.plan.dry_run:
             advance_state(run, known)

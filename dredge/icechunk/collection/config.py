@@ -263,10 +263,10 @@ class CollectConfig:
             undo: way in which deletions can be taken back.
             spec_version: 1 or 2.
         """
-        if self.unsafe_grace_seconds is not None:
-            return timedelta(seconds=self.unsafe_grace_seconds)
         least = self.min_age_seconds / 3600 if spec_version == 1 else 0
-        return grace_of(self.grace_hours, can_undo=undo != ways.OFF, least_hours=least)
+        return grace_of(
+            self.grace_hours, self.unsafe_grace_seconds, can_undo=undo != ways.OFF, least_hours=least
+        )
 
     @property
     def waits(self) -> bool:

@@ -42,13 +42,18 @@ def unsafe_grace_setting() -> Any:
     )
 
 
-def grace_of(hours: float | None, *, can_undo: bool, least_hours: float = 0) -> timedelta:
+def grace_of(
+    hours: float | None, unsafe_seconds: float | None, *, can_undo: bool, least_hours: float = 0
+) -> timedelta:
     """How long garbage waits before another run may delete it.
 
     Args:
         hours: as the user asks for; None takes the default.
+        unsafe_seconds: replace everything else; None: not used.
         can_undo: whether deletions can be taken back.
         least_hours: of this repository.
     """
+    if unsafe_seconds is not None:
+        return timedelta(seconds=unsafe_seconds)
     default = GRACE_HOURS if can_undo else GRACE_HOURS_FINAL
     return timedelta(hours=max(default if hours is None else hours, least_hours))
