@@ -23,6 +23,13 @@ METADATA = (
         ),
     ),
     Breakage(
+        "files go where no mark would tell of an older database",
+        "dredge.gc.metadata.collecting",
+        "_Collection._why_not",
+        Put("If", "record", False),
+        ("test_where_no_mark_would_show_an_older_database_nothing_goes",),
+    ),
+    Breakage(
         "files of commits that nothing leads to are garbage",
         "dredge.gc.metadata.report",
         "look_at_metadata",

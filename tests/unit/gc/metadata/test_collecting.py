@@ -19,10 +19,12 @@ from dredge.gc.metadata.named import NamesReader
 from dredge.gc.metadata.taking import File, delete_files
 from dredge.gc.plan import METADATA_RUNS
 from dredge.gc.planning import release_lease
+from dredge.gc.run import open_state
 from dredge.gc.witness.block import lift, refuse
 from dredge.gc.witness.lost import forget_lost
 from dredge.gc.witness.mark_id import KEY
 from dredge.gc.witness.people import consent_without_id
+from dredge.gc.witness.record import POINTER
 from dredge.kv.memory import MemoryKV
 from dredge.lakefs.files import messages
 from dredge.runs.summary import StepSummary
@@ -46,6 +48,7 @@ def versioned() -> World:
     world.lake.commit()
     left_behind(world.lake.objects)
     world.age(days=2)
+    world.collect(dry_run=True)
     return world
 
 
@@ -183,6 +186,18 @@ def test_files_of_a_commit_that_the_last_mark_called_active_and_the_database_los
         collect(world, keep_unnamed_days=30)
     assert metarange not in there(world)
     world.assert_readable()
+
+
+def test_where_no_mark_would_show_an_older_database_nothing_goes() -> None:
+    world = noted()
+    state = open_state(world.lake.namespace)
+    open_deleter(state.uri).delete([POINTER])
+    assert collect(world).counts["confirmed_files"] == 0
+    assert left_metarange() in there(world)
+    world.collect(dry_run=True)
+    collect(world)
+    world.age(days=1)
+    assert collect(world).counts["deleted_files"] == 2
 
 
 @pytest.mark.parametrize("settings", [{"dry_run": True}, {"metadata": "report"}])
