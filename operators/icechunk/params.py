@@ -29,7 +29,7 @@ class IcechunkTaskSettings(SparkSettings):
     collect_mode: str = setting(
         "How to collect",
         "`spark` spreads the work, `local` does the same in the Airflow worker, `library` leaves it to Icechunk and has"
-        " no ledger.",
+        " no ledger; it knows no wait, so it deletes only with `unsafe_grace_seconds` = 0.",
         default="spark",
         choices=("spark", "local", "library"),
     )

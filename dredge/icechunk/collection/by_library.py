@@ -50,7 +50,7 @@ def collect_by_library(
     """Collect with the library.
 
     Args:
-        config: what the user asks for; grace, tuning and old repo infos do not apply.
+        config: what the user asks for; tuning and old repo infos do not apply.
         options: None reads this process's environment.
         clock: this machine's clock.
         collect: the library's call: (cutoff, dry run) → counts; None opens the library.
@@ -60,8 +60,8 @@ def collect_by_library(
         Run id, cutoff, counts by kind, bytes.
 
     Raises:
-        ConfigError: kinds of objects are to be kept, deletions to be taken back, or somebody to approve them, which the
-            library cannot.
+        ConfigError: kinds of objects are to be kept, deletions to be taken back or to wait, or somebody to approve
+            them, which the library cannot.
         RefusedError: a limit stops the run, something is pinned or kept because of the past, or the library refused.
         UnavailableError: some objects could not be deleted, or phases were skipped.
     """
@@ -79,6 +79,11 @@ def collect_by_library(
         raise ConfigError(
             "approval is 'always', and the library deletes what it finds at that moment, which nobody can have seen."
             " Let Dredge collect, or set approval to over_limits: the library then stops at the limits"
+        )
+    if config.waits and not config.dry_run:
+        raise ConfigError(
+            "the library deletes what it finds at once, and nothing waits for another run to find it, too. Let Dredge"
+            " collect; or say so with unsafe_grace_seconds = 0"
         )
     config = replace(config, undo=OFF, inventory=None)
     run = Run.open(plan_collection(config, lease, options, clock).run_uri, options, clock)

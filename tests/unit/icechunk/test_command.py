@@ -148,7 +148,9 @@ def test_failures_of_the_librarys_collection_are_errors(repo: Path) -> None:
         return LibraryCollection(1, 1, 1, 1, 10, 0 if dry_run else 2, ("SlowDown",), ("chunks",))
 
     with pytest.raises(UnavailableError):
-        collect_by_library(CollectConfig(uri=f"file://{repo}", dry_run=False), collect=failing)
+        collect_by_library(
+            CollectConfig(uri=f"file://{repo}", dry_run=False, unsafe_grace_seconds=0), collect=failing
+        )
 
 
 def test_folder_without_a_repository_is_said_to_be_one(tmp_path: Path) -> None:

@@ -185,6 +185,7 @@ def test_history_with_a_wrong_clock_can_be_collected_by_the_library(repo: Path) 
         uri=f"file://{repo}",
         dry_run=False,
         unsafe_min_age_seconds=0,
+        unsafe_grace_seconds=0,
         keep_lost_days=0,
         max_delete_percent=None,
     )

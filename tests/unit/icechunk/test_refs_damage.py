@@ -79,7 +79,9 @@ ENTRIES: dict[str, Callable[[Path], Any]] = {
     "command collect": command(
         "collect", "--apply", "--unsafe-min-age-seconds", "0", "--unsafe-grace-seconds", "0"
     ),
-    "command collect, library": command("collect", "--apply", "--collect-mode", "library"),
+    "command collect, library": command(
+        "collect", "--apply", "--collect-mode", "library", "--unsafe-grace-seconds", "0"
+    ),
 }
 DAMAGES: dict[str, Callable[[Path], Any]] = {
     "missing": Path.unlink,

@@ -48,6 +48,18 @@ def ended(repo: Repo) -> str:
     return summary.status
 
 
+@pytest.mark.parametrize("grace", [None, 3600])
+def test_library_deletes_nothing_where_garbage_is_to_wait(v1: Repo, grace: float | None) -> None:
+    """What it finds it deletes, and it looks for nothing that an earlier run found."""
+    library = Library()
+    with pytest.raises(ConfigError):
+        collect_by_library(v1.config(unsafe_grace_seconds=grace), collect=library)
+    assert library.asked == []
+    report = collect_by_library(v1.config(unsafe_grace_seconds=grace, dry_run=True), collect=library)
+    assert report["outcome"] == "dry_run"
+    assert library.asked == [True]
+
+
 def test_library_looks_first_and_then_deletes(v1: Repo) -> None:
     library = Library()
     report = collect_by_library(v1.config(max_delete_objects=10, max_delete_bytes=50), collect=library)
