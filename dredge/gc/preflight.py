@@ -39,7 +39,7 @@ from dredge.runs.preflight import Check, Level, Line, Preflight, alarms_line, li
 from dredge.storage import ObjectWriter, StorageOptions, open_reader
 from dredge.storage.model import STORAGE_CLASS
 from dredge.undo.alarms import open_alarms
-from dredge.undo.preflight import check_folders, check_reach, check_undo
+from dredge.undo.preflight import check_folders, check_lifecycle, check_reach, check_undo
 from dredge.xid import new_descending_xid
 
 _SAMPLE_ROWS = 20_000
@@ -140,6 +140,7 @@ def _checks(site: _Site, kv: KVAccess | None) -> list[Check]:
         Check("server_clock", lambda: _server_clock(site)),
         *check_folders(folders, site.name, config.safety.clock_skew_seconds_max, site.clock, options),
         Check("store_elsewhere", lambda: check_reach(site.namespace, options)),
+        Check("lifecycle", lambda: check_lifecycle(folders, options)),
         Check("undo", lambda: check_undo(config.undo, site.namespace, run_uri, options)),
         Check("owner", lambda: _owner(site)),
         Check("block", lambda: _block(site)),
