@@ -28,10 +28,9 @@ class IcechunkTaskSettings(SparkSettings):
     collect: bool = setting("Collect", "Then delete the objects that nothing reaches.", default=True)
     collect_mode: str = setting(
         "How to collect",
-        "`spark` spreads the work, `local` does the same in the Airflow worker, `library` leaves it to Icechunk and has"
-        " no ledger.",
+        "`spark` spreads the work, `local` does the same in the Airflow worker.",
         default="spark",
-        choices=("spark", "local", "library"),
+        choices=("spark", "local"),
     )
 
 

@@ -132,7 +132,7 @@ class CollectConfig:
         "Mode",
         "`clean` lists every chunk. `optimized` looks at what manifests named that are not in use any more since the"
         " last complete run that was no dry run. `auto` is optimized, and clean at intervals. Without such a run"
-        " before it, every run is a clean one. `library` as the way to collect knows no modes.",
+        " before it, every run is a clean one.",
         default=AUTO,
         choices=(AUTO, OPTIMIZED, CLEAN),
     )
@@ -209,7 +209,7 @@ class CollectConfig:
         "How deletions can be taken back (`dredge icechunk restore`). `versions`: the bucket keeps versions, and the"
         " ledger says which. `quarantine`: each object is copied below the run's folder, and the copy is looked at,"
         " before the object goes; that takes three more requests for each. `auto`: versions where the bucket has them,"
-        " else off. `library` as the way to collect can only do without.",
+        " else off.",
         default=AUTO,
         choices=(AUTO, ways.OFF, ways.VERSIONS, ways.QUARANTINE),
     )
