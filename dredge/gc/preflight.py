@@ -8,6 +8,7 @@ server    reachable, its version, the repository
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -42,6 +43,19 @@ from dredge.undo.alarms import open_alarms
 from dredge.undo.preflight import check_folders, check_lifecycle, check_reach, check_undo
 from dredge.xid import new_descending_xid
 
+_LACKING = (
+    (
+        (1, 8),
+        "it keeps no metadata of repositories and has no id, so a copy of its database cannot be told from itself",
+        "Upgrade lakeFS; or consent to runs that delete: `dredge gc own {name} --without-id --reason …`.",
+    ),
+    (
+        (1, 72),
+        "prepare_commits answers when it is done, and a proxy that ends long requests ends the run",
+        "Upgrade lakeFS, or let proxies wait for that call (up to 20 minutes).",
+    ),
+)
+"""By version: what an older server lacks, and what to do. `dredge.lakefs.client.OLDEST_SERVER` has the rest."""
 _SAMPLE_ROWS = 20_000
 """Objects listed to see what kinds there are and, where no run has counted them, how many at least."""
 _LIST_PRICE = 0.005 / 1000
@@ -114,7 +128,7 @@ def _groups(
 
     def ask() -> Iterator[Line]:
         server = client or LakeFSClient.from_env()
-        yield ok("server", f"lakeFS {server.version() or 'of an unknown version'} answers")
+        yield from _version(server.version(), config.repository)
         repository = server.repository(config.repository)
         names = {found.name: found.namespace for found in server.repositories()}
         state = open_state(repository.namespace, options)
@@ -150,6 +164,18 @@ def _checks(site: _Site, kv: KVAccess | None) -> list[Check]:
         Check("kv", lambda: _kv(site, kv)),
         Check("estimate", lambda: _estimate(site)),
     ]
+
+
+def _version(version: str, name: str) -> Iterator[Line]:
+    """That the server answers, and what one of its age lacks."""
+    yield ok("server", f"lakeFS {version or 'of an unknown version'} answers")
+    numbers = re.match(r"v?(\d+)\.(\d+)\b", version)
+    if numbers is None:
+        return
+    for since, lacks, todo in _LACKING:
+        if (int(numbers[1]), int(numbers[2])) < since:
+            at = ".".join(map(str, since))
+            yield Line("server", "warning", f"it is older than {at}: {lacks}", todo.format(name=name))
 
 
 def _of_repository(repository: Repository, of_server: int) -> Line:
