@@ -32,7 +32,7 @@ from dredge.gc.retention.kept_sets import PATHS
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.payload import to_json
-from dredge.sets.files import read_hashes
+from dredge.sets.hashes import read_hashes
 from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
 
 AGES = (7, 30, 90, 180, 365)

@@ -31,7 +31,7 @@ from dredge.gc.retention.lines import lines_of
 from dredge.gc.retention.path_rules import addresses_below
 from dredge.gc.retention.policy.globs import compile_glob, may_match
 from dredge.lakefs import Commit, Rules
-from dredge.sets.files import read_hashes
+from dredge.sets.hashes import read_hashes
 from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
 from dredge.sets.live import in_any
 

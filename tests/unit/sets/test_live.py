@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json, to_json
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import shard_of, split, unite
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import shard_of, split, unite, write_hashes
+from dredge.sets.live import ShardedSet
 from dredge.storage import open_writer
 
 values = st.lists(st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63, 2**64 - 1]), max_size=50)
