@@ -1,4 +1,4 @@
-"""Brings a file of an inventory to this machine and reads it in batches: what it says of the current objects of a namespace.
+"""Brings a file of an inventory to this machine and reads it in batches: the current objects of a namespace.
 
 Of a versioned bucket each version has a row. Only the latest one counts, and none where that is a delete marker.
 """
