@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from dredge.errors import ConfigError, DredgeError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.clocks import compare_server
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
-from dredge.gc.foresee.run_cost import expected_lines, forecast
+from dredge.gc.insight.run_cost import expected_lines, forecast
 from dredge.gc.namespaces import DATA, check_namespaces, places_of
 from dredge.gc.pending.known import find_list
 from dredge.gc.plan import PLAN, RUNS, Plan
