@@ -22,7 +22,7 @@ from dredge.errors import (
 )
 from dredge.gc.clocks import compare_server
 from dredge.gc.config import CLEAN, GCConfig
-from dredge.gc.foresee.run_cost import expected
+from dredge.gc.insight.run_cost import expected
 from dredge.gc.mark_uncommitted import KVAccess, look
 from dredge.gc.namespaces import DATA, check_namespaces
 from dredge.gc.pending.known import find_list

@@ -21,8 +21,23 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
-from dredge.inventory.source import Inventory
 from dredge.storage import ObjectInfo, StorageOptions, open_reader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """An inventory that a run was planned on.
+
+    Attributes:
+        uri: of its manifest.json, or of a table or a folder of tables.
+        created_at: when the store began to make it, by its manifest; None for a table, which does not tell.
+        digest: of the manifest, or of the tables' names, sizes and ETags; what has another one is another inventory.
+    """
+
+    uri: str
+    created_at: datetime | None
+    digest: str
+
 
 type FileFormat = Literal["csv", "orc", "parquet"]
 

@@ -1,10 +1,10 @@
 """Loops that Python is too slow for, compiled by numba: checksums, Snappy, the walk through blocks, hashes.
 
-    entry       what callers get, through `dredge.compiled` only
-    sstable     the blocks of a range         blocks      the entries of one block
-    xxh64       hashes                        checksum, snappy, utf8, varint, memory
+    entry       the kernels that callers get, through `dredge.compiled` only: the blocks of a range, hashes of texts
+    blocks      the entries of one block
+    codecs      checksum, Snappy, XXH64
+    memory      numba's options and types; loads and copies, numbers of variable length, UTF-8
     interface   codes and columns that callers need too; the only module here that anyone may import
-    compiling   numba's options and types
 
 numba's cache looks at the file of a function only, and would run old code after a change in a function that was
 inlined from another file. So `dredge.compiled` names the cache folder by the content of all these files.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from dredge.gc.explain import why
-from dredge.gc.explain.target import find_target
-from dredge.gc.explain.words import answer_lines
+from dredge.gc.insight.why import why
+from dredge.gc.insight.why_answer import answer_lines, find_target
 from dredge.gc.plan import RUNS
 from dredge.lakefs import LakeFS
 from dredge.pages.places import Place

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.gc.foresee.run_cost import FORECAST
+from dredge.gc.insight.run_cost import FORECAST
 from dredge.pages.history import uri_of
 from dredge.pages.places import Place
 from dredge.runs.folder import RunFolder

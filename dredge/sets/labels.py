@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from dredge.sets.hashes import NONE, Hashes, shard_of
+from dredge.sets.hashes import NONE, Hashes, locate, shard_of
 
 SHARD_VALUES = 8 << 20
 """Names (not distinct addresses) in one shard; about 50 bytes each are needed while it is put together."""
@@ -57,11 +57,7 @@ class Labelled:
 
     def find(self, wanted: Hashes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
         """Tell for each wanted hash whether it is here, and at which index (0 where it is not)."""
-        if not len(self.hashes):
-            return np.zeros(len(wanted), bool), np.zeros(len(wanted), np.int64)
-        places = np.searchsorted(self.hashes, wanted)
-        places[places == len(self.hashes)] = 0
-        return self.hashes[places] == wanted, places
+        return locate(self.hashes, wanted)
 
 
 def combine(pieces: Sequence[Labelled], how: Sequence[np.ufunc]) -> Labelled:

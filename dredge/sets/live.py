@@ -1,4 +1,7 @@
-"""What is live, as a later step looks it up: sets of hashes in several run folders, and reference counts."""
+"""Sets that lie in files, a file for each shard, and several of these together: what is live.
+
+A look-up holds one shard in memory at a time, whatever the size of the set.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,145 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dredge.errors import FormatError
 from dredge.runs.folder import RunFolder
-from dredge.sets.hashes import Hashes
-from dredge.sets.sharded import CountedSet, ShardedSet
+from dredge.runs.summary import PartInfo
+from dredge.sets.hashes import Counted, Hashes, contains, read_counted, read_hashes, shard_of
 from dredge.storage import open_writer
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedSet:
+    """A set of hashes in files.
+
+    Attributes:
+        bits: 2**bits shards, by the first bits of the hash.
+        shards: file by shard; a shard without a file is empty.
+    """
+
+    bits: int
+    shards: dict[int, PartInfo]
+
+    @classmethod
+    def of(cls, parts: Sequence[PartInfo], bits: int) -> ShardedSet:
+        """A set in files named `…-<shard>.u64`."""
+        return cls(bits, _by_shard(parts))
+
+    @property
+    def values(self) -> int:
+        """How many hashes there are."""
+        return sum(part.rows for part in self.shards.values())
+
+    def find(
+        self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
+    ) -> list[npt.NDArray[np.bool_]]:
+        """Tell for each wanted hash whether the set has it.
+
+        Args:
+            folder: where the files are.
+            wanted: any number of arrays, each in any order.
+            its_shards_only: read no shard in which nothing is wanted, so damage there is not noticed.
+
+        Returns:
+            For each array its answers.
+        """
+        answers = [np.zeros(len(hashes), bool) for hashes in wanted]
+        places = [shard_of(hashes, self.bits) for hashes in wanted]
+        for shard, part in sorted(self.shards.items()):
+            if not part.rows or (its_shards_only and not _any_in(places, shard)):
+                continue
+            values = read_hashes(folder, part)
+            for hashes, place, answer in zip(wanted, places, answers, strict=True):
+                here = place == shard if self.bits else slice(None)
+                answer[here] = contains(values, hashes[here])
+        return answers
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSet:
+    """Reference counts in files, in layers.
+
+    The first layer is complete. Each later one holds what a run added (ranges that were new) and subtracted (ranges
+    that were dropped). An address is live when its counts in all layers add up to more than 0.
+
+    Attributes:
+        bits: 2**bits shards, by the first bits of the hash.
+        layers: files by shard, the complete layer first.
+    """
+
+    bits: int
+    layers: tuple[dict[int, PartInfo], ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[PartInfo], bits: int) -> CountedSet:
+        """A set of one complete layer, from files named `…-<shard>.counts`."""
+        return cls(bits, (_by_shard(parts),))
+
+    def then(self, parts: Sequence[PartInfo]) -> CountedSet:
+        """The set with one more layer."""
+        return CountedSet(self.bits, (*self.layers, _by_shard(parts)))
+
+    @property
+    def parts(self) -> list[PartInfo]:
+        """Every file."""
+        return [part for layer in self.layers for part in layer.values()]
+
+    def find(
+        self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
+    ) -> list[npt.NDArray[np.bool_]]:
+        """Tell for each wanted hash whether any active range names it; see `counts`."""
+        return [found > 0 for found in self.counts(folder, wanted, its_shards_only)]
+
+    def counts(
+        self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
+    ) -> list[npt.NDArray[np.int64]]:
+        """Tell for each wanted hash how many active ranges name it.
+
+        Args:
+            folder: where the files are.
+            wanted: any number of arrays, each in any order.
+            its_shards_only: read no shard in which nothing is wanted, so damage there is not noticed.
+
+        Returns:
+            For each array its counts.
+
+        Raises:
+            FormatError: a file is not as it was written, or the layers do not belong together: an address was
+                subtracted more often than it was added.
+        """
+        answers = [np.zeros(len(hashes), np.int64) for hashes in wanted]
+        places = [shard_of(hashes, self.bits) for hashes in wanted]
+        for shard in sorted({shard for layer in self.layers for shard in layer}):
+            if its_shards_only and not _any_in(places, shard):
+                continue
+            layers = [read_counted(folder, layer[shard]) for layer in self.layers if shard in layer]
+            _check(layers, shard)
+            for hashes, place, answer in zip(wanted, places, answers, strict=True):
+                here = place == shard if self.bits else slice(None)
+                answer[here] = sum(layer.of_each(hashes[here]) for layer in layers)
+        return answers
+
+
+def _any_in(places: Sequence[npt.NDArray[np.int64]], shard: int) -> bool:
+    return any(bool((place == shard).any()) for place in places)
+
+
+def _by_shard(parts: Sequence[PartInfo]) -> dict[int, PartInfo]:
+    return {_shard(part): part for part in parts}
+
+
+def _shard(part: PartInfo) -> int:
+    """The number at the end of a file's name: `live-0003.u64` is of shard 3."""
+    return int(part.name.rpartition(".")[0].rpartition("-")[2])
+
+
+def _check(layers: Sequence[Counted], shard: int) -> None:
+    for hashes in [layer.hashes[layer.counts < 0] for layer in layers]:
+        if len(hashes) and np.any(sum(layer.of_each(hashes) for layer in layers) < 0):
+            raise FormatError(
+                f"shard {shard} of the reference counts has addresses that were subtracted more often than added: its"
+                " layers do not belong together. Nothing was deleted. Start a clean run."
+            )
 
 
 @dataclass(frozen=True, slots=True)

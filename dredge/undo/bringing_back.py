@@ -13,10 +13,8 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import unite
-from dredge.sets.live import LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import unite, write_hashes
+from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import ObjectWriter, StorageOptions
 from dredge.storage.parallel import ordered_map
 from dredge.undo.came_back import slices_of

@@ -22,8 +22,7 @@ from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.folder import check_digest
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
-from dredge.sets import hashes as plain
-from dredge.sets.hashes import NONE, Hashes
+from dredge.sets.hashes import NONE, Hashes, from_bytes, to_bytes
 from dredge.storage import ObjectReader, ObjectWriter
 
 CHECKED = "checked"
@@ -63,7 +62,7 @@ def read_checked(state: ObjectReader) -> Checked:
         part = from_json(PartInfo, value["live"])
         data = state.get(part.key)
         check_digest(part, data, "the last check")
-        live = plain.from_bytes(data, part.name)
+        live = from_bytes(data, part.name)
         return Checked(run_id=value["run_id"], sweeps=frozenset(value["sweeps"]), live=live, etag=tagged[0])
     except UnavailableError:
         raise
@@ -110,7 +109,7 @@ def write_checked(
     Raises:
         OvertakenError: another run has recorded a check meanwhile.
     """
-    name, data = f"{CHECKED}/{label}.u64", plain.to_bytes(live)
+    name, data = f"{CHECKED}/{label}.u64", to_bytes(live)
     state.put(name, data)
     part = PartInfo(name, len(live), len(data), hashlib.sha256(data).hexdigest(), name)
     value = {"run_id": run_id, "at": at.isoformat(), "sweeps": sorted(sweeps), "live": to_json(part)}

@@ -24,8 +24,7 @@ from dredge.runs.folder import check_digest, read_json
 from dredge.runs.payload import from_versioned, to_json
 from dredge.runs.run import PlannedRun, RunPlan
 from dredge.runs.summary import PartInfo
-from dredge.sets import hashes as plain
-from dredge.sets.hashes import Hashes, unite
+from dredge.sets.hashes import Hashes, from_bytes, to_bytes, unite
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import FIRST_OBJECTS_MAX, OFF, UndoWay
@@ -150,7 +149,7 @@ def write_hashes(state: ObjectWriter, label: str, hashes: Hashes) -> PartInfo:
         label: run and try; no other try has it.
         hashes: sorted and distinct.
     """
-    name, data = f"{DELETIONS}/{label}.u64", plain.to_bytes(hashes)
+    name, data = f"{DELETIONS}/{label}.u64", to_bytes(hashes)
     state.put(name, data)
     return PartInfo(name, len(hashes), len(data), hashlib.sha256(data).hexdigest(), name)
 
@@ -223,7 +222,7 @@ def read_hashes(state: ObjectReader, deletions: Sequence[Deletion]) -> Iterator[
         try:
             data = state.get(part.key)
             check_digest(part, data, f"run {deletion.run_id}")
-            return plain.from_bytes(data, part.name)
+            return from_bytes(data, part.name)
         except (FormatError, NotFoundError) as error:
             return f"{state.uri}/{part.key} cannot be read: {error}"
 

@@ -13,7 +13,7 @@ from airflow_dredge.operators.params import params_of, templates
 from airflow_dredge.operators.retry import by_family
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.gc.config import GCConfig
-from dredge.gc.many import ManyConfig
+from dredge.gc.many.choose import ManyConfig
 from dredge.gc.steps import MetadataConfig, PurgeConfig, RestoreConfig
 from dredge.settings import setting, settings_of
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.analysis.base_run import read_history
 from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds
+from dredge.gc.insight.base_run import read_history
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.retention.lines import lines_of
 from dredge.gc.run import Run

@@ -27,10 +27,8 @@ from dredge.runs.gate import GateConfig
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.sweep import DeletingTask
-from dredge.sets.files import read_hashes
-from dredge.sets.hashes import Hashes, contains
-from dredge.sets.live import LocatedSet, in_any
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import Hashes, contains, read_hashes
+from dredge.sets.live import LocatedSet, ShardedSet, in_any
 from dredge.storage import open_deleter
 from dredge.undo import OFF, QUARANTINE
 from dredge.undo.pins import PINNED

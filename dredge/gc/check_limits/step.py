@@ -36,8 +36,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import unite
+from dredge.sets.hashes import unite, write_hashes
 from dredge.undo.cost import cost_of_undo
 from dredge.undo.deletions import first_objects_max
 

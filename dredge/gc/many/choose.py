@@ -1,19 +1,88 @@
-"""The repositories of a server that are collected, and why the others are left out."""
+"""The repositories of a server that are collected, and why the others are left out.
+
+Whether another collector works on a repository, seen from what collectors leave in its namespace.
+
+    _lakefs/retention/gc/unified/<run>/           a run; ours have a plan.json, those of lakeFS's own collector none
+    _lakefs/retention/gc/uncommitted/<run>/       staging, prepared for some collector
+    _lakefs/retention/gc/commits/run_id=<run>/    active commits, prepared for some collector
+    _lakefs/retention/gc/dredge/lease.json        the right to work here, which every run of ours takes first
+
+lakeFS prepares for whoever asks, so the last two do not say for whom. But ours ask only while they have the lease: what
+is newer than its last use was made for somebody else, whose run has ended since or goes on.
+
+Source: docs/lakefs-behaviour.md, "What a collector reads"; `pkg/graveler/retention/garbage_collection_manager.go`
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from typing import Any
 
-from dredge.errors import DredgeError
-from dredge.gc.many.config import ManyConfig
-from dredge.gc.many.others import other_collector
-from dredge.gc.plan import STATE
+from dredge.errors import ConfigError, DredgeError, FormatError
+from dredge.gc.plan import PLAN, RUNS, STATE
 from dredge.lakefs import LakeFS, Repository
-from dredge.storage import StorageOptions, open_reader
+from dredge.lakefs.files.prepared import COMMITS, UNCOMMITTED
+from dredge.runs.lease import LEASE, used_until
+from dredge.settings import check_settings, read_settings, setting
+from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.storage.parallel import ordered_map
+from dredge.xid import descending_time
+
+_BETWEEN = re.compile(r"[,\s]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyConfig:
+    """Which repositories are collected, and where the page about all of them goes."""
+
+    repositories: str = setting(
+        "Repositories",
+        "Names, or globs such as `team-*`, with commas or spaces between them. Each gets a run of its own.",
+        default="*",
+    )
+    leave_out: str | None = setting(
+        "Repositories left out", "Names or globs of those that are not collected. Empty: none.", default=None
+    )
+    summary_root: str | None = setting(
+        "Folder of summaries",
+        "URI of the folder for the pages about all runs. Empty: the run root, or else Dredge's own folder in the"
+        " namespace of the first repository by name.",
+        default=None,
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.summary_root is not None and "://" not in self.summary_root:
+            raise ConfigError(f"summary_root {self.summary_root!r} is not a URI such as s3://bucket/folder")
+
+    @property
+    def wanted(self) -> list[str]:
+        """Names and globs of those to collect."""
+        return _words(self.repositories)
+
+    @property
+    def unwanted(self) -> list[str]:
+        """Names and globs of those that are left out."""
+        return _words(self.leave_out or "")
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:
+        """From what a user gave, as values or as rendered text.
+
+        Raises:
+            ConfigError: an unknown name, or a value that does not fit.
+        """
+        return cls(**read_settings(cls, params))
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _BETWEEN.split(text) if word]
+
 
 log = logging.getLogger("dredge")
 
@@ -91,3 +160,53 @@ def _summary_root(config: ManyConfig, run_root: str | None, asked: Sequence[Repo
     if config.summary_root or run_root:
         return (config.summary_root or run_root or "").rstrip("/")
     return f"{asked[0].namespace.rstrip('/')}/{STATE}" if asked else ""
+
+
+_LOOK_BACK = 20
+_CLOCKS = timedelta(minutes=5)
+"""By so much the clocks of servers, which name the runs, and the store's may differ unnoticed (`Safety`)."""
+
+
+def other_collector(reader: ObjectReader) -> str:
+    """Tell why a repository seems to be another collector's; "" when it does not.
+
+    Args:
+        reader: on the storage namespace.
+
+    Raises:
+        FormatError: the lease is damaged.
+    """
+    ours = used_until(reader, f"{STATE}/{LEASE}")
+    for run_id, when in _of_others(reader):
+        if ours is None or when > ours + _CLOCKS:
+            before = "never worked on it" if ours is None else f"last worked on it {ours:%Y-%m-%d %H:%M} UTC"
+            return (
+                f"another collector works on it: its run {run_id} left files at {when:%Y-%m-%d %H:%M} UTC, and this"
+                f" collector {before}. When the other one is stopped, run `lakefs_gc` on it once"
+            )
+    return ""
+
+
+def _of_others(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:
+    """Runs that need not be ours, with the time of what they left; the newest ones of each kind."""
+    for folder, run_id, began in _newest(reader, f"{RUNS}/"):
+        objects = reader.list_level(folder).objects
+        if f"{folder}{PLAN}" not in {info.key for info in objects}:
+            # A run writes its files when it ends, and is named by when it began.
+            yield run_id, max([began, *(info.last_modified for info in objects)])
+    for place in (UNCOMMITTED, COMMITS):
+        yield from ((run_id, began) for _, run_id, began in _newest(reader, f"{place}/"))
+
+
+def _newest(reader: ObjectReader, place: str) -> list[tuple[str, str, datetime]]:
+    """Folder, id and time of the newest runs below a place. Ids of newer runs sort first."""
+    found = []
+    for folder in sorted(reader.list_level(place).folders):
+        run_id = folder.rstrip("/").rpartition("/")[2].removeprefix("run_id=")
+        try:
+            found.append((folder, run_id, descending_time(run_id)))
+        except FormatError:
+            continue
+        if len(found) == _LOOK_BACK:
+            break
+    return found

@@ -8,14 +8,39 @@ from collections.abc import Callable, Iterator, Sequence
 from dredge.errors import DredgeError
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
-from dredge.gc.many.summary import outcome_of
 from dredge.lakefs import LakeFS
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.defects import foreseen
-from dredge.runs.many import Outcome
+from dredge.runs.many import Outcome, lost, reported
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
 from dredge.storage.parallel import ordered_map
+
+
+def outcome_of(
+    repository: str, run_uri: str, why: str = "", options: StorageOptions | None = None
+) -> Outcome:
+    """Tell what became of a repository's run, by its report.
+
+    Args:
+        repository: name in lakeFS.
+        run_uri: folder of the run; "" when it came to no plan.
+        why: what is known to have gone wrong; for a run without a report.
+        options: how stores are reached; None reads the environment.
+    """
+    if not run_uri:
+        return lost(repository, why)
+    try:
+        report = steps.read_report(steps.Run.open(run_uri, options))
+    except DredgeError as error:
+        return lost(repository, why or str(error), run_uri)
+    counts = report["counts"]
+    found, deleted = (
+        (counts.get(f"{what}_objects", 0), counts.get(f"{what}_bytes", 0))
+        for what in ("deletable", "deleted")
+    )
+    return reported(repository, run_uri, report, found, deleted)
+
 
 log = logging.getLogger("dredge")
 

@@ -18,7 +18,7 @@ from dredge.errors import FormatError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.foresee.run_cost import work_of
+from dredge.gc.insight.run_cost import work_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import Plan

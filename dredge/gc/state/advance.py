@@ -40,8 +40,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.versions import Current
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import Hashes, unite
+from dredge.sets.hashes import Hashes, unite, write_hashes
 from dredge.storage import open_writer
 
 _GONE_ROWS = 1_000_000

@@ -27,10 +27,8 @@ from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import unite
-from dredge.sets.live import LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import unite, write_hashes
+from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import StorageOptions, open_writer
 from dredge.storage.parallel import ordered_map
 from dredge.undo.came_back import slices_of, unite_slices

@@ -24,7 +24,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.versions import CLEAN, Current
-from dredge.sets.sharded import CountedSet
+from dredge.sets.live import CountedSet
 
 
 def advance_state(run: Run) -> StepSummary | None:

@@ -19,9 +19,8 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate, GateConfig
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import LocalRunner
-from dredge.sets.files import write_hashes
-from dredge.sets.live import LiveSet, LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import write_hashes
+from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage import (
     ObjectWriter,
     open_writer,
