@@ -17,7 +17,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 
 _PAGE = """# Settings
 
-This page is made from the code: `./run docs` writes it anew.
+This page is made from the code: `./run docs` writes it again.
 
 Each setting is a Param of its DAG (in Airflow's form, in the `conf` of a trigger, in an entry of
 `dredge_gc_schedules` or `dredge_icechunk_schedules`) and a key of its operator's `config`. Values may be text: `"25"`
