@@ -26,7 +26,7 @@ Empty text and `None` mean no value where "or empty" is allowed, and the default
 said. An unknown name or a value that does not fit fails the first task, before anything is read; the message names
 the setting, the nearest valid name and what is allowed. So does a `conf` whose values are not those of the Params, as
 with `[core] dag_run_conf_overrides_params = False`. The Variable `dredge_policy` sets
-[bounds for every run](operations.md#bounds-for-every-run). Which connections the tasks use is no Param: another one
+[bounds for every run](approvals.md#bounds-for-every-run). Which connections the tasks use is no Param: another one
 than `lakefs_default` or `aws_default` is an argument of the operators in a DAG of your own.
 
 ## lakeFS collection (`lakefs_gc`, `dredge gc run`)

@@ -322,7 +322,7 @@ def _past(site: _Site) -> Iterator[Line]:
             "past",
             "error",
             "the server lacks the id of the last complete mark: its database is older, or another one",
-            f"See `dredge gc lost {site.repository.name}`; docs/operations.md has the causes.",
+            f"See `dredge gc lost {site.repository.name}`; docs/owner.md has the causes.",
             WitnessError.kind,
         )
 
