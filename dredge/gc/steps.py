@@ -332,7 +332,7 @@ def to_its_end(run: Run, runner: TaskRunner) -> StepSummary:
     Raises:
         DredgeError: a step could not be done.
     """
-    from dredge.approve.waiting import given_back
+    from dredge.approve.step import given_back
     from dredge.gc.approve.step import find_question
 
     with given_back(run, find_question):

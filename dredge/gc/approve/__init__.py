@@ -1,5 +1,1 @@
 """Step approve: a person says whether the candidates may be deleted, where the run has to ask (`dredge.approve`)."""
-
-from dredge.gc.approve.output import ApproveOutput
-
-__all__ = ["ApproveOutput"]

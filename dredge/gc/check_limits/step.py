@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dredge.approve.needed import LET_IT
+from dredge.approve.output import LET_IT
 from dredge.approve.settings import NEVER
 from dredge.errors import RefusedError
 from dredge.gc.check_again.check import check_again

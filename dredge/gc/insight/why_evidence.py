@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError, NotFoundError
-from dredge.gc.approve import ApproveOutput
+from dredge.gc.approve.step import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
 from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds, why_held
 from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dredge.approve.words import approval_text
-from dredge.approve.words import what_to_do as about_approval
+from dredge.approve.question import approval_text
+from dredge.approve.question import what_to_do as about_approval
 from dredge.errors import AlarmError
-from dredge.gc.approve import ApproveOutput
+from dredge.gc.approve.step import ApproveOutput
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from dredge.approve.needed import LET_IT
+from dredge.approve.output import LET_IT
 from dredge.approve.settings import NEVER
 from dredge.errors import LeaseHeldError, RefusedError
 from dredge.icechunk.collection.check_limits import canaries
