@@ -15,7 +15,7 @@ from dredge.approve.settings import ALWAYS, NEVER
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_json
-from dredge.undo.cost import UndoCost
+from dredge.undo.ways import UndoCost
 
 
 class GuardsOutput(StepOutput):

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from dredge.approve.question import Question, code, first_lines, kinds, plain, word_question
 from dredge.approve.records import Asked
+from dredge.gc.approve import find_question
 from dredge.gc.approve.by_branch import ByBranch, by_branch
-from dredge.gc.approve.step import find_question
 from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds
 from dredge.gc.insight.addresses import Amount
 from dredge.gc.insight.base_run import read_history

@@ -22,7 +22,7 @@ from datetime import timedelta
 from dredge.approve.output import approval_inputs, why_asked
 from dredge.approve.step import approval_of
 from dredge.errors import RefusedError, UnavailableError
-from dredge.gc.approve.step import ApproveOutput
+from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete.head_watch import ROUND_OVER, WatchKeys, check_sharing, watching_refs
 from dredge.gc.bulk_delete.output import BulkDeleteOutput
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck

@@ -37,8 +37,8 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.sets.hashes import unite, write_hashes
-from dredge.undo.cost import cost_of_undo
 from dredge.undo.deletions import first_objects_max
+from dredge.undo.ways import cost_of_undo
 
 GUARD = "guard.json"
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError, NotFoundError
-from dredge.gc.approve.step import ApproveOutput
+from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
 from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds, why_held
 from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS
@@ -48,7 +48,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions
-from dredge.undo import VERSIONS, way_back
+from dredge.undo.ways import VERSIONS, way_back
 
 _DECODED_MAX = 32
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from dredge.approve.output import approval_inputs
 from dredge.errors import FormatError
-from dredge.gc.approve.step import ApproveOutput
+from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.insight.run_cost import work_of

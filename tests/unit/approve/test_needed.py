@@ -9,7 +9,7 @@ import pytest
 
 from dredge.approve.output import approval_inputs, why_asked
 from dredge.approve.settings import ALWAYS, NEVER
-from dredge.gc.approve.step import ApproveOutput
+from dredge.gc.approve import ApproveOutput
 from tests.support.gc import make_world
 
 OVER = [

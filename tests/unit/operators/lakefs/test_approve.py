@@ -9,7 +9,7 @@ import pytest
 from airflow_dredge.operators import approve as asking
 from airflow_dredge.operators.lakefs.approve import LakeFSApproveOperator
 from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError, UnavailableError
-from dredge.gc.approve.step import ApproveOutput
+from dredge.gc.approve import ApproveOutput
 from dredge.gc.run import Run
 from tests.support.approvals import asked_again, said, waiting_run
 from tests.support.gc import World
