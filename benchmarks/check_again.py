@@ -16,7 +16,7 @@ from dredge.sets.hashes import Hashes, write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage import ObjectWriter, open_writer
 from dredge.undo import deletions
-from dredge.undo.checked import read_checked, write_checked
+from dredge.undo.deletions import read_checked, write_checked
 
 LIVE, RUNS, DELETED = 500_000, 30, 100_000
 

@@ -33,9 +33,8 @@ from dredge.runs.resuming import local_holder
 from dredge.runs.versions import choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_writer, store_clock
 from dredge.storage.conditions import demand_conditions
-from dredge.undo import choose_way
-from dredge.undo.came_back import slices_to_list
-from dredge.undo.pins import read_pins
+from dredge.undo.pins import read_pins, slices_to_list
+from dredge.undo.ways import choose_way
 from dredge.xid import new_descending_xid
 
 log = logging.getLogger("dredge")

@@ -18,10 +18,10 @@ from dredge.pages.undoing import UNDOING, undoing_of
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lifetimes import run_ids
 from dredge.storage import open_reader, open_writer
-from dredge.undo.restore.choosing import Choice
-from dredge.undo.restore.config import RestoreConfig
-from dredge.undo.restore.output import OUTCOMES, RestoreOutput
-from dredge.undo.restore.step import FOLDER
+from dredge.undo.config import RestoreConfig
+from dredge.undo.deleted import Choice
+from dredge.undo.putting_back import OUTCOMES, RestoreOutput
+from dredge.undo.restore import FOLDER
 from dredge.xid import descending_time
 
 SHOWN = 20
@@ -106,7 +106,7 @@ def command_of(place: Place, run_id: str, asked: Mapping[str, str]) -> str:
 
 
 def choice_of(place: Place, config: RestoreConfig) -> Choice:
-    """Say what would come back: the dry run of a restore. Raises as `foresee` does.
+    """Say what would come back: the dry run of a restore. Raises as `preview` does.
 
     It is counted once in `KEPT_SECONDS`, however many people ask; the restore itself looks anew.
     """
@@ -116,7 +116,7 @@ def choice_of(place: Place, config: RestoreConfig) -> Choice:
             del _counted[next(iter(_counted))]
     with counted.lock:
         if counted.choice is None or time.monotonic() - counted.at >= KEPT_SECONDS:
-            counted.choice = undoing_of(place).foresee(config, place.options)
+            counted.choice = undoing_of(place).preview(config, place.options)
             counted.at = time.monotonic()
         return counted.choice
 

@@ -14,8 +14,8 @@ from dredge.icechunk.collection.swept import open_swept
 from dredge.icechunk.collection.undo_config import IcechunkRestoreConfig
 from dredge.pages.places import ICECHUNK, LAKEFS, Place
 from dredge.storage import StorageOptions
-from dredge.undo.restore.choosing import Choice, foresee
-from dredge.undo.restore.config import RestoreConfig as AnyRestoreConfig
+from dredge.undo.config import RestoreConfig as AnyRestoreConfig
+from dredge.undo.deleted import Choice, preview
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Undoing:
         setting: name of the setting that says which repository.
         planned: where a run's plan has that.
         reasons: why objects were deleted, by name, in words.
-        foresee: says what would come back.
+        preview: says what would come back.
     """
 
     dag: str
@@ -42,7 +42,7 @@ class Undoing:
     setting: str
     planned: str
     reasons: Mapping[str, str]
-    foresee: Callable[[Any, StorageOptions | None], Choice]
+    preview: Callable[[Any, StorageOptions | None], Choice]
 
 
 def _of_lakefs(config: RestoreConfig, options: StorageOptions | None) -> Choice:
@@ -50,7 +50,7 @@ def _of_lakefs(config: RestoreConfig, options: StorageOptions | None) -> Choice:
 
 
 def _of_icechunk(config: IcechunkRestoreConfig, options: StorageOptions | None) -> Choice:
-    return foresee(config, open_swept(config.run, config.repository, options))
+    return preview(config, open_swept(config.run, config.repository, options))
 
 
 UNDOING: Mapping[str, Undoing] = {
@@ -63,7 +63,7 @@ UNDOING: Mapping[str, Undoing] = {
         setting="repository",
         planned="repository",
         reasons={name: REASON_WORDS[name] for name in REASONS},
-        foresee=_of_lakefs,
+        preview=_of_lakefs,
     ),
     ICECHUNK: Undoing(
         dag="icechunk_restore",
@@ -77,7 +77,7 @@ UNDOING: Mapping[str, Undoing] = {
             "unreachable": "no branch, tag or snapshot that is kept reaches it",
             "overwritten": "an old copy of the repo info",
         },
-        foresee=_of_icechunk,
+        preview=_of_icechunk,
     ),
 }
 

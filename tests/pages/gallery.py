@@ -20,7 +20,7 @@ from typing import Any
 import uvicorn
 
 from dredge.errors import DredgeError, UnavailableError
-from dredge.gc.approve.step import approve
+from dredge.gc.approve import approve
 from dredge.gc.planning import release_lease
 from dredge.gc.steps import slice_listing
 from dredge.icechunk.expiration.plan import plan_expiration

@@ -31,7 +31,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.words import size_text
 from dredge.storage import StorageOptions
-from dredge.undo.cost import cost_of_undo
+from dredge.undo.ways import cost_of_undo
 
 log = logging.getLogger("dredge")
 

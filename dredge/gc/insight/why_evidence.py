@@ -48,7 +48,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions
-from dredge.undo import VERSIONS, way_back
+from dredge.undo.ways import VERSIONS, way_back
 
 _DECODED_MAX = 32
 

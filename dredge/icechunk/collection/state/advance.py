@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dredge.approve.needed import approval_inputs
+from dredge.approve.output import approval_inputs
 from dredge.icechunk.collection.approve import ApproveOutput
 from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from dredge.storage import NOT_SENT, DeleteOutcome, open_deleter, open_old_version_deleter
 from dredge.storage.model import MaySend
-from dredge.undo.purge.choosing import Leftover
-from dredge.undo.purge.output import FAILED, PURGED, UNSENT, WOULD_GO
+from dredge.undo.leftovers import FAILED, PURGED, UNSENT, WOULD_GO, Leftover
 from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 
 

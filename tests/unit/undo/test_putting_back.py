@@ -14,9 +14,8 @@ from dredge.storage import DeleteOutcome, ObjectVersion, open_deleter, open_vers
 from dredge.storage.model import ObjectInfo, ObjectWriter
 from dredge.storage.streamed_copy import StreamedCopier
 from dredge.storage.undo import MarkerRemover
-from dredge.undo.restore import putting_back
-from dredge.undo.restore.output import FAILED, GONE, REFUSED, RESTORED, TAKEN, THERE
-from dredge.undo.restore.putting_back import PuttingBack, Restored
+from dredge.undo import putting_back
+from dredge.undo.putting_back import FAILED, GONE, REFUSED, RESTORED, TAKEN, THERE, PuttingBack, Restored
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
 from tests.support.memory_store import MemoryStore, MemoryVersions, forget_memory_store, memory_store
 from tests.support.memory_versions import OlderVersions

@@ -31,15 +31,22 @@ from dredge.sets.hashes import unite, write_hashes
 from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import StorageOptions, open_writer
 from dredge.storage.parallel import ordered_map
-from dredge.undo.came_back import slices_of, unite_slices
-from dredge.undo.deleted import Collected, SweptRun, swept_rows
-from dredge.undo.pins import Pin, narrow_pin, pin_folder, write_pin
-from dredge.undo.restore.choosing import fitting, prefix_of
-from dredge.undo.restore.config import RestoreConfig
-from dredge.undo.restore.output import FAILED, GONE, OUTCOMES, REFUSED, RESTORED, TAKEN, UNSENT, RestoreOutput
-from dredge.undo.restore.putting_back import PuttingBack, Restored
-from dredge.undo.side_run import PLAN, SideRun, side_run
-from dredge.undo.work import Done, Tally, note_outcomes, shares_of, work_through
+from dredge.undo.config import RestoreConfig
+from dredge.undo.deleted import Collected, SweptRun, fitting, prefix_of, swept_rows
+from dredge.undo.pins import Pin, narrow_pin, pin_folder, slices_of, unite_slices, write_pin
+from dredge.undo.putting_back import (
+    FAILED,
+    GONE,
+    OUTCOMES,
+    REFUSED,
+    RESTORED,
+    TAKEN,
+    UNSENT,
+    PuttingBack,
+    Restored,
+    RestoreOutput,
+)
+from dredge.undo.side_run import PLAN, Done, SideRun, Tally, note_outcomes, shares_of, side_run, work_through
 
 log = logging.getLogger("dredge")
 

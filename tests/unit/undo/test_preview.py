@@ -14,9 +14,8 @@ from dredge.errors import ConfigError
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.storage import open_writer
-from dredge.undo.deleted import SweptRun
-from dredge.undo.restore.choosing import EXAMPLES, foresee
-from dredge.undo.restore.config import RestoreConfig
+from dredge.undo.config import RestoreConfig
+from dredge.undo.deleted import EXAMPLES, SweptRun, preview
 from dredge.undo.ways import QUARANTINE
 from tests.support.memory_store import forget_memory_store
 
@@ -71,7 +70,7 @@ SECOND = {"data/abc": (8, "expired"), "data/c": (16, "never_linked")}
 def test_what_is_asked_for_comes_back_and_nothing_else(
     asked: dict[str, Any], addresses: list[str], folder: RunFolder
 ) -> None:
-    found = foresee(config(**asked), swept(folder, FIRST, SECOND))
+    found = preview(config(**asked), swept(folder, FIRST, SECOND))
     every = {**FIRST, **SECOND}
     assert found.examples == addresses
     assert found.objects == len(addresses)
@@ -82,7 +81,7 @@ def test_what_is_asked_for_comes_back_and_nothing_else(
 
 def test_some_addresses_are_shown_of_all_parts_together(folder: RunFolder) -> None:
     parts = [{f"data/{part}{number:02d}": (1, "expired") for number in range(EXAMPLES - 2)} for part in "ab"]
-    found = foresee(config(all=True), swept(folder, *parts))
+    found = preview(config(all=True), swept(folder, *parts))
     assert found.examples == [*parts[0], *[*parts[1]][:2]]
     assert found.objects == 2 * EXAMPLES - 4
 

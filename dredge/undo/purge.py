@@ -29,13 +29,11 @@ from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import LiveSet, LocatedSet, in_any
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
+from dredge.undo.config import PurgeConfig
 from dredge.undo.deleted import Collected, SweptRun, swept_rows
+from dredge.undo.deleting_leftovers import delete_leftovers
 from dredge.undo.deletions import note_purged, read_deletions
-from dredge.undo.pins import active_pins, sets_of
-from dredge.undo.purge.choosing import Choosing, Leftover
-from dredge.undo.purge.config import PurgeConfig
-from dredge.undo.purge.deleting import delete_leftovers
-from dredge.undo.purge.output import (
+from dredge.undo.leftovers import (
     CURRENT,
     FAILED,
     LIVE,
@@ -44,11 +42,13 @@ from dredge.undo.purge.output import (
     PURGED,
     UNSENT,
     WOULD_GO,
+    Choosing,
+    Leftover,
     PurgeOutput,
 )
-from dredge.undo.side_run import side_run
+from dredge.undo.pins import active_pins, sets_of
+from dredge.undo.side_run import Done, Tally, note_outcomes, shares_of, side_run, work_through
 from dredge.undo.ways import QUARANTINE, VERSIONS
-from dredge.undo.work import Done, Tally, note_outcomes, shares_of, work_through
 from dredge.xid import descending_time
 
 log = logging.getLogger("dredge")

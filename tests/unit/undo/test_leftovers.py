@@ -12,11 +12,9 @@ import pytest
 
 from dredge.storage import StorageOptions, open_deleter, open_versions, open_writer
 from dredge.storage.model import ObjectWriter, always
-from dredge.undo.purge.choosing import Choosing
-from dredge.undo.purge.deleting import delete_leftovers
-from dredge.undo.purge.output import CURRENT, OTHER, PURGED, WOULD_GO, YOUNG
-from dredge.undo.restore.output import GONE, RESTORED, TAKEN
-from dredge.undo.restore.putting_back import PuttingBack
+from dredge.undo.deleting_leftovers import delete_leftovers
+from dredge.undo.leftovers import CURRENT, OTHER, PURGED, WOULD_GO, YOUNG, Choosing
+from dredge.undo.putting_back import GONE, RESTORED, TAKEN, PuttingBack
 from dredge.undo.ways import VERSIONS
 from tests.support.azure_server import AzureServer
 from tests.support.memory_store import forget_memory_store, memory_store

@@ -25,12 +25,11 @@ from dredge.storage import (
     ObjectWriter,
     open_writer,
 )
+from dredge.undo import purge as step
+from dredge.undo.config import PurgeConfig
 from dredge.undo.deleted import Collected, SweptRun
-from dredge.undo.purge import step
-from dredge.undo.purge.choosing import Choosing, Leftover
-from dredge.undo.purge.config import PurgeConfig
-from dredge.undo.purge.output import OTHER, PINNED, WOULD_GO, PurgeOutput
-from dredge.undo.purge.step import PurgingConfig, SweptPart
+from dredge.undo.leftovers import OTHER, PINNED, WOULD_GO, Choosing, Leftover, PurgeOutput
+from dredge.undo.purge import PurgingConfig, SweptPart
 from dredge.undo.side_run import SideRun
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
 from dredge.xid import new_descending_xid

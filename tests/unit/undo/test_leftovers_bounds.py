@@ -11,9 +11,8 @@ import pytest
 
 from dredge.errors import UnavailableError
 from dredge.storage import ObjectVersion, open_writer
-from dredge.undo.purge import choosing
-from dredge.undo.purge.choosing import Choosing, Leftover
-from dredge.undo.purge.output import CURRENT, FAILED, OTHER, WOULD_GO, YOUNG
+from dredge.undo import leftovers as choosing
+from dredge.undo.leftovers import CURRENT, FAILED, OTHER, WOULD_GO, YOUNG, Choosing, Leftover
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
 from tests.support.memory_store import forget_memory_store, memory_store
 

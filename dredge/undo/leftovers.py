@@ -1,4 +1,6 @@
-"""What of one run's leftovers may go for good.
+"""What a purge leaves: what became of each copy and version that a run's deletion had left.
+
+What of one run's leftovers may go for good.
 
 Only what the run's own ledger names:
 
@@ -19,9 +21,36 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import DredgeError, NotFoundError
+from dredge.runs.output import StepOutput
+from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectVersion, open_reader, open_versions
-from dredge.undo.purge.output import CURRENT, FAILED, OTHER, WOULD_GO, YOUNG
 from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
+
+PURGED, WOULD_GO, FAILED, UNSENT = "purged", "would_go", "failed", "not_sent"
+PINNED, LIVE, YOUNG, CURRENT, OTHER = "pinned", "live", "young", "current", "other"
+OUTCOMES = {
+    PURGED: "are gone for good",
+    WOULD_GO: "would go",
+    PINNED: "stay: they were brought back, and are pinned",
+    LIVE: "stay: something live names them, or may",
+    YOUNG: "stay: they are not old enough",
+    CURRENT: "stay: what the run deleted is the current version again",
+    OTHER: "stay: they are not what the run listed",
+    FAILED: "could not be deleted",
+    UNSENT: "were left to a later purge",
+}
+"""What became of copies and versions, in words that follow a number."""
+
+
+class PurgeOutput(StepOutput):
+    """What became of each."""
+
+    STEP = "purge"
+
+    @property
+    def ledger(self) -> list[PartInfo]:
+        """Rows of run, address, size, way, version id, outcome and message."""
+        return self.parts("")
 
 
 @dataclass(frozen=True, slots=True)
