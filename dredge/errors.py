@@ -68,6 +68,11 @@ class LeaseHeldError(RefusedError):
         "the message says."
     )
 
+    def __init__(self, message: str, holder: str = "") -> None:
+        super().__init__(message)
+        self.holder = holder
+        """Who has the lease; "" where that is not known."""
+
 
 class OvertakenError(RefusedError):
     """A later try of the same step was begun, so this one no longer counts."""

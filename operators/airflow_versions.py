@@ -15,6 +15,12 @@ from airflow.sdk import DAG, exceptions
 #: 3.2: a secrets backend forbids a task to read a secret. Nothing is caught where the class is missing.
 AccessDenied: Any = getattr(exceptions, "AirflowSecretsBackendAccessDenied", ())
 
+#: 3.2: where it is; before, it was Airflow's own.
+try:
+    from airflow.sdk.exceptions import TaskDeferralTimeout as TaskDeferralTimeout
+except ImportError:
+    from airflow.exceptions import TaskDeferralTimeout as TaskDeferralTimeout  # type: ignore[no-redef]
+
 #: 3.3: a task that waits for a person without a trigger; before, such a task is deferred to the triggerer.
 TaskAwaitingInput: Any = getattr(exceptions, "TaskAwaitingInput", ())
 

@@ -9,6 +9,7 @@ server    reachable, its version, the repository
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -40,7 +41,15 @@ from dredge.runs.preflight import Check, Level, Line, Preflight, alarms_line, li
 from dredge.storage import ObjectWriter, StorageOptions, open_reader
 from dredge.storage.model import STORAGE_CLASS
 from dredge.undo.alarms import open_alarms
-from dredge.undo.preflight import check_folders, check_lifecycle, check_reach, check_undo
+from dredge.undo.preflight import (
+    LIST_PRICE,
+    check_folders,
+    check_lifecycle,
+    check_lock,
+    check_reach,
+    check_undo,
+    estimate_line,
+)
 from dredge.xid import new_descending_xid
 
 _LACKING = (
@@ -58,9 +67,6 @@ _LACKING = (
 """By version: what an older server lacks, and what to do. `dredge.lakefs.client.OLDEST_SERVER` has the rest."""
 _SAMPLE_ROWS = 20_000
 """Objects listed to see what kinds there are and, where no run has counted them, how many at least."""
-_LIST_PRICE = 0.005 / 1000
-"""US dollars for a listing request, by S3's list price."""
-_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +162,7 @@ def _checks(site: _Site, kv: KVAccess | None) -> list[Check]:
         Check("store_elsewhere", lambda: check_reach(site.namespace, options)),
         Check("lifecycle", lambda: check_lifecycle(folders, options)),
         Check("undo", lambda: check_undo(config.undo, site.namespace, run_uri, options)),
+        Check("object_lock", lambda: check_lock(site.namespace, options)),
         Check("owner", lambda: _owner(site)),
         Check("block", lambda: _block(site)),
         Check("alarms", lambda: _alarms(site)),
@@ -376,17 +383,12 @@ def _estimate(site: _Site) -> Iterator[Line]:
     if found is not None:
         requests = found["work"]["list_requests"]
         seconds = sum(found["seconds"].values())
-        text = f"{seconds:,.0f} s, {requests:,} listing requests (${requests * _LIST_PRICE:,.2f}). {found['about']}"
+        text = f"{seconds:,.0f} s, {requests:,} listing requests (${requests * LIST_PRICE:,.2f}). {found['about']}"
         yield ok("estimate", text)
         return
+    started = time.monotonic()
     rows, classes, whole = _sample(site)
-    requests = -(-rows // _PAGE)
-    least = "" if whole else "at least "
-    yield ok(
-        "estimate",
-        f"{least}{rows:,} objects: {least}{requests:,} listing requests (${requests * _LIST_PRICE:,.4f}); a first run"
-        " tells the time",
-    )
+    yield estimate_line("objects", rows, time.monotonic() - started, whole)
     archived = sorted(classes & set(HELD))
     if archived:
         yield Line(

@@ -99,6 +99,21 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocking:
+    """A run that failed, and for which the run after it waits.
+
+    Attributes:
+        run: its id.
+        address: of its page.
+        next: id of the run that waits.
+    """
+
+    run: str
+    address: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
 class Gaps:
     """Intervals of a schedule without a run that ended well.
 
@@ -106,11 +121,13 @@ class Gaps:
         schedule: whose.
         starts: of the intervals, the oldest first; None where the user may not ask for it.
         since: intervals before were not looked at.
+        blocking: runs that hold up later ones.
     """
 
     schedule: Schedule
     since: datetime
     starts: list[datetime] | None = field(default=None)
+    blocking: tuple[Blocking, ...] = ()
 
 
 class Surroundings(Protocol):

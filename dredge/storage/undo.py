@@ -144,6 +144,15 @@ class Expiry:
 
 
 @runtime_checkable
+class LocksVersions(Protocol):
+    """A store whose buckets may forbid for a time that versions are deleted (Object Lock)."""
+
+    def locked_days(self) -> int | None:
+        """For how many days after it was written by the bucket's own rule; 0 for none, None when the store
+        does not tell. Single objects may be locked for longer."""
+
+
+@runtime_checkable
 class ExpiresOldVersions(Protocol):
     """A store whose buckets may have rules that remove old versions."""
 

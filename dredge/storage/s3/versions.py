@@ -54,6 +54,19 @@ class S3Versions:
         rules = [rule for rule in found.get("Rules", []) if _is_about(rule, self._root + prefix)]
         return Expiry(_earliest(map(_days, rules)), current_days=_earliest(map(_current_days, rules)))
 
+    def locked_days(self) -> int | None:
+        """For how many days a version is locked by the bucket's own rule; raises UnavailableError."""
+        bucket = self._location.bucket
+        try:
+            with translated(f"asking for the Object Lock of {bucket}"):
+                found = s3_client(self._options, bucket).get_object_lock_configuration(Bucket=bucket)
+        except NotFoundError:
+            return 0
+        except ConfigError:
+            return None
+        rule = found.get("ObjectLockConfiguration", {}).get("Rule", {}).get("DefaultRetention", {})
+        return rule.get("Days", 0) + 365 * rule.get("Years", 0)
+
     def versions(self, key: str) -> list[ObjectVersion]:
         """Every version and marker of a key, the newest first."""
         if not key or not is_text(key):
