@@ -64,7 +64,7 @@ class IcechunkSaveReportOperator(TellsLineage, IcechunkOperator):
         figures = dict(summary.counts)
         self.lineage = Lineage(run.plan.uri, run.plan.uri, run.plan.run_id, figures, outcome, page)
         problem = what_went_wrong(outcome, lambda: read_report(run))
-        told = {"run": run.plan.run_id, "counts": figures, "report": page, "text": problem}
+        told: dict[str, Any] = {"run": run.plan.run_id, "counts": figures, "report": page, "text": problem}
         leave_event(context, outcome, run.plan.uri, **told)
         if problem:
             raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problem} The report: {page}")
