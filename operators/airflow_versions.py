@@ -15,12 +15,6 @@ from airflow.sdk import DAG, exceptions
 #: 3.2: a secrets backend forbids a task to read a secret. Nothing is caught where the class is missing.
 AccessDenied: Any = getattr(exceptions, "AirflowSecretsBackendAccessDenied", ())
 
-#: 3.2: where it is; before, it was Airflow's own.
-try:
-    from airflow.sdk.exceptions import TaskDeferralTimeout as TaskDeferralTimeout
-except ImportError:
-    from airflow.exceptions import TaskDeferralTimeout as TaskDeferralTimeout  # type: ignore[no-redef]
-
 #: 3.3: a task that waits for a person without a trigger; before, such a task is deferred to the triggerer.
 TaskAwaitingInput: Any = getattr(exceptions, "TaskAwaitingInput", ())
 
@@ -28,6 +22,18 @@ TaskAwaitingInput: Any = getattr(exceptions, "TaskAwaitingInput", ())
 HAS_RETRY_POLICY = hasattr(airflow.sdk, "ExceptionRetryPolicy")
 
 _HAS_RUN_TYPES = "allowed_run_types" in inspect.signature(DAG.__init__).parameters
+
+
+def _deferral_timeout() -> Any:
+    if hasattr(exceptions, "TaskDeferralTimeout"):
+        return exceptions.TaskDeferralTimeout
+    from airflow.exceptions import TaskDeferralTimeout
+
+    return TaskDeferralTimeout
+
+
+#: A deferred task was woken because its time was over; before 3.2 it is in another module.
+TaskDeferralTimeout: Any = _deferral_timeout()
 
 
 def cron_intervals(cron: str) -> Any:
