@@ -10,7 +10,7 @@ old list counts. A part whose rows did not change is named again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -19,13 +19,14 @@ import pyarrow as pa
 from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.runs.conditional import replace_again
 from dredge.runs.folder import RunFolder
+from dredge.runs.lifetimes import ListedFiles
 from dredge.runs.payload import NewerFormatError, from_json, from_versioned, to_json
 from dredge.runs.pending.rows import PENDING
 from dredge.runs.summary import PartInfo
 from dredge.runs.versions import verify
 from dredge.storage import ObjectReader, ObjectWriter
 
-FORMAT = 1
+FORMAT = 2
 FOLDER = "pending"
 POINTER = f"{FOLDER}/current.json"
 _AHEAD_MAX = timedelta(minutes=5)
@@ -164,6 +165,59 @@ def write_part(state: ObjectWriter, label: str, shard: int, rows: pa.Table) -> P
         rows: of the list.
     """
     return RunFolder(state, label).write_table(FOLDER, shard, rows.cast(PENDING), label)
+
+
+def same_or_written(
+    state: ObjectWriter, label: str, shard: int, rows: pa.Table, before: pa.Table, known: PartInfo | None
+) -> dict[int, PartInfo]:
+    """Name the part of a shard again where its rows are as they were; else write it.
+
+    Args:
+        state: on the folder of lease and index.
+        label: see `write_part`.
+        shard: its number.
+        rows: of the list.
+        before: rows of the list that the run has read.
+        known: the one part that has these; None where they are in none, or in several.
+
+    Returns:
+        The part by number of the shard; none where there are no rows.
+    """
+    if not rows.num_rows:
+        return {}
+    if known is not None and rows.equals(before):
+        return {shard: known}
+    return {shard: write_part(state, label, shard, rows)}
+
+
+def read_rows(folder: RunFolder, parts: Iterable[PartInfo]) -> pa.Table:
+    """Read rows of a list, in no order.
+
+    Args:
+        folder: of `folder_of`.
+        parts: of the list.
+
+    Raises:
+        FormatError: a part is gone or damaged.
+    """
+    tables = [folder.read_part(part).cast(PENDING) for part in parts]
+    return pa.concat_tables([PENDING.empty_table(), *tables]).combine_chunks()
+
+
+def superseded_parts(state: ObjectReader, files: ListedFiles, prefix: str = f"{FOLDER}/") -> Iterator[str]:
+    """Parts of earlier lists, which no run reads any more: a run that waits builds on the list that it has read.
+
+    Args:
+        state: on the folder of lease and index. Its pointer is read now, after the files were listed, so that no part
+            that it names is taken for an old one.
+        files: listed a week back, or further.
+        prefix: where the parts are among the files.
+
+    Raises:
+        DredgeError: the pointer cannot be read, so that nobody knows.
+    """
+    named = {f"{prefix}{key.removeprefix(f'{FOLDER}/')}" for key in parts_named(state)}
+    yield from (key for key in files.old(prefix) if key.endswith(".parquet") and key not in named)
 
 
 def leave_list(state: ObjectWriter, pending: PendingList, etag: str | None) -> None:

@@ -222,7 +222,7 @@ def test_a_list_of_another_life_or_a_damaged_one_lets_everything_wait_anew() -> 
         place.put("pending/current.json", wrong)
         summary = collect(world, dry_run=True)
         assert (summary.counts["confirmed_files"], len(summary.warnings)) == (0, 1)
-    place.put("pending/current.json", honest.replace(b'"format": 1', b'"format": 2'))
+    place.put("pending/current.json", honest.replace(b'"format": 2', b'"format": 3'))
     with pytest.raises(RefusedError):
         collect(world)
     assert left_metarange() in there(world)

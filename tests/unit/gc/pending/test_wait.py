@@ -407,7 +407,7 @@ def test_a_list_of_a_newer_version_stops_the_run() -> None:
     world = waiting()
     run = go(world)
     data = run.state.get(store.POINTER)
-    run.state.put(store.POINTER, data.replace(b'"format": 1', b'"format": 2'))
+    run.state.put(store.POINTER, data.replace(b'"format": 2', b'"format": 3'))
     with pytest.raises(RefusedError):
         world.plan()
 

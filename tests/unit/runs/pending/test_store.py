@@ -51,6 +51,7 @@ def rows(count: int = 3) -> pa.Table:
         "status": [WAITING] * count,
         "since": [NOW] * count,
         "run_id": ["r1"] * count,
+        "min_age": [0] * count,
     }
     return pa.table(columns, schema=PENDING)
 

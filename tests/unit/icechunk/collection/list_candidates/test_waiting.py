@@ -325,3 +325,40 @@ def test_a_part_whose_rows_did_not_change_is_named_again(v2: Repo) -> None:
     before = pointer(v2.folder).parts
     run(v2)
     assert pointer(v2.folder).parts == before
+
+
+def grow_old(folder: Path, hours: float) -> None:
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        os.utime(path, (path.stat().st_mtime - hours * 3600,) * 2)
+
+
+@pytest.mark.parametrize("hours", [24, 48])
+def test_a_wait_that_began_while_objects_were_young_by_the_age_of_a_run_begins_anew(
+    repo: Repo, hours: int
+) -> None:
+    """A dry run with a shorter age has begun it when they were 28 hours old."""
+    grow_old(repo.folder, GRACE + 28)
+    run(repo, dry_run=True)
+    let_wait(repo.folder, GRACE)
+    before = objects(repo.folder)
+    settings = {"unsafe_min_age_seconds": None, "min_age_hours": hours, "keep_lost_days": 0}
+    report = run(repo, **settings)
+    assert bool(report["deleted"]["objects"]) is (hours == 24)
+    if hours == 48:
+        assert objects(repo.folder) == before
+        let_wait(repo.folder, GRACE)
+        assert run(repo, **settings)["deleted"]["objects"] > 0
+
+
+def test_an_optimized_run_knows_no_time_of_chunks_and_goes_by_the_age_that_their_wait_began_with(
+    v2: Repo, tmp_path: Path
+) -> None:
+    expected = v2.collected(tmp_path)
+    grow_old(v2.folder, 28)
+    run(v2)
+    let_wait(v2.folder, GRACE)
+    run(v2, mode="auto", unsafe_min_age_seconds=3600, dry_run=True)
+    assert run(v2, mode="auto")["deleted"]["objects"] == 0
+    let_wait(v2.folder, GRACE)
+    assert run(v2, mode="auto")["deleted"]["objects"] > 0
+    assert objects(v2.folder) == expected
