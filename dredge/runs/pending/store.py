@@ -2,9 +2,10 @@
 
     <state>/pending/current.json      the pointer: what the list is about, whose it is, when, its parts with digests
     <state>/pending/<label>-….parquet a part: the rows of one shard
+    <state>/newest_list.json          a note: when the newest list was left
 
-The parts are written first and the pointer last, under the lease and with a condition: after a kill between the two the
-old list counts. A part whose rows did not change is named again.
+The parts are written first and then the pointer, under the lease and with a condition: after a kill between the two the
+old list counts. A part whose rows did not change is named again. The note comes last, so no list that counts is older.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dredge.storage import ObjectReader, ObjectWriter
 FORMAT = 2
 FOLDER = "pending"
 POINTER = f"{FOLDER}/current.json"
+NEWEST = "newest_list.json"
 _AHEAD_MAX = timedelta(minutes=5)
 """The clocks of a store's servers may differ so much."""
 _LATE_MAX = timedelta(hours=1)
@@ -62,6 +64,12 @@ class PendingList:
     def rows(self) -> int:
         """How many there are."""
         return sum(part.rows for part in self.parts.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Newest:
+    left_at: datetime
+    format: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +128,9 @@ def read_list(state: ObjectReader, expected: Expected, now: datetime) -> Stored:
         raise error.as_refusal(f"{state.uri}/{POINTER}") from None
     except (FormatError, ValueError) as error:
         return Stored(etag=etag, problem=f"{POINTER} cannot be read ({error})")
-    problem = _why_not(pending, expected, now, written_at) or _damage(state, pending)
+    problem = (
+        _why_not(pending, expected, now, written_at) or _later(state, pending) or _damage(state, pending)
+    )
     return Stored(etag=etag, pending=None if problem else pending, problem=problem)
 
 
@@ -138,6 +148,18 @@ def _why_not(pending: PendingList, expected: Expected, now: datetime, written_at
         )
     if expected.valid_from is not None and pending.marked_at <= expected.valid_from:
         return expected.why
+    return ""
+
+
+def _later(state: ObjectReader, pending: PendingList) -> str:
+    try:
+        newest = from_versioned(_Newest, json.loads(state.get(NEWEST)), 1)
+    except NotFoundError:
+        return ""
+    except (FormatError, ValueError) as error:
+        return f"{NEWEST} cannot be read ({error})"
+    if pending.left_at < newest.left_at:
+        return f"a later one was left at {newest.left_at:%Y-%m-%d %H:%M} UTC, so that somebody put it back"
     return ""
 
 
@@ -237,6 +259,7 @@ def leave_list(state: ObjectWriter, pending: PendingList, etag: str | None) -> N
             f"run {pending.run_id}: another run has left its pending list in {state.uri}/{POINTER} since this run"
             " compared what is listed with what is live. Nothing was deleted. Start a new run."
         )
+    state.put(NEWEST, json.dumps(to_json(_Newest(left_at=pending.left_at))).encode())
 
 
 def parts_named(state: ObjectReader) -> set[str]:

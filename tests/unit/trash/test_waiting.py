@@ -12,11 +12,14 @@ import pytest
 
 from dredge.errors import RefusedError
 from dredge.runs.pending.store import POINTER, parts_named
+from dredge.storage import open_deleter, open_writer
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.margins import TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.waiting import address_of, forget, read_waiting
+from tests.support.killing import Killed, killed_at
 from tests.support.kv_world import DAY, START
+from tests.support.memory_store import forget_memory_store
 from tests.support.trash import Ground, fates
 
 INSTANT = timedelta(microseconds=1)
@@ -170,3 +173,27 @@ def test_parts_of_earlier_lists_of_a_key_value_store_go_a_week_later_and_those_o
 
 def parts_there(folder: Path) -> set[str]:
     return {f"pending/{path.name}" for path in (folder / "state" / "pending").iterdir()}
+
+
+@pytest.mark.parametrize("looks", ["scan", "dry run"])
+def test_after_a_kill_at_any_write_rows_are_neither_lost_nor_confirmed_early(looks: str) -> None:
+    number = 0
+    while True:
+        number += 1
+        forget_memory_store("kv-kills")
+        ground = Ground(TrashState(open_writer("memory://kv-kills/state")))
+        since = ground.scan().findings[0].first_seen
+        late = ground.world.stage(ground.world.token("lake", "main"))
+        ground.world.store.now += DAY
+        try:
+            with killed_at(number):
+                ground.scan() if looks == "scan" else ground.clean(dry_run=True)
+            break
+        except Killed:
+            open_deleter(ground.state.writer.uri).delete(["lease.json"])  # it may be left
+        seen = {finding.partition: finding.first_seen for finding in ground.scan(INSTANT).findings}
+        assert seen[ground.orphan] == since
+        assert seen[late] is not None
+        assert seen[late] >= since + DAY
+        assert [o.finding.partition for o in ground.clean().outcomes] == [ground.orphan]
+    assert number > 6

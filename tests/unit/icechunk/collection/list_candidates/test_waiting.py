@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -280,6 +281,54 @@ def test_a_kill_at_the_pointer_neither_loses_rows_nor_confirms_early(
     killed.lease.release(killed.plan.lease)
     assert run(v2)["deleted"]["objects"] == len(before)
     assert orphan.exists()
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["the same run", "the next run"])
+def test_a_kill_between_parts_neither_loses_rows_nor_confirms_early(
+    v2: Repo, goes_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(v2)
+    let_wait(v2.folder, GRACE)
+    (v2.folder / "chunks" / ("0" * 20)).write_bytes(b"later")
+    before, parts = rows(v2.folder), 0
+    monkeypatch.setattr(waiting_step, "SHARD_ROWS", 3)
+    killed = v2.plan(**WAITS)
+    mark(killed, HERE)
+    while True:
+        with dying_at_part(parts := parts + 1) as written:
+            try:
+                list_candidates(killed, HERE)
+                break
+            except Killed:
+                assert rows(v2.folder) == before
+        if not goes_on:
+            killed.lease.release(killed.plan.lease)
+            killed = v2.plan(**WAITS)
+            mark(killed, HERE)
+    assert parts > len(written) > 2
+    check_limits(killed)
+    after = rows(v2.folder)
+    assert {key: after[key]["since"] for key in before} == {key: row["since"] for key, row in before.items()}
+    (late,) = after.keys() - before.keys()
+    assert after[late]["since"] >= killed.plan.created_at
+    killed.lease.release(killed.plan.lease)
+    assert run(v2)["deleted"]["objects"] == len(before)
+
+
+@contextmanager
+def dying_at_part(number: int) -> Iterator[list[int]]:
+    """Die right before a part of the list is written; gives the shards that were."""
+    honest, written = store.write_part, list[int]()
+
+    def write_part(state: Any, label: str, shard: int, table: Any) -> Any:
+        if len(written) + 1 == number:
+            raise Killed
+        written.append(shard)
+        return honest(state, label, shard, table)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "write_part", write_part)
+        yield written
 
 
 def test_a_run_that_another_one_overtook_leaves_no_list(v2: Repo) -> None:
