@@ -1,4 +1,4 @@
-"""One block of a range: the walk through its entries, and taking over the rows of an equal one."""
+"""One block of a range: decodes its entries, or copies the rows of an equal block."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dredge.kernels.memory import (
 
 @jit
 def _compare_keys(key, key_size, shared, suffix, size):
-    """Whether a user key (`shared` bytes of the old one, then the suffix) comes after the old one, `key`."""
+    """Whether a user key (`shared` bytes of the previous key, then the suffix) sorts after the previous one, `key`."""
     if shared >= key_size:
         return size > key_size  # it begins with the whole old key
     if size <= shared:
@@ -39,7 +39,7 @@ def _compare_keys(key, key_size, shared, suffix, size):
 
 @jit
 def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
-    """Take all records of one uncompressed block. Gives a code; `state` says where, and what was filled."""
+    """Decode all records of an uncompressed block. Returns a code; `state` has the position and sizes of outputs."""
     number = load32(raw + raw_size - 4)
     if number < 1 or 4 * number > raw_size - 4:
         return k.BAD_RESTARTS
@@ -54,7 +54,7 @@ def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
     row, address_at, etag_at, key_at = state[k.ROW], state[k.ADDRESS_AT], state[k.ETAG_AT], state[k.KEY_AT]
     rows = len(columns.address_types)
     key_size = state[k.KEY_SIZE]
-    internal_size = 0  # nothing of another block's key may be shared
+    internal_size = 0  # keys share no prefix across blocks
     keys = values = others = 0
     at = raw
     while at < end:
@@ -140,7 +140,7 @@ def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
             return k.BAD_ADDRESS_TYPE
         columns.address_types[row] = address_type
         others += address_type != U64(1)
-        # What was asked for.
+        # The requested columns.
         if wanted & k.ADDRESS:
             columns.address_offsets[row] = address_at
             seen = copy(address, address_bytes + address_at, address_size)
@@ -181,13 +181,12 @@ def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
 
 @jit
 def _copy_words(old, new, first, row, count):
-    """Copy whole words: `count` cells of eight bytes."""
     copy(address_of(old) + 8 * first, address_of(new) + 8 * row, 8 * count)
 
 
 @jit
 def _copy_texts(old_offsets, old_bytes, offsets, texts, first, last, row, at):
-    """Copy the texts of some rows to `row`, where `at` bytes are filled. Gives how many it adds."""
+    """Copy the texts of a range of rows to `row`, after `at` bytes of output. Returns the number of bytes added."""
     start = np.int64(old_offsets[first])
     for source in range(first, last):
         offsets[row + source - first] = np.int64(old_offsets[source]) - start + at
@@ -198,7 +197,7 @@ def _copy_texts(old_offsets, old_bytes, offsets, texts, first, last, row, at):
 
 @jit
 def take_block(source, old, wanted, columns, state):
-    """Take the rows of a block that was decoded before."""
+    """Copy the rows of a block from an earlier decoding."""
     block = state[k.BLOCK]
     first, last = old.first_rows[source], old.first_rows[source + 1]
     row = state[k.ROW]

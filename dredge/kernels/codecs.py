@@ -1,8 +1,7 @@
-"""CRC-32C as tables store it: by the processor's instruction where it has one, else by eight lookups a word.
+"""Decoding of one block: CRC-32C, raw Snappy, XXH64.
 
-Raw Snappy: a stream of literals and of copies from what was already written.
-
-XXH64, as Spark's `xxhash64` computes it.
+CRC-32C uses the processor's instruction where available, else eight table lookups a word. XXH64 gives the same values
+as Spark's `xxhash64`.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -72,7 +71,7 @@ else:
 
 @jit
 def masked_crc(address, length):
-    """The checksum of a block as it is stored: of its bytes and the type byte behind them."""
+    """The stored checksum of a block: of its bytes and the type byte behind them."""
     crc = U64(0xFFFFFFFF)
     whole = length & ~7
     for at in range(0, whole, 8):
@@ -85,7 +84,7 @@ def masked_crc(address, length):
 
 @jit
 def uncompress(at, end, target, size):
-    """Write exactly `size` bytes from raw Snappy, its length read already. May overrun the target by 15."""
+    """Write exactly `size` bytes from raw Snappy, after its length field. May overrun the target by 15."""
     out = target
     stop = target + size
     while at < end:
@@ -160,7 +159,7 @@ def _round(lane, word):
 
 @jit
 def xxh64(at, length, seed):
-    """The XXH64 hash of some bytes."""
+    """The XXH64 hash of a byte string."""
     end = at + length
     if length >= 32:
         one, two, three, four = seed + _P1 + _P2, seed + _P2, seed, seed - _P1

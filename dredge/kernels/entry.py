@@ -1,4 +1,4 @@
-"""The data blocks of a range: where they are, which equal those of the range before, and their rows."""
+"""The kernels for callers: the data blocks of a range and their rows; hashes of texts."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dredge.kernels.memory import (
 
 @njit(types.int64(BYTES, I64S, I64S), **OPTIONS)
 def read_index(body, offsets, lengths):
-    """Read the handles of an index block; gives their number, or -1 when it is damaged or has too many."""
+    """Read the handles of an index block; returns their number, or -1 when it is damaged or has too many."""
     block, size = address_of(body), len(body)
     if size < 8:
         return -1
@@ -65,7 +65,7 @@ def read_index(body, offsets, lengths):
 
 @njit(types.void(BYTES, I64S, I64S, I64S), **OPTIONS)
 def measure(data, offsets, lengths, sizes):
-    """Tell how many bytes each block says it has uncompressed; -1 for what cannot be true."""
+    """Read the uncompressed size of each block; -1 for an impossible size."""
     for block in range(len(offsets)):
         start, length = address_of(data) + offsets[block], lengths[block]
         sizes[block] = length
@@ -78,7 +78,7 @@ def measure(data, offsets, lengths, sizes):
 
 @njit(types.void(BYTES, I64S, I64S, BYTES, I64S, I64S, I64S), **OPTIONS)
 def keep_equal(data, offsets, lengths, old_data, old_offsets, old_lengths, sources):
-    """Of the guesses which old block each block equals, keep those right to the last byte; else -1."""
+    """Of the guessed equal old blocks, keep those equal to the last byte; else -1."""
     for block in range(len(sources)):
         source = sources[block]
         if source >= 0 and (
@@ -101,9 +101,9 @@ _COLUMNS = types.NamedTuple(
 def decode(data, offsets, lengths, sizes, sources, old, scratch, key, wanted, columns, state):
     """Decode the data blocks of a range.
 
-    `sizes` are those of `measure`. `sources` names for each block the one of `old` whose rows may be taken,
-    or -1; such a block stands between two that are equal to the neighbours of its source. `scratch` has
-    room for the largest block, `key` for the longest key.
+    `sizes` are the results of `measure`. `sources` has for each block an equal block of `old`, or -1; such a block
+    is between two blocks equal to the neighbours of its source. `scratch` has room for the largest block, `key`
+    for the longest key.
     """
     base, room, last_key = address_of(data), address_of(scratch), address_of(key)
     taken = False
@@ -137,7 +137,7 @@ def decode(data, offsets, lengths, sizes, sources, old, scratch, key, wanted, co
             state[k.CODE] = k.BAD_RESTARTS
             return
         before = state[k.ROW]
-        # After rows that were taken the key is not at hand, but the order was checked when they were decoded.
+        # After copied rows the last key is unknown; their order was checked when they were decoded.
         state[k.CODE] = walk_block(
             raw, size, last_key, state[k.KEY_SIZE] >= 0 and not taken, wanted, columns, state
         )
@@ -158,7 +158,7 @@ def decode(data, offsets, lengths, sizes, sources, old, scratch, key, wanted, co
 
 @njit(types.void(BYTES, I64S, U64S), **OPTIONS)
 def hash_texts(texts, offsets, hashes):
-    """Hash texts that lie one behind the other, all with the seed `SEED`."""
+    """Hash concatenated texts, all with the seed `SEED`."""
     base = address_of(texts)
     for row in range(len(hashes)):
         start = offsets[row]

@@ -1,4 +1,7 @@
-"""Loads, stores and copies at addresses of memory; none of them checks a bound, their callers do."""
+"""numba's options and types; loads, stores and copies at memory addresses; varints; UTF-8.
+
+Loads, stores and copies check no bounds; their callers do.
+"""
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 from __future__ import annotations
@@ -16,7 +19,7 @@ OPTIONS: Any = {"nogil": True, "cache": compiled.caching(), "error_model": "nump
 jit = njit(**OPTIONS)
 U64 = np.uint64
 
-# Types of arrays. What comes from a file is read-only.
+# Types of arrays. Arrays over file contents are read-only.
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 I32S, I64S, U8S, U64S = types.int32[::1], types.int64[::1], types.uint8[::1], types.uint64[::1]
 
@@ -53,7 +56,7 @@ def address_of(array):
 
 @jit
 def copy(source, target, length):
-    """Copy; may write 7 bytes more. Gives all words OR-ed, to see whether all is ASCII."""
+    """Copy bytes; may write 7 bytes more. Returns all words OR-ed: with no high bit set, all bytes are ASCII."""
     seen = U64(0)
     whole = length & ~7
     for at in range(0, whole, 8):
@@ -83,7 +86,7 @@ def or_words(source, length):
 
 @jit
 def differ(one, other, length):
-    """Whether two pieces of memory differ."""
+    """Whether two memory areas differ."""
     whole = length & ~7
     for at in range(0, whole, 8):
         if load64(one + at) != load64(other + at):
@@ -96,7 +99,7 @@ def differ(one, other, length):
 
 @jit
 def read_uvarint(at, end):
-    """An unsigned number of at most 64 bits and the position behind it, which is 0 when it is cut off."""
+    """An unsigned varint of at most 64 bits and the position behind it; position 0 for a truncated one."""
     value = U64(0)
     shift = 0
     while at < end:
@@ -115,7 +118,7 @@ def read_uvarint(at, end):
 
 @jit
 def read_length(at, end):
-    """A number that counts bytes, and the position behind it; 0 for the position when it cannot count any."""
+    """A byte count and the position behind it; position 0 for an invalid count."""
     if at < end:
         byte = load8(at)
         if byte < 128:
@@ -128,7 +131,7 @@ def read_length(at, end):
 
 @jit
 def is_utf8(at, end):
-    """Whether bytes are well-formed UTF-8, as Unicode's table 3-7 has it."""
+    """Whether bytes are well-formed UTF-8 (Unicode, table 3-7)."""
     while at < end:
         byte = load8(at)
         if byte < 0x80:

@@ -1,9 +1,9 @@
 """Sets of 64-bit hashes, as sorted arrays of distinct values.
 
-    file: n values of eight bytes, little endian, sorted and distinct, nothing else
+    file of hashes: n values of eight bytes, little endian, sorted and distinct
     file of counts: the same, then n signed counts of four bytes
 
-Equal hashes mean "perhaps the same": a collision keeps an object that could go, never the opposite.
+Equal hashes mean "perhaps the same": a collision keeps garbage and never deletes a live object.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dredge.errors import FormatError
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 
+# Sorted and distinct, unless stated otherwise.
 type Hashes = npt.NDArray[np.uint64]
-"""Sorted and distinct, unless it is said otherwise."""
 
 NONE: Hashes = np.empty(0, np.uint64)
 
@@ -30,14 +30,14 @@ def to_bytes(hashes: Hashes) -> bytes:
 
 
 def from_bytes(data: bytes, name: str) -> Hashes:
-    """Interpret the bytes of a file as hashes.
+    """Parse a file of hashes.
 
     Args:
         data: content of the file.
-        name: what to call it in errors.
+        name: its name in errors.
 
     Raises:
-        FormatError: the values are not whole, not sorted, or not distinct.
+        FormatError: incomplete, unsorted or repeated values.
     """
     if len(data) % 8:
         raise FormatError(
@@ -50,11 +50,11 @@ def from_bytes(data: bytes, name: str) -> Hashes:
 
 
 def unite(pieces: list[Hashes]) -> Hashes:
-    """Unite arrays of hashes, each in any order and with repetitions, into one of sorted distinct hashes."""
+    """Unite arrays of hashes, each in any order and with repetitions, into one sorted distinct array."""
     if not pieces:
         return NONE
     values = np.concatenate(pieces)
-    # Several pieces are as a rule sorted each, and a stable sort merges sorted runs. For a single one the
+    # Several pieces are usually sorted each, and a stable sort merges sorted runs. For a single piece the
     # default sort is faster.
     values.sort(kind="stable" if len(pieces) > 1 else None)
     if len(values) < 2:
@@ -66,7 +66,7 @@ def unite(pieces: list[Hashes]) -> Hashes:
 
 
 def locate(hashes: Hashes, wanted: Hashes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """Tell for each wanted hash whether a set has it, and at which index (0 where it does not).
+    """Look up hashes in a set: whether each is in it, and its index (0 for a missing hash).
 
     Args:
         hashes: the set, sorted and distinct.
@@ -80,7 +80,7 @@ def locate(hashes: Hashes, wanted: Hashes) -> tuple[npt.NDArray[np.bool_], npt.N
 
 
 def contains(hashes: Hashes, wanted: Hashes) -> npt.NDArray[np.bool_]:
-    """Tell for each wanted hash whether a set has it.
+    """Whether a set has each wanted hash.
 
     Args:
         hashes: the set, sorted and distinct.
@@ -90,11 +90,11 @@ def contains(hashes: Hashes, wanted: Hashes) -> npt.NDArray[np.bool_]:
 
 
 def shard_of(hashes: Hashes, bits: int) -> npt.NDArray[np.int64]:
-    """The shard of each hash, which is its first bits: a shard is a range of values, a slice of a sorted set.
+    """The shard of each hash: its first bits. A shard is a range of values, a slice of a sorted set.
 
     Args:
         hashes: in any order.
-        bits: there are 2**bits shards.
+        bits: for 2**bits shards.
     """
     if bits == 0:
         return np.zeros(len(hashes), np.int64)
@@ -102,12 +102,12 @@ def shard_of(hashes: Hashes, bits: int) -> npt.NDArray[np.int64]:
 
 
 def split(hashes: Hashes, bits: int) -> list[Hashes]:
-    """Split sorted hashes into 2**bits shards, some of which may be empty."""
+    """Split sorted hashes into 2**bits shards; shards may be empty."""
     return list(np.split(hashes, _bounds(hashes, bits)))
 
 
 def _bounds(hashes: Hashes, bits: int) -> npt.NDArray[np.int64]:
-    """Where the second and each further shard begins in sorted hashes."""
+    """The index of the second and each later shard in sorted hashes."""
     firsts = np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(64 - bits if bits else 0)
     return np.searchsorted(hashes, firsts)
 
@@ -119,11 +119,11 @@ _NO_COUNTS: Counts = np.empty(0, np.int32)
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Hashes, each with a count.
+    """Hashes, each with a reference count: the number of active ranges with this address.
 
     Attributes:
         hashes: sorted and distinct.
-        counts: of each hash, never 0; negative where more was subtracted than added.
+        counts: of each hash, never 0; negative for more subtractions than additions.
     """
 
     hashes: Hashes = field(default_factory=lambda: NONE)
@@ -131,7 +131,7 @@ class Counted:
 
     @classmethod
     def of(cls, pieces: Sequence[Hashes], sign: int = 1) -> Counted:
-        """Count in how many sets each hash is.
+        """Count for each hash the number of sets with it.
 
         Args:
             pieces: sets, each sorted and distinct.
@@ -147,7 +147,7 @@ class Counted:
 
     @classmethod
     def sum(cls, pieces: Sequence[Counted]) -> Counted:
-        """Add counts up; hashes whose sum is 0 are left out."""
+        """Add up counts; hashes with sum 0 are left out."""
         pieces = [piece for piece in pieces if len(piece.hashes)]
         if len(pieces) < 2:
             return pieces[0] if pieces else cls()
@@ -166,7 +166,7 @@ class Counted:
         return [Counted(hashes, counts) for hashes, counts in halves]
 
     def of_each(self, wanted: Hashes) -> npt.NDArray[np.int64]:
-        """The count of each wanted hash; 0 where there is none."""
+        """The count of each wanted hash; 0 for a missing hash."""
         if not len(self.hashes):
             return np.zeros(len(wanted), np.int64)
         found, places = locate(self.hashes, wanted)
@@ -179,15 +179,15 @@ def counted_to_bytes(counted: Counted) -> bytes:
 
 
 def counted_from_bytes(data: bytes, rows: int, name: str) -> Counted:
-    """Interpret the bytes of a file as hashes with counts.
+    """Parse a file of hashes with counts.
 
     Args:
         data: content of the file.
-        rows: how many hashes were written.
-        name: what to call it in errors.
+        rows: the number of written hashes.
+        name: its name in errors.
 
     Raises:
-        FormatError: not as it was written.
+        FormatError: wrong size or order.
     """
     if len(data) != rows * 12:
         raise FormatError(f"{name}: {len(data)} bytes are not {rows} hashes with counts.")
@@ -198,7 +198,7 @@ def counted_from_bytes(data: bytes, rows: int, name: str) -> Counted:
 
 
 def _starts(values: Hashes) -> npt.NDArray[np.int64]:
-    """Where each run of equal values begins in sorted ones."""
+    """The first index of each run of equal values in a sorted array."""
     if not len(values):
         return np.empty(0, np.int64)
     return np.concatenate([[0], np.flatnonzero(values[1:] != values[:-1]) + 1])
@@ -213,7 +213,7 @@ def read_hashes(folder: RunFolder, part: PartInfo) -> Hashes:
     """Read a set.
 
     Raises:
-        FormatError: not as it was written.
+        FormatError: the file differs from the written one.
     """
     return from_bytes(folder.read_bytes(part), part.name)
 
@@ -227,6 +227,6 @@ def read_counted(folder: RunFolder, part: PartInfo) -> Counted:
     """Read hashes with their counts.
 
     Raises:
-        FormatError: not as it was written.
+        FormatError: the file differs from the written one.
     """
     return counted_from_bytes(folder.read_bytes(part), part.rows, part.name)

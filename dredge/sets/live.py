@@ -1,6 +1,6 @@
-"""Sets that lie in files, a file for each shard, and several of these together: what is live.
+"""Sharded sets of hashes in files, and live sets made of several of them.
 
-A look-up holds one shard in memory at a time, whatever the size of the set.
+A look-up holds one shard in memory at a time, for any size of the set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ShardedSet:
     """A set of hashes in files.
 
     Attributes:
-        bits: 2**bits shards, by the first bits of the hash.
+        bits: for 2**bits shards, by the first bits of the hash.
         shards: file by shard; a shard without a file is empty.
     """
 
@@ -32,26 +32,26 @@ class ShardedSet:
 
     @classmethod
     def of(cls, parts: Sequence[PartInfo], bits: int) -> ShardedSet:
-        """A set in files named `…-<shard>.u64`."""
+        """A set in files with names `…-<shard>.u64`."""
         return cls(bits, _by_shard(parts))
 
     @property
     def values(self) -> int:
-        """How many hashes there are."""
+        """The number of hashes."""
         return sum(part.rows for part in self.shards.values())
 
     def find(
         self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
     ) -> list[npt.NDArray[np.bool_]]:
-        """Tell for each wanted hash whether the set has it.
+        """Whether the set has each wanted hash.
 
         Args:
-            folder: where the files are.
+            folder: of the files.
             wanted: any number of arrays, each in any order.
-            its_shards_only: read no shard in which nothing is wanted, so damage there is not noticed.
+            its_shards_only: skip shards without a wanted hash, so damage there is not noticed.
 
         Returns:
-            For each array its answers.
+            The answers for each array.
         """
         answers = [np.zeros(len(hashes), bool) for hashes in wanted]
         places = [shard_of(hashes, self.bits) for hashes in wanted]
@@ -69,11 +69,11 @@ class ShardedSet:
 class CountedSet:
     """Reference counts in files, in layers.
 
-    The first layer is complete. Each later one holds what a run added (ranges that were new) and subtracted (ranges
-    that were dropped). An address is live when its counts in all layers add up to more than 0.
+    The first layer is complete. Each later layer has the additions of a run (new ranges) and its subtractions (dropped
+    ranges). An address is live when its counts in all layers add up to more than 0.
 
     Attributes:
-        bits: 2**bits shards, by the first bits of the hash.
+        bits: for 2**bits shards, by the first bits of the hash.
         layers: files by shard, the complete layer first.
     """
 
@@ -82,7 +82,7 @@ class CountedSet:
 
     @classmethod
     def of(cls, parts: Sequence[PartInfo], bits: int) -> CountedSet:
-        """A set of one complete layer, from files named `…-<shard>.counts`."""
+        """A set of one complete layer, from files with names `…-<shard>.counts`."""
         return cls(bits, (_by_shard(parts),))
 
     def then(self, parts: Sequence[PartInfo]) -> CountedSet:
@@ -97,25 +97,25 @@ class CountedSet:
     def find(
         self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
     ) -> list[npt.NDArray[np.bool_]]:
-        """Tell for each wanted hash whether any active range names it; see `counts`."""
+        """Whether an active range has each wanted hash; see `counts`."""
         return [found > 0 for found in self.counts(folder, wanted, its_shards_only)]
 
     def counts(
         self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
     ) -> list[npt.NDArray[np.int64]]:
-        """Tell for each wanted hash how many active ranges name it.
+        """The number of active ranges with each wanted hash.
 
         Args:
-            folder: where the files are.
+            folder: of the files.
             wanted: any number of arrays, each in any order.
-            its_shards_only: read no shard in which nothing is wanted, so damage there is not noticed.
+            its_shards_only: skip shards without a wanted hash, so damage there is not noticed.
 
         Returns:
-            For each array its counts.
+            The counts for each array.
 
         Raises:
-            FormatError: a file is not as it was written, or the layers do not belong together: an address was
-                subtracted more often than it was added.
+            FormatError: a file differs from the written one, or the layers do not match: more subtractions than
+                additions.
         """
         answers = [np.zeros(len(hashes), np.int64) for hashes in wanted]
         places = [shard_of(hashes, self.bits) for hashes in wanted]
@@ -139,7 +139,7 @@ def _by_shard(parts: Sequence[PartInfo]) -> dict[int, PartInfo]:
 
 
 def _shard(part: PartInfo) -> int:
-    """The number at the end of a file's name: `live-0003.u64` is of shard 3."""
+    """The number at the end of a file's name: 3 for `live-0003.u64`."""
     return int(part.name.rpartition(".")[0].rpartition("-")[2])
 
 
@@ -147,14 +147,14 @@ def _check(layers: Sequence[Counted], shard: int) -> None:
     for hashes in [layer.hashes[layer.counts < 0] for layer in layers]:
         if len(hashes) and np.any(sum(layer.of_each(hashes) for layer in layers) < 0):
             raise FormatError(
-                f"shard {shard} of the reference counts has addresses that were subtracted more often than added: its"
+                f"shard {shard} of the reference counts has addresses with more subtractions than additions: its"
                 " layers do not belong together. Nothing was deleted. Start a clean run."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedSet:
-    """A set of hashes, and the run folder it lies in.
+    """A set of hashes, and its run folder.
 
     Attributes:
         uri: of the folder.
@@ -165,7 +165,7 @@ class LocatedSet:
     hashes: ShardedSet
 
     def find(self, wanted: Sequence[Hashes], its_shards_only: bool = False) -> list[npt.NDArray[np.bool_]]:
-        """Tell for each wanted hash whether the set has it; see `ShardedSet.find`."""
+        """Whether the set has each wanted hash; see `ShardedSet.find`."""
         folder = RunFolder(open_writer(self.uri), self.uri.rpartition("/")[2])
         return self.hashes.find(folder, wanted, its_shards_only)
 
@@ -173,7 +173,7 @@ class LocatedSet:
 def in_any(
     sets: Sequence[LocatedSet], wanted: Sequence[Hashes], its_shards_only: bool = False
 ) -> list[npt.NDArray[np.bool_]]:
-    """Tell for each wanted hash whether any of some sets has it; see `ShardedSet.find`."""
+    """Whether any of several sets has each wanted hash; see `ShardedSet.find`."""
     answers = [np.zeros(len(hashes), bool) for hashes in wanted]
     for item in sets:
         for answer, found in zip(answers, item.find(wanted, its_shards_only), strict=True):
@@ -183,7 +183,7 @@ def in_any(
 
 @dataclass(frozen=True, slots=True)
 class LiveSet:
-    """Everything that must stay.
+    """All live addresses of a mark.
 
     Attributes:
         sets: an address in any of them is live.
@@ -197,22 +197,22 @@ class LiveSet:
 
     @property
     def bits(self) -> int:
-        """The finest cut of any of its sets: one of 2**bits shards of it lies in one shard of each."""
+        """The finest cut of its sets: one of 2**bits shards is within one shard of each set."""
         counted = 0 if self.counted is None else self.counted.bits
         return max((counted, *(item.hashes.bits for item in self.sets)))
 
     @property
     def values(self) -> int:
-        """How many hashes a look-up reads; more than there are, where sets overlap."""
+        """The number of hashes read by a look-up; overlapping sets count twice."""
         counted = 0 if self.counted is None else sum(part.rows for part in self.counted.parts)
         return counted + sum(item.hashes.values for item in self.sets)
 
     def find(self, wanted: Sequence[Hashes], its_shards_only: bool = False) -> list[npt.NDArray[np.bool_]]:
-        """Tell for each wanted hash whether it is live.
+        """Whether each wanted hash is live.
 
         Args:
             wanted: any number of arrays, each in any order.
-            its_shards_only: read no shard in which nothing is wanted, so damage there is not noticed.
+            its_shards_only: skip shards without a wanted hash, so damage there is not noticed.
         """
         answers = in_any(self.sets, wanted, its_shards_only)
         if self.counted is not None:

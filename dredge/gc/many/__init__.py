@@ -1,7 +1,7 @@
-"""All repositories of a server, one run each: which of them, and what became of their runs.
+"""Collections of all repositories of a server, one run each.
 
-choose      what a user may ask for; the repositories that are collected, and why the others are left out
-collect     one repository after the other in this process; what became of each run
+choose      the settings; the collected repositories, and the reasons for leaving others out
+collect     collects one repository after the other in this process; the outcome of each run
 
-Each repository has a run of its own, with its own lease, plan and report; nothing here touches an object.
+Each repository has its own run, with its own lease, plan and report. This package deletes nothing.
 """

@@ -1,14 +1,14 @@
-"""The repositories of a server that are collected, and why the others are left out.
+"""Chooses the repositories of a server to collect, and says why others are left out.
 
-Whether another collector works on a repository, seen from what collectors leave in its namespace.
+A repository of another collector is left out. Files in its namespace show another collector:
 
-    _lakefs/retention/gc/unified/<run>/           a run; ours have a plan.json, those of lakeFS's own collector none
-    _lakefs/retention/gc/uncommitted/<run>/       staging, prepared for some collector
-    _lakefs/retention/gc/commits/run_id=<run>/    active commits, prepared for some collector
-    _lakefs/retention/gc/dredge/lease.json        the right to work here, which every run of ours takes first
+    _lakefs/retention/gc/unified/<run>/           a run; a run of Dredge has a plan.json, others have none
+    _lakefs/retention/gc/uncommitted/<run>/       staging, prepared for a collector
+    _lakefs/retention/gc/commits/run_id=<run>/    active commits, prepared for a collector
+    _lakefs/retention/gc/dredge/lease.json        the lease, taken first by every run of Dredge
 
-lakeFS prepares for whoever asks, so the last two do not say for whom. But ours ask only while they have the lease: what
-is newer than its last use was made for somebody else, whose run has ended since or goes on.
+lakeFS prepares these files for any caller, so the second and third do not name the collector. But a run of Dredge asks
+only while it holds the lease: files newer than the last use of the lease belong to another collector.
 
 Source: docs/lakefs-behaviour.md, "What a collector reads"; `pkg/graveler/retention/garbage_collection_manager.go`
 """
@@ -38,7 +38,7 @@ _BETWEEN = re.compile(r"[,\s]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManyConfig:
-    """Which repositories are collected, and where the page about all of them goes."""
+    """The repositories to collect, and the folder of the summaries."""
 
     repositories: str = setting(
         "Repositories",
@@ -64,20 +64,20 @@ class ManyConfig:
 
     @property
     def wanted(self) -> list[str]:
-        """Names and globs of those to collect."""
+        """Names and globs of the repositories to collect."""
         return _words(self.repositories)
 
     @property
     def unwanted(self) -> list[str]:
-        """Names and globs of those that are left out."""
+        """Names and globs of the repositories to leave out."""
         return _words(self.leave_out or "")
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:
-        """From what a user gave, as values or as rendered text.
+        """Read settings given as values or as rendered text.
 
         Raises:
-            ConfigError: an unknown name, or a value that does not fit.
+            ConfigError: an unknown name, or an invalid value.
         """
         return cls(**read_settings(cls, params))
 
@@ -93,12 +93,12 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What was chosen.
+    """The chosen repositories.
 
     Attributes:
-        repositories: names of those to collect, in order.
-        left_out: why, by name, of those that were asked for and are not collected.
-        summary_root: URI of the folder for summaries; "" when there is no repository to put it into.
+        repositories: names, in order.
+        left_out: the reason by name, for requested repositories without a run.
+        summary_root: URI of the folder for summaries; "" without a repository.
     """
 
     repositories: list[str]
@@ -112,15 +112,15 @@ def choose_repositories(
     options: StorageOptions | None = None,
     run_root: str | None = None,
 ) -> Chosen:
-    """Choose the repositories to collect: those asked for on which no other collector works.
+    """Choose the repositories to collect: the requested ones without another collector.
 
-    A repository whose store does not answer is collected like any other: its run says what is wrong with it.
+    A repository on an unreachable store is collected too: its run reports the error.
 
     Args:
-        config: what the user asks for.
+        config: the request.
         client: the lakeFS server.
-        options: how stores are reached; None reads the environment.
-        run_root: where the runs put their folders; None is a place in each repository's namespace.
+        options: None reads the environment.
+        run_root: folder of the runs; None is a place in each repository's namespace.
     """
     known = sorted(client.repositories(), key=lambda found: found.name)
     asked = [found for found in known if _matches(found.name, config.wanted)]
@@ -154,7 +154,7 @@ def _why_not(repository: Repository, options: StorageOptions | None) -> str:
     try:
         return other_collector(open_reader(repository.namespace, options))
     except DredgeError as error:
-        log.warning("%s: whether another collector works on it cannot be told: %s", repository.name, error)
+        log.warning("%s: the check for another collector failed: %s", repository.name, error)
         return ""
 
 
@@ -165,12 +165,12 @@ def _summary_root(config: ManyConfig, run_root: str | None, asked: Sequence[Repo
 
 
 _LOOK_BACK = 20
+# The clock of servers, in the ids of runs, and the store's clock may differ by this much unnoticed (`Safety`).
 _CLOCKS = timedelta(minutes=5)
-"""By so much the clocks of servers, which name the runs, and the store's may differ unnoticed (`Safety`)."""
 
 
 def other_collector(reader: ObjectReader) -> str:
-    """Tell why a repository seems to be another collector's; "" when it does not.
+    """Why a repository seems to belong to another collector; "" when it does not.
 
     Args:
         reader: on the storage namespace.
@@ -181,27 +181,27 @@ def other_collector(reader: ObjectReader) -> str:
     ours = used_until(reader, f"{STATE}/{LEASE}")
     for run_id, when in _of_others(reader):
         if ours is None or when > ours + _CLOCKS:
-            before = "never worked on it" if ours is None else f"last worked on it {ours:%Y-%m-%d %H:%M} UTC"
+            before = "never collected it" if ours is None else f"last collected it {ours:%Y-%m-%d %H:%M} UTC"
             return (
-                f"another collector works on it: its run {run_id} left files at {when:%Y-%m-%d %H:%M} UTC, and this"
-                f" collector {before}. When the other one is stopped, run `lakefs_gc` on it once"
+                f"another collector works on it: its run {run_id} wrote files at {when:%Y-%m-%d %H:%M} UTC, and this"
+                f" collector {before}. After stopping the other collector, run `lakefs_gc` on it once"
             )
     return ""
 
 
 def _of_others(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:
-    """Runs that need not be ours, with the time of what they left; the newest ones of each kind."""
+    """The newest runs of each kind of other collectors, with the time of their files."""
     for folder, run_id, began in _newest(reader, f"{RUNS}/"):
         objects = reader.list_level(folder).objects
         if f"{folder}{PLAN}" not in {info.key for info in objects}:
-            # A run writes its files when it ends, and is named by when it began.
+            # The id has the start of a run; its files are written at its end.
             yield run_id, max([began, *(info.last_modified for info in objects)])
     for place in (UNCOMMITTED, COMMITS):
         yield from ((run_id, began) for _, run_id, began in _newest(reader, f"{place}/"))
 
 
 def _newest(reader: ObjectReader, place: str) -> list[tuple[str, str, datetime]]:
-    """Folder, id and time of the newest runs below a place. Ids of newer runs sort first."""
+    """Folder, id and time of the newest runs below a folder. Ids of newer runs sort first."""
     found = []
     for folder in sorted(reader.list_level(place).folders):
         run_id = folder.rstrip("/").rpartition("/")[2].removeprefix("run_id=")

@@ -1,4 +1,4 @@
-"""One repository after the other collected in this process, some at once, without an orchestrator."""
+"""Collects repositories in this process, without an orchestrator, and reads the outcome of each run."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from dredge.storage.parallel import ordered_map
 def outcome_of(
     repository: str, run_uri: str, why: str = "", options: StorageOptions | None = None
 ) -> Outcome:
-    """Tell what became of a repository's run, by its report.
+    """The outcome of a repository's run, from its report.
 
     Args:
         repository: name in lakeFS.
-        run_uri: folder of the run; "" when it came to no plan.
-        why: what is known to have gone wrong; for a run without a report.
-        options: how stores are reached; None reads the environment.
+        run_uri: folder of the run; "" without a plan.
+        why: the known error, for a run without a report.
+        options: None reads the environment.
     """
     if not run_uri:
         return lost(repository, why)
@@ -54,19 +54,19 @@ def collect_each(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[Outcome]:
-    """Collect repositories, each with its own lease, plan and report. One that fails stops no other.
+    """Collect repositories, each with its own lease, plan and report. A failed run stops no other run.
 
     Args:
         repositories: names in lakeFS.
-        config_of: gives what is asked for of a repository.
+        config_of: the settings for a repository.
         runner: spreads the tasks of all runs.
         client: the lakeFS server.
-        at_once: repositories collected at the same time.
-        options: how stores are reached; None reads the environment.
+        at_once: number of parallel runs.
+        options: None reads the environment.
         clock: this machine's clock.
 
     Returns:
-        What became of each, in their order.
+        The outcomes, in the order of the names.
     """
     return ordered_map(
         lambda name: _collect(name, config_of, runner, client, options, clock), repositories, at_once

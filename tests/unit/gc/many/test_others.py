@@ -49,7 +49,7 @@ def test_a_run_without_a_plan_that_is_newer_than_ours_is_another_collectors() ->
     world = worked_on()
     world.age(hours=1)
     run_id = foreign(world)
-    assert f"its run {run_id} left files at 2026-01-04 04:04 UTC" in asked(world)
+    assert f"its run {run_id} wrote files at 2026-01-04 04:04 UTC" in asked(world)
     assert "2026-01-04 03:04" in asked(world)
 
 
