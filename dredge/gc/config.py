@@ -51,6 +51,8 @@ KEEP_UNNAMED_DAYS = 30.0
 KEEP_DAYS_MIN = versions.KEEP_DAYS_MIN
 CLEAN, OPTIMIZED, AUTO = versions.CLEAN, versions.OPTIMIZED, versions.AUTO
 BOTH = "both"
+EVERY_OTHER = "*"
+"""Of `referring_repositories`: all others of the server."""
 _MAY_BE_NONE = ("explain_ranges_max", "report_names_max")
 
 
@@ -268,6 +270,13 @@ class GCConfig:
     approval: str = approval_setting()
     approval_hours: float = approval_hours_setting()
     approvers: str | None = approvers_setting()
+    referring_repositories: str | None = setting(
+        "Repositories that refer to this one",
+        "Names, separated by commas, or `*` for all others of the server. What their branches have staged and their"
+        " commits name below this repository's namespace stays: imports, links. One that cannot be read stops the run."
+        " Empty: objects that only other repositories use are **not protected**.",
+        default=None,
+    )
     keep_tags: bool = setting(
         "Keep tagged commits",
         "Commits with a tag stay active. lakeFS itself lets them expire like all others.",
@@ -329,6 +338,7 @@ class GCConfig:
         }
         check_settings(self, without=[name for name, value in replaced.items() if value is not None])
         self._check_window()
+        _ = self.referring  # a mistake is told now
 
     def _check_window(self) -> None:
         begin, end = self.window
@@ -351,6 +361,16 @@ class GCConfig:
     def approver_ids(self) -> tuple[str, ...]:
         """Ids of those who may answer; () is everybody."""
         return ids_of(self.approvers)
+
+    @property
+    def referring(self) -> frozenset[str]:
+        """Names of the repositories whose entries count as live here, or `EVERY_OTHER` alone."""
+        found = frozenset(ids_of(self.referring_repositories))
+        if EVERY_OTHER in found and len(found) > 1:
+            raise ConfigError(
+                f"referring_repositories is {self.referring_repositories!r}: `*` is all others; name none beside it"
+            )
+        return found
 
     @property
     def min_age_seconds(self) -> float:

@@ -28,6 +28,7 @@ from dredge.gc.mark_uncommitted import KVAccess, look
 from dredge.gc.namespaces import DATA, check_namespaces
 from dredge.gc.pending.known import find_list
 from dredge.gc.plan import RUNS, STATE
+from dredge.gc.referring.preflight import check_referring
 from dredge.gc.run import open_state
 from dredge.gc.state.store import StateStore
 from dredge.gc.storage_classes import HELD, MINIMUM_DAYS
@@ -38,6 +39,7 @@ from dredge.gc.witness.ownership import Site, read_owner, read_visitors
 from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.preflight import Check, Level, Line, Preflight, alarms_line, line_of, ok, perform
+from dredge.runs.words import number_of
 from dredge.storage import ObjectWriter, StorageOptions, open_reader
 from dredge.storage.model import STORAGE_CLASS
 from dredge.undo.alarms import open_alarms
@@ -157,6 +159,7 @@ def _checks(site: _Site, kv: KVAccess | None) -> list[Check]:
         Check("right_metadata", lambda: _metadata(site)),
         Check("rules", lambda: _rules(site)),
         Check("namespaces", lambda: _namespaces(site)),
+        Check("referring", lambda: check_referring(config, site.client, site.namespace, options)),
         Check("server_clock", lambda: _server_clock(site)),
         *check_folders(folders, site.name, config.safety.clock_skew_seconds_max, site.clock, options),
         Check("store_elsewhere", lambda: check_reach(site.namespace, options)),
@@ -260,7 +263,9 @@ def _rules(site: _Site) -> Iterator[Line]:
         )
     else:
         of_branches = f", {len(rules.branches):,} branches with their own" if rules.branches else ""
-        yield ok("rules", f"commits stay active for {rules.default_retention_days:,} days{of_branches}")
+        yield ok(
+            "rules", f"commits stay active for {number_of(rules.default_retention_days, 'day')}{of_branches}"
+        )
 
 
 def _namespaces(site: _Site) -> Iterator[Line]:

@@ -26,7 +26,7 @@ from dredge.gc.witness.block import lift, refuse
 from dredge.gc.witness.lost import forget_lost
 from dredge.gc.witness.mark_id import KEY
 from dredge.gc.witness.people import consent_without_id
-from dredge.gc.witness.record import POINTER
+from dredge.gc.witness.record import POINTER as MARK
 from dredge.kv.memory import MemoryKV
 from dredge.lakefs.files import messages
 from dredge.runs.payload import from_json
@@ -196,7 +196,7 @@ def test_files_of_a_commit_that_the_last_mark_called_active_and_the_database_los
 def test_where_no_mark_would_show_an_older_database_nothing_goes() -> None:
     world = noted()
     state = open_state(world.lake.namespace)
-    open_deleter(state.uri).delete([POINTER])
+    open_deleter(state.uri).delete([MARK])
     assert collect(world).counts["confirmed_files"] == 0
     assert left_metarange() in there(world)
     world.collect(dry_run=True)
