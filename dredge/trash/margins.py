@@ -57,6 +57,12 @@ class TrashMargins:
                 " that nobody writes to can be cleaned so, and only with the option that calls it unsafe"
             )
 
+    @property
+    def ages(self) -> timedelta:
+        """Every age by which something is found, together: with any of them shorter, a wait that a run begins is none
+        for a run that asks for more."""
+        return self.id_age + self.expiry + self.ownership_expiry + self.unnamed
+
     @classmethod
     def with_grace(cls, grace: timedelta, unsafe_short_grace: bool = False) -> TrashMargins:
         """The usual margins with another grace; a shorter one shortens the age of ids too."""

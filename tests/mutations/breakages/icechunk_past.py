@@ -254,27 +254,6 @@ ICECHUNK_PAST = (
         ("test_purge_leaves_copies_of_what_is_live",),
     ),
     Breakage(
-        "the library collects what is to stay",
-        "dredge.icechunk.collection.by_library",
-        "collect_by_library",
-        Drop("Expr", "_ask_witnesses"),
-        ("test_library_does_not_collect_what_a_run_called_live",),
-    ),
-    Breakage(
-        "the library collects snapshots that no run saw",
-        "dredge.icechunk.collection.by_library",
-        "_ask_witnesses",
-        Put("Attribute", "unnamed", ()),
-        ("test_library_is_not_let_at_a_commit_that_no_run_saw",),
-    ),
-    Breakage(
-        "the library collects chunks that virtual references name",
-        "dredge.icechunk.collection.by_library",
-        "collect_by_library",
-        Drop("Expr", "_refuse_virtual"),
-        ("test_library_is_not_let_at_chunks_that_only_virtual_references_name",),
-    ),
-    Breakage(
         "a file of the local store has its name before its bytes are on the disk",
         "dredge.storage.local.folder",
         "Folder.write",

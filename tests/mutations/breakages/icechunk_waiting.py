@@ -9,13 +9,6 @@ _WAITING = "dredge.icechunk.collection.list_candidates.waiting"
 
 ICECHUNK_WAITING = (
     Breakage(
-        "the library deletes what nobody has found before",
-        "dredge.icechunk.collection.by_library",
-        "collect_by_library",
-        Put("If", 4, False),
-        ("test_library_deletes_nothing_where_garbage_is_to_wait",),
-    ),
-    Breakage(
         "garbage of Icechunk waits for no other run",
         _WAITING,
         "_config",

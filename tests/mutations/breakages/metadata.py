@@ -107,11 +107,15 @@ METADATA = (
         ("test_the_mark_of_another_server_or_of_an_older_database_leaves_no_list",),
     ),
     Breakage(
-        "the upkeep takes parts of the pending list of metadata",
-        "dredge.gc.save_report.lifetimes",
-        "_superseded_lists",
+        "the upkeep takes parts of the pending list",
+        "dredge.runs.pending.store",
+        "superseded_parts",
         Put("Assign", "named", set()),
-        ("test_parts_of_earlier_lists_of_metadata_go_a_week_later_and_those_of_the_list_stay",),
+        (
+            "test_parts_of_earlier_lists_are_removed_a_week_later_and_those_of_the_list_are_not",
+            "test_parts_of_earlier_lists_of_metadata_go_a_week_later_and_those_of_the_list_stay",
+            "test_parts_of_earlier_lists_of_a_key_value_store_go_a_week_later_and_those_of_the_list_stay",
+        ),
     ),
     Breakage(
         "metadata does not wait",

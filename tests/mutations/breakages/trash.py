@@ -86,7 +86,7 @@ TRASH = (
     Breakage(
         "one look is enough",
         "dredge.trash.waiting",
-        "WaitingList.advance",
+        "advance_waiting",
         Put("If", 1, False),
         ("test_nothing_goes_for_being_found_whatever_its_kind",),
     ),
@@ -107,7 +107,7 @@ TRASH = (
     Breakage(
         "a list of the database as it was before is believed",
         "dredge.trash.waiting",
-        "WaitingList.read",
+        "read_waiting",
         Put("keyword", "life", ""),
         ("test_another_id_of_the_database_is_another_life",),
     ),
