@@ -173,7 +173,7 @@ class DefectError(DredgeError):
     kind = "defect"
     exit_code = 8
     is_retried = True
-    what_to_do = "Report it, with the log and the run's folder. The step can run again; nothing is deleted without all checks."
+    what_to_do = "Report it, with the log and the folder of the run. The step can run again without risk."
 
 
 class PartialError(DredgeError):
