@@ -1,8 +1,8 @@
 """Trash in lakeFS's key-value store: find it, and remove rows that an earlier run found and that have waited since.
 
 The first run removes nothing; from the second run on, a day later, trash can be removed. A dry run (the default)
-only lists it. With `check_only` the task `check` lists missing permissions and other obstacles, and there is no run. For
-a schedule, write a DAG file with `trash_dag("trash_daily", "@daily", state_uri="s3://ops/trash", dry_run=False)`.
+only lists it. With `check_only` the task `check` lists missing permissions and other obstacles, and there is no run.
+For a schedule, write a DAG file with `trash_dag("trash_daily", "@daily", state_uri="s3://ops/trash", dry_run=False)`.
 docs/trash.md has the rules, and the reasons why removing is safe beside a running server.
 """
 

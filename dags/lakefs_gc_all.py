@@ -1,8 +1,8 @@
 """Garbage collection of all lakeFS repositories of a server, or of those that match some globs.
 
 Each repository has its own run of `lakefs_gc`, at most four at once; this DAG starts them, waits without a worker slot,
-and writes one page with all results. Repositories in the Variable `dredge_gc_schedules` take their settings from there. A
-failed run stops no other; a repository of another collector is skipped, with the reason on the page. A dry run (the
+and writes one page with all results. Repositories in the Variable `dredge_gc_schedules` take their settings from there.
+A failed run stops no other; a repository of another collector is skipped, with the reason on the page. A dry run (the
 default) deletes nothing. For a schedule, write a DAG file with
 `gc_all_dag("gc_nightly", "@daily", at_once=8, dry_run=False)`.
 """

@@ -1,7 +1,7 @@
 """Range and metarange files without a commit, which failed commits, merges and imports leave.
 
-Each run finds them, and first restores files that a commit refers to now. With `metadata = delete` it deletes files that
-an earlier run found and that have waited for the grace since: only in a bucket with versions, and with lakeFS's
+Each run finds them, and first restores files that a commit refers to now. With `metadata = delete` it deletes files
+that an earlier run found and that have waited for the grace since: only in a bucket with versions, and with lakeFS's
 key-value store (`kv_conn_id`), which has every commit. A dry run (the default) only finds them. For a schedule, write a
 DAG file with
 `metadata_dag("metadata_lake", "@daily", repository="lake", kv_conn_id="lakefs_db", metadata="delete", dry_run=False)`.

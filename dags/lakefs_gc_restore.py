@@ -1,8 +1,8 @@
 """Restore deletions of a collection, and purge old ones.
 
 `lakefs_gc_restore` restores objects that a run of `lakefs_gc` deleted: the same bytes under the same keys. Existing
-objects are never replaced, and restored ones are pinned for `keep_days`. `lakefs_gc_purge` permanently deletes old copies
-and versions of deleted objects; a dry run (the default) lists them. For a schedule, write a DAG file with
+objects are never replaced, and restored ones are pinned for `keep_days`. `lakefs_gc_purge` permanently deletes old
+copies and versions of deleted objects; a dry run (the default) lists them. For a schedule, write a DAG file with
 `purge_dag("purge_lake", "@weekly", repository="lake", dry_run=False)`.
 """
 
