@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dredge.errors import ConfigError, RefusedError, UnavailableError
+from dredge.extras import need
 from dredge.icechunk.history import Ref
 from dredge.storage import StorageOptions
 from dredge.storage.gcs.options import GcsOptions
@@ -28,6 +29,7 @@ def open_library(uri: str, options: StorageOptions | None = None) -> icechunk.Re
         ConfigError: a kind of store that the library is not opened on here.
         UnavailableError: the repository could not be opened.
     """
+    need("icechunk", "icechunk")
     import icechunk
 
     storage = library_storage(uri, options or StorageOptions.from_env())

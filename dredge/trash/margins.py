@@ -9,6 +9,7 @@ from dredge.errors import ConfigError
 from dredge.settings import check_finite
 
 SAFE_GRACE = timedelta(hours=24)
+UNNAMED = timedelta(days=30)
 INSTANCE_MARGIN = timedelta(seconds=60)
 """Servers' clocks differ by so much."""
 
@@ -41,7 +42,7 @@ class TrashMargins:
     expiry: timedelta = timedelta(hours=48)
     ownership_expiry: timedelta = SAFE_GRACE
     multipart_report: timedelta = timedelta(days=7)
-    unnamed: timedelta = timedelta(days=30)
+    unnamed: timedelta = UNNAMED
     instance_margin: timedelta = INSTANCE_MARGIN
     clock_skew: timedelta = timedelta(minutes=5)
     unsafe_short_grace: bool = False

@@ -25,7 +25,7 @@ from dredge.trash.deleted import DeletedOutcome, clean_deleted
 from dredge.trash.earlier import named_after_removal, named_again, put_back_named, verify_open_run
 from dredge.trash.finding import TrashFinding
 from dredge.trash.look import Look, read_look
-from dredge.trash.margins import TrashLimits, TrashMargins
+from dredge.trash.margins import UNNAMED, TrashLimits, TrashMargins
 from dredge.trash.names import MARKERS, deleted_instance, parse_instance
 from dredge.trash.noted import Noted, check_known
 from dredge.trash.plan import TrashPlan, check_kinds, check_limits, choose, in_both
@@ -236,7 +236,8 @@ def _scan(
         notes += (f"Everything waits anew: the pending list cannot be used: {waiting.problem}.",)
     look = read_look(store, noted.heads)
     check_known(look, store.location)
-    noted = noted.after(look, now, margins.unnamed)
+    # A look with shorter margins forgets nothing that later ones ask for.
+    noted = noted.after(look, now, max(margins.unnamed, UNNAMED))
     found = classify(look, now, margins, noted)
     read = max(now, store.clock() or clock())
     findings = advance_waiting(waiting, found, run_id, now, read, margins)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_dredge.operators.events import leave_event
 from airflow_dredge.operators.hooks.kv import DEFAULT_CONNECTION, LakeFSKVConnection
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lineage import Lineage
@@ -114,6 +115,7 @@ class LakeFSKVTrashOperator(TellsLineage, LakeFSKVOperator):
         self.lineage = Lineage(place, place, run_id, numbers, outcome, page)
         if "ti" in context:
             context["ti"].xcom_push(REPORT, page)
+            leave_event(context, outcome, place, run=run_id, counts=numbers, report=page)
         for outlet in self.outlets:
             context["outlet_events"][outlet].extra = {**figures, REPORT: page}
         return {**figures, REPORT: page}

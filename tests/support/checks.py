@@ -15,8 +15,7 @@ from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing, sub
 from dredge.runs.pending.figures import Waits
 from dredge.runs.perform import StepRecord
 from dredge.runs.tries import StepTry
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import NONE
+from dredge.sets.hashes import NONE, write_hashes
 from tests.support.gc import World, busy_world, summary_of
 
 

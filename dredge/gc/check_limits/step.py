@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dredge.approve.needed import LET_IT
+from dredge.approve.output import LET_IT
 from dredge.approve.settings import NEVER
 from dredge.errors import RefusedError
 from dredge.gc.check_again.check import check_again
@@ -37,10 +37,9 @@ from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import unite
-from dredge.undo.cost import cost_of_undo
+from dredge.sets.hashes import unite, write_hashes
 from dredge.undo.deletions import first_objects_max
+from dredge.undo.ways import cost_of_undo
 
 GUARD = "guard.json"
 

@@ -38,8 +38,7 @@ from dredge.runs.pending.store import same_or_written
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner, TaskRunner, round_robin
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import Hashes, contains, shard_of, unite
+from dredge.sets.hashes import Hashes, contains, shard_of, unite, write_hashes
 from dredge.sets.live import LiveSet
 
 _STEP = CheckLimitsOutput.STEP

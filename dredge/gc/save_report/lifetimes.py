@@ -46,10 +46,8 @@ from dredge.runs.pending.store import superseded_parts
 from dredge.runs.perform import StepRecord
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, open_reader
-from dredge.undo.came_back import is_seen
-from dredge.undo.checked import CHECKED, named_by_check
-from dredge.undo.deletions import DELETIONS, Deletions, read_deletions
-from dredge.undo.pins import PINS, Pin, read_pins
+from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check, read_deletions
+from dredge.undo.pins import PINS, Pin, is_seen, read_pins
 
 log = logging.getLogger("dredge")
 

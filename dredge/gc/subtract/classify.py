@@ -24,10 +24,8 @@ from dredge.hashing import hash64
 from dredge.runs.figures import EXAMPLES_MAX, Figures, add_up
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import unite
-from dredge.sets.live import LiveSet, LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import unite, write_hashes
+from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 
 CANDIDATES = pa.schema(
     [*LISTED, pa.field("reason", pa.string(), nullable=False), pa.field("hold", pa.string())]

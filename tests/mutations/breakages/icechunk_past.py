@@ -170,6 +170,13 @@ ICECHUNK_PAST = (
         ("test_commit_that_no_run_saw_in_a_long_pause_is_kept_from_the_first_run_that_missed_it",),
     ),
     Breakage(
+        "a mark that keeps lost tips for less time forgets them",
+        "dredge.icechunk.collection.witness.judging",
+        "judge",
+        Drop("BoolOp", 7, "values.0"),
+        ("test_mark_that_keeps_lost_tips_for_less_time_forgets_none",),
+    ),
+    Breakage(
         "no mark notes since when it misses a snapshot that nothing names",
         "dredge.icechunk.collection.witness.judging",
         "judge",

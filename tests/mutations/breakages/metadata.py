@@ -14,6 +14,22 @@ METADATA = (
         ("test_what_another_repository_on_the_namespace_may_name_stays",),
     ),
     Breakage(
+        "files of commits go that an older database does not know",
+        "dredge.gc.metadata.collecting",
+        "_Collection._why_not",
+        Put("If", "lost", False),
+        (
+            "test_files_of_a_commit_that_the_last_mark_called_active_and_the_database_lost_stay_until_it_is_given_up",
+        ),
+    ),
+    Breakage(
+        "files go where no mark would tell of an older database",
+        "dredge.gc.metadata.collecting",
+        "_Collection._why_not",
+        Put("If", "record", False),
+        ("test_where_no_mark_would_show_an_older_database_nothing_goes",),
+    ),
+    Breakage(
         "files of commits that nothing leads to are garbage",
         "dredge.gc.metadata.report",
         "look_at_metadata",

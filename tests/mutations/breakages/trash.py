@@ -7,6 +7,13 @@ from tests.mutations.edits import Always, Drop, Keep, Put
 
 TRASH = (
     Breakage(
+        "a look without a grace forgets which tokens were named",
+        "dredge.trash.steps",
+        "_scan",
+        Keep("Call", 14, "args.0"),
+        ("test_a_look_without_a_grace_does_not_forget_that_a_token_was_named",),
+    ),
+    Breakage(
         "a store that lacks the head of a branch is judged",
         "dredge.trash.noted",
         "check_known",

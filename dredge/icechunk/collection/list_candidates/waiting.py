@@ -46,9 +46,8 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.versions import CLEAN
-from dredge.sets.files import write_hashes
-from dredge.sets.live import LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import write_hashes
+from dredge.sets.live import LocatedSet, ShardedSet
 
 _STEP = ListCandidatesOutput.STEP
 SHARD_ROWS = 500_000

@@ -45,7 +45,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
 from dredge.storage import ObjectReader, open_reader
 from dredge.undo.pins import PINS, read_pins
-from dredge.undo.purge.step import FOLDER as PURGES
+from dredge.undo.purge import FOLDER as PURGES
 from dredge.undo.ways import QUARANTINE_FOLDER
 from dredge.xid import descending_time
 

@@ -21,9 +21,12 @@ from dredge.gc.metadata.named import NamesReader
 from dredge.gc.metadata.taking import File, delete_files
 from dredge.gc.plan import METADATA_RUNS
 from dredge.gc.planning import release_lease
+from dredge.gc.run import open_state
 from dredge.gc.witness.block import lift, refuse
 from dredge.gc.witness.lost import forget_lost
 from dredge.gc.witness.mark_id import KEY
+from dredge.gc.witness.people import consent_without_id
+from dredge.gc.witness.record import POINTER as MARK
 from dredge.kv.memory import MemoryKV
 from dredge.lakefs.files import messages
 from dredge.runs.payload import from_json
@@ -50,6 +53,7 @@ def versioned() -> World:
     world.lake.commit()
     left_behind(world.lake.objects)
     world.age(days=2)
+    world.collect(dry_run=True)
     return world
 
 
@@ -161,6 +165,46 @@ def test_a_metarange_that_no_mark_saw_stays_also_when_the_last_mark_is_older_tha
     assert metarange in there(world)
 
 
+def test_files_of_a_commit_that_the_last_mark_called_active_and_the_database_lost_stay_until_it_is_given_up() -> (
+    None
+):
+    """Without the right to set metadata no id tells of the older database."""
+    world = versioned()
+    world.client.may_update = False
+    world.collect(dry_run=True)
+    consent_without_id("lake", "no such right", client=world.client)
+    noon = back_up(world)
+    world.upload("new", b"afternoon")
+    metarange = world.lake.commit("the last mark saw it").metarange_id
+    world.age(days=2)
+    world.collect()
+    restore(world, noon)
+    world.client.may_update = False
+    for _ in range(3):
+        world.age(days=4)
+        summary = collect(world, keep_unnamed_days=30)
+    assert any(metarange in text for text in summary.warnings)
+    assert is_readable(world, metarange)
+    forget_lost(world.client, "lake", "it is not wanted", 30)
+    for _ in range(2):
+        world.age(days=4)
+        collect(world, keep_unnamed_days=30)
+    assert metarange not in there(world)
+    world.assert_readable()
+
+
+def test_where_no_mark_would_show_an_older_database_nothing_goes() -> None:
+    world = noted()
+    state = open_state(world.lake.namespace)
+    open_deleter(state.uri).delete([MARK])
+    assert collect(world).counts["confirmed_files"] == 0
+    assert left_metarange() in there(world)
+    world.collect(dry_run=True)
+    collect(world)
+    world.age(days=1)
+    assert collect(world).counts["deleted_files"] == 2
+
+
 @pytest.mark.parametrize("settings", [{"dry_run": True}, {"metadata": "report"}])
 def test_a_dry_run_and_a_report_only_note(settings: dict[str, Any]) -> None:
     world = noted()
@@ -241,6 +285,8 @@ def test_after_a_kill_at_any_write_rows_are_neither_lost_nor_confirmed_early() -
         collect(world, metadata="report")
         before = waits(world)
         late = set(left_behind(world.lake.objects, "other"))
+        world.age(seconds=5)
+        world.collect()  # else it is a commit that no mark has seen
         began = world.age(days=2)
         try:
             with killed_at(number):

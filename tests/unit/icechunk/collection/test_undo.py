@@ -32,7 +32,7 @@ from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader, store_clock
 from dredge.undo import protecting, side_run
 from dredge.undo.pins import active_pins, end_pin
-from dredge.undo.restore.putting_back import PuttingBack, Restored
+from dredge.undo.putting_back import PuttingBack, Restored
 from tests.support.icechunk import contents
 from tests.support.icechunk_repo import Repo, change_number
 from tests.support.memory_store import MemoryStore, memory_store

@@ -17,6 +17,8 @@ from dredge.icechunk.collection.steps import (
     plan_collection,
     release_lease,
 )
+from dredge.icechunk.collection.undo import purge
+from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig
 from dredge.icechunk.collection.witness.forgetting import forget_lost
 from dredge.icechunk.collection.witness.record import KNOWN
 from dredge.icechunk.expiration.apply import expire
@@ -228,6 +230,28 @@ def test_lost_tip_is_kept_from_the_first_run_that_missed_it_whatever_its_age(v1:
     assert v1.read(tip, 2) == [2, 2]
     v1.pass_days(2)
     assert v1.collect()["deleted"]["objects"] > 0
+
+
+@pytest.mark.parametrize("by", ["dry run", "purge"])
+def test_mark_that_keeps_lost_tips_for_less_time_forgets_none(v1: Past, by: str) -> None:
+    v1.commit()
+    repo = v1.library
+    repo.create_branch("job", v1.tip())
+    tip = v1.commit("job")
+    v1.collect()
+    v1.pass_days(100)
+    repo.delete_branch("job")
+    v1.collect()
+    v1.pass_days(40)
+    assert v1.collect(keep_lost_days=90)["deleted"]["objects"] == 0
+    if by == "dry run":
+        assert v1.collect(keep_lost_days=0, dry_run=True)["outcome"] == "dry_run"
+    else:
+        purge(IcechunkPurgeConfig(repository=v1.uri, dry_run=False), HERE)
+    assert v1.collect(keep_lost_days=90)["deleted"]["objects"] == 0
+    assert v1.read(tip, 2) == [2, 2]
+    v1.pass_days(51)
+    assert v1.collect(keep_lost_days=90)["deleted"]["objects"] > 0
 
 
 def test_expiration_by_the_library_asks_no_person_and_what_it_released_goes(past: Past) -> None:
