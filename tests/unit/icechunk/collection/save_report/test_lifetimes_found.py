@@ -287,7 +287,7 @@ def test_what_could_not_be_removed_is_told(
         def delete(self, keys: tuple[str, ...]) -> list[DeleteOutcome]:
             return [DeleteOutcome(key, outcomes[key]) for key in keys]
 
-    monkeypatch.setattr(lifetimes, "OwnFilesDeleter", Deleter)
+    monkeypatch.setattr(lifetimes, "own_files_deleter", Deleter)
     record = removing(Superseded([*outcomes]))
     assert record.counts["own_files_removed"] == 2
     assert record.warnings[0].startswith("1 of 3 own files")
