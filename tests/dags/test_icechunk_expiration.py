@@ -103,6 +103,7 @@ def test_params_are_these(dag: DAG) -> None:
         "approvers",
         "run_root",
         "spark_engine",
+        "spark_python",
     }
 
 
