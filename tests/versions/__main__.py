@@ -119,7 +119,7 @@ def check(
 ) -> str:
     """Run a command, and return what it printed; its words stand in the error."""
     done = subprocess.run(
-        [*command], env=variables, cwd=folder, capture_output=True, text=True, check=False, timeout=1800
+        [*command], env=variables, cwd=folder, capture_output=True, text=True, check=False, timeout=3600
     )
     if folder is not None:
         (folder / "last.log").write_text(f"{done.stdout}\n{done.stderr}")
