@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from airflow_dredge.operators.application import end_applications
 from dredge import __version__
 from dredge.errors import DredgeError, UnavailableError
 from dredge.runs.preflight import Line, line_of, ok
@@ -41,4 +42,5 @@ def check_spark(operator: SparkJobOperator, seconds_max: float = SECONDS_MAX) ->
         return Line(_CHECK, "error", text, todo, UnavailableError.kind)
     finally:
         timer.cancel()
+        end_applications(operator.run_uri)
     return ok(_CHECK, f"executors did their tasks, with the driver's Python and Dredge {__version__}")
