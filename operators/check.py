@@ -23,8 +23,8 @@ def check_only_setting() -> Any:
     """Make the field of the Param."""
     return setting(
         "Check only",
-        "Ask in seconds for everything that a run will need (`dredge … check`), and do nothing else. The task `check`"
-        " has the lines, and fails where a run would.",
+        "Check everything that a run needs (`dredge … check`, a few seconds) and skip the run. The task `check` lists"
+        " the results, and fails where a run would.",
         default=False,
     )
 

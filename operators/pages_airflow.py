@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from dredge.errors import ConfigError, UnavailableError
-from dredge.pages import row_restoring
+from dredge.pages.restoring import ROWS_DAG, UNDOING
 from dredge.pages.surroundings import Blocking, Facts, Gaps, NotAllowedError, Schedule, Waiting
-from dredge.pages.undoing import UNDOING
 
 if TYPE_CHECKING:
     import httpx
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 TAG = "dredge"
 #: DAGs that pages start runs of, for who may.
-STARTED = (*(item.dag for item in UNDOING.values()), row_restoring.DAG)
+STARTED = (*(item.dag for item in UNDOING.values()), ROWS_DAG)
 #: How far back windows without a run are looked for.
 GAPS_SINCE = timedelta(days=30)
 #: Params that say what a DAG collects, and how.

@@ -93,7 +93,7 @@ def _approve(command: str, steps: Any, uri: str, by: str | None, as_json: bool) 
     request, said = found.request, found.approved
     expires_at = request.expires_at(said.at)
     if steps.is_local(run):
-        from dredge.approve.waiting import keep_lease
+        from dredge.approve.step import keep_lease
 
         keep_lease(run, expires_at, take_back=True)
     _tell(

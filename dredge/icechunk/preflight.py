@@ -13,7 +13,14 @@ from dredge.runs.clock import Clock, utc_now
 from dredge.runs.preflight import Check, Line, Preflight, alarms_line, ok, perform
 from dredge.storage import StorageOptions, open_reader
 from dredge.undo.alarms import open_alarms
-from dredge.undo.preflight import check_folders, check_lock, check_reach, check_undo, estimate_line
+from dredge.undo.preflight import (
+    check_folders,
+    check_lifecycle,
+    check_lock,
+    check_reach,
+    check_undo,
+    estimate_line,
+)
 from dredge.xid import new_descending_xid
 
 _SAMPLE_ROWS = 20_000
@@ -47,6 +54,7 @@ def _groups(config: CollectConfig, options: StorageOptions | None, clock: Clock)
     yield [
         *check_folders(folders, name, config.safety.clock_skew_seconds_max, clock, options),
         Check("store_elsewhere", lambda: check_reach(base, options)),
+        Check("lifecycle", lambda: check_lifecycle(folders, options)),
         Check("undo", lambda: check_undo(config.undo, base, run_uri, options)),
         Check("object_lock", lambda: check_lock(base, options)),
         Check("alarms", lambda: _alarms(config, options)),

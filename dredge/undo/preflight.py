@@ -9,7 +9,7 @@ from dredge.runs.clock import Clock, check_clocks
 from dredge.runs.preflight import Check, Line, line_of, ok
 from dredge.storage import StorageOptions, open_versions
 from dredge.storage.probe import CONDITIONS, DELETE, LIST, READ, WRITE, Probed, probe, reaches
-from dredge.storage.undo import LocksVersions
+from dredge.storage.undo import ExpiresOldVersions, LocksVersions
 from dredge.undo.ways import OFF, choose_way
 
 LIST_PRICE = 0.005 / 1000
@@ -80,6 +80,37 @@ def check_undo(asked: str, uri: str, run_uri: str, options: StorageOptions | Non
         )
     else:
         yield ok("undo", f"{way.way}: {way.why}")
+
+
+def check_lifecycle(folders: Mapping[str, str], options: StorageOptions | None) -> Iterator[Line]:
+    """Whether a lifecycle rule of the bucket removes objects that are in use.
+
+    Args:
+        folders: URIs, by what they hold.
+        options: None reads the environment.
+    """
+    for what, uri in folders.items():
+        versions = open_versions(uri, options)
+        if not isinstance(versions, ExpiresOldVersions):
+            continue
+        expiry = versions.expiry("")
+        if not expiry.known:
+            yield Line(
+                "lifecycle",
+                "warning",
+                "the credentials may not read the bucket's lifecycle rules",
+                "Grant s3:GetLifecycleConfiguration on the bucket.",
+            )
+        elif expiry.current_days is None:
+            yield ok("lifecycle", f"no rule of the bucket removes objects below {uri} ({what})")
+        else:
+            yield Line(
+                "lifecycle",
+                "warning",
+                f"a rule of the bucket removes objects below {uri} ({what}) at an age of {expiry.current_days} days,"
+                " also those in use",
+                f"Limit the rule to prefixes outside {uri}.",
+            )
 
 
 def check_lock(uri: str, options: StorageOptions | None) -> Iterator[Line]:

@@ -26,13 +26,12 @@ ICECHUNK_SCHEDULES = "dredge_icechunk_schedules"
 class IcechunkTaskSettings(SparkSettings):
     """What the form asks for besides the settings of expiration and collection: which tasks work, and where."""
 
-    collect: bool = setting("Collect", "Then delete the objects that nothing reaches.", default=True)
+    collect: bool = setting("Collect", "Then delete unreachable objects.", default=True)
     collect_mode: str = setting(
         "How to collect",
-        "`spark` spreads the work, `local` does the same in the Airflow worker, `library` leaves it to Icechunk and has"
-        " no ledger.",
+        "`spark`: on Spark. `local`: in the Airflow worker.",
         default="spark",
-        choices=("spark", "local", "library"),
+        choices=("spark", "local"),
     )
     check_only: bool = check_only_setting()
 

@@ -64,8 +64,8 @@ class IcechunkSaveReportOperator(TellsLineage, IcechunkOperator):
         figures = dict(summary.counts)
         self.lineage = Lineage(run.plan.uri, run.plan.uri, run.plan.run_id, figures, outcome, page)
         problem = what_went_wrong(outcome, lambda: read_report(run))
-        told: dict[str, Any] = {"run": run.plan.run_id, "counts": figures, "report": page, "text": problem}
-        leave_event(context, outcome, run.plan.uri, **told)
+        run_id = run.plan.run_id
+        leave_event(context, outcome, run.plan.uri, run=run_id, counts=figures, report=page, text=problem)
         if problem:
             raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problem} The report: {page}")
         facts = {"storage": run.plan.uri, "run_id": run.plan.run_id, "outcome": outcome}

@@ -68,7 +68,8 @@ class LakeFSKVOperator(BaseOperator):
     @cached_property
     def state(self) -> TrashState:
         """What earlier runs left."""
-        return TrashState(open_writer(self.state_uri, storage_options(self.aws_conn_id)))
+        options = storage_options(self.aws_conn_id)
+        return TrashState(open_writer(self.state_uri, options), options=options)
 
 
 class LakeFSKVTrashOperator(TellsLineage, LakeFSKVOperator):

@@ -11,7 +11,7 @@ from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from airflow_dredge.operators.lakefs.params import FORM_OF_A_RUN
 from airflow_dredge.operators.lakefs.schedules import repository_settings
 from airflow_dredge.operators.many import conf_of, started_with
-from dredge.gc.many import ManyConfig, choose_repositories
+from dredge.gc.many.choose import ManyConfig, choose_repositories
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

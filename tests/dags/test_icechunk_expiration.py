@@ -264,12 +264,6 @@ def test_no_task_works_on_a_repository_without_main(repo: Path) -> None:
         "delete_expired_tags": True,
         "plan_uri": "",
     }
-    wet = {
-        "dry_run": False,
-        "unsafe_min_age_seconds": 0,
-        "unsafe_grace_seconds": 0,
-        "max_delete_percent": None,
-    }
     run = plan_collection(CollectConfig(uri=storage, unsafe_min_age_seconds=0)).run_uri
     for task in (
         IcechunkPlanExpirationOperator(task_id="p", storage=storage, config={"older_than": "0s"}),
@@ -278,10 +272,7 @@ def test_no_task_works_on_a_repository_without_main(repo: Path) -> None:
         with pytest.raises(RefusedError):
             task.execute({})  # type: ignore[arg-type]
     release_lease(Run.open(run))
-    for task in (
-        IcechunkExpireOperator(task_id="e", storage=storage, plan=plan, report_only=False),
-        IcechunkPlanCollectionOperator(task_id="l", storage=storage, mode="library", config=wet),
-    ):
+    for task in (IcechunkExpireOperator(task_id="e", storage=storage, plan=plan, report_only=False),):
         with pytest.raises(RefusedError):
             task.execute({})  # type: ignore[arg-type]
     assert objects(repo) == before

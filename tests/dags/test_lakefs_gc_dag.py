@@ -167,6 +167,7 @@ def test_params_are_these(dag: DAG) -> None:
         "restore_reused",
         "purge_days",
         "keep_unnamed_days",
+        "referring_repositories",
         "min_age_hours",
         "unsafe_min_age_seconds",
         "grace_hours",

@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 from fastapi import FastAPI, Request
 
+from dredge.pages.drawing import Pages
 from dredge.pages.places import FolderPlaces, Place
-from dredge.pages.questions import ServerAsker
-from dredge.pages.surroundings import Blocking, Facts, Gaps, Schedule
-from dredge.pages.web import CHANGING, Pages, make_app
+from dredge.pages.surroundings import Blocking, Facts, Gaps, Schedule, ServerAsker
+from dredge.pages.web import CHANGING, make_app
 from tests.support.gc import World
 
 SCRIPT = "<script>alert('x')</script>"

@@ -50,14 +50,14 @@ MANY = (
     ),
     Breakage(
         "a collector that has not ended is not seen",
-        "dredge.gc.many.others",
+        "dredge.gc.many.choose",
         "_of_others",
         Put("For", "place", (), "iter"),
         ("test_a_collector_that_has_not_ended_is_seen_by_what_it_had_prepared",),
     ),
     Breakage(
         "runs of another collector are taken for ours",
-        "dredge.gc.many.others",
+        "dredge.gc.many.choose",
         "_of_others",
         Put("If", 1, False),
         ("test_a_run_without_a_plan_that_is_newer_than_ours_is_another_collectors",),

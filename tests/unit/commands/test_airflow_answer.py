@@ -16,7 +16,7 @@ from dredge.approve.records import AIRFLOW
 from dredge.commands import airflow_answer
 from dredge.commands.airflow_answer import TOKEN, URL, answer_in_airflow
 from dredge.errors import ConfigError, LeaseHeldError, NotFoundError, RefusedError, UnavailableError
-from dredge.gc.approve.step import find_question
+from dredge.gc.approve import find_question
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.payload import from_json, to_json
 from tests.support.approvals import gc, waiting_run

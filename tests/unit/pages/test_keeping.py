@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dredge.pages.keeping import Keeping, keeping_of, pieces
+from dredge.pages.figures import Keeping, keeping_of, pieces
 from dredge.pages.places import FolderPlaces, Place
 from dredge.pages.surroundings import Blocking, Facts, Schedule
 from dredge.runs.coverage import Coverage
