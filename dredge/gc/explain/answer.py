@@ -29,12 +29,14 @@ class StagedBy:
         path: where; "" where it is not known.
         token: staging token; "" where only the key-value store could tell.
         as_of: when that was so, where it is not now.
+        sealed: whether a commit has sealed the token, and failed or is at work; the branch may show something else.
     """
 
     branch: str
     path: str = ""
     token: str = ""
     as_of: datetime | None = None
+    sealed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

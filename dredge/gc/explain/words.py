@@ -41,7 +41,8 @@ def answer_lines(answer: Answer) -> Iterator[str]:
 def _staged(staged: StagedBy) -> str:
     if not staged.branch:
         return f"on a branch that is not known, when a run looked at {staged.as_of:%Y-%m-%d %H:%M} UTC"
-    return f"on {staged.branch} as {staged.path}" + (f", token {staged.token}" if staged.token else "")
+    text = f"on {staged.branch} as {staged.path}" + (f", token {staged.token}" if staged.token else "")
+    return f"{text}, sealed by a commit: the branch may show something else" if staged.sealed else text
 
 
 def _commit(commit: NamedBy) -> str:

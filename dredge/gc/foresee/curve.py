@@ -7,7 +7,7 @@ from typing import Any
 
 from dredge.gc.foresee.proposals import points
 from dredge.runs.curve import place_curve
-from dredge.runs.words import size_text
+from dredge.runs.words import number_of, size_text
 
 _BAR_WIDTH = 24
 
@@ -48,5 +48,5 @@ def curve_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     line = points(found)
     if len(line) < 2:
         return None
-    marks = [(days, size, f"{days} days: {size_text(size)}") for days, size in line]
+    marks = [(days, size, f"{number_of(days, 'day')}: {size_text(size)}") for days, size in line]
     return place_curve(marks, "Bytes that rules of so many days would free", "days kept", size_text)

@@ -9,6 +9,7 @@ from typing import Any
 from dredge.errors import ConfigError
 from dredge.gc.foresee.other_rules import Proposal
 from dredge.lakefs import Rules
+from dredge.runs.words import number_of
 
 AS_NOW = "as now"
 
@@ -26,7 +27,7 @@ def by_days(rules: Rules | None, days: Iterable[int], branch: str | None = None)
     """
     if branch is None:
         branches = {} if rules is None else rules.branches
-        return [Proposal(f"{item} days", Rules(item, branches), item) for item in days]
+        return [Proposal(number_of(item, "day"), Rules(item, branches), item) for item in days]
     if rules is None:
         raise ConfigError(
             f"the repository has no rules, so days for {branch} alone say nothing of the other branches. Give a file of"
@@ -34,7 +35,8 @@ def by_days(rules: Rules | None, days: Iterable[int], branch: str | None = None)
         )
     default, branches = rules.default_retention_days, rules.branches
     return [
-        Proposal(f"{branch}: {item} days", Rules(default, {**branches, branch: item}), item) for item in days
+        Proposal(f"{branch}: {number_of(item, 'day')}", Rules(default, {**branches, branch: item}), item)
+        for item in days
     ]
 
 
