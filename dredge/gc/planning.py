@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from dredge.errors import ConfigError, DredgeError, FormatError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.clocks import compare_server
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
-from dredge.gc.foresee.run_cost import expected_lines, forecast
+from dredge.gc.insight.run_cost import expected_lines, forecast
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, check_namespaces, places_of
 from dredge.gc.pending.known import find_list
@@ -22,8 +22,7 @@ from dredge.gc.run import Run, make_lease, open_state, read_plan
 from dredge.gc.state.store import Current, StateStore
 from dredge.gc.witness.owner import check_plan
 from dredge.gc.witness.ownership import Site
-from dredge.inventory.manifest import find_inventory
-from dredge.inventory.source import Inventory
+from dredge.inventory.manifest import Inventory, find_inventory
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
 from dredge.runs.clock import Clock, check_clocks, utc_now
 from dredge.runs.coverage import Coverage
@@ -36,9 +35,8 @@ from dredge.runs.resuming import local_holder
 from dredge.runs.versions import choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_writer, store_clock
 from dredge.storage.conditions import demand_conditions
-from dredge.undo import choose_way
-from dredge.undo.came_back import slices_to_list
-from dredge.undo.pins import read_pins
+from dredge.undo.pins import read_pins, slices_to_list
+from dredge.undo.ways import choose_way
 from dredge.xid import new_descending_xid
 
 log = logging.getLogger("dredge")

@@ -16,7 +16,7 @@ from dredge.errors import (
     NotFoundError,
     RefusedError,
 )
-from dredge.storage.model import ObjectWriter
+from dredge.storage.model import ObjectDeleter, ObjectWriter
 from dredge.storage.opening import open_deleter, open_reader, open_writer
 from dredge.storage.options import StorageOptions
 
@@ -38,12 +38,14 @@ class Probed:
             `ORDER`, `DELETE`.
         now: the store's time; None when nothing could be written.
         left: URI of the object where it could not be removed; "" else.
+        has_bulk: whether the store deletes many objects by one request; None where its driver has no choice.
     """
 
     uri: str
     refused: dict[str, DredgeError] = field(default_factory=dict)
     now: datetime | None = None
     left: str = ""
+    has_bulk: bool | None = None
 
 
 def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:
@@ -75,8 +77,10 @@ def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:
         with suppress(DredgeError):  # the line about reading says why
             found.now = writer.stat(key).last_modified
     finally:
-        if not attempt(DELETE, lambda: _delete(uri, key, options)):
+        deleter = open_deleter(uri, options)
+        if not attempt(DELETE, lambda: _delete(deleter, key)):
             found.left = f"{uri}/{key}"
+        found.has_bulk = getattr(deleter, "has_bulk", None)
     return found
 
 
@@ -128,11 +132,11 @@ def _list_in_order(writer: ObjectWriter, key: str, options: StorageOptions | Non
     _expect(found == keys, f"{writer.uri} lists {found} where {keys} are")
 
 
-def _delete(uri: str, key: str, options: StorageOptions | None) -> None:
-    for outcome in open_deleter(uri, options).delete([key, *(f"{key}{end}" for end in _ORDERED)]):
+def _delete(deleter: ObjectDeleter, key: str) -> None:
+    for outcome in deleter.delete([key, *(f"{key}{end}" for end in _ORDERED)]):
         if outcome.outcome not in ("deleted", "missing"):
             raise RefusedError(
-                f"{uri}/{outcome.key} could not be deleted: {outcome.code} {outcome.message or ''}".rstrip()
+                f"{deleter.uri}/{outcome.key} could not be deleted: {outcome.code} {outcome.message or ''}".rstrip()
             )
 
 

@@ -28,8 +28,7 @@ from dredge.lakefs import Commit, Ref
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import publish
 from dredge.runs.summary import PartInfo
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import NONE, Hashes, contains, unite
+from dredge.sets.hashes import NONE, Hashes, contains, unite, write_hashes
 
 _COMMITS_MAX = 500
 """New commits that are followed in one look."""

@@ -33,7 +33,7 @@ from dredge.gc.witness.mark import find_unnamed_now
 from dredge.lakefs import Rules
 from dredge.runs.payload import from_json
 from dredge.runs.tasks import TaskRunner
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.live import ShardedSet
 
 log = logging.getLogger("dredge")
 

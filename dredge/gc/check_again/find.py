@@ -34,9 +34,8 @@ from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, contains, unite
 from dredge.storage.parallel import ordered_map
 from dredge.undo import deletions
-from dredge.undo.checked import Checked
 from dredge.undo.deleted import SweptRun, swept_rows
-from dredge.undo.deletions import Deletion
+from dredge.undo.deletions import Checked, Deletion
 
 _AGAIN = f"{CheckLimitsOutput.STEP}/again"
 _ROWS = pa.schema(

@@ -25,7 +25,7 @@ from dredge.gc.list_committed.roles import Roles
 from dredge.gc.run import Run
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.live import ShardedSet
 
 _TASK_VALUES = 50_000_000
 

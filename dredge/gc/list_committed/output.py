@@ -11,8 +11,7 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_json
 from dredge.runs.summary import PartInfo
-from dredge.sets.live import LiveSet, LocatedSet
-from dredge.sets.sharded import CountedSet, ShardedSet
+from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 
 LIVE, SIZES, EXPIRED = "live", "sizes", "expired"
 """Files of hashes begin with these names: addresses of active ranges and of staging; sizes of the entries of branch

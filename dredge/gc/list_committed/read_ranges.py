@@ -23,9 +23,7 @@ from dredge.gc.namespaces import METADATA, Keys
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.sets.files import write_counted, write_hashes
-from dredge.sets.hashes import Hashes, split, unite
-from dredge.sets.refcounts import Counted
+from dredge.sets.hashes import Counted, Hashes, split, unite, write_counted, write_hashes
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import ordered_map
 

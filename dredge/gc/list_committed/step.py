@@ -26,8 +26,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
-from dredge.sets.live import LiveSet, LocatedSet
-from dredge.sets.sharded import CountedSet, ShardedSet
+from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 
 STEP = ListCommittedOutput.STEP
 

@@ -22,7 +22,7 @@ from dredge.gc.referring.staged import read_staged
 from dredge.gc.run import Run
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.live import ShardedSet
 from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")

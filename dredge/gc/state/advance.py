@@ -17,7 +17,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.approve.needed import approval_inputs
+from dredge.approve.output import approval_inputs
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.list_committed import ListCommittedOutput
@@ -41,8 +41,7 @@ from dredge.runs.payload import from_json, to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.versions import Current
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import Hashes, unite
+from dredge.sets.hashes import Hashes, unite, write_hashes
 from dredge.storage import open_writer
 
 _GONE_ROWS = 1_000_000

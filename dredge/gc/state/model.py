@@ -16,8 +16,7 @@ from dredge.errors import FormatError
 from dredge.gc.index import store as index
 from dredge.runs.coverage import Coverage
 from dredge.runs.summary import PartInfo
-from dredge.sets.live import LocatedSet
-from dredge.sets.sharded import CountedSet
+from dredge.sets.live import CountedSet, LocatedSet
 
 FORMAT = 5
 

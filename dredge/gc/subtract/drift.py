@@ -31,8 +31,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.sets.files import read_hashes
-from dredge.sets.hashes import Hashes, contains, unite
+from dredge.sets.hashes import Hashes, contains, read_hashes, unite
 
 log = logging.getLogger("dredge")
 

@@ -22,7 +22,7 @@ from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
 from dredge.hashing import hash64
-from dredge.sets.files import read_hashes
+from dredge.sets.hashes import read_hashes
 from tests.support.gc import World, busy_world, candidates, deleting, make_world, summary_of
 from tests.support.memory_store import memory_store
 
