@@ -134,12 +134,14 @@ class StagedBy:
         path: where; "" where it is not known.
         token: staging token; "" where only the key-value store could tell.
         as_of: when that was so, where it is not now.
+        sealed: whether a commit has sealed the token, and failed or is at work; the branch may show something else.
     """
 
     branch: str
     path: str = ""
     token: str = ""
     as_of: datetime | None = None
+    sealed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +330,8 @@ def answer_lines(answer: Answer) -> Iterator[str]:
 def _staged(staged: StagedBy) -> str:
     if not staged.branch:
         return f"on a branch that is not known, when a run looked at {staged.as_of:%Y-%m-%d %H:%M} UTC"
-    return f"on {staged.branch} as {staged.path}" + (f", token {staged.token}" if staged.token else "")
+    text = f"on {staged.branch} as {staged.path}" + (f", token {staged.token}" if staged.token else "")
+    return f"{text}, sealed by a commit: the branch may show something else" if staged.sealed else text
 
 
 def _commit(commit: NamedBy) -> str:

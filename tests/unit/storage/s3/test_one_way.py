@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import ConfigError
+from dredge.proxies import proxies_for
 from dredge.storage import StorageOptions, environment_of_child, open_writer
 from dredge.storage.s3 import access, clients, resolving
 from dredge.storage.s3.clients import access_to, bytes_client, forget_clients
-from dredge.storage.s3.proxies import proxies_for
 from dredge.storage.signed_urls import UrlSigner
 from tests.support.objectstore import Answer, ScriptedS3
 
