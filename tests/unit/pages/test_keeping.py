@@ -79,11 +79,11 @@ def test_schedules_and_windows_are_those_of_the_repository(world: World) -> None
     around.known = Facts(is_airflow=True, schedules=(off,))
     assert "switched off" in client.get("/").text
     around.known = Facts(is_airflow=True, schedules=(replace(off, is_off=False),))
-    assert "after the present one" in client.get("/").text
+    assert "after the current run" in client.get("/").text
     around.known = Facts(is_airflow=True, schedules=(off, others, ours))
     windows = client.get(f"/place/{place.key}/gaps").text
     assert "from <time" in windows
     assert "2026-04-02" in windows
     assert "off without" not in windows
     around.starts = None
-    assert "Who may start backfills" in client.get(f"/place/{place.key}/gaps").text
+    assert "permission to start backfills" in client.get(f"/place/{place.key}/gaps").text
