@@ -104,6 +104,21 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocking:
+    """A failed run with a waiting successor.
+
+    Attributes:
+        run: its id.
+        address: of its page.
+        next: id of the waiting run.
+    """
+
+    run: str
+    address: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
 class Gaps:
     """Intervals of a schedule without a successful run.
 
@@ -111,11 +126,13 @@ class Gaps:
         schedule: the schedule.
         starts: of the intervals, the oldest first; None without permission.
         since: start of the search.
+        blocking: failed runs with waiting successors.
     """
 
     schedule: Schedule
     since: datetime
     starts: list[datetime] | None = field(default=None)
+    blocking: tuple[Blocking, ...] = ()
 
 
 class Surroundings(Protocol):

@@ -43,8 +43,9 @@ log = logging.getLogger("dredge")
 STATIC = frozenset({"chart.umd.min.js", "icon.svg", "pages.css", "pages.js", "theme.js"})
 _HERE = Path(__file__).parent
 
-type Asked = Annotated[str, Query(max_length=4000)]
-type Filled = Annotated[str, Form(max_length=4000)]
+# Not by `type`: FastAPI before 0.118, as Airflow 3.0 needs it, does not look into such a name.
+Asked = Annotated[str, Query(max_length=4000)]
+Filled = Annotated[str, Form(max_length=4000)]
 type Guards = Sequence[Callable[..., Any]]
 
 
@@ -99,11 +100,11 @@ async def _known(request: Request) -> Facts:
     return await around.facts(request)
 
 
-type Wanted = Annotated[Filter, Depends(_wanted)]
-type Findings = Annotated[WantedFindings, Depends(_findings)]
-type Chosen = Annotated[dict[str, str], Depends(_chosen)]
-type FilledIn = Annotated[dict[str, str], Depends(_filled)]
-type Known = Annotated[Facts, Depends(_known)]
+Wanted = Annotated[Filter, Depends(_wanted)]
+Findings = Annotated[WantedFindings, Depends(_findings)]
+Chosen = Annotated[dict[str, str], Depends(_chosen)]
+FilledIn = Annotated[dict[str, str], Depends(_filled)]
+Known = Annotated[Facts, Depends(_known)]
 
 
 def make_router(pages: Pages) -> APIRouter:

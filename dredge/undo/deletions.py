@@ -38,7 +38,7 @@ from dredge.runs.folder import check_digest, read_json
 from dredge.runs.payload import from_json, from_versioned, to_json
 from dredge.runs.run import PlannedRun, RunPlan
 from dredge.runs.summary import PartInfo
-from dredge.sets.hashes import NONE, Hashes, from_bytes, to_bytes
+from dredge.sets.hashes import NONE, Hashes, from_bytes, to_bytes, unite
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import FIRST_OBJECTS_MAX, OFF, UndoWay
@@ -121,11 +121,16 @@ def note_deletion[P: DeletingPlan](run: PlannedRun[P], hashes: Hashes) -> None:
     Args:
         run: the deleting run.
         hashes: of all its candidates, sorted and distinct.
+
+    Raises:
+        FormatError: the record of an earlier sweep of this run is unreadable.
     """
     if not len(hashes):
         return
     plan = run.plan
-    written = write_hashes(run.state, run.folder.label, hashes)
+    # A run whose earlier steps are done again sweeps other objects; the record has those of every sweep.
+    everything = unite([hashes, *_noted_before(run.state, plan.run_id)])
+    written = write_hashes(run.state, run.folder.label, everything)
     write_deletion(
         run.state,
         Deletion(
@@ -137,6 +142,17 @@ def note_deletion[P: DeletingPlan](run: PlannedRun[P], hashes: Hashes) -> None:
             expire_days=plan.undo.expire_days,
         ),
     )
+
+
+def _noted_before(state: ObjectReader, run_id: str) -> list[Hashes]:
+    try:
+        earlier = from_versioned(Deletion, read_json(state, _key(run_id)), FORMAT)
+    except NotFoundError:
+        return []
+    (found,) = read_hashes(state, [earlier])
+    if isinstance(found, str):
+        raise FormatError(f"{found} Nothing more is deleted by run {run_id}; start another run.")
+    return [found]
 
 
 def write_hashes(state: ObjectWriter, label: str, hashes: Hashes) -> PartInfo:
@@ -153,7 +169,7 @@ def write_hashes(state: ObjectWriter, label: str, hashes: Hashes) -> PartInfo:
 
 
 def write_deletion(state: ObjectWriter, deletion: Deletion) -> None:
-    """Write the record of a run before it deletes; another try replaces it.
+    """Write the record of a run before it deletes, in place of the one from an earlier try.
 
     Args:
         state: on the folder of lease and index.

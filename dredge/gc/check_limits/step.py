@@ -27,10 +27,11 @@ from dredge.gc.pending.advance import advance_list
 from dredge.gc.pending.known import leave
 from dredge.gc.run import Run
 from dredge.gc.state.base import base_of
-from dredge.gc.subtract import Figures, SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.mark import leave_record
 from dredge.gc.witness.owner import claim_namespace, leave_id
 from dredge.hashing import hash64
+from dredge.runs.figures import Figures
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord

@@ -26,6 +26,8 @@ RANGES, DROPPED, PATH_RANGES = "ranges", "dropped", "path-ranges"
 NAMED_RANGES, METARANGES, FILES = "named-ranges", "metaranges", "files"
 HISTORY, REFS = "history", "refs"
 UNNAMED, CARRIED, OPENED = "unnamed-metaranges", "carried-commits", "opened-tables"
+REFERRING = "referring"
+"""Folder of what other repositories name below the namespace."""
 
 
 class ListCommittedOutput(StepOutput):
@@ -122,6 +124,12 @@ class ListCommittedOutput(StepOutput):
     def live(self) -> LiveSet:
         """Hashes of every address that is live."""
         return from_json(LiveSet, self.detail("live"))
+
+    @property
+    def referring(self) -> list[dict[str, Any]]:
+        """What other repositories name, which `live` has: payloads of `dredge.gc.referring.Referred`."""
+        found: list[dict[str, Any]] = self.detail(REFERRING)
+        return found
 
     @property
     def sizes(self) -> tuple[LocatedSet, ...]:

@@ -42,16 +42,18 @@ class ManyConfig:
 
     repositories: str = setting(
         "Repositories",
-        "Names, or globs such as `team-*`, separated by commas or spaces. Each repository has a separate run.",
+        "Names, or globs such as `team-*`, separated by commas or spaces. Each repository has its own run.",
         default="*",
     )
     leave_out: str | None = setting(
-        "Repositories left out", "Names or globs of repositories to leave out. Empty: none.", default=None
+        "Excluded repositories",
+        "Names or globs of repositories that are not collected. Empty: none.",
+        default=None,
     )
     summary_root: str | None = setting(
         "Folder of summaries",
-        "URI of the folder for the pages about all runs. Empty: the run root, or else Dredge's folder in the"
-        " namespace of the first repository by name.",
+        "URI of the folder for the pages about all runs. Empty: the run root, or otherwise Dredge's folder"
+        " in the namespace of the first repository by name.",
         default=None,
     )
 

@@ -40,7 +40,7 @@ class RunState:
         all_commits: the repository had no rules, so that every range file counted as active.
         first_slice: newest slice that the listing saw.
         objects: objects in the namespace, as the last clean run counted them.
-        staged: files with the addresses that were staged.
+        staged: files with the addresses that were staged, also in repositories that refer to this one.
         commits: file of the active commits.
         ranges: file of the active ranges.
         named_ranges: file of the ranges that metaranges name.

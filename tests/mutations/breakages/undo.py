@@ -18,13 +18,6 @@ UNDO = (
         ("test_what_a_snapshot_that_came_back_needs_stays_with_it",),
     ),
     Breakage(
-        "the library may delete what is pinned",
-        "dredge.icechunk.collection.by_library",
-        "collect_by_library",
-        Drop("Expr", "_refuse_pins"),
-        ("test_library_is_not_let_loose_where_something_is_pinned",),
-    ),
-    Breakage(
         "a key goes that a store would refuse to put back",
         "dredge.undo.protecting",
         "Quarantine._copy",

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.subtract import EXAMPLES_MAX, Figures, add_up
+from dredge.runs.figures import EXAMPLES_MAX, Figures, add_up
 from dredge.runs.pending.rows import WAITING, Mask, Turn
 
 FOUND_NOW = "found_now"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dredge.gc.subtract.figures import EXAMPLES_MAX, Figures, add_up
+from dredge.runs.figures import EXAMPLES_MAX, Figures, add_up
 
 
 def of(objects: int, size_bytes: int, *examples: str) -> Figures:
