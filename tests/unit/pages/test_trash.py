@@ -40,7 +40,7 @@ def test_the_cleaner_has_a_row_and_its_runs_are_listed(cleaned: tuple[Browser, P
     assert place.kind == "kv"
     assert "KV trash" in client.get("/").text
     text = client.get(f"/place/{place.key}").text
-    assert "looked: nothing was removed" in text
+    assert "scan: nothing was removed" in text
     assert run_id in text
 
 
@@ -83,7 +83,7 @@ def test_rows_come_back_by_a_form_of_the_users_own(cleaned: tuple[Browser, Place
     answer = client.post(f"{address}/restore-rows", form)
     assert answer.status_code == 303
     back = client.get(urljoin(f"{address}/restore-rows", answer.headers["location"]))
-    assert (back.status_code, "puts the rows back" in back.text) == (200, True)
+    assert (back.status_code, "restores the rows" in back.text) == (200, True)
     asked = {"state_uri": place.store_uri, "run": run_id, "dry_run": False, "kv_conn_id": "of_the_schedule"}
     assert around.started == [("kv_trash_restore", {**asked, "partition": html.unescape(partition)})]
 
@@ -113,9 +113,9 @@ def test_what_is_damaged_or_missing_is_said(cleaned: tuple[Browser, Place, str])
     other = "0" * 20
     writer.put(f"{other}/plan.json", b"{}")
     assert "not finished" in client.get(f"/place/{place.key}").text
-    assert "left no report" in client.get(f"/place/{place.key}/run/{other}").text
+    assert "has no report" in client.get(f"/place/{place.key}/run/{other}").text
     for damaged in (b"[]", b"{", b'{"findings": 1}'):
         writer.put(f"{other}/report.json", damaged)
-        assert "cannot be read" in client.get(f"/place/{place.key}").text
+        assert "unreadable" in client.get(f"/place/{place.key}").text
         answer = client.get(f"/place/{place.key}/run/{other}")
         assert (answer.status_code, "Traceback" in answer.text) == (500, False)

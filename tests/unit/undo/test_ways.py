@@ -82,7 +82,7 @@ def test_what_was_asked_for_is_done_whatever_the_bucket_keeps(
 def test_where_the_bucket_keeps_what_is_deleted_anyway_the_plan_says_so(
     lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert chosen(OFF, lake, Store("off", 7 * 86400), monkeypatch).why.endswith("paid for, 7 days more")
+    assert chosen(OFF, lake, Store("off", 7 * 86400), monkeypatch).why.endswith("7 days more")
     for nothing in (0, None):
         assert chosen(OFF, lake, Store("off", nothing), monkeypatch).why == "asked for"
 

@@ -53,8 +53,8 @@ def test_what_is_not_looked_at_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     found = looked_at(run)
     assert found.named == {}
     assert any("expired commits" in text for text in found.unread)
-    assert any("0 objects" in text for text in found.unread)
-    assert "not looked" in put_question(run).body
+    assert any("first 0" in text for text in found.unread)
+    assert "not read" in put_question(run).body
 
 
 def test_what_cannot_be_read_is_said_and_stops_nobody_from_deciding() -> None:
