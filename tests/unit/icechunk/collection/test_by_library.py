@@ -11,17 +11,13 @@ from dredge.errors import (
     ConfigError,
     DredgeError,
     FormatError,
-    LeaseHeldError,
     RefusedError,
-    UnavailableError,
 )
-from dredge.icechunk.collection import by_library
 from dredge.icechunk.collection.by_library import LibraryOutput, collect_by_library
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import plan_collection
 from dredge.icechunk.history import History
-from dredge.icechunk.library import LibraryCollection, collect_with_library
-from dredge.icechunk.maintenance import make_lease, open_state
+from dredge.icechunk.library import LibraryCollection
 from tests.support.icechunk_repo import Repo
 
 FOUND = LibraryCollection(snapshots=1, manifests=2, chunks=3, transactions=4, size_bytes=50)
@@ -46,25 +42,6 @@ def ended(repo: Repo) -> str:
     summary = Run.open(f"file://{place}").folder.read_incomplete(LibraryOutput.STEP)
     assert summary is not None
     return summary.status
-
-
-def test_library_looks_first_and_then_deletes(v1: Repo) -> None:
-    library = Library()
-    report = collect_by_library(v1.config(max_delete_objects=10, max_delete_bytes=50), collect=library)
-    assert library.asked == [True, False]
-    assert (report["outcome"], report["dry_run"]) == ("success", False)
-    assert {time.isoformat() for time in library.cutoffs} == {report["cutoff"]}
-    assert report["counts"]["deleted_objects"] == 10
-    assert report["counts"]["failed_objects"] == 0
-    plan_collection(v1.config())  # the lease was given back
-
-
-@pytest.mark.parametrize("limit", [{}, {"max_delete_objects": 9}])
-def test_dry_run_only_looks_whatever_the_limits(v1: Repo, limit: dict[str, int]) -> None:
-    library = Library()
-    report = collect_by_library(v1.config(dry_run=True, approval="always", **limit), collect=library)
-    assert library.asked == [True]
-    assert (report["outcome"], report["counts"]["would_delete_objects"]) == ("dry_run", 10)
 
 
 @pytest.mark.parametrize("limit", [{"max_delete_objects": 9}, {"max_delete_bytes": 49}])
@@ -98,20 +75,6 @@ def test_what_the_library_cannot_do_is_refused_before_anything_is_held(
     assert (v1.folder / "_dredge" / "lease.json").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    "done",
-    [
-        LibraryCollection(1, 1, 1, 1, 9, failed=3, errors=("a", "b")),
-        LibraryCollection(1, 1, 1, 1, 9, skipped=("chunks",)),
-    ],
-)
-def test_what_the_library_could_not_delete_or_left_out_is_told(v1: Repo, done: LibraryCollection) -> None:
-    words = "could not delete 3 objects. First errors: a; b" if done.failed else "and left out chunks"
-    with pytest.raises(UnavailableError, match=words):
-        collect_by_library(v1.config(), collect=Library(done))
-    assert ended(v1) == "partial"
-
-
 def test_history_that_does_not_hold_together_is_not_collected(
     v1: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,32 +87,6 @@ def test_history_that_does_not_hold_together_is_not_collected(
         collect_by_library(v1.config(), collect=library)
     assert not library.asked
     plan_collection(v1.config())
-
-
-def test_right_that_was_taken_before_is_not_given_back(v1: Repo) -> None:
-    lease = make_lease(open_state(v1.uri))
-    grant = lease.acquire("somebody")
-    collect_by_library(v1.config(), lease=grant, collect=Library())
-    with pytest.raises(LeaseHeldError):
-        plan_collection(v1.config())
-
-
-def test_library_itself_is_asked_where_nobody_gives_another(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    called: list[bool] = []
-
-    def noted(repository: Any, cutoff: datetime, *, dry_run: bool) -> LibraryCollection:
-        called.append(dry_run)
-        return collect_with_library(repository, cutoff, dry_run=dry_run)
-
-    monkeypatch.setattr(by_library, "collect_with_library", noted)
-    before = v1.config(undo="auto", inventory="file:///nowhere")
-    report = collect_by_library(before)
-    assert called == [True, False]
-    assert report["outcome"] == "success"
-    plan = Run.open(f"{v1.uri}/_dredge/runs/{report['run_id']}").plan
-    assert (plan.config.undo, plan.undo.way, plan.inventory) == ("off", "off", None)
 
 
 @pytest.mark.parametrize("dry_run", [True, False])

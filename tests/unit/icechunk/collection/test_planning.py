@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -25,7 +24,7 @@ from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.inventory import Inventory
 from dredge.inventory.manifest import Contents, Layout
 from dredge.runs.payload import to_json
-from dredge.storage import open_writer, store_clock
+from dredge.storage import open_writer
 from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo
 from tests.support.memory_store import memory_store
@@ -109,23 +108,6 @@ def test_clocks_may_differ_by_so_much_and_no_more(ahead: float, is_refused: bool
             _checked_store_time(state, lambda: here, 300)
     else:
         assert _checked_store_time(state, lambda: here, 300) == NOW
-
-
-def test_time_here_is_taken_before_the_store_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    state, asked = open_writer("memory://test-planning-order/repo/_dredge"), list[str]()
-
-    def here() -> datetime:
-        asked.append("here")
-        return NOW
-
-    def there(*place: Any) -> datetime:
-        asked.append("there")
-        store_clock(*place)
-        return NOW
-
-    monkeypatch.setattr(planning, "store_clock", there)
-    assert _checked_store_time(state, here, 300) == NOW
-    assert asked == ["here", "there"]
 
 
 def test_store_that_keeps_no_conditions_is_refused_before_anything_is_held(

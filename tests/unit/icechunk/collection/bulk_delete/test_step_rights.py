@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,12 +12,12 @@ from dredge.errors import LeaseHeldError, OvertakenError, RefusedError
 from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput, step
 from dredge.icechunk.collection.check_limits import CheckLimitsOutput
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.steps import approve, bulk_delete, put_question, release_lease
+from dredge.icechunk.collection.steps import bulk_delete, release_lease
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
 from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo
-from tests.unit.icechunk.collection.approve.test_step import approved, said, waiting
+from tests.unit.icechunk.collection.approve.test_step import approved
 
 HERE = LocalRunner()
 
@@ -51,19 +50,6 @@ def test_try_that_was_overtaken_before_its_first_request_leaves_lease_and_notes_
         bulk_delete(run, HERE)
     assert of_the_repository() == left
     assert objects(v1.folder) == before
-
-
-def test_lease_that_waited_for_an_answer_is_as_short_as_any_once_the_sweep_begins(v1: Repo) -> None:
-    run = waiting(v1, approval_hours=3)
-    put_question(run)
-    said(run)
-    approve(run)
-    assert datetime.fromisoformat(lease_of(run)["expires_at"]) > run.store_now() + timedelta(hours=2)
-    bulk_delete(run, HERE)
-    lease_seconds = run.plan.config.safety.lease_seconds
-    assert datetime.fromisoformat(lease_of(run)["expires_at"]) <= run.store_now() + timedelta(
-        seconds=lease_seconds
-    )
 
 
 def test_sweep_does_not_take_back_a_lease_that_its_run_gave_back(
