@@ -47,24 +47,6 @@ def test_a_clean_run_tells_what_objects_cost_and_what_other_rules_would_free(wor
     assert "a/" in page
 
 
-def test_an_optimized_run_shows_the_figures_of_the_clean_run_before(world: World) -> None:
-    clean = done(world, tuning=COUNTED)
-    optimized = done(world, tuning=COUNTED, mode="optimized")
-    assert optimized.plan.mode == "optimized"
-    assert titles(optimized)[:2] == titles(clean)[:2]
-    about = optimized.folder.read_json("report.json")["sections"][0]["about"]
-    assert clean.plan.run_id in about
-
-
-def test_a_large_repository_is_left_to_the_command(world: World) -> None:
-    world.upload("c", b"2")
-    world.lake.commit()
-    world.age(days=2)
-    run = done(world, tuning={"report_names_max": 1})
-    (section,) = run.folder.read_json("report.json")["sections"]
-    assert "cost" in section["about"]
-
-
 @pytest.mark.parametrize("error", [FormatError("a damaged file"), KeyError("what nobody foresaw")])
 def test_figures_that_cannot_be_counted_do_not_stop_a_run(
     world: World, monkeypatch: pytest.MonkeyPatch, error: Exception

@@ -15,7 +15,7 @@ from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
 from dredge.gc.subtract import by_shard
-from dredge.gc.subtract.by_shard import cut_parts, find_dead, is_worth_it
+from dredge.gc.subtract.by_shard import cut_parts, find_dead
 from dredge.runs.summary import PartInfo
 from dredge.sets.live import LiveSet
 from tests.support.gc import Parallel, World, make_world, summary_of
@@ -94,19 +94,3 @@ def test_what_no_task_compared_stops_the_run(cuts: bool) -> None:
     run, live, listed = marked(world_of(random.Random(3)), "clean")
     with pytest.raises(FormatError, match="were compared"):
         find_dead(run, Forgetful(cuts), live, listed)
-
-
-def test_figures_say_which_way_costs_less() -> None:
-    class Live:
-        bits, values = 3, 60_000_000
-
-    class Whole:
-        bits, values = 0, 10**12
-
-    def worth(live: Any, rows: int, num_tasks: int) -> bool:
-        return is_worth_it(live, rows, num_tasks, 50_000_000)
-
-    assert not worth(Live, 50_000_000, 2)
-    assert worth(Live, 50_000_000, 16)
-    assert not worth(Live, 500_000_000, 16)
-    assert not worth(Whole, 10, 1000)
