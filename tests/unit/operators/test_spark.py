@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import sys
 import threading
@@ -15,12 +14,11 @@ import pytest
 
 from airflow_dredge.operators import spark
 from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
-from airflow_dredge.operators.spark import job_error, merged_conf, own_spark_home, submit_conf
+from airflow_dredge.operators.spark import merged_conf, own_spark_home
 from dredge.errors import (
     ConfigError,
     DredgeError,
     FormatError,
-    LeaseHeldError,
     PartialError,
     RefusedError,
     UnavailableError,
@@ -159,24 +157,6 @@ def test_error_of_the_job_comes_back_with_its_family(
     assert caught.value.__suppress_context__
 
 
-def test_an_error_is_told_by_a_family_and_by_words_or_not_at_all() -> None:
-    class AnotherError(UnavailableError):
-        exit_code = 5
-
-    class ForeignError(DredgeError):
-        exit_code = 4
-
-    said = ["dredge: unavailable: 503"]
-    assert type(job_error("plan", 4, said)) is UnavailableError
-    assert type(job_error("plan", LeaseHeldError.exit_code, said)) is RefusedError
-    assert type(job_error("plan", 5, said)) is FormatError
-    assert job_error("plan", 4, ["no word of it"]) is None
-    for code in (None, 0, 1, 77):
-        assert job_error("plan", code, said) is None
-    del AnotherError, ForeignError
-    gc.collect()
-
-
 @pytest.mark.parametrize(
     ("error", "family"),
     [
@@ -209,17 +189,6 @@ def test_kill_ends_spark_submit(operator: LakeFSSliceListingOperator, submit: Fa
 def _no_threads_left() -> Iterator[None]:
     yield
     assert [thread for thread in threading.enumerate() if thread.name.startswith("lease")] == []
-
-
-@pytest.mark.parametrize("body", ["print('{}'); import sys; sys.exit(1)", "print('no JSON')", "pass"])
-def test_settings_that_cannot_be_told_cost_speed_and_nothing_else(
-    body: str,
-) -> None:
-    assert submit_conf([sys.executable, "-c", body]) == {}
-
-
-def test_a_preparation_that_never_ends_is_ended() -> None:
-    assert submit_conf([sys.executable, "-c", "import time; time.sleep(60)"], 0.3) == {}
 
 
 def test_own_spark_submit_is_told_its_home_and_a_users_is_not(

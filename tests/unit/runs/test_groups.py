@@ -38,28 +38,6 @@ def part(writer: ObjectWriter) -> PartInfo:
     return RunFolder(writer, "run").write_table("subtract", 0, TABLE, grouped=True)
 
 
-def test_groups_say_what_they_have_and_are_read_alone(
-    writer: ObjectWriter, part: PartInfo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = GroupedPart(writer, part)
-    groups = list(found.groups)
-    assert [(item.first, item.rows) for item in groups] == [(0, 10), (10, 10), (20, 10), (30, 10)]
-    assert [item.bounds["size"] for item in groups] == [(0, 9), (10, 19), (20, 29), (30, 39)]
-    assert groups[1].bounds["address"] == (TABLE["address"][10].as_py(), TABLE["address"][19].as_py())
-    assert "code" not in groups[0].bounds  # nothing but nulls
-    read: list[int] = []
-    get_range = writer.get_range
-
-    def counted(key: str, start: int, length: int) -> bytes:
-        read.append(length)
-        return get_range(key, start, length)
-
-    monkeypatch.setattr(writer, "get_range", counted)
-    again = GroupedPart(writer, part, found.metadata)
-    assert again.read([2], ["size", "no such column"]).to_pydict() == {"size": list(range(20, 30))}
-    assert sum(read) < part.size_bytes / 10
-
-
 def test_damage_is_noticed_where_it_is_read(writer: ObjectWriter, part: PartInfo) -> None:
     data = bytearray(writer.get(part.key))
     metadata = GroupedPart(writer, part).metadata

@@ -81,19 +81,6 @@ def test_a_table_is_reached_by_the_workers_own_means_unless_the_connection_has_a
         assert (found.url, found.keys) == ("dynamodb://kvstore", None)
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
-        {"cursor": "dictcursor"},
-        {"iam": False, "redshift": False, "aws_conn_id": "aws_default", "cluster-identifier": "x"},
-        {"sqlalchemy_scheme": "postgresql", "sqlalchemy_query": {"a": 1}, "enable_log_db_messages": True},
-    ],
-)
-def test_words_that_only_airflows_own_hook_takes_are_left_out(extra: dict[str, Any]) -> None:
-    with connections(kv={"conn_type": "postgres", "host": "db", "schema": "lakefs", "extra": extra}):
-        assert LakeFSKVConnection.of("kv").url == "postgresql://@db/lakefs"
-
-
 def test_a_login_by_a_token_of_a_cloud_is_refused() -> None:
     given = {"conn_type": "postgres", "host": "db", "extra": {"iam": True}}
     with connections(kv=given), pytest.raises(ConfigError):

@@ -128,15 +128,3 @@ def test_a_private_authority_is_named_by_the_connection_and_goes_to_the_job(tmp_
 def test_an_authority_that_cannot_be_used_is_bad_input(verify: object) -> None:
     with connections(lakefs_default=LAKEFS | {"extra": {"verify": verify}}), pytest.raises(ConfigError):
         LakeFSHook().client  # noqa: B018
-
-
-def test_plain_http_to_another_host_is_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
-    for host in (
-        "http://other.example",
-        "http://other.example",
-        "https://other.example",
-        "http://127.0.0.1:1",
-    ):
-        LakeFSClient(host, "AKIA", "hunter2")
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "hunter2" not in caplog.text

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
-from dredge.errors import ConfigError, LeaseHeldError, RefusedError
+from dredge.errors import ConfigError, LeaseHeldError
 from dredge.icechunk.collection.run import Run
 from tests.support.icechunk import objects
-from tests.support.icechunk_operators import NOTHING, Dated, acquire, plan
+from tests.support.icechunk_operators import Dated, acquire, plan
 from tests.support.icechunk_repo import Repo
 
 EXPIRATION = {
@@ -29,13 +29,6 @@ def planning(**settings: Any) -> IcechunkPlanCollectionOperator:
         expiration=EXPIRATION,
         aws_conn_id=None,
     )
-
-
-def test_only_a_dry_run_reports_what_would_go_after_the_planned_expiration() -> None:
-    after = planning().checked().after
-    assert after is not None
-    assert (after.threshold, after.rule) == (EXPIRATION["threshold"], "spec_v2")
-    assert planning(dry_run="False").checked().after is None
 
 
 @pytest.mark.parametrize(
@@ -64,15 +57,6 @@ def test_the_plan_is_one_under_the_right_of_the_run(dated: Dated) -> None:
     assert run.plan.lease.fencing == lease["fencing"]
 
 
-@pytest.mark.parametrize("collect", [False, "False"])
-def test_where_nobody_wants_a_collection_none_is_planned(dated: Dated, collect: bool | str) -> None:
-    operator = IcechunkPlanCollectionOperator(
-        task_id="plan_collection", storage=dated.repo.uri, collect=collect, aws_conn_id=None
-    )
-    assert operator.execute(NOTHING) == {"run_uri": "", "mode": "none"}
-    assert not (dated.repo.folder / "_dredge").exists()
-
-
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_the_library_collects_under_the_right_of_the_run_and_leaves_nothing_to_do(
     garbage: Repo, dry_run: bool
@@ -87,10 +71,3 @@ def test_the_library_collects_under_the_right_of_the_run_and_leaves_nothing_to_d
     assert len(before["snapshots"] - left["snapshots"]) == (0 if dry_run else 5)
     with pytest.raises(LeaseHeldError):
         plan(garbage, mode="library")
-
-
-def test_the_library_stops_at_the_limits_too(garbage: Repo) -> None:
-    before = objects(garbage.folder)
-    with pytest.raises(RefusedError):
-        plan(garbage, mode="library", dry_run=False, undo="off", max_delete_objects=3)
-    assert objects(garbage.folder) == before

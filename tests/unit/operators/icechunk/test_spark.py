@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_dredge.operators.icechunk.collect import IcechunkCollectOperator
 from airflow_dredge.operators.icechunk.mark import IcechunkMarkOperator
 from airflow_dredge.operators.icechunk.spark import IcechunkSparkOperator
-from dredge.errors import ConfigError, RefusedError
+from dredge.errors import RefusedError
 from dredge.icechunk.collection.steps import Run, find_garbage, run_steps
 from dredge.runs.tasks import LocalRunner
 from dredge.storage.options import S3_SETTINGS, StorageOptions
@@ -59,14 +58,6 @@ def test_what_is_garbage_is_marked_and_then_collected(
     assert sum(map(len, before.values())) - sum(map(len, objects(garbage.folder).values())) == 20
     steps = [("icechunk_mark", planned["run_uri"]), ("icechunk_collect", planned["run_uri"])]
     assert started == (steps if mode == "spark" else [])
-
-
-@pytest.mark.parametrize("kind", [IcechunkMarkOperator, IcechunkCollectOperator])
-def test_without_a_plan_nothing_is_done(kind: type[IcechunkSparkOperator]) -> None:
-    with pytest.raises(ConfigError):
-        work(kind, None)
-    with pytest.raises(AirflowSkipException):
-        work(kind, {"run_uri": "", "mode": "library"})
 
 
 def test_work_in_the_worker_reaches_the_store_by_the_connection_and_only_meanwhile(

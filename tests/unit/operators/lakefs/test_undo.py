@@ -12,33 +12,14 @@ from airflow_dredge.operators.lakefs.metadata import LakeFSMetadataOperator
 from airflow_dredge.operators.lakefs.purge_by_hand import LakeFSPurgeOperator
 from airflow_dredge.operators.lakefs.restore import LakeFSRestoreOperator
 from dredge.errors import ConfigError, DefectError, LeaseHeldError
-from dredge.gc import steps
 from dredge.gc.metadata.config import MetadataConfig
-from dredge.gc.purge.config import PurgeConfig
 from dredge.runs.summary import StepSummary
-from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, release, summary
+from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, release
 
 
 @pytest.fixture
 def namespace(tmp_path: Path) -> str:
     return namespace_in(tmp_path)
-
-
-def test_a_purge_hands_its_settings_on_and_returns_its_figures(
-    namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def purge(config: PurgeConfig, _runner: object, holder: str, *_: object) -> StepSummary:
-        asked.append((config.dry_run, config.older_than_days, holder.rpartition(" ")[2]))
-        return summary(step="purge", counts={"would_go_objects": 7})
-
-    monkeypatch.setattr(steps, "purge", purge)
-    config = {"repository": "lake", "dry_run": "True", "older_than_days": "40"}
-    operator = LakeFSPurgeOperator(task_id="purge", config=config)
-    done = hooked(operator, namespace).execute({"run_id": "manual__1", "ti": Pushed()})
-    assert done["counts"]["would_go_objects"] == 7
-    assert asked == [(True, 40.0, "manual__1")]
 
 
 def test_a_purge_whose_mark_fails_gives_the_lease_back(namespace: str) -> None:

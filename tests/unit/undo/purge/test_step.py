@@ -30,7 +30,7 @@ from dredge.undo.deleted import Collected, SweptRun
 from dredge.undo.purge import step
 from dredge.undo.purge.choosing import Choosing, Leftover
 from dredge.undo.purge.config import PurgeConfig
-from dredge.undo.purge.output import OTHER, PINNED, WOULD_GO, PurgeOutput
+from dredge.undo.purge.output import OTHER, PINNED, WOULD_GO
 from dredge.undo.purge.step import PurgingConfig, SweptPart
 from dredge.undo.side_run import SideRun
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
@@ -219,19 +219,6 @@ def test_a_dry_run_tells_what_would_go_and_a_purge_takes_what_is_older_than_was_
     assert (done.counts["purged_objects"], done.counts["young_objects"]) == (1, 1)
     assert "would_go_bytes" not in done.counts
     assert left(copies) == ["data/missing"]
-
-
-def test_what_became_of_each_leftover_is_in_the_ledger(root: str, copies: ObjectWriter) -> None:
-    done = purged(root, dry_run=False)
-    (folder,) = open_writer(f"{root}/state/purges").list_level("").folders
-    (part,) = PurgeOutput.of(done).ledger
-    rows = RunFolder(open_writer(f"{root}/state/purges/{folder.rstrip('/')}"), "x").read_part(part)
-    assert rows.schema == step.SCHEMA
-    assert [(row["run_id"], row["address"], row["size"], row["outcome"]) for row in rows.to_pylist()] == [
-        ("run", "data/deleted", 7, "purged"),
-        ("run", "data/missing", 7, "young"),
-    ]
-    assert {row["version_id"] for row in rows.to_pylist()} == {None}
 
 
 def test_behind_a_closed_gate_nothing_is_asked_of_the_store(
