@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-from dataclasses import replace
-
 import pyarrow as pa
 import pytest
 
@@ -60,22 +57,3 @@ def test_a_part_that_is_gone_short_or_another_is_said_to_be(writer: ObjectWriter
     gone = PartInfo("subtract/gone.parquet", ROWS, part.size_bytes, part.sha256)
     with pytest.raises(FormatError):
         _ = GroupedPart(writer, gone).metadata
-
-
-def test_a_part_is_a_file_that_asks_for_no_byte_beyond_its_end(
-    writer: ObjectWriter, part: PartInfo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[int, int]] = []
-
-    def bytes_of(_: str, start: int, length: int) -> bytes:
-        asked.append((start, length))
-        return b"0123456789"[start : start + length]
-
-    monkeypatch.setattr(writer, "get_range", bytes_of)
-    file = groups._RangeFile(writer, replace(part, size_bytes=10))
-    assert [file.read(3), file.read(0), file.read(4), file.tell()] == [b"012", b"", b"3456", 7]
-    assert [file.read(9), file.read(9), file.read()] == [b"789", b"", b""]
-    assert (file.seek(-2, io.SEEK_END), file.read(None)) == (8, b"89")
-    assert (file.seek(1), file.seek(2, io.SEEK_CUR), file.read(-1)) == (1, 3, b"3456789")
-    assert (file.seek(99), file.read(), file.tell()) == (99, b"", 99)
-    assert asked == [(0, 3), (3, 4), (7, 3), (8, 2), (3, 7)]

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.errors import FormatError
 from dredge.gc.run import Run
-from dredge.gc.save_report import analysis
 from tests.support.gc import World, make_world
 
 COUNTED = {"report_names_max": 100}
@@ -45,16 +43,3 @@ def test_a_clean_run_tells_what_objects_cost_and_what_other_rules_would_free(wor
     page = run.folder.writer.get("report.html").decode()
     assert "<svg" in page
     assert "a/" in page
-
-
-@pytest.mark.parametrize("error", [FormatError("a damaged file"), KeyError("what nobody foresaw")])
-def test_figures_that_cannot_be_counted_do_not_stop_a_run(
-    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def broken(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(analysis, "cost_of", broken)
-    run = done(world, tuning=COUNTED)
-    report = run.folder.read_json("report.json")
-    assert (report["outcome"], report["sections"]) == ("success", [])

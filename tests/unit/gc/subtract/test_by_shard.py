@@ -14,7 +14,6 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
-from dredge.gc.subtract import by_shard
 from dredge.gc.subtract.by_shard import cut_parts, find_dead
 from dredge.runs.summary import PartInfo
 from dredge.sets.live import LiveSet
@@ -65,17 +64,6 @@ def test_both_ways_find_the_same(seed: int) -> None:
         world.lake.commit()
         world.orphan(f"data/late/{mode}", b"garbage of later")
         world.age(days=10)
-
-
-def test_a_run_that_compares_shard_by_shard_deletes_the_garbage_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(by_shard, "is_worth_it", lambda *_: True)
-    world = world_of(random.Random(7))
-    kept = {key for key in world.data() if not key.startswith("data/slice")}
-    world.collect()
-    assert world.data() == kept
-    world.assert_readable()
 
 
 class Forgetful(Parallel):

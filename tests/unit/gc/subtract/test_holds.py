@@ -105,19 +105,6 @@ def guard_json_codes(guard: dict[str, list[dict[str, str]]]) -> list[str]:
     return [item["code"] for item in guard["held"]]
 
 
-def test_what_a_hold_kept_is_looked_at_again_when_the_hold_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, held, _ = world_with_two_orphans()
-    with monkeypatch.context() as patch:
-        patch.setattr(holds, "HOLDS", [*holds.HOLDS, Hold(LEGAL, "it is held", on_legal_hold)])
-        world.collect(mode="clean")
-    assert held in world.data()
-    world.age(hours=1)
-    context = world.plan(mode="optimized")
-    world.run(context)
-    assert context.plan.mode == "optimized"
-    assert held not in world.data()
-
-
 @pytest.mark.usefixtures("legal_hold", "without_canaries")
 def test_a_proof_about_its_size_does_not_free_what_another_hold_keeps() -> None:
     """Both holds apply. The branch is asked and does not serve the object, which proves nothing about the other."""

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError
 from dredge.hashing import hash64
-from dredge.icechunk.collection.mark import MarkOutput
-from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
+from dredge.icechunk.collection.pinned import with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import encode_ids
-from dredge.sets.files import write_hashes
 from dredge.sets.live import LocatedSet
-from dredge.sets.sharded import ShardedSet
 from dredge.storage.local.store import LocalReader
 from tests.support.icechunk_repo import Repo
 
@@ -82,21 +78,3 @@ def test_what_is_gone_or_cannot_be_read_is_kept_by_name_and_what_it_named_is_pas
     assert held_by(run, found) == hashes(expected)
     (v1.folder / "snapshots" / tip).write_bytes(b"torn")
     assert held_by(run, with_needs(run, "bulk_delete/_kept", kept)) == hashes(by_name)
-
-
-def test_pins_are_asked_as_they_are_and_what_they_hold_of_snapshots_and_manifests_brings_its_needs(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = v1.listed()
-    summary = run.folder.read_summary(MarkOutput.STEP)
-    assert summary is not None
-    mark = MarkOutput.of(summary)
-    assert pinned_with_needs(run, mark, "bulk_delete") == ()
-    (other,) = [f"manifests/{info.id}" for info in v1.library.list_manifest_files(v1.ids["2"])]
-    keys = [f"snapshots/{v1.ids['7']}", other, "chunks/" + "0" * 20]
-    part = write_hashes(run.folder, "bulk_delete/_pins.u64", np.array(hashes(keys), np.uint64))
-    pin = LocatedSet(run.folder.uri, ShardedSet(0, {0: part}))
-    monkeypatch.setattr(Run, "pinned", lambda _: (pin,))
-    first, needs = pinned_with_needs(run, mark, "bulk_delete")
-    assert first == pin
-    assert held_by(run, needs) == hashes(needs_of(v1, v1.ids["7"]) | {other, *chunks_of(v1, other)})

@@ -186,15 +186,6 @@ def test_only_a_person_who_rejects_says_no(approval: Any, is_so: bool) -> None:
     assert asking.somebody_said_no({"approval": approval}) is is_so
 
 
-def test_only_in_a_test_of_a_dag_can_nobody_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def test() -> bool:
-        return asking._in_dag_test()
-
-    assert not test()
-    monkeypatch.setattr(asking.DAG, "test", test)
-    assert test()
-
-
 def test_an_airflow_that_cannot_ask_fails_the_task_and_names_the_command(
     waiting: tuple[World, Run, Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:

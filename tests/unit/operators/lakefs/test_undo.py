@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from airflow_dredge.operators.lakefs.metadata import LakeFSMetadataOperator
 from airflow_dredge.operators.lakefs.purge_by_hand import LakeFSPurgeOperator
 from airflow_dredge.operators.lakefs.restore import LakeFSRestoreOperator
 from dredge.errors import ConfigError, DefectError, LeaseHeldError
-from dredge.gc.metadata.config import MetadataConfig
-from dredge.runs.summary import StepSummary
 from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, release
 
 
@@ -42,26 +37,3 @@ def test_neither_works_on_a_repository_that_a_collection_works_on(namespace: str
     purging = LakeFSPurgeOperator(task_id="purge", config={"repository": "lake", "dry_run": False})
     with pytest.raises(LeaseHeldError):
         hooked(purging, namespace).execute({"run_id": "manual__2", "ti": Pushed()})
-
-
-def test_metadata_is_noted_with_the_records_of_the_named_store(
-    namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str | None] = []
-
-    def collect(config: MetadataConfig, holder: str, *_: object) -> StepSummary:
-        seen.extend([config.metadata, holder, os.environ.get("DREDGE_KV_URL")])
-        now = datetime.now(UTC)
-        return StepSummary("metadata", "run", "dry_run", now, now, {"garbage_files": 0})
-
-    monkeypatch.setattr("dredge.gc.metadata.collecting.collect_metadata", collect)
-    monkeypatch.setattr(
-        "airflow_dredge.operators.lakefs.metadata.kv_env", lambda name: {"DREDGE_KV_URL": f"sqlite:///{name}"}
-    )
-    config = {"repository": "lake", "metadata": "delete"}
-    operator = LakeFSMetadataOperator(task_id="metadata", config=config, kv_conn_id="db")
-    done = hooked(operator, namespace).execute({"run_id": "manual__1", "ti": Pushed()})
-    assert done["counts"]["garbage_files"] == 0
-    assert seen[0] == "delete"
-    assert str(seen[1]).endswith("manual__1")
-    assert seen[2] == "sqlite:///db"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from dredge.errors import ConfigError
 from dredge.gc.namespaces import overlaps
 from dredge.lakefs.files.addresses import AddressType, canonical_address
 from dredge.storage import StorageOptions
-from dredge.storage.azure import clients
 from dredge.storage.azure.clients import credential_of, endpoint_of
 from dredge.storage.azure.names import is_exact
 from dredge.storage.azure.options import AzureOptions
@@ -181,28 +178,6 @@ def test_a_token_of_an_identity_goes_to_the_service_only(endpoint: str) -> None:
         credential_of(Container("a", "c", endpoint), AzureOptions())
     if endpoint.startswith("https"):
         credential_of(Container("a", "c", endpoint), AzureOptions("a", endpoint_url=endpoint))
-
-
-def test_identities_of_other_clouds_ask_their_own_authority(monkeypatch: pytest.MonkeyPatch) -> None:
-    import azure.identity
-
-    asked: list[dict[str, Any]] = []
-    monkeypatch.setattr(azure.identity, "ClientSecretCredential", lambda *_, **more: asked.append(more))
-    monkeypatch.setattr(azure.identity, "DefaultAzureCredential", lambda **more: asked.append(more))
-    clients.forget_clients()
-    principal = AzureOptions(tenant_id="t", client_id="c", client_secret="s")
-    for end, options in (
-        ("core.windows.net", principal),
-        ("core.chinacloudapi.cn", principal),
-        ("core.usgovcloudapi.net", AzureOptions(client_id="managed")),
-    ):
-        credential_of(Container("a", "c", f"https://a.blob.{end}"), options)
-    clients.forget_clients()
-    assert asked == [
-        {},
-        {"authority": "login.chinacloudapi.cn"},
-        {"authority": "login.microsoftonline.us", "managed_identity_client_id": "managed"},
-    ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.storage import StorageOptions, environment_of_child, open_writer
-from dredge.storage.s3 import access, clients, resolving
+from dredge.storage.s3 import resolving
 from dredge.storage.s3.clients import access_to, bytes_client, forget_clients
 from dredge.storage.s3.proxies import proxies_for
 from tests.support.objectstore import Answer, ScriptedS3
@@ -193,15 +193,6 @@ def test_switches_of_the_environment_go_to_children(monkeypatch: pytest.MonkeyPa
     sent = environment_of_child(StorageOptions())
     monkeypatch.delenv(variable)
     assert json.loads(StorageOptions.from_env(sent).config or "") == {variable[4:].lower(): True}
-
-
-def test_a_bucket_of_aws_in_another_region_than_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "_region_of", lambda _, bucket, pays: f"eu-{bucket}-1")
-    options = StorageOptions(region="us-west-2", access_key_id="K", secret_access_key="s")
-    for bucket in ("west", "north"):
-        assert access_to(options, bucket).url == f"https://{bucket}.s3.eu-{bucket}-1.amazonaws.com"
-        client = clients.s3_client(options, bucket)
-        assert client.meta.region_name == access_to(options, bucket).region
 
 
 def sts(action: str, lifetime: timedelta) -> ScriptedS3:

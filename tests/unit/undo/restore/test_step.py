@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dredge.errors import ConfigError, PartialError, UnavailableError
+from dredge.errors import ConfigError, UnavailableError
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.coverage import Coverage
@@ -25,7 +25,6 @@ from dredge.undo.deleted import Collected, SweptRun
 from dredge.undo.pins import Pin, read_pins
 from dredge.undo.restore import step
 from dredge.undo.restore.config import RestoreConfig
-from dredge.undo.restore.output import REFUSED
 from dredge.undo.restore.putting_back import PuttingBack, Restored
 from dredge.undo.ways import QUARANTINE, quarantine_uri
 from dredge.xid import new_descending_xid
@@ -201,18 +200,3 @@ def test_behind_a_closed_gate_nothing_is_put_back(lake: Lake, monkeypatch: pytes
     with pytest.raises(UnavailableError):
         lake.restore(all=True)
     assert lake.there() == set()
-
-
-def test_what_the_store_refuses_for_good_ends_a_restore_that_is_not_tried_again(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put_back = PuttingBack.put_back
-
-    def maybe(self: PuttingBack, row: Mapping[str, Any]) -> Restored:
-        is_refused = row["address"] == "data/c"
-        return Restored(REFUSED, "", "XMinioInvalidObjectName") if is_refused else put_back(self, row)
-
-    monkeypatch.setattr(PuttingBack, "put_back", maybe)
-    with pytest.raises(PartialError):
-        lake.restore(all=True)
-    assert lake.there() == ALL.keys() - {"data/c"}

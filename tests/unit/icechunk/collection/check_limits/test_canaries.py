@@ -13,7 +13,7 @@ from dredge.icechunk.collection.check_limits.canaries import Sizes
 from dredge.icechunk.collection.config import PlannedExpiration
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.format.manifests import NATIVE, Manifest, NamedChunks, parse_manifest
+from dredge.icechunk.format.manifests import NATIVE, NamedChunks, parse_manifest
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.repository import read_history
@@ -32,12 +32,6 @@ def test_canary_among_the_candidates_stops_the_run(repo: Repo, monkeypatch: pyte
     with pytest.raises(RefusedError, match="chunks/"):
         collect(repo.config())
     assert objects(repo.folder) == before
-
-
-def test_manifest_without_arrays_gives_no_canaries(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = repo.plan(dry_run=True)
-    monkeypatch.setattr(canaries, "parse_manifest", lambda data, key: Manifest("", 1, ()))
-    assert {key.partition("/")[0] for key in canaries.sample(run)} == {"snapshots", "manifests"}
 
 
 def needed_by_tips(repo: Repo) -> tuple[set[str], set[str], set[str]]:

@@ -64,24 +64,6 @@ def test_an_orphaned_report_gives_way_to_a_newer_one(
     assert SaveReportOutput.of(summary).outcome == "success"
 
 
-def test_a_try_that_sleeps_before_its_report_gives_way_to_one_that_began_later(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would overtake the later one among its files, and that one's task would fail."""
-    orphan = v1.plan()
-    retry = Run.open(orphan.plan.run_uri)
-
-    def ended(_: Run) -> bool:
-        monkeypatch.undo()
-        run_steps(retry, LocalRunner())
-        save_report(retry)
-        return False
-
-    monkeypatch.setattr(step, "_is_complete", ended)
-    with pytest.raises(OvertakenError, match="save_report"):
-        save_report(orphan)
-
-
 @pytest.mark.parametrize("asleep_after", ["_is_complete", "keep_small"])
 def test_an_orphan_that_wakes_after_the_end_of_its_run_leaves_the_lease_to_the_next(
     v1: Repo, monkeypatch: pytest.MonkeyPatch, asleep_after: str
