@@ -97,16 +97,8 @@ def test_archive_can_be_switched_off(environ: dict[str, str], builder: Builder, 
     assert builder.calls == 0
 
 
-def test_no_java_no_archive(environ: dict[str, str], builder: Builder) -> None:
-    assert archive.ensure_archive(environ | {"JAVA_HOME": "/nonexistent"}) is None
-
-
 def test_options_without_an_archive_still_suit_short_jobs() -> None:
     assert archive.java_options(None).split() == list(archive.SHORT_JOB_OPTIONS)
-
-
-def test_archive_with_spaces_in_its_path_is_quoted() -> None:
-    assert '"-XX:SharedArchiveFile=/a b/c.jsa"' in archive.java_options(Path("/a b/c.jsa"))
 
 
 def test_an_archive_stays_where_it_was_made_for_and_no_java_refuses_to_start_over_it() -> None:

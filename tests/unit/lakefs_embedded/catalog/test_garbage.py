@@ -236,6 +236,14 @@ def test_active_commits_are_written_to_a_csv() -> None:
     assert initial.id not in active(lake, answer.commits_location)
 
 
+def test_trap_8_the_first_commit_has_no_metarange() -> None:
+    lake = make_lake()
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
+    answer = lake.catalog.garbage.prepare_commits(lake.repository)
+    head = lake.catalog.branches.get_branch(lake.repository, "main").commit_id
+    assert active(lake, answer.commits_location) == {head: ""}
+
+
 def test_hidden_branches_are_starting_points_and_tags_are_not() -> None:
     lake = make_lake()
     lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
