@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dredge import cli
-from dredge.errors import ConfigError, RefusedError, UnavailableError
+from dredge.errors import ConfigError, RefusedError
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.repository import read_history
 from dredge.icechunk.threshold import parse_duration, parse_older_than
@@ -85,13 +85,10 @@ def test_expire_shows_first_and_applies_the_approved_plan(repo: Path, when: str)
     assert read_history(open_reader(f"file://{repo}")).digest != before
 
 
-@pytest.mark.parametrize("mode", ["local", "library"])
-def test_collect_deletes_only_when_told_to(repo: Path, when: str, mode: str) -> None:
+def test_collect_deletes_only_when_told_to(repo: Path, when: str) -> None:
     run("expire", repo, "--older-than", when, "--apply")
     before = objects(repo)
     settings = [
-        "--collect-mode",
-        mode,
         "--unsafe-min-age-seconds",
         "0",
         "--unsafe-grace-seconds",
@@ -111,13 +108,10 @@ def test_collect_deletes_only_when_told_to(repo: Path, when: str, mode: str) -> 
     assert held.exit_code == 0, "nothing is left to delete"
 
 
-@pytest.mark.parametrize("mode", ["local", "library"])
-def test_limits_hold_both_modes(repo: Path, when: str, mode: str) -> None:
+def test_limits_hold_a_collection(repo: Path, when: str) -> None:
     run("expire", repo, "--older-than", when, "--apply")
     before = objects(repo)
     settings = [
-        "--collect-mode",
-        mode,
         "--unsafe-min-age-seconds",
         "0",
         "--unsafe-grace-seconds",
@@ -132,18 +126,6 @@ def test_limits_hold_both_modes(repo: Path, when: str, mode: str) -> None:
 
 def test_age_below_a_day_needs_the_option_that_says_so(repo: Path) -> None:
     assert isinstance(run("collect", repo, "--min-age-hours", "1").exception, ConfigError)
-
-
-def test_failures_of_the_librarys_collection_are_errors(repo: Path) -> None:
-    from dredge.icechunk.collection.by_library import collect_by_library
-    from dredge.icechunk.collection.config import CollectConfig
-    from dredge.icechunk.library import LibraryCollection
-
-    def failing(cutoff: datetime, dry_run: bool) -> LibraryCollection:
-        return LibraryCollection(1, 1, 1, 1, 10, 0 if dry_run else 2, ("SlowDown",), ("chunks",))
-
-    with pytest.raises(UnavailableError):
-        collect_by_library(CollectConfig(uri=f"file://{repo}", dry_run=False), collect=failing)
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
 from airflow_dredge.operators.lakefs.choose_repositories import LakeFSChooseRepositoriesOperator
 from airflow_dredge.operators.lakefs.collect_repository import LakeFSCollectRepositoryOperator
-from airflow_dredge.operators.lakefs.params import ALL_FORM, WHICH
+from airflow_dredge.operators.lakefs.params import ALL_FORM, PURGE_FORM, WHICH
 from airflow_dredge.operators.lakefs.save_summary import LakeFSSaveSummaryOperator
-from airflow_dredge.operators.making import About, Many, many_dag
+from airflow_dredge.operators.making import About, Many, many_dag, one_task_dag
 
 ABOUT = About(doc="words", tags=["lakefs"], default_args={"retries": 3})
 MANY = Many(
@@ -18,7 +19,6 @@ MANY = Many(
     collect=LakeFSCollectRepositoryOperator,
     summary=LakeFSSaveSummaryOperator,
     which=WHICH,
-    what="repository",
     asset="dredge_lakefs_gc_all",
 )
 
@@ -39,7 +39,7 @@ def test_each_chosen_repository_is_collected_by_a_run_of_its_own_a_few_at_a_time
     assert collect.is_mapped
     assert collect.upstream_task_ids == {"choose_repositories"}
     assert collect.partial_kwargs["max_active_tis_per_dag"] == 3
-    assert collect.partial_kwargs["map_index_template"] == "{{ task.conf['repository'] }}"
+    assert collect.partial_kwargs["map_index_template"] == "{{ task.label }}"
     assert (dag.max_active_runs, dag.params["dry_run"], choose.retries) == (1, False, 3)
 
 
@@ -49,3 +49,15 @@ def test_a_dag_with_a_schedule_waits_until_somebody_switches_it_on_and_has_no_ba
     for dag in (by_hand, daily):
         assert "backfill" not in run_types(dag)
         assert {"manual", "scheduled"} <= run_types(dag)
+
+
+def test_every_task_has_the_pool_that_its_dag_was_made_with() -> None:
+    def pools(dag: DAG) -> set[str]:
+        return {task.pool for task in dag.tasks}
+
+    def task() -> None:
+        EmptyOperator(task_id="purge")
+
+    own = {"pool": "gc"}
+    assert pools(all_dag(default_args=own)) == {"gc"}
+    assert pools(one_task_dag("purge", task, PURGE_FORM, ABOUT, default_args=own)) == {"gc"}

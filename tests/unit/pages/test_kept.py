@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from dredge.pages.kept import Kept
+from dredge.pages.object_rows import Kept
 
 
 def test_one_works_for_all_who_ask_at_once() -> None:

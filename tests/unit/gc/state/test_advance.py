@@ -23,7 +23,7 @@ from dredge.hashing import hash64
 from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.payload import to_sealed
 from dredge.runs.versions import Version
-from dredge.sets.files import read_hashes
+from dredge.sets.hashes import read_hashes
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world, stage_again, summary_of
 

@@ -14,9 +14,8 @@ from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
 from dredge.gc.subtract.earlier_runs import SearchResult, _search, _Sources
 from dredge.hashing import hash64
 from dredge.runs.summary import PartInfo
-from dredge.sets.files import write_hashes
-from dredge.sets.live import LiveSet, LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import write_hashes
+from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from tests.support.gc import Parallel, make_world, summary_of
 from tests.support.inventories import Inventory
 

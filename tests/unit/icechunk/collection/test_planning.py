@@ -19,7 +19,7 @@ from dredge.icechunk.collection.planning import (
 )
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import collect
-from dredge.inventory import Inventory
+from dredge.inventory.manifest import Inventory
 from dredge.runs.payload import to_json
 from dredge.storage import open_writer
 from tests.support.icechunk import objects

@@ -9,9 +9,7 @@ import pytest
 from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
 from dredge.errors import ConfigError, LeaseHeldError
 from dredge.icechunk.collection.run import Run
-from tests.support.icechunk import objects
 from tests.support.icechunk_operators import Dated, acquire, plan
-from tests.support.icechunk_repo import Repo
 
 EXPIRATION = {
     "threshold": "2026-01-01T00:00:00+00:00",
@@ -57,17 +55,9 @@ def test_the_plan_is_one_under_the_right_of_the_run(dated: Dated) -> None:
     assert run.plan.lease.fencing == lease["fencing"]
 
 
-@pytest.mark.parametrize("dry_run", [True, False])
-def test_the_library_collects_under_the_right_of_the_run_and_leaves_nothing_to_do(
-    garbage: Repo, dry_run: bool
-) -> None:
-    before = objects(garbage.folder)
-    lease = acquire(garbage, "manual__1")
+def test_a_plan_takes_the_right_of_the_run_and_no_other_mode(dated: Dated) -> None:
+    lease = acquire(dated.repo, "manual__1")
     with pytest.raises(LeaseHeldError):
-        plan(garbage, mode="library", dry_run=dry_run)
-    done = plan(garbage, lease, mode="library", dry_run=dry_run, undo="off")
-    assert (done["run_uri"], done["mode"]) == ("", "library")
-    left = objects(garbage.folder)
-    assert len(before["snapshots"] - left["snapshots"]) == (0 if dry_run else 5)
-    with pytest.raises(LeaseHeldError):
-        plan(garbage, mode="library")
+        plan(dated.repo, mode="local")
+    with pytest.raises(ConfigError):
+        plan(dated.repo, lease, mode="library")

@@ -18,7 +18,7 @@ from dredge.icechunk.repository import KnownSnapshots
 from dredge.runs.folder import RunFolder, parquet_bytes
 from dredge.runs.summary import PartInfo
 from dredge.runs.versions import Current, Version
-from dredge.sets.sharded import CountedSet
+from dredge.sets.live import CountedSet
 from dredge.storage import ObjectWriter, open_writer
 
 ROWS = [SnapshotRow("A", ("M", "N"), (1, 2)), SnapshotRow("B", (), ()), SnapshotRow("C", ("M",), (1,))]
