@@ -361,7 +361,7 @@ class Pages:
         )
 
     def _keeping(self, place: Place, schedules: Sequence[Schedule]) -> tuple[Keeping | None, str]:
-        """The facts about the next run, or the error in their place."""
+        """Mode and slices of the next run, or the error."""
         settings = schedules[0].settings if schedules else None
         try:
             return keeping_of(place, self._clock(), settings), ""

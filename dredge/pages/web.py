@@ -95,7 +95,7 @@ def _restore_fields(*values: str) -> dict[str, str]:
 
 
 async def _known(request: Request) -> Facts:
-    """The facts for the user of a request."""
+    """Facts for the user of a request."""
     around: Surroundings = request.app.state.surroundings
     return await around.facts(request)
 
