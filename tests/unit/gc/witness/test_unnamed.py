@@ -179,26 +179,6 @@ def test_a_shallow_dangling_commit_on_an_old_one_refuses_nothing() -> None:
         world.assert_readable()
 
 
-def test_files_that_nothing_names_are_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, _ = lost_commit()
-    opened: list[list[str]] = []
-    honest = read_kinds
-
-    def watched(reader, files):  # type: ignore[no-untyped-def]
-        wanted = list(files)
-        opened.append([info.key for info in wanted])
-        return honest(reader, wanted)
-
-    monkeypatch.setattr(unnamed, "read_kinds", watched)
-    for _ in range(3):
-        world.age(days=1)
-        world.upload("tick", b"%d" % _)
-        world.lake.commit(f"tick {_}")
-        world.age(days=2)
-        world.collect()
-    assert [len(names) for names in opened if names] == [2], "the lost commit's range and metarange"
-
-
 def test_kinds_are_read_from_the_end_of_a_file() -> None:
     world = make_world()
     world.upload("a" * 900, b"1")
