@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
-from dredge.gc.check_limits import CheckLimitsOutput, ask_about
+from dredge.gc.check_limits import CheckLimitsOutput, ask_about, codes
 from dredge.gc.index.lookup import Lookup, with_hashes
 from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.list_committed import ListCommittedOutput
@@ -186,6 +186,8 @@ def _unseen(
     proof = ask_about(run, runner, record, hashes[wanted], sizes[wanted], f"{_AGAIN}/{item.deletion.run_id}")
     found.asked += proof.objects
     found.unanswered += len(proof.answers.unanswered)
+    if codes.NO_ANSWER in proof.answers.unanswered.values():
+        found.sweeps.discard(item.deletion.sweep)  # the next mark asks again
     served = proof.answers.served
     found.live = unite([found.live, served])
     return replace(item, hashes=unite([item.hashes, served]), served=served)

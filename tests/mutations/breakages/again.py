@@ -11,6 +11,13 @@ BENIGN = "test_expired_data_that_is_used_again_comes_back_without_an_alarm"
 
 AGAIN = (
     Breakage(
+        "what a branch did not answer is asked by no later mark",
+        "dredge.gc.check_again.find",
+        "_unseen",
+        Put("If", 3, False),
+        ("test_questions_that_the_server_did_not_answer_are_asked_again_by_the_next_mark",),
+    ),
+    Breakage(
         "what one run only reported stays away",
         "dredge.gc.check_again.check",
         "_bring_back",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.errors import AlarmError
+from dredge.errors import AlarmError, UnavailableError
 from dredge.gc.steps import approve, bulk_delete
 from dredge.undo.alarms import open_alarms, read_alarms, read_rows
 from dredge.undo.pins import read_pins
@@ -176,3 +176,29 @@ def test_content_uploaded_again_that_no_answer_shows_is_found_once() -> None:
     again = world.plan()
     world.run(again)
     assert summary_of(again, "check_limits").counts["asked_deleted_objects"] == 0
+
+
+def test_questions_that_the_server_did_not_answer_are_asked_again_by_the_next_mark() -> None:
+    world = undo_store("quarantine")
+    world.rules(30)
+    world.upload("a", b"the same bytes")
+    world.lake.commit()
+    world.age(days=2)
+    rehearsal = rehearsal_of(world)
+    unseen = world.upload("a", b"the same bytes")  # live on main, and no change
+    world.age(days=2)
+    with blind_witnesses():
+        rehearsal.collect()
+
+    def fail(name: str, _arguments: object) -> None:
+        if name in ("stat", "objects_page"):
+            raise UnavailableError("the server is busy")
+
+    world.client.before = fail
+    run = world.plan(dry_run=True)
+    world.run(run)
+    assert summary_of(run, "check_limits").counts["alarm_objects"] == 0
+    world.client.before = lambda _name, _arguments: None
+    with pytest.raises(AlarmError):
+        world.collect()
+    assert unseen in world.data()
