@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError, RefusedError
@@ -19,6 +20,7 @@ from dredge.gc.list_committed import HISTORY, Graph, ListCommittedOutput
 from dredge.gc.mark_uncommitted import KVAccess, MarkUncommittedOutput
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.plan import PLAN, RUNS, Plan, parse_plan
+from dredge.gc.referring import Referred
 from dredge.gc.run import Run, open_state
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.kv.rows import RowView
@@ -74,6 +76,16 @@ class BaseRun:
     def history(self) -> History:
         """Read the history."""
         return read_history(self.folder, self.committed)
+
+    def referring_with(self, hashed: np.uint64) -> list[str]:
+        """Names of other repositories that named an address; of the run's own settings.
+
+        Args:
+            hashed: hash of the address.
+        """
+        found = [from_json(Referred, item) for item in self.committed.referring]
+        wanted = [np.array([hashed], np.uint64)]
+        return [item.repository for item in found if item.live.find(self.folder, wanted)[0].any()]
 
     def unnamed_metaranges(self) -> list[str]:
         """Read the ids, in order, of the metaranges that counted as active commits and that no active commit named."""

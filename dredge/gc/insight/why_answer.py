@@ -255,6 +255,7 @@ class Answer:
         commits: that name it, those that keep it first, the newest first.
         unnamed: metaranges that no active commit names, and that keep it.
         pins: that hold it and have not ended.
+        referring: other repositories that named it when the newest run looked.
         judged: by the newest run that did.
         not_looked_at: what could still keep it, as sentences.
         failed: what of that could not be read, so that nothing follows from not having seen it.
@@ -268,14 +269,17 @@ class Answer:
     commits: list[NamedBy] = field(default_factory=list)
     unnamed: list[UnnamedBy] = field(default_factory=list)
     pins: list[PinnedBy] = field(default_factory=list)
+    referring: list[str] = field(default_factory=list)
     judged: Judged | None = None
     not_looked_at: list[str] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
 
     @property
     def is_named(self) -> bool:
-        """Whether staging, an active commit or a metarange that counts as one names it."""
-        return bool(self.staged or self.unnamed) or any(commit.active for commit in self.commits)
+        """Whether staging, an active commit, a metarange that counts as one or another repository names it."""
+        return bool(self.staged or self.unnamed or self.referring) or any(
+            commit.active for commit in self.commits
+        )
 
     @property
     def verdict(self) -> str:
@@ -312,6 +316,9 @@ def answer_lines(answer: Answer) -> Iterator[str]:
     if len(active) > _COMMITS_MAX:
         yield f"          and {len(active) - _COMMITS_MAX:,} older commits"
     yield from (f"metarange {_unnamed(item)}" for item in answer.unnamed)
+    yield from (
+        f"referring repository {name} named it when the newest run looked" for name in answer.referring
+    )
     for pin in answer.pins:
         until = f"{pin.until:%Y-%m-%d %H:%M} UTC"
         yield f"pinned    brought back after run {pin.run_id} deleted it, until {until}: {pin.reason}"

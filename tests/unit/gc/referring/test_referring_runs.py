@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import pytest
 
 from dredge.errors import AlarmError, ConfigError, RefusedError, UnavailableError
+from dredge.gc.insight.why import why
+from dredge.gc.insight.why_answer import KEPT, Target
 from dredge.gc.steps import approve, bulk_delete, save_report, verify
 from dredge.gc.witness.unnamed import list_tables, read_kinds
 from dredge.storage import open_deleter
@@ -358,3 +360,12 @@ def test_files_are_opened_once() -> None:
     counts = summary_of(second, "list_committed").counts
     assert counts["referring_repositories"] == 1
     assert counts["referring_addresses"] >= 1
+
+
+def test_why_names_the_repository_that_keeps_an_object() -> None:
+    world = with_importer()
+    imported = expired(world)
+    world.collect(dry_run=True, referring_repositories=OTHER)
+    target = Target(world.lake.repository, world.lake.namespace, imported)
+    answer = why(world.client, target, world.lake.clock())
+    assert (answer.verdict, answer.referring) == (KEPT, [OTHER])
