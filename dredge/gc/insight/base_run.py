@@ -30,6 +30,7 @@ from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repo
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lifetimes import run_ids
 from dredge.runs.payload import from_json
+from dredge.sets.hashes import Hashes, read_hashes
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
 
 _LOOK_BACK = 200
@@ -76,6 +77,12 @@ class BaseRun:
     def history(self) -> History:
         """Read the history."""
         return read_history(self.folder, self.committed)
+
+    def referred(self) -> Iterator[Hashes]:
+        """Hashes of the addresses that other repositories named; of the run's own settings."""
+        for item in self.committed.referring:
+            for part in from_json(Referred, item).live.shards.values():
+                yield read_hashes(self.folder, part)
 
     def referring_with(self, hashed: np.uint64) -> list[str]:
         """Names of other repositories that named an address; of the run's own settings.

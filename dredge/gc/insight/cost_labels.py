@@ -33,12 +33,14 @@ from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_ad
 from dredge.sets.hashes import Hashes
 from dredge.storage import ObjectReader
 
-HEAD, STAGED, OLD, DANGLING, TAGS, POLICY = (1 << bit for bit in range(6))
+HEAD, STAGED, OLD, DANGLING, TAGS, POLICY, REFERRED = (1 << bit for bit in range(7))
 """What names an object, as bits: a branch head, staging, an active commit that is no head, one that no ref leads to, a
-tag's commit, a commit or path that a policy keeps; the last two only where no rule of the repository keeps it."""
+tag's commit, a commit or path that a policy keeps (these two only where no rule of the repository keeps it), another
+repository."""
 
 HEADS, STAGING, HISTORY, NO_REF = "heads", "staged", "history", "no_ref"
 TAGS_ONLY, POLICY_ONLY, TAGS_AND_POLICY = "tags", "policy", "tags_and_policy"
+REFERRING = "referring"
 GARBAGE, HELD, YOUNG, DELETED = "garbage", "held", "young", "deleted"
 
 KINDS = {
@@ -49,13 +51,14 @@ KINDS = {
     TAGS_ONLY: "only because a tag names its commit",
     POLICY_ONLY: "only because of the retention policy",
     TAGS_AND_POLICY: "only because of a tag and of the retention policy",
+    REFERRING: "only because another repository names it",
     GARBAGE: "garbage: the next run that deletes takes it",
     HELD: "garbage, but held back by a guard",
     DELETED: "garbage that this run deleted",
     YOUNG: "too young to be judged",
 }
-"""Every kind, with a sentence for people. The first seven are live."""
-LIVE = (HEADS, STAGING, HISTORY, NO_REF, TAGS_ONLY, POLICY_ONLY, TAGS_AND_POLICY)
+"""Every kind, with a sentence for people. The first eight are live."""
+LIVE = (HEADS, STAGING, HISTORY, NO_REF, TAGS_ONLY, POLICY_ONLY, TAGS_AND_POLICY, REFERRING)
 
 
 def kind_of(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
@@ -69,6 +72,7 @@ def kind_of(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
             bits & (TAGS | POLICY) == TAGS,
             bits & (TAGS | POLICY) == POLICY,
             bits & (TAGS | POLICY) > 0,
+            bits & REFERRED > 0,
         ],
         list(range(len(LIVE))),
         -1,
