@@ -56,7 +56,7 @@ for _added in (
 
 @command.command("run")
 @click.argument("repository")
-@click.option("--apply", is_flag=True, help="Delete; without, the run only says what would go.")
+@click.option("--apply", is_flag=True, help="Delete objects (default: dry run).")
 @setting_options(GCConfig, without=("repository", "dry_run", "approvers"))
 @click.option(
     "--processes",
