@@ -133,7 +133,7 @@ def _build_once(path: Path, environ: Mapping[str, str]) -> Path | None:
         if path.exists():  # built while we came here
             return path
         log.info(
-            "Building Spark's class archive, once for this Java and Spark: usually about a minute, at most %d; each"
+            "Building Spark's class archive, once for this Java and Spark: usually a minute or two, at most %d; each"
             " later start is twice as quick: %s",
             _BUILD_SECONDS_MAX // 60,
             path,

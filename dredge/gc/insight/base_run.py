@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError, RefusedError
@@ -17,6 +18,7 @@ from dredge.gc.list_committed import HISTORY, Graph, ListCommittedOutput
 from dredge.gc.mark_uncommitted import KVAccess, MarkUncommittedOutput
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.plan import PLAN, RUNS, Plan, parse_plan
+from dredge.gc.referring import Referred
 from dredge.gc.run import Run, open_state
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.kv.rows import RowView
@@ -26,6 +28,7 @@ from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repo
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lifetimes import run_ids
 from dredge.runs.payload import from_json
+from dredge.sets.hashes import Hashes, read_hashes
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
 
 _LOOK_BACK = 200
@@ -72,6 +75,22 @@ class BaseRun:
     def history(self) -> History:
         """Read the history."""
         return read_history(self.folder, self.committed)
+
+    def referred(self) -> Iterator[Hashes]:
+        """Hashes of the addresses that other repositories named; of the run's own settings."""
+        for item in self.committed.referring:
+            for part in from_json(Referred, item).live.shards.values():
+                yield read_hashes(self.folder, part)
+
+    def referring_with(self, hashed: np.uint64) -> list[str]:
+        """Names of other repositories that named an address; of the run's own settings.
+
+        Args:
+            hashed: hash of the address.
+        """
+        found = [from_json(Referred, item) for item in self.committed.referring]
+        wanted = [np.array([hashed], np.uint64)]
+        return [item.repository for item in found if item.live.find(self.folder, wanted)[0].any()]
 
     def unnamed_metaranges(self) -> list[str]:
         """Read the ids, in order, of the metaranges counted as active commits without an active commit."""

@@ -33,6 +33,7 @@ from dredge.gc.insight.cost_labels import (
     LIVE,
     NOBODY,
     POLICY,
+    REFERRED,
     STAGED,
     YOUNG,
     Owners,
@@ -175,6 +176,7 @@ class _Collecting:
     row_of: dict[str, int]
     prefixes: Prefixes
     staged: int
+    referred: int
     policy: int
     no_ref: int
     of_prefix: list[int]
@@ -192,6 +194,7 @@ class _Collecting:
             row_of={item: row for row, item in enumerate(ranges)},
             prefixes=prefixes,
             staged=labels.special(STAGED),
+            referred=labels.special(REFERRED),
             policy=labels.special(POLICY),
             no_ref=labels.special(DANGLING),
             of_prefix=[labels.special(0, prefix) for prefix in range(len(prefixes.names))],
@@ -208,6 +211,8 @@ class _Collecting:
         base = self.base
         for part in base.staged.hashes:
             sets.add(self.staged, read_hashes(base.folder, part))
+        for hashes in base.referred():
+            sets.add(self.referred, hashes)
         for part in base.committed.parts(f"{PATHS}-"):
             if part.name.endswith(".u64"):
                 sets.add(self.policy, read_hashes(base.folder, part))

@@ -30,14 +30,16 @@ from dredge.sets.hashes import Hashes
 from dredge.storage import ObjectReader
 
 # Bits for the references to an object: a branch head, staging, an active commit behind a head, a commit without a ref,
-# a commit of a tag, a commit or path of a policy. The last two are set only for commits expired under the rules.
-HEAD, STAGED, OLD, DANGLING, TAGS, POLICY = (1 << bit for bit in range(6))
+# a commit of a tag, a commit or path of a policy, another repository. Tag and policy are set only for commits expired
+# under the rules.
+HEAD, STAGED, OLD, DANGLING, TAGS, POLICY, REFERRED = (1 << bit for bit in range(7))
 
 HEADS, STAGING, HISTORY, NO_REF = "heads", "staged", "history", "no_ref"
 TAGS_ONLY, POLICY_ONLY, TAGS_AND_POLICY = "tags", "policy", "tags_and_policy"
+REFERRING = "referring"
 GARBAGE, HELD, YOUNG, DELETED = "garbage", "held", "young", "deleted"
 
-# Every kind, with its text. The first seven are live.
+# Every kind, with its text. The first eight are live.
 KINDS = {
     HEADS: "in the head of a branch",
     STAGING: "staged on a branch, in no head",
@@ -46,12 +48,13 @@ KINDS = {
     TAGS_ONLY: "only because a tag names its commit",
     POLICY_ONLY: "only because of the retention policy",
     TAGS_AND_POLICY: "only because of a tag and of the retention policy",
+    REFERRING: "only because another repository names it",
     GARBAGE: "garbage: the next deleting run may delete it",
     HELD: "garbage, but held back by a guard",
     DELETED: "garbage deleted by this run",
     YOUNG: "too young to be judged",
 }
-LIVE = (HEADS, STAGING, HISTORY, NO_REF, TAGS_ONLY, POLICY_ONLY, TAGS_AND_POLICY)
+LIVE = (HEADS, STAGING, HISTORY, NO_REF, TAGS_ONLY, POLICY_ONLY, TAGS_AND_POLICY, REFERRING)
 
 
 def kind_of(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
@@ -65,6 +68,7 @@ def kind_of(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
             bits & (TAGS | POLICY) == TAGS,
             bits & (TAGS | POLICY) == POLICY,
             bits & (TAGS | POLICY) > 0,
+            bits & REFERRED > 0,
         ],
         list(range(len(LIVE))),
         -1,

@@ -240,6 +240,8 @@ class _Named:
         base, place = self.base, {bits: row for row, bits in enumerate(self._rows)}
         for part in base.staged.hashes:
             sets.add(0, read_hashes(base.folder, part))
+        for hashes in base.referred():
+            sets.add(0, hashes)
         for item in addresses_of(base.reader, base.state, base.plan.namespace, self.ranges):
             sets.add(place[int(self.bits[item.range_id])], item.addresses)
         for pattern, ranges in self.paths:

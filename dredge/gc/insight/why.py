@@ -111,6 +111,9 @@ def why(
         _find_staged(
             answer, base, client, branches or client.branches(target.repository), access, requests_max
         )
+    with _failing(answer, "repositories that refer to this one"):
+        if base is not None:
+            answer.referring = base.referring_with(_hash(target))
     with _failing(answer, "pins"):
         pins = active_pins(open_state(target.namespace, options), now)
         answer.pins = [

@@ -247,6 +247,7 @@ class Answer:
         commits: with the object, keeping commits first, the newest first.
         unnamed: metaranges without an active commit that keep it.
         pins: active pins on it.
+        referring: other repositories with the object, by the newest run.
         judged: by the newest run with this candidate.
         not_looked_at: unread sources, as sentences.
         failed: names of unreadable sources.
@@ -260,14 +261,17 @@ class Answer:
     commits: list[NamedBy] = field(default_factory=list)
     unnamed: list[UnnamedBy] = field(default_factory=list)
     pins: list[PinnedBy] = field(default_factory=list)
+    referring: list[str] = field(default_factory=list)
     judged: Judged | None = None
     not_looked_at: list[str] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
 
     @property
     def is_named(self) -> bool:
-        """Whether staging, an active commit or a metarange counted as an active commit has it."""
-        return bool(self.staged or self.unnamed) or any(commit.active for commit in self.commits)
+        """Whether staging, an active commit, a metarange counted as an active commit or another repository has it."""
+        return bool(self.staged or self.unnamed or self.referring) or any(
+            commit.active for commit in self.commits
+        )
 
     @property
     def verdict(self) -> str:
@@ -304,6 +308,9 @@ def answer_lines(answer: Answer) -> Iterator[str]:
     if len(active) > _COMMITS_MAX:
         yield f"          and {len(active) - _COMMITS_MAX:,} older commits"
     yield from (f"metarange {_unnamed(item)}" for item in answer.unnamed)
+    yield from (
+        f"referring repository {name} named it when the newest run looked" for name in answer.referring
+    )
     for pin in answer.pins:
         until = f"{pin.until:%Y-%m-%d %H:%M} UTC"
         yield f"pinned    restored after its deletion by run {pin.run_id}, until {until}: {pin.reason}"

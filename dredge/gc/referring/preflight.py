@@ -12,6 +12,7 @@ from dredge.gc.referring.repositories import find_referring
 from dredge.lakefs import LakeFS, Repository
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.runs.preflight import Line, line_of, ok
+from dredge.runs.words import number_of
 from dredge.storage import StorageOptions, open_reader
 from dredge.storage.parallel import ordered_map
 
@@ -71,7 +72,11 @@ def check_referring(
 
 
 def _words(named: int, looked: int, others: int) -> str:
-    text = f"the entries of {named:,} other repositories count as live" if named else ""
+    text = (
+        f"entries of {number_of(named, 'other repository', 'other repositories')} count as live"
+        if named
+        else ""
+    )
     if others:
         seen = f"{looked:,} of {others:,} others" if looked < others else f"{others:,} others"
         text += f"{'; ' if text else ''}a sample of the default branch of {seen} shows no object of this one"

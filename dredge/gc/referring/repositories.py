@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
+from dredge.errors import (
+    ConfigError,
+    DefectError,
+    DredgeError,
+    LeaseHeldError,
+    OvertakenError,
+    RefusedError,
+    UnavailableError,
+)
 from dredge.gc.config import EVERY_OTHER, GCConfig
 from dredge.gc.namespaces import Keys
 from dredge.gc.run import Run
@@ -89,6 +97,8 @@ def refusing(name: str, repository: str) -> Iterator[None]:
     about = f"repository {name}, one of referring_repositories, cannot be read"
     try:
         yield
+    except (DefectError, LeaseHeldError, OvertakenError):
+        raise  # about this run
     except UnavailableError as error:
         raise UnavailableError(f"{about}: {error}") from error
     except DredgeError as error:

@@ -29,6 +29,7 @@ from dredge.errors import DredgeError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
 from dredge.gc.list_committed import COUNTED
 from dredge.gc.plan import METADATA_RUNS, Plan
+from dredge.gc.referring.repositories import FOLDER as REFERRING
 from dredge.gc.run import Run
 from dredge.gc.save_report.old_folders import Place, find_old_folders, is_run_of, side_places
 from dredge.gc.save_report.output import OwnFilesOutput
@@ -45,7 +46,7 @@ from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import superseded_parts
 from dredge.runs.perform import StepRecord
 from dredge.runs.versions import KEEP_DAYS_MIN
-from dredge.storage import ObjectReader, open_reader
+from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check, read_deletions
 from dredge.undo.pins import PINS, Pin, is_seen, read_pins
 
@@ -128,7 +129,10 @@ def find_superseded(run: Run) -> Superseded:
     kept |= {f"{OWN}/{DISTRUSTED}/{name.rpartition('/')[2]}" for name in versions}
     for place in (VERSIONS, DISTRUSTED, COUNTED):
         found.bookkeeping += [key for key in files.old(f"{OWN}/{place}/") if key not in kept]
-    found.bookkeeping += _superseded_index(run, files)
+    found.bookkeeping += _superseded_index(run, run.state, f"{OWN}/", files)
+    for folder in run.state.list_level(f"{REFERRING}/").folders:
+        state = open_writer(f"{run.state.uri}/{folder.rstrip('/')}", run.options)
+        found.bookkeeping += _superseded_index(run, state, f"{OWN}/{folder}", files)
     found.bookkeeping += _ended_pins(run, files, week_ago)
     found.bookkeeping += _superseded_marks(run, files)
     found.bookkeeping += _superseded_lists(run, files)
@@ -140,23 +144,23 @@ def find_superseded(run: Run) -> Superseded:
     return found
 
 
-def _superseded_index(run: Run, files: ListedFiles) -> Iterator[str]:
-    """Files of the committed index that no run reads: parts none of whose ranges counts any more, manifests that
+def _superseded_index(run: Run, state: ObjectWriter, own: str, files: ListedFiles) -> Iterator[str]:
+    """Files of a committed index that no run reads: parts none of whose ranges counts any more, manifests that
     the newest checkpoint stands for, and older checkpoints."""
-    index = CommittedIndex.load(run.state, run.plan.namespace)
+    index = CommittedIndex.load(state, run.plan.namespace)
     counting = {name for name, _ in index.places.values()}
     for name, part in index.parts.items():
         if name not in counting:
-            yield from ({f"{OWN}/{part.addresses.name}", f"{OWN}/{part.sizes.name}"} & files.aged)
+            yield from ({f"{own}{part.addresses.name}", f"{own}{part.sizes.name}"} & files.aged)
     if index.distrusted:
         return  # what these name is unknown
     named = {item.name for part in index.parts.values() for item in (part.addresses, part.sizes)}
-    for key in files.old(f"{OWN}/{PARTS}/"):
-        if key.removeprefix(f"{OWN}/") not in named:
+    for key in files.old(f"{own}{PARTS}/"):
+        if key.removeprefix(own) not in named:
             yield key
     for place in (MANIFESTS, CHECKPOINTS):
-        for key in files.old(f"{OWN}/{place}/"):
-            if key.removeprefix(f"{OWN}/") in index.superseded:
+        for key in files.old(f"{own}{place}/"):
+            if key.removeprefix(own) in index.superseded:
                 yield key
 
 

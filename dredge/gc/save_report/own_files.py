@@ -2,6 +2,7 @@
 
     dredge/counted/…  dredge/state/versions/…  dredge/state/distrusted/…
     dredge/index/parts/…  dredge/index/manifests/…  dredge/index/checkpoints/…
+    dredge/referring/<repository>/index/…
     dredge/pins/<id>.json  dredge/pins/<id>/…
     dredge/witness/….parquet  dredge/pending/….parquet
     dredge/checked/….u64  dredge/deletions/…
@@ -17,6 +18,7 @@ from __future__ import annotations
 import re
 
 from dredge.gc.plan import METADATA_RUNS, RUNS, STATE
+from dredge.gc.referring.repositories import FOLDER as REFERRING
 from dredge.gc.witness.record import FOLDER as WITNESS
 from dredge.runs.own_files import OwnFilesDeleter
 from dredge.runs.pending.store import FOLDER as PENDING
@@ -38,6 +40,7 @@ FILES_PENDING = f"{METADATA_RUNS.removeprefix(f'{STATE}/')}/{PENDING}"
 """Pending lists of range and metarange files, relative to `OWN`."""
 _BOOKKEEPING = re.compile(
     rf"{OWN}/(?:counted|state/versions|state/distrusted|index/parts|index/manifests|index/checkpoints)/[^/]+"
+    rf"|{OWN}/{REFERRING}/[^/]+/index/(?:parts|manifests|checkpoints)/[^/]+"
     rf"|{OWN}/{PINS}/[^/]+(?:/[^/]+)?"
     rf"|{OWN}/(?:{WITNESS}|{PENDING}|{FILES_PENDING})/[^/]+\.parquet"
     rf"|{OWN}/{CHECKED}/[^/]+\.u64"

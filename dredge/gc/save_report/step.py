@@ -10,6 +10,7 @@ from dredge.errors import DredgeError, FormatError
 from dredge.gc.config import OPTIMIZED
 from dredge.gc.index.upkeep import compact
 from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.referring import Referred, open_referring
 from dredge.gc.run import Run
 from dredge.gc.save_report.analysis import write_analysis
 from dredge.gc.save_report.lifetimes import clean_up
@@ -19,6 +20,7 @@ from dredge.gc.state.advance import advance_state
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import StateStore
 from dredge.gc.subtract import SubtractOutput
+from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
 
@@ -79,11 +81,14 @@ def _complete(run: Run) -> dict[str, StepSummary]:
 def _compact_index(run: Run, committed: StepSummary) -> None:
     """Unite small parts of the committed index now and then; a run that cannot is none the worse."""
     try:
-        ranges = run.folder.read_part(ListCommittedOutput.of(committed).ranges, ["range_id"])
-        ids = ranges["range_id"].to_pylist()
-        plan = run.plan
-        label = f"{plan.run_id}-{uuid.uuid4().hex[:8]}"  # whoever else ends this run writes other files
-        compact(run.state, plan.namespace, label, ids, plan.config.tuning.index_parts_max)
+        found = ListCommittedOutput.of(committed)
+        indexes = [(run, found.ranges)]
+        for item in (from_json(Referred, value) for value in found.referring):
+            indexes.append((open_referring(run, item.repository, item.namespace), item.ranges))
+        label = f"{run.plan.run_id}-{uuid.uuid4().hex[:8]}"  # whoever else ends this run writes other files
+        for of, ranges in indexes:
+            ids = run.folder.read_part(ranges, ["range_id"])["range_id"].to_pylist()
+            compact(of.state, of.keys.namespace, label, ids, run.plan.config.tuning.index_parts_max)
     except DredgeError:
         log.exception("the committed index was not compacted")
 

@@ -9,8 +9,16 @@ from collections.abc import Sequence
 import pytest
 
 from dredge.errors import AlarmError, ConfigError, RefusedError, UnavailableError
+from dredge.gc.insight.base_run import open_base
+from dredge.gc.insight.cost import cost_of
+from dredge.gc.insight.proposals import as_now
+from dredge.gc.insight.what_if import what_if
+from dredge.gc.insight.why import why
+from dredge.gc.insight.why_answer import KEPT, Target
+from dredge.gc.plan import STATE
 from dredge.gc.steps import approve, bulk_delete, save_report, verify
 from dredge.gc.witness.unnamed import list_tables, read_kinds
+from dredge.runs.payload import to_json
 from dredge.storage import open_deleter
 from tests.support.gc import World, candidates, deleting, make_world, pending_rows, summary_of
 from tests.support.kv_views import Snapshots, open_as
@@ -358,3 +366,44 @@ def test_files_are_opened_once() -> None:
     counts = summary_of(second, "list_committed").counts
     assert counts["referring_repositories"] == 1
     assert counts["referring_addresses"] >= 1
+
+
+def test_why_names_the_repository_that_keeps_an_object() -> None:
+    world = with_importer()
+    imported = expired(world)
+    world.collect(dry_run=True, referring_repositories=OTHER)
+    target = Target(world.lake.repository, world.lake.namespace, imported)
+    answer = why(world.client, target, world.lake.clock())
+    assert (answer.verdict, answer.referring) == (KEPT, [OTHER])
+
+
+def test_what_another_repository_keeps_is_a_kind_of_its_own_and_no_rule_would_free_it() -> None:
+    world = with_importer()
+    expired(world)
+    run = world.plan(dry_run=True, referring_repositories=OTHER)
+    world.run(run)
+    base = open_base(run.plan.run_uri)
+    assert to_json(cost_of(base))["kinds"]["referring"]["objects"] == 1
+    (as_it_is,) = what_if(base, as_now(base.rules))
+    assert as_it_is.freed.objects == 0
+
+
+def test_small_parts_of_its_index_are_united_and_removed_and_what_it_names_stays() -> None:
+    world = with_importer(referring_repositories=OTHER, keep_runs_days=90)
+    imported = expired(world)
+    where = f"{STATE}/referring/{OTHER}/index/parts/"
+    for number in range(4):
+        world.orphan(f"data/more{number}/x")
+        import_data(world, f"data/more{number}/")
+        world.collect(tuning={"index_parts_max": 1000})
+    many = len(world.lake.keys(where))
+    world.collect(tuning={"index_parts_max": 1})
+    for _ in range(2):
+        world.age(days=8)
+        world.collect(tuning={"index_parts_max": 1000})
+    assert len(world.lake.keys(where)) < many
+    assert imported in world.data()
+    world.age(days=3)
+    run = world.plan()
+    world.run(run)
+    assert summary_of(run, "list_committed").counts["referring_addresses"] >= 5
