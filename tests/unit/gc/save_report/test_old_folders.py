@@ -9,7 +9,6 @@ import pytest
 
 from dredge.errors import UnavailableError
 from dredge.gc.run import Run
-from dredge.gc.save_report import old_folders
 from dredge.gc.save_report.output import OwnFilesOutput
 from dredge.gc.save_report.own_files import ROOT
 from dredge.runs import own_files
@@ -247,15 +246,3 @@ def test_a_removal_that_was_interrupted_is_ended_by_a_later_run(monkeypatch: pyt
     grown(world, 9)
     run(world, mode="clean")
     assert old not in folders(world)
-
-
-def test_only_the_older_folders_of_many_are_left_to_the_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(old_folders, "_FOLDERS_MAX", 2)
-    world = make_world(keep_runs_days=7)
-    for number in range(6):
-        grown(world, number)
-        run(world, mode="clean", dry_run=True)
-    world.age(days=30)
-    for number, left in ((6, 4), (7, 2), (8, 0)):
-        grown(world, number)
-        assert summary_of(run(world, mode="clean"), OwnFilesOutput.STEP).counts["folders_left"] == left
