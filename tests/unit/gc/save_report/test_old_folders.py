@@ -109,6 +109,8 @@ def test_parts_of_earlier_lists_of_metadata_go_a_week_later_and_those_of_the_lis
     world = noted()
     (old,) = pending_parts(world)
     left_behind(world.lake.objects, "other")
+    world.age(seconds=5)
+    world.collect()  # else it is a commit that no mark has seen
     world.age(days=2)
     collect(world, metadata="report")
     (newer,) = pending_parts(world) - {old}

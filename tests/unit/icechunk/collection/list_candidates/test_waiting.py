@@ -411,3 +411,16 @@ def test_an_optimized_run_knows_no_time_of_chunks_and_goes_by_the_age_that_their
     let_wait(v2.folder, GRACE)
     assert run(v2, mode="auto")["deleted"]["objects"] > 0
     assert objects(v2.folder) == expected
+
+
+def test_an_optimized_run_lets_no_wait_begin_of_a_chunk_that_is_young_by_its_age(v2: Repo) -> None:
+    orphan = v2.folder / "chunks" / ("0" * 20)
+    orphan.write_bytes(b"of a session that never committed")
+    run(v2)
+    longer = {"mode": "auto", "unsafe_min_age_seconds": 1e6, "unsafe_grace_seconds": GRACE * 3600}
+    for _ in range(3):
+        let_wait(v2.folder, GRACE)
+        run(v2, **longer)
+        assert orphan.exists()
+    assert run(v2, mode="auto")["deleted"]["objects"] > 0
+    assert not orphan.exists()
