@@ -165,8 +165,9 @@ def make_pages(core: FastAPI) -> FastAPI:
 
     from airflow_dredge.operators.pages_airflow import AirflowSurroundings
     from airflow_dredge.operators.pages_user import keep_user, requires_access
-    from dredge.pages.questions import ServerAsker
-    from dredge.pages.web import CHANGING, Pages, make_app, warm_up
+    from dredge.pages.drawing import Pages
+    from dredge.pages.surroundings import ServerAsker
+    from dredge.pages.web import CHANGING, make_app, warm_up
 
     warm_up()
     places = AirflowPlaces()

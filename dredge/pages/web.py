@@ -30,16 +30,13 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from dredge.errors import DredgeError, NotFoundError
-from dredge.pages import row_restoring
 from dredge.pages.drawing import HEADERS, Pages
 from dredge.pages.object_rows import Filter
 from dredge.pages.places import KV
+from dredge.pages.restoring import ROWS_DAG, UNDOING
 from dredge.pages.surroundings import Alone, Facts, NotAllowedError, Surroundings
 from dredge.pages.trash import WantedFindings
-from dredge.pages.undoing import UNDOING
 from dredge.runs.defects import defect
-
-__all__ = ["CHANGING", "STATIC", "Pages", "make_app", "make_router", "warm_up"]
 
 log = logging.getLogger("dredge")
 
@@ -218,9 +215,9 @@ def _row_restore_router(pages: Pages) -> APIRouter:
         request: Request, key: str, run_id: str, known: Known, partition: Filled = "", form_token: Filled = ""
     ) -> Response:
         async def change() -> Response:
-            _check_form(known, row_restoring.DAG, form_token)
+            _check_form(known, ROWS_DAG, form_token)
             settings = await run_in_threadpool(pages.row_restore_settings, key, run_id, partition, known)
-            return await _start(request, row_restoring.DAG, settings, f"../{run_id}")
+            return await _start(request, ROWS_DAG, settings, f"../{run_id}")
 
         return await _drawn_async(pages, request, change())
 
@@ -230,7 +227,7 @@ def _row_restore_router(pages: Pages) -> APIRouter:
 #: The routes that change something, by the DAG whose runs they start.
 CHANGING: Mapping[str, Callable[[Pages], APIRouter]] = {
     **{undoing.dag: partial(_restore_router, kind) for kind, undoing in UNDOING.items()},
-    row_restoring.DAG: _row_restore_router,
+    ROWS_DAG: _row_restore_router,
 }
 
 

@@ -43,14 +43,12 @@ from dredge.gc.witness.record import FOLDER, parts_of, read_record
 from dredge.runs.clock import check_clocks
 from dredge.runs.lifetimes import ListedFiles, counting_versions
 from dredge.runs.pending.store import FOLDER as PENDING
-from dredge.runs.pending.store import parts_named
+from dredge.runs.pending.store import superseded_parts
 from dredge.runs.perform import StepRecord
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, open_reader
-from dredge.undo.came_back import is_seen
-from dredge.undo.checked import CHECKED, named_by_check
-from dredge.undo.deletions import DELETIONS, Deletions, read_deletions
-from dredge.undo.pins import PINS, Pin, read_pins
+from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check, read_deletions
+from dredge.undo.pins import PINS, Pin, is_seen, read_pins
 
 log = logging.getLogger("dredge")
 
@@ -184,13 +182,10 @@ def _superseded_marks(run: Run, files: ListedFiles) -> Iterator[str]:
 
 
 def _superseded_lists(run: Run, files: ListedFiles) -> Iterator[str]:
-    """Parts of earlier pending lists. The pointers are read after they were listed."""
+    """Parts of earlier pending lists."""
     of_files = open_reader(f"{run.plan.namespace.rstrip('/')}/{METADATA_RUNS}", run.options)
     for place, state in ((PENDING, run.state), (FILES_PENDING, of_files)):
-        named = {f"{OWN}/{place}/{key.removeprefix(f'{PENDING}/')}" for key in parts_named(state)}
-        yield from (
-            key for key in files.old(f"{OWN}/{place}/") if key.endswith(".parquet") and key not in named
-        )
+        yield from superseded_parts(state, files, f"{OWN}/{place}/")
 
 
 def _kept_deletions(run: Run, deletions: Deletions, now: datetime) -> set[str]:

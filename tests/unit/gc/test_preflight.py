@@ -106,7 +106,9 @@ def test_a_good_set_up_has_no_complaint_and_is_left_as_it_was(lake: Lake, tmp_pa
         "block",
         "alarms",
     }
-    assert expected | {"past", "state", "kv", "undo", "estimate", "store_elsewhere"} <= set(levels(found))
+    assert expected | {"past", "state", "kv", "undo", "object_lock", "estimate", "store_elsewhere"} <= set(
+        levels(found)
+    )
     assert keys(lake) == before
     assert client(lake).metadata("lake") == metadata
 

@@ -41,12 +41,12 @@ from dredge.runs.clock import check_clocks
 from dredge.runs.folder import read_json
 from dredge.runs.lifetimes import ListedFiles, counting_versions, run_ids
 from dredge.runs.pending.store import FOLDER as PENDING
-from dredge.runs.pending.store import POINTER, parts_named
+from dredge.runs.pending.store import superseded_parts
 from dredge.runs.perform import StepRecord
 from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
 from dredge.storage import ObjectReader, open_reader
 from dredge.undo.pins import PINS, read_pins
-from dredge.undo.purge.step import FOLDER as PURGES
+from dredge.undo.purge import FOLDER as PURGES
 from dredge.undo.ways import QUARANTINE_FOLDER
 from dredge.xid import descending_time
 
@@ -132,8 +132,7 @@ def find_superseded(run: Run) -> Superseded:
     named = {part.name for state in versions.values() for part in state.counted.parts}
     found.bookkeeping += [key for key in files[COUNTED].old(f"{COUNTED}/") if key not in named]
     found.bookkeeping += _index(run, files["index"])
-    of_list = {POINTER, *parts_named(run.state)}  # read after the files were listed
-    found.bookkeeping += [key for key in files[PENDING].old(f"{PENDING}/") if key not in of_list]
+    found.bookkeeping += superseded_parts(run.state, files[PENDING])
     found.bookkeeping += _ended_pins(run, files[PINS], week_ago)
     sizes = {key: size for listed in files.values() for key, size in listed.sizes.items()}
     found.size_bytes = sum(sizes[key] for key in found.bookkeeping)
