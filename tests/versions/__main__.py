@@ -58,7 +58,7 @@ CELLS = (
         "3.0", "3.5", "3.12", "6", ("fastapi<0.118",)
     ),  # its own API fails with newer ones, as that of 3.2 does
     Cell("3.1", "4.0", "3.12", "6"),
-    Cell("3.2", "4.1", "3.12", "7", ("fastapi<0.137",)),
+    Cell("3.2", "4.1", "3.12", "7", ("fastapi<0.137", "cadwyn<8")),
     Cell("3.3", "4.3", "3.13", "7"),
 )
 

@@ -6,7 +6,9 @@ import asyncio
 import json
 import re
 import sys
+import time
 import warnings
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -37,8 +39,26 @@ def dags() -> dict[str, Any]:
     }
 
 
+def keep_api() -> None:
+    """Let `dag.test()` have one API of Airflow in this process, and wait for its start, as 3.3 does.
+
+    Before, it makes one for each task and does not wait, so that on a busy machine the first request fails.
+    """
+    from airflow.sdk.execution_time import supervisor
+
+    if hasattr(supervisor.in_process_api_server, "cache_info"):
+        return
+    supervisor.in_process_api_server = cache(supervisor.in_process_api_server)
+    api = supervisor.in_process_api_server()
+    assert api.transport
+    until = time.monotonic() + 120
+    while not hasattr(api.app.state, "svcs_registry") and time.monotonic() < until:
+        time.sleep(0.1)
+
+
 def run(dag_id: str, conf: str) -> dict[str, Any]:
     """Run a DAG in this process."""
+    keep_api()
     done = dag_bag().dags[dag_id].test(run_conf=json.loads(conf))
     tasks = {ti.task_id: ti for ti in done.get_task_instances()}
     states = {name: str(getattr(ti.state, "value", ti.state)) for name, ti in tasks.items()}
