@@ -81,9 +81,7 @@ class Pages:
     """Draws the pages.
 
     Args:
-        places: the repositories.
         asker: answers "why"; None without a lakeFS server.
-        clock: this machine's.
     """
 
     def __init__(self, places: Places, asker: ServerAsker | None = None, clock: Clock = utc_now) -> None:
@@ -292,12 +290,6 @@ class Pages:
 
     def restore_settings(self, key: str, run_id: str, kind: str, asked: Mapping[str, str]) -> dict[str, Any]:
         """The settings of a restore, from a form.
-
-        Args:
-            key: of the place.
-            run_id: the deleting run.
-            kind: of place for this form.
-            asked: its fields.
 
         Raises:
             ConfigError: no selection, or no matching deletion.

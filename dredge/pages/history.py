@@ -48,10 +48,8 @@ class RunRow:
     """A run in a list.
 
     Attributes:
-        run_id: its id.
         started_at: time of its plan, by the store's clock.
         outcome: from the report; "other tool" for a folder of another collector, "damaged" for an unreadable one.
-        text: the outcome in words.
         headline: its result, in a sentence.
         deleted: objects and bytes.
         found: deletable objects and bytes.
@@ -85,10 +83,6 @@ class LeaseState:
 def runs_of(place: Place, limit: int = RUNS_SHOWN) -> list[RunRow]:
     """List the runs of a place, newest first.
 
-    Args:
-        place: the place.
-        limit: of the list.
-
     Raises:
         UnavailableError: the store is unavailable.
     """
@@ -99,10 +93,6 @@ def runs_of(place: Place, limit: int = RUNS_SHOWN) -> list[RunRow]:
 
 def report_of(place: Place, run_id: str) -> dict[str, Any]:
     """The report of a run at present.
-
-    Args:
-        place: the place.
-        run_id: its id.
 
     Raises:
         NotFoundError: no such run.
@@ -252,8 +242,6 @@ def progress_of(place: Place, run_id: str, report: Mapping[str, Any]) -> str:
     """The progress of an unfinished run; "" when unknown.
 
     Args:
-        place: the place.
-        run_id: its id.
         report: from `report_of`.
     """
     step = next((item["step"] for item in report["steps"] if item["status"] == "not done"), None)

@@ -256,7 +256,6 @@ def make_app(
     """Make the application.
 
     Args:
-        pages: to serve.
         guards: FastAPI dependencies of every page, called before it reads.
         surroundings: further facts; None for none.
         changers: additional dependencies of changing routes, by DAG of `CHANGING`; other DAGs cannot be started.

@@ -32,10 +32,6 @@ def to_bytes(hashes: Hashes) -> bytes:
 def from_bytes(data: bytes, name: str) -> Hashes:
     """Parse a file of hashes.
 
-    Args:
-        data: content of the file.
-        name: its name in errors.
-
     Raises:
         FormatError: incomplete, unsorted or repeated values.
     """
@@ -180,11 +176,6 @@ def counted_to_bytes(counted: Counted) -> bytes:
 
 def counted_from_bytes(data: bytes, rows: int, name: str) -> Counted:
     """Parse a file of hashes with counts.
-
-    Args:
-        data: content of the file.
-        rows: the number of written hashes.
-        name: its name in errors.
 
     Raises:
         FormatError: wrong size or order.

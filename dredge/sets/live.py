@@ -46,7 +46,6 @@ class ShardedSet:
         """Whether the set has each wanted hash.
 
         Args:
-            folder: of the files.
             wanted: any number of arrays, each in any order.
             its_shards_only: skip shards without a wanted hash, so damage there is not noticed.
 
@@ -106,7 +105,6 @@ class CountedSet:
         """The number of active ranges with each wanted hash.
 
         Args:
-            folder: of the files.
             wanted: any number of arrays, each in any order.
             its_shards_only: skip shards without a wanted hash, so damage there is not noticed.
 
@@ -154,12 +152,7 @@ def _check(layers: Sequence[Counted], shard: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LocatedSet:
-    """A set of hashes, and its run folder.
-
-    Attributes:
-        uri: of the folder.
-        hashes: the set.
-    """
+    """A set of hashes, and its run folder."""
 
     uri: str
     hashes: ShardedSet

@@ -20,7 +20,6 @@ def delete_leftovers(
         namespace: URI of the collected data.
         run_uri: URI of the folder of the deleting run.
         chosen: from `Choosing`; only `WOULD_GO` is deleted.
-        may_send: asked right before each request.
 
     Returns:
         The same, each with its outcome.

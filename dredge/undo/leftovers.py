@@ -56,12 +56,9 @@ class Leftover:
     """A leftover of a deletion, and its selection.
 
     Attributes:
-        row: of the run's ledger.
         outcome: `WOULD_GO`, or the reason to keep it.
         way: "versions" or "quarantine".
-        version: to purge.
         marker: to purge after the version; None with other versions below it.
-        message: of the store.
     """
 
     row: Mapping[str, Any]
@@ -83,7 +80,6 @@ class Choosing:
     Args:
         namespace: URI of the collected data.
         run_uri: URI of the folder of the deleting run.
-        way: undo way of its plan.
         cutoff: by the store's clock; younger leftovers stay.
     """
 

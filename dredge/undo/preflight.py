@@ -38,11 +38,8 @@ def check_folders(
     """The checks of the folders of a run.
 
     Args:
-        folders: URIs, by their content.
         name: unique to this preflight.
         skew_seconds_max: limit of the difference between the store's clock and this machine's.
-        clock: this machine's.
-        options: None reads the environment.
     """
     return [
         Check(
@@ -81,12 +78,7 @@ def check_undo(asked: str, uri: str, run_uri: str, options: StorageOptions | Non
 
 
 def check_lifecycle(folders: Mapping[str, str], options: StorageOptions | None) -> Iterator[Line]:
-    """Whether a lifecycle rule of the bucket removes objects that are in use.
-
-    Args:
-        folders: URIs, by what they hold.
-        options: None reads the environment.
-    """
+    """Whether a lifecycle rule of the bucket removes objects that are in use."""
     for what, uri in folders.items():
         versions = open_versions(uri, options)
         if not isinstance(versions, ExpiresOldVersions):
@@ -134,14 +126,7 @@ def check_lock(uri: str, options: StorageOptions | None) -> Iterator[Line]:
 
 
 def estimate_line(what: str, rows: int, seconds: float, is_all: bool) -> Line:
-    """Time, requests and cost of a listing, by what the first pages of one took.
-
-    Args:
-        what: kind of objects.
-        rows: that were listed.
-        seconds: that it took.
-        is_all: whether there are no more.
-    """
+    """Time, requests and cost of a listing, by what the first pages of one took."""
     about, of, each = f"{rows:,} {what}", rows, ""
     if not is_all:
         about, of, each = f"at least {rows:,} {what}", _MANY, f" for each {_MANY:,}"

@@ -37,7 +37,6 @@ def protection(way: str, namespace: str, run_uri: str) -> Protect | None:
     """The protection for each group of keys; None without undo.
 
     Args:
-        way: of the run's plan.
         namespace: URI of the collected data.
         run_uri: URI of the run folder.
     """

@@ -192,9 +192,7 @@ class Source:
     """A part of a run's deletions.
 
     Attributes:
-        run_id: the deleting run.
         run_uri: URI of its folder.
-        way: undo way.
         rows: from `swept_rows`.
     """
 
@@ -216,11 +214,7 @@ def bring_back(
 
     Args:
         namespace: URI of the collected data.
-        state: on the folder of lease and index.
-        source: the objects.
-        reason: for the pin.
         now: returns the store's time.
-        options: None reads the environment.
 
     Returns:
         The outcome of each row, in their order.

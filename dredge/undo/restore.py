@@ -80,12 +80,8 @@ def restore(
     """Restore deletions of a run.
 
     Args:
-        collected: the repository.
         config: the selection, and the end of the pin.
-        runner: spreads the work.
         holder: of the lease; None is this restore alone.
-        options: None reads the environment. Tasks always read their own.
-        clock: this machine's clock.
 
     Raises:
         ConfigError: no such run, or no deletion matches.
@@ -226,8 +222,6 @@ class Chosen:
 
     Attributes:
         run_uri: URI of the folder of the deleting run.
-        below: folders with its deletions.
-        prefix: of the addresses.
         is_address: whether the prefix is a complete address.
         reason: of the deletions; "" for any.
         pin_uri: URI of the folder of the pin.
@@ -248,12 +242,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreTask:
-    """The parts of a task; a payload.
-
-    Attributes:
-        name: of the task's files.
-        candidates: parts.
-    """
+    """The parts of a task; a payload."""
 
     name: str
     candidates: list[PartInfo]
@@ -265,8 +254,6 @@ class ChooseResult:
 
     Attributes:
         hashes: files in the folder of the pin.
-        objects: their number.
-        size_bytes: their total size.
         slices: of the objects, and possibly more.
     """
 
@@ -301,9 +288,7 @@ class PutConfig:
     """The configuration of all tasks; a payload.
 
     Attributes:
-        chosen: the selection.
         way: undo way of the run's plan.
-        gate: for every request.
     """
 
     chosen: Chosen

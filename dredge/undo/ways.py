@@ -30,7 +30,6 @@ class UndoWay:
 
     Attributes:
         way: "off", "versions" or "quarantine"; never the setting "auto".
-        why: half a sentence.
         expire_days: days until a lifecycle rule of the bucket removes old versions; None without such a rule, or when
             unknown.
     """
@@ -62,7 +61,6 @@ def choose_way(asked: str, namespace: str, run_uri: str, options: StorageOptions
         asked: "auto", "off", "versions" or "quarantine".
         namespace: URI of the collected data.
         run_uri: URI of the run folder.
-        options: None reads the environment.
 
     Raises:
         ConfigError: the store does not support the requested way.
@@ -134,9 +132,7 @@ def way_back(
     Args:
         namespace: URI of the collected data.
         run_uri: URI of the folder of the deleting run.
-        address: of the object.
         marker_id: of the delete marker in the ledger; "" for none.
-        options: None reads the environment.
         by_versions: whether the undo way of the run was versions, so that a version exists even without a known marker.
     """
     try:
@@ -163,7 +159,6 @@ class UndoCost:
 
     Attributes:
         way: "off", "versions" or "quarantine".
-        requests: in addition to deleting.
         size_bytes: kept in the store until a purge.
         seconds: in addition to deleting, in one task.
     """
@@ -193,8 +188,6 @@ def cost_of_undo(way: str, objects: int, size_bytes: int) -> UndoCost:
 
     Args:
         way: "off", "versions" or "quarantine".
-        objects: to delete.
-        size_bytes: their total size.
     """
     if way == QUARANTINE:
         # The sizes of single objects are not known here: this is the largest possible number of parts.

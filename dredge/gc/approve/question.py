@@ -46,8 +46,6 @@ def find_largest(run: Run, guards: CheckLimitsOutput, count: int) -> Largest:
     """Find the largest folders and branches of the candidates. Candidates are read one file after the other.
 
     Args:
-        run: this run.
-        guards: their result, with holds.
         count: limit of folders and branches.
 
     Raises:

@@ -77,15 +77,12 @@ class Cost:
     """The objects of a repository, by the reason for keeping them.
 
     Attributes:
-        run_id: of the run.
         as_of: time of its plan, by the store's clock.
-        kinds: by kind.
         branches: objects kept by a single branch, by branch; they become garbage with the branch once no rule keeps its
             commits.
         ages: live objects outside heads and staging, by the age of the newest commit with them.
         alone: the part of them in a single commit, by its age.
         prefixes: live objects by the folder of their path.
-        notes: limits of the figures.
     """
 
     run_id: str
@@ -134,7 +131,6 @@ def cost_of(base: BaseRun, depth: int = 1, shard_values: int = SHARD_VALUES) -> 
     """Count the storage cost of a repository's objects.
 
     Args:
-        base: a clean run.
         depth: folders in a prefix; 0 counts no prefixes.
         shard_values: addresses in memory at a time.
 
@@ -263,7 +259,6 @@ class _Counter:
         """Count some objects.
 
         Args:
-            columns: their labels.
             sizes: in bytes.
         """
         bits, branch, branch_to, commit, commit_to, prefix, prefix_to = columns
@@ -335,9 +330,7 @@ def cost_lines(
     """Format the result of `Cost.tables`.
 
     Args:
-        cost: the figures.
         price: of a GiB for a month; None shows no prices.
-        rows_max: rows of a table.
     """
     yield from _text_table("KIND", cost["kinds"], "kind", price, len(cost["kinds"]), "why")
     tables = (

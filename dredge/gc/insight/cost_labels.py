@@ -83,10 +83,8 @@ class Owners:
     """The owners of ranges.
 
     Attributes:
-        kinds: bits.
         branches: interval of branch indices; a single one only for ranges of one branch alone.
         commits: interval of indices into `dates`.
-        branch_names: by index.
         dates: of the active commits, oldest first; None for an unknown date.
     """
 
@@ -212,8 +210,6 @@ def find_prefixes(reader: ObjectReader, ranges: Ranges, depth: int, namespace: s
     """Find the prefixes of ranges.
 
     Args:
-        reader: on the storage namespace.
-        ranges: from metaranges.
         depth: folders in a prefix; at least 1.
         namespace: URI.
 

@@ -52,7 +52,6 @@ def from_file(text: str, name: str) -> Proposal:
 
     Args:
         text: `{"default_retention_days": 30, "branches": [{"branch_id": "main", "retention_days": 90}]}`.
-        name: of the file.
 
     Raises:
         ConfigError: another format.

@@ -46,8 +46,6 @@ class Proposal:
     """Proposed rules.
 
     Attributes:
-        name: for the table.
-        rules: the rules.
         days: position on a curve; None for a proposal outside the curve.
     """
 
@@ -61,8 +59,6 @@ class WhatIf:
     """The effect of a proposal.
 
     Attributes:
-        proposal: the rules.
-        commits: active commits under it.
         freed: candidates of a clean dry run under it: garbage of any kind.
         held: the part of them with the size of an object in a branch head; a run may hold them.
         more: freed under it, and not garbage now.
@@ -91,7 +87,6 @@ def what_if(
     """Count the objects freed by proposed rules.
 
     Args:
-        base: a clean run.
         proposals: at most 63.
         ask: returns commits without a ref; None keeps the active ones of them.
         known: every commit of the repository, from its key-value store, for exact figures without requests; None
@@ -219,9 +214,7 @@ class _Named:
     """The references to addresses, as rows of labels.
 
     Attributes:
-        base: the run.
         ranges: with their bits, one for each proposal, the first for the present rules.
-        bits: by range id.
         paths: the pattern of each rule about paths, with its possible ranges; all proposals keep them.
     """
 

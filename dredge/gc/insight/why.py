@@ -77,12 +77,9 @@ def why(
     """Collect the reasons for keeping an object, or the run that deleted it.
 
     Args:
-        client: the server.
-        target: the object.
         now: aware UTC.
         run_root: folder of the runs; None is the repository's namespace.
         access: lakeFS's key-value store; None asks the server about staging.
-        options: None reads the environment.
         policy: of the runs; None takes the policy of the newest run.
         requests_max: requests to the server about staging.
 
@@ -188,9 +185,7 @@ class _Commits:
     """The possible commits with the object.
 
     Attributes:
-        metaranges: by commit id.
         active: ids of the active commits.
-        tags: names by commit id.
     """
 
     metaranges: dict[str, str]
@@ -202,9 +197,7 @@ class _Commits:
         """Find them.
 
         Args:
-            history: at present.
             past: of a run, for active commits without a ref.
-            keep_tags: whether runs keep tagged commits.
             now: aware UTC.
         """
         metaranges = {commit.id: commit.metarange_id for commit in history.graph.values()}

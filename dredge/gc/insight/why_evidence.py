@@ -52,12 +52,7 @@ class Naming:
     """Searches for an address in commits.
 
     Attributes:
-        target: the object.
-        hashed: hash of its address.
-        reader: on the storage namespace.
         state: the folder of the index.
-        known: metaranges; grows.
-        unread: unread sources, as sentences.
         unread_ids: ids of unreadable metaranges and ranges.
     """
 
@@ -164,8 +159,6 @@ def named_by_unnamed(
     Args:
         naming: searches for the object, and notes unreadable sources.
         base: the newest run; None uses the default settings.
-        named: metaranges of all known commits.
-        active: metaranges of the active commits.
         now: aware UTC.
 
     Raises:
@@ -240,8 +233,6 @@ def staged_by_server(
     """Ask branches for their changes.
 
     Args:
-        client: the server.
-        target: the object.
         branches: in the order of the requests.
         requests_max: limit of requests.
 
@@ -282,10 +273,7 @@ def last_judged(
     """Find the newest run with an object among its candidates.
 
     Args:
-        target: the object.
-        hashed: hash of its address.
         root: URI of the namespace, or the run root.
-        options: None reads the environment.
         runs_max: limit of runs.
 
     Returns:
