@@ -294,7 +294,6 @@ def _check(
 
 
 def _facts(asked: Asked) -> dict[str, Any]:
-    """The value of `ApproveOutput.approval`."""
     request, said = asked.request, asked.answer
     facts: dict[str, Any] = {
         "state": "waiting" if said is None else said.decision,

@@ -132,7 +132,6 @@ def _kind(name: str) -> FileFormat | None:
 
 
 def _place(namespace: str) -> tuple[str, str]:
-    """Bucket and prefix of a namespace."""
     bucket, _, path = namespace.partition("://")[2].partition("/")
     prefix = path.removesuffix("/")
     return bucket, f"{prefix}/" if prefix else ""

@@ -353,7 +353,6 @@ class Pages:
         )
 
     def _keeping(self, place: Place, schedules: Sequence[Schedule]) -> tuple[Keeping | None, str]:
-        """The facts about the next run, or the error in their place."""
         settings = schedules[0].settings if schedules else None
         try:
             return keeping_of(place, self._clock(), settings), ""
@@ -407,14 +406,12 @@ def _overview_row(stand: Standing, now: datetime, known: Facts) -> dict[str, Any
 
 
 def _unplanned(schedules: Sequence[Schedule]) -> str:
-    """The text for a repository without a next run."""
     if not schedules:
         return "manual"
     return "switched off" if all(item.is_off for item in schedules) else "after the current run"
 
 
 def _shares(report: dict[str, Any]) -> dict[str, Any]:
-    """The values of a run's chart: bytes by kind and verdict."""
     rows = [row for row in report["rows"] if row["size_bytes"] and not row["why"].startswith("of these")]
     return {
         "labels": [f"{row['kind']}: {row['verdict']}" for row in rows],

@@ -121,7 +121,6 @@ def _figures(place: Place, reader: ObjectReader, run_id: str) -> dict[str, Any]:
 
 
 def _live(report: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Live objects and bytes of a run with a complete listing."""
     if report.get("mode") != CLEAN:
         return None
     return next((_pair(row) for row in report["rows"] if row["kind"] == "live"), None)
@@ -191,7 +190,6 @@ def as_lakefs_report(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(place: Place, reader: ObjectReader, run_id: str) -> RunRow | None:
-    """The row of a run; None for a run of another repository."""
     try:
         found = _report(place, reader, run_id)
     except NotFoundError:

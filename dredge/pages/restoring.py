@@ -132,8 +132,6 @@ class EarlierRestore:
 
 @dataclass(slots=True)
 class _Counted:
-    """A count, its time, and the lock for counting once."""
-
     at: float = 0.0
     choice: Choice | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -161,7 +161,6 @@ def pending_of(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ages(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Rows of trash by age in days, for the chart."""
     bounds = ((1, "under a day"), (7, "under a week"), (30, "under a month"), (365, "under a year"))
     rows = dict.fromkeys([name for _, name in bounds] + ["older", "not known"], 0)
     for item in report["findings"]:

@@ -73,7 +73,6 @@ def _chosen(
     keep_days: Asked = "",
     because: Asked = "",
 ) -> dict[str, str]:
-    """The selection of a restore, from an address."""
     return _restore_fields(prefix, address, reason, everything, keep_days, because)
 
 
@@ -85,7 +84,6 @@ def _filled(
     keep_days: Filled = "",
     because: Filled = "",
 ) -> dict[str, str]:
-    """The selection of a restore, from a form."""
     return _restore_fields(prefix, address, reason, everything, keep_days, because)
 
 
@@ -95,7 +93,6 @@ def _restore_fields(*values: str) -> dict[str, str]:
 
 
 async def _known(request: Request) -> Facts:
-    """The facts for the user of a request."""
     around: Surroundings = request.app.state.surroundings
     return await around.facts(request)
 

@@ -144,7 +144,6 @@ class Choosing:
         return Leftover(row, WOULD_GO, VERSIONS, version, marker if alone else None)
 
     def _without_marker(self, row: Mapping[str, Any], found: list[ObjectVersion]) -> Leftover | None:
-        """The outcome for a removed marker, for example after a restore."""
         if any(item.is_latest and not item.is_marker for item in found):
             return Leftover(row, CURRENT, VERSIONS)
         words = "its delete marker was removed" if row["version_id"] else "its marker and tag are unknown"
@@ -152,7 +151,6 @@ class Choosing:
 
 
 def _is_of(version: ObjectVersion, row: Mapping[str, Any]) -> bool:
-    """Whether a version matches the listed object."""
     return not version.is_marker and version.size == row["size"] and version.etag == row["etag"]
 
 

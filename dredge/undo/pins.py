@@ -181,7 +181,6 @@ def narrow_pin(
 
 
 def _change(state: ObjectWriter, pin_id: str, change: Callable[[Pin], Pin]) -> Pin | None:
-    """Change a pin; None without a pin."""
     key = f"{PINS}/{pin_id}.json"
     for _ in range(_CHANGES_MAX):
         tagged = read_tagged(state, key)

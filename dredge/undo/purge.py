@@ -289,7 +289,6 @@ def _rows(swept: SweptPart) -> pa.Table:
 
 
 def _pages(swept: SweptPart) -> Iterator[pa.Table]:
-    """The deleted objects in the ledger, page by page."""
     rows = _rows(swept)
     rows = rows.filter(pc.is_in(rows["outcome"], pa.array(_WENT)))
     if swept.way != QUARANTINE:

@@ -156,7 +156,6 @@ class PuttingBack:
         return Restored(RESTORED, QUARANTINE)
 
     def _uncovered(self, row: Mapping[str, Any]) -> Restored:
-        """Remove the markers above the deleted version."""
         address = row["address"]
         found = self._versions.versions(address)
         newest = next((version for version in found if not version.is_marker), None)

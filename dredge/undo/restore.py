@@ -148,7 +148,6 @@ def _pin(
     chosen: Chosen,
     tasks: Sequence[RestoreTask],
 ) -> None:
-    """Put the pin of all selected objects in force."""
     found = run.spread(runner, RestoreOutput.STEP, choose, chosen, tasks, "parts")
     objects = sum(result.objects for result in found)
     if not objects:
@@ -174,7 +173,7 @@ def _pin(
 
 
 def _finish(run: SideRun, record: StepRecord, chosen: Chosen, tally: Tally) -> None:
-    """Reduce the pin to possibly restored objects, and note the end of the restore; which saves later listings."""
+    """Reduce the pin to possibly restored objects, and note the end of the restore, to save later listings."""
     sets = tuple(LocatedSet(chosen.pin_uri, ShardedSet(0, {0: part})) for part in tally.back)
     stays = [name for name in OUTCOMES if name not in _ABSENT]
     objects = sum(tally.objects[name] for name in stays)

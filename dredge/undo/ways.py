@@ -74,7 +74,6 @@ def choose_way(asked: str, namespace: str, run_uri: str, options: StorageOptions
 
 
 def _with_expiry(chosen: UndoWay, expiry: Expiry) -> UndoWay:
-    """Add the bucket's own expiry of old versions."""
     if not expiry.known:
         return replace(
             chosen,
@@ -88,7 +87,6 @@ def _with_expiry(chosen: UndoWay, expiry: Expiry) -> UndoWay:
 
 
 def _kept_words(seconds: int) -> str:
-    """The note about a soft delete policy."""
     return (
         f"the bucket's soft delete policy keeps and charges deleted bytes for {seconds / 86400:g} days more"
     )

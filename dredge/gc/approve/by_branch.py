@@ -163,7 +163,6 @@ def _look_up(run: Run, candidates: _Candidates, found: ByBranch) -> list[Branche
 def _ranges_of(
     run: Run, history: History, commits: Sequence[Commit], found: ByBranch
 ) -> tuple[Ranges, dict[str, int]]:
-    """Inactive ranges, each with the number of the newest commit with it."""
     active = set(history.ranges_table["range_id"].to_pylist())
     most = run.plan.config.tuning.explain_ranges_max
     ranges: Ranges = {}

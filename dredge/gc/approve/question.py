@@ -75,7 +75,6 @@ def _add(found: dict[str, Amount], rows: pa.Table) -> None:
 
 
 def _branches(run: Run) -> Counter[str]:
-    """Expired commits by branch."""
     summary = run.folder.read_summary(ListCommittedOutput.STEP)
     if summary is None:
         return Counter()
@@ -132,7 +131,6 @@ def _largest(largest: Largest) -> Iterator[str]:
 
 
 def _by_branch(found: ByBranch) -> Iterator[str]:
-    """Format the branches of the candidates, and the unknown part."""
     yield "\n### By the branch of the last commit with the object\n"
     named = sorted(found.named.items(), key=lambda item: (-item[1].size_bytes, item[0]))
     for names, amount in named[:_LARGEST]:

@@ -163,8 +163,6 @@ def cost_of(base: BaseRun, depth: int = 1, shard_values: int = SHARD_VALUES) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Collecting:
-    """Labels every referenced address."""
-
     base: BaseRun
     labels: _Labels
     ranges: Ranges
@@ -194,13 +192,11 @@ class _Collecting:
         )
 
     def sets(self, shard_values: int) -> LabelledSets:
-        """Empty sets."""
         return LabelledSets(
             self.labels.made(), sum(facts.count for facts in self.ranges.values()), shard_values
         )
 
     def fill(self, sets: LabelledSets) -> None:
-        """Add the addresses."""
         base = self.base
         for part in base.staged.hashes:
             sets.add(self.staged, read_hashes(base.folder, part))
@@ -235,7 +231,6 @@ class _Labels:
         return len(self._kinds) + len(self._more) - 1
 
     def made(self) -> Labels:
-        """The table."""
         more = list(zip(*self._more, strict=True))
         columns = [np.concatenate([self._kinds, np.array(more[0], np.uint8)])]
         columns += [
@@ -247,8 +242,6 @@ class _Labels:
 
 
 class _Counter:
-    """Counts live objects by their labels."""
-
     def __init__(self, cost: Cost, owners: Owners, prefixes: Prefixes | None) -> None:
         self._cost = cost
         self._owners = owners
@@ -256,11 +249,6 @@ class _Counter:
         self._ages = _age_of_commits(owners.dates, cost.as_of)
 
     def add(self, columns: Sequence[npt.NDArray[Any]], sizes: npt.NDArray[np.int64]) -> None:
-        """Count some objects.
-
-        Args:
-            sizes: in bytes.
-        """
         bits, branch, branch_to, commit, commit_to, prefix, prefix_to = columns
         found = kind_of(bits)
         _count(self._cost.kinds, found, sizes, LIVE)
@@ -279,7 +267,6 @@ class _Counter:
 
 
 def _count(table: Table, codes: npt.NDArray[Any], sizes: npt.NDArray[np.int64], names: Sequence[str]) -> None:
-    """Add objects to a table, by the index of their name."""
     objects = np.bincount(codes, minlength=len(names))
     size_bytes = np.bincount(codes, weights=sizes, minlength=len(names))
     for code in np.flatnonzero(objects).tolist():
@@ -287,7 +274,6 @@ def _count(table: Table, codes: npt.NDArray[Any], sizes: npt.NDArray[np.int64], 
 
 
 def _age_of_commits(dates: Sequence[datetime | None], now: datetime) -> npt.NDArray[np.int64]:
-    """The index of each commit's age in `age_names`."""
     days = [None if date is None else (now - date).total_seconds() / 86_400 for date in dates]
     unknown = len(AGES) + 1
     found = [unknown if item is None else int(np.searchsorted(AGES, item, side="right")) for item in days]
@@ -316,7 +302,6 @@ def _take_in_the_rest(base: BaseRun, cost: Cost) -> None:
 
 
 def _move(cost: Cost, kind: str, objects: int, size_bytes: int) -> None:
-    """Move garbage to another kind."""
     cost.kinds[GARBAGE].add(-objects, -size_bytes)
     cost.kinds[kind].add(objects, size_bytes)
 

@@ -144,7 +144,6 @@ def _single(bits: int, line: Line | None, place: Mapping[str, int]) -> int | Non
 
 
 def _bits(base: BaseRun, history: History, lines: Mapping[str, Line]) -> dict[str, int]:
-    """The kinds of every active commit."""
     now = base.plan.created_at
     found = dict.fromkeys(history.active, 0)
     for commit_id in found:

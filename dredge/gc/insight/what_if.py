@@ -164,7 +164,6 @@ class _Dangling:
         return (ABOUT, f"{more}; {less}") if less else (AT_LEAST, more)
 
     def _unseen(self, rules: Rules) -> str:
-        """The reason for possible unseen active commits."""
         if self.up_to_days is None:
             return "commits without a branch or tag are not known without rules; young commits stay"
         if rules.default_retention_days > self.up_to_days:
@@ -181,8 +180,6 @@ def _unknown() -> Commit:
 
 @dataclass(frozen=True, slots=True)
 class _Active:
-    """The active commits of a proposal."""
-
     commits: set[str]
     bound: str
     unknown: str
@@ -229,7 +226,6 @@ class _Named:
         return LabelledSets(labels, sum(facts.count for facts in self.ranges.values()), shard_values)
 
     def fill(self, sets: LabelledSets) -> None:
-        """Add the addresses."""
         base, place = self.base, {bits: row for row, bits in enumerate(self._rows)}
         for part in base.staged.hashes:
             sets.add(0, read_hashes(base.folder, part))
@@ -279,7 +275,6 @@ def _metarange(history: History, dangling: Graph, commit_id: str) -> str:
 
 
 def _path_keeps(base: BaseRun, history: History) -> Iterator[tuple[tuple[str, ...], set[str]]]:
-    """The patterns of each rule about paths, with the metaranges of its commits."""
     policy = base.plan.config.policy
     for keep in policy.keeps(history.branches, history.graph) if policy is not None else ():
         if keep.rule.paths:
@@ -299,12 +294,6 @@ def _bits(named: Metaranges, active: Sequence[set[str]]) -> dict[str, np.uint64]
 
 
 class _Totals:
-    """Adds up the effect of each proposal.
-
-    Attributes:
-        found: for each proposal the amounts of `WhatIf`.
-    """
-
     def __init__(self, num_proposals: int) -> None:
         kinds = ("freed", "held", "more", "less")
         self.found = [{kind: Amount() for kind in kinds} for _ in range(num_proposals)]
@@ -312,7 +301,6 @@ class _Totals:
     def add(
         self, bits: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64], same: npt.NDArray[np.bool_]
     ) -> None:
-        """Add listed objects: their bits, sizes, and whether a run may hold them."""
         garbage = bits & np.uint64(1) == 0
         for number, amounts in enumerate(self.found):
             dead = bits & np.uint64(1 << (number + 1)) == 0

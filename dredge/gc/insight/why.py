@@ -53,8 +53,6 @@ EXPIRED_MAX = 500
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """Refs and commits at present, with the rules for them."""
-
     branches: list[Ref]
     tags: list[Ref]
     rules: Rules | None
@@ -182,24 +180,12 @@ def _history(
 
 @dataclass(frozen=True, slots=True)
 class _Commits:
-    """The possible commits with the object.
-
-    Attributes:
-        active: ids of the active commits.
-    """
-
     metaranges: dict[str, str]
     active: set[str]
     tags: dict[str, list[str]]
 
     @classmethod
     def of(cls, history: _History, past: History | None, keep_tags: bool, now: datetime) -> _Commits:
-        """Find them.
-
-        Args:
-            past: of a run, for active commits without a ref.
-            now: aware UTC.
-        """
         metaranges = {commit.id: commit.metarange_id for commit in history.graph.values()}
         tags: dict[str, list[str]] = defaultdict(list)
         for tag in history.tags:

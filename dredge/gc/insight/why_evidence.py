@@ -344,7 +344,6 @@ def _from_ledger(
 def _restorable(
     judged: Judged, folder: RunFolder, plan: Plan, address: str, options: StorageOptions | None
 ) -> Judged:
-    """Add the way to restore the object."""
     if judged.outcome not in (ledger.DELETED, ledger.MISSING):
         return judged
     by_versions = plan.undo.way == VERSIONS
@@ -356,7 +355,6 @@ def _restorable(
 def _row(
     folder: RunFolder, parts: Iterable[PartInfo], address: str, hashed: int
 ) -> tuple[PartInfo, pa.Table] | None:
-    """The row of an object, and its part."""
     for part in parts:
         if not np.any(folder.read_part(part, ["hash"])["hash"].to_numpy() == np.uint64(hashed)):
             continue

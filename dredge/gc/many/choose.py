@@ -184,7 +184,6 @@ def other_collector(reader: ObjectReader) -> str:
 
 
 def _of_others(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:
-    """The newest runs of each kind of other collectors, with the time of their files."""
     for folder, run_id, began in _newest(reader, f"{RUNS}/"):
         objects = reader.list_level(folder).objects
         if f"{folder}{PLAN}" not in {info.key for info in objects}:
