@@ -64,7 +64,7 @@ class Request:
     sweep_until: datetime
 
     def may_approve(self, by: str, through: str) -> bool:
-        """Whether a person may approve."""
+        """Whether a person may approve, through an origin of answers."""
         return bool(by) and (not self.approvers or (through == AIRFLOW and by in self.approvers))
 
     @property
@@ -74,11 +74,7 @@ class Request:
         return {name: getattr(self, name) for name in names}
 
     def expires_at(self, approved_at: datetime) -> datetime:
-        """The expiry of an approval: after it, the waiting time again, and no later than the mark's.
-
-        Args:
-            approved_at: time of the approval.
-        """
+        """The expiry of an approval: after it, the waiting time again, and no later than the mark's."""
         return min(approved_at + (self.answer_until - self.asked_at), self.sweep_until)
 
 

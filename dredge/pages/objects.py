@@ -185,11 +185,7 @@ def outcomes_of(objects: Objects) -> tuple[str, ...]:
 
 
 def why(row: dict[str, str | None]) -> str:
-    """The explanation of an object's outcome, in a sentence.
-
-    Args:
-        row: of `SCHEMA`.
-    """
+    """The explanation of an object's outcome (a row of `SCHEMA`), in a sentence."""
     code, outcome = row["code"] or "", row["outcome"] or ""
     if row["message"]:
         return str(row["message"])

@@ -152,10 +152,7 @@ def open_alarms(state: ObjectReader) -> list[Alarm]:
 
 
 def refuse_alarmed(state: ObjectReader, what: str) -> None:
-    """Refuse to continue while an alarm is open.
-
-    Args:
-        what: the refused action, such as "run … deletes nothing".
+    """Refuse an action, such as "run … deletes nothing", while an alarm is open.
 
     Raises:
         AlarmError: an open alarm.
@@ -169,12 +166,7 @@ def refuse_alarmed(state: ObjectReader, what: str) -> None:
 def alarm_error(
     what: str, alarms: Sequence[Alarm], command: str = "dredge gc acknowledge REPOSITORY"
 ) -> AlarmError:
-    """The error for open alarms.
-
-    Args:
-        what: the refused action, as a sentence without its full stop.
-        alarms: at least one.
-    """
+    """The error for open alarms; `what` is the refused action as a sentence without its full stop."""
     return AlarmError(
         f"{what}: {'; '.join(alarm.text for alarm in alarms)}. Nothing is deleted or purged here until a person"
         " acknowledges this. Find out why those runs took live objects for garbage (another server or an older"

@@ -128,7 +128,7 @@ def preview(config: RestoreConfig, swept: SweptRun) -> Choice:
     """Count the objects of a restore, from the run's folder alone; the restore itself looks for versions and copies.
 
     Raises:
-        FormatError: its files are damaged.
+        FormatError: the run's files are damaged.
     """
     objects = size_bytes = 0
     reasons, examples = Counter[str](), list[str]()

@@ -91,11 +91,7 @@ class Choosing:
         self._cutoff = cutoff
 
     def look(self, row: Mapping[str, Any]) -> list[Leftover]:
-        """The leftovers of a deleted object. Errors of the object become outcomes.
-
-        Args:
-            row: of `swept_rows`.
-        """
+        """The leftovers of a deleted object, a row of `swept_rows`. Errors of the object become outcomes."""
         looks = {QUARANTINE: self._copy} if self._has_copies else {}
         if row["version_id"] or self._by_versions:
             looks[VERSIONS] = self._version

@@ -77,11 +77,7 @@ class Pin:
 
 
 def pin_folder(state_uri: str, pin_id: str, options: StorageOptions | None = None) -> RunFolder:
-    """The folder with the hashes of a pin.
-
-    Args:
-        state_uri: URI of the folder of lease and index.
-    """
+    """The folder with the hashes of a pin, below the folder of lease and index."""
     return RunFolder(open_writer(f"{state_uri}/{PINS}/{pin_id}", options), pin_id)
 
 
@@ -197,11 +193,8 @@ _SECOND = timedelta(seconds=1)
 
 
 def slices_of(addresses: pa.ChunkedArray | pa.Array) -> Coverage:
-    """The slices of objects: folders below the first one with a time in their names. Other folders are listed by every
-    run, and other collectors have no slices.
-
-    Args:
-        addresses: such as `data/<slice>/<name>`.
+    """The slices of objects: folders below the first one with a time in their names, as in `data/<slice>/<name>`. Other
+    folders are listed by every run, and other collectors have no slices.
     """
     found = pc.unique(pc.struct_field(pc.extract_regex(addresses, "^[^/]+/(?P<slice>[^/]+)/"), "slice"))
     opened = [descending_time(name) for name in found.to_pylist() if name is not None and is_run_id(name)]

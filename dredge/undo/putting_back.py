@@ -109,11 +109,7 @@ class PuttingBack:
         self._ways = ways[::-1] if self._by_versions else ways
 
     def put_back(self, row: Mapping[str, Any]) -> Restored:
-        """Restore an object. Errors of the object become outcomes.
-
-        Args:
-            row: of `swept_rows`.
-        """
+        """Restore an object, a row of `swept_rows`. Errors of the object become outcomes."""
         try:
             there = self._look(row)
             if there is not None:

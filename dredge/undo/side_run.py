@@ -73,20 +73,12 @@ class SideRun(PlannedRun[SidePlan]):
         return _lease(self.state)
 
     def gate(self, watched: str) -> GateConfig:
-        """The gate for each deleting request.
-
-        Args:
-            watched: key of the driver's watch file.
-        """
+        """The gate for each deleting request; `watched` is the key of the driver's watch file."""
         return gate_of(self.plan.lease, watched)
 
 
 def gate_of(lease: LeaseGrant, watched: str) -> GateConfig:
-    """The gate for each request of a restore or purge.
-
-    Args:
-        watched: key of the driver's watch file.
-    """
+    """The gate for each request of a restore or purge; `watched` is the key of the driver's watch file."""
     return GateConfig(
         lease=lease,
         watch=watched,

@@ -182,11 +182,7 @@ class UndoCost:
 
 
 def cost_of_undo(way: str, objects: int, size_bytes: int) -> UndoCost:
-    """Estimate the cost of undo.
-
-    Args:
-        way: "off", "versions" or "quarantine".
-    """
+    """Estimate the cost of an undo way ("off", "versions" or "quarantine") for objects to delete."""
     if way == QUARANTINE:
         # The sizes of single objects are not known here: this is the largest possible number of parts.
         parts = size_bytes // _PART_BYTES if size_bytes > _LIMIT_BYTES else 0

@@ -51,12 +51,7 @@ from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
 
 
 def monthly(size_bytes: int, price: float) -> float:
-    """The price of a number of bytes for a month, without requests and transfer.
-
-    Args:
-        size_bytes: the bytes.
-        price: in US dollars, of a GiB for a month.
-    """
+    """The price of bytes for a month, in US dollars, without requests and transfer; `price` is for a GiB."""
     return size_bytes / 2**30 * price
 
 
