@@ -70,7 +70,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts for a user.
+    """Facts for a user.
 
     Attributes:
         is_airflow: whether links may lead into Airflow.
@@ -128,7 +128,7 @@ class Surroundings(Protocol):
     """A source of facts, for the user of a request."""
 
     async def facts(self, request: Request) -> Facts:
-        """Return the facts."""
+        """Return facts for the user."""
 
     async def gaps(self, request: Request, schedule: Schedule) -> Gaps:
         """Search for intervals without a run."""
