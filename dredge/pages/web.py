@@ -43,7 +43,7 @@ log = logging.getLogger("dredge")
 STATIC = frozenset({"chart.umd.min.js", "icon.svg", "pages.css", "pages.js", "theme.js"})
 _HERE = Path(__file__).parent
 
-# Not by `type`: FastAPI before 0.118, as Airflow 3.0 needs it, does not look into such a name.
+# Not by `type`: FastAPI before 0.118, as Airflow 3.0 and 3.1 have it, does not look into such a name.
 Asked = Annotated[str, Query(max_length=4000)]
 Filled = Annotated[str, Form(max_length=4000)]
 type Guards = Sequence[Callable[..., Any]]

@@ -8,7 +8,7 @@ from datetime import datetime
 from dredge.runs.clock import Clock, check_clocks
 from dredge.runs.preflight import Check, Line, line_of, ok
 from dredge.storage import StorageOptions, open_versions
-from dredge.storage.probe import CONDITIONS, DELETE, LIST, READ, WRITE, Probed, probe, reaches
+from dredge.storage.probe import CONDITIONS, DELETE, LIST, ORDER, READ, WRITE, Probed, probe, reaches
 from dredge.storage.undo import ExpiresOldVersions, LocksVersions
 from dredge.undo.ways import OFF, choose_way
 
@@ -159,6 +159,13 @@ def _of_folder(
         yield line_of(f"{check}_conditions", found.refused[CONDITIONS], _CONDITIONS_TODO)
     elif WRITE not in found.refused:
         yield ok(f"{check}_conditions", "the store heeds conditions of writes")
+    if ORDER in found.refused:
+        todo = (
+            "Use a store that lists keys in the order of their bytes: else nothing proves a listing complete."
+        )
+        yield line_of(f"{check}_order", found.refused[ORDER], todo)
+    elif not {WRITE, LIST} & found.refused.keys():
+        yield ok(f"{check}_order", "the store lists keys in the order of their bytes")
     if found.has_bulk is not None and DELETE not in found.refused:
         yield _bulk_line(f"{check}_bulk", found.has_bulk)
     if found.now is not None:

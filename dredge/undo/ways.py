@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.runs.words import size_text
+from dredge.runs.words import number_of, size_text
 from dredge.storage import StorageOptions, VersionReader, open_copier, open_reader, open_versions
 from dredge.storage.undo import ExpiresOldVersions, Expiry, KeepsDeletedBytes
 
@@ -82,7 +82,7 @@ def _with_expiry(chosen: UndoWay, expiry: Expiry) -> UndoWay:
         )
     if expiry.days is None:
         return chosen
-    why = f"{chosen.why}; a lifecycle rule of the bucket removes old versions after {expiry.days} days"
+    why = f"{chosen.why}; a lifecycle rule of the bucket removes old versions after {number_of(expiry.days, 'day')}"
     return replace(chosen, why=why, expire_days=expiry.days)
 
 

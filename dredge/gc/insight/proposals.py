@@ -12,7 +12,7 @@ from dredge.errors import ConfigError
 from dredge.gc.insight.what_if import Proposal
 from dredge.lakefs import Rules
 from dredge.runs.curve import place_curve
-from dredge.runs.words import size_text
+from dredge.runs.words import number_of, size_text
 
 AS_NOW = "as now"
 
@@ -30,7 +30,7 @@ def by_days(rules: Rules | None, days: Iterable[int], branch: str | None = None)
     """
     if branch is None:
         branches = {} if rules is None else rules.branches
-        return [Proposal(f"{item} days", Rules(item, branches), item) for item in days]
+        return [Proposal(number_of(item, "day"), Rules(item, branches), item) for item in days]
     if rules is None:
         raise ConfigError(
             f"the repository has no rules, so days for {branch} alone leave the other branches without. Give a file of"
@@ -38,7 +38,8 @@ def by_days(rules: Rules | None, days: Iterable[int], branch: str | None = None)
         )
     default, branches = rules.default_retention_days, rules.branches
     return [
-        Proposal(f"{branch}: {item} days", Rules(default, {**branches, branch: item}), item) for item in days
+        Proposal(f"{branch}: {number_of(item, 'day')}", Rules(default, {**branches, branch: item}), item)
+        for item in days
     ]
 
 
@@ -126,5 +127,5 @@ def curve_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     line = points(found)
     if len(line) < 2:
         return None
-    marks = [(days, size, f"{days} days: {size_text(size)}") for days, size in line]
+    marks = [(days, size, f"{number_of(days, 'day')}: {size_text(size)}") for days, size in line]
     return place_curve(marks, "Bytes freed by rules of so many days", "days kept", size_text)

@@ -41,6 +41,7 @@ from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import open_state
 from dredge.hashing import hash64
 from dredge.lakefs import LakeFS, Ref, Rules
+from dredge.runs.words import number_of
 from dredge.sets.hashes import read_hashes
 from dredge.storage import StorageOptions, open_reader
 from dredge.undo.pins import active_pins
@@ -299,9 +300,9 @@ def _rule(rules: Rules | None, line: Line, now: datetime) -> str:
     if line.until is None or line.until <= now:
         return ""
     if line.by in rules.branches:
-        return f"{rules.branches[line.by]} days for {line.by}"
+        return f"{number_of(rules.branches[line.by], 'day')} for {line.by}"
     where = f"on {line.by}" if line.by else "without a branch"
-    return f"{rules.default_retention_days} days by default, {where}"
+    return f"{number_of(rules.default_retention_days, 'day')} by default, {where}"
 
 
 def _find_staged(

@@ -122,12 +122,14 @@ class StagedBy:
         path: of the entry; "" when unknown.
         token: staging token; "" without the key-value store.
         as_of: time of the run, for a staged entry in the past.
+        sealed: whether a commit has sealed the token, and failed or is in progress; the branch may show another entry.
     """
 
     branch: str
     path: str = ""
     token: str = ""
     as_of: datetime | None = None
+    sealed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +301,8 @@ def answer_lines(answer: Answer) -> Iterator[str]:
 def _staged(staged: StagedBy) -> str:
     if not staged.branch:
         return f"on an unknown branch, in a run at {staged.as_of:%Y-%m-%d %H:%M} UTC"
-    return f"on {staged.branch} as {staged.path}" + (f", token {staged.token}" if staged.token else "")
+    text = f"on {staged.branch} as {staged.path}" + (f", token {staged.token}" if staged.token else "")
+    return f"{text}, sealed by a commit: the branch may show another entry" if staged.sealed else text
 
 
 def _commit(commit: NamedBy) -> str:

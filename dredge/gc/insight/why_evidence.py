@@ -213,7 +213,8 @@ def _named(view: RowView, partition: bytes, target: Target) -> Iterator[StagedBy
         for token in branch.tokens:
             for row in view.scan(token.encode()):
                 if _names(row.value, show_key(token.encode(), row.key), target):
-                    yield StagedBy(branch.name, row.key.decode("utf-8", "backslashreplace"), token)
+                    path = row.key.decode("utf-8", "backslashreplace")
+                    yield StagedBy(branch.name, path, token, sealed=token in branch.sealed_tokens)
 
 
 def _names(value: bytes, name: str, target: Target) -> bool:

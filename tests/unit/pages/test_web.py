@@ -6,7 +6,6 @@ import csv
 import html
 import io
 import re
-from urllib.parse import urlencode
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,13 +32,6 @@ def site() -> Site:
     world.age(days=3)
     world.collect(dry_run=True)
     return site_of(world)
-
-
-def test_the_overview_adds_up_what_went_and_what_waits(site: Site) -> None:
-    text = " ".join(re.sub(r"<[^>]+>", " ", site.text("/")).split())
-    assert "8 · 20 B" in text  # deleted
-    assert "1 · 4 B" in text  # found by the dry run
-    assert "dry run: nothing was deleted" in text
 
 
 def test_names_in_a_lake_are_text_and_nothing_else(site: Site) -> None:
@@ -134,18 +126,6 @@ def test_a_run_that_works_is_followed(site: Site) -> None:
     assert "data-poll" not in site.text(newest(site))
 
 
-def test_a_dag_run_leads_to_its_run() -> None:
-    world, _, _ = busy_world()
-    run = world.plan(dry_run=True)
-    world.run(run)
-    site = site_of(world)
-    dag, _, dag_run = run.plan.lease.holder.partition(" ")
-    address = f"/run?{urlencode({'dag': dag, 'run': dag_run})}"
-    answer = site.client.get(address, follow_redirects=False)
-    assert answer.headers["location"].endswith(f"/run/{run.plan.run_id}")
-    assert site.client.get(address).status_code == 200
-
-
 def test_every_route_asks_the_guard() -> None:
     def nobody() -> None:
         raise HTTPException(403)
@@ -176,19 +156,3 @@ def test_a_store_that_is_down_hides_its_own_repository_only() -> None:
     assert "elsewhere" in text
     assert good.name in text
     assert client.get(f"/place/{good.key}").status_code == 200
-
-
-def test_what_is_not_known_of_other_places_is_said_and_hides_none() -> None:
-    world, _, _ = busy_world()
-    world.collect(dry_run=True)
-    (good,) = FolderPlaces(world.lake.namespace).all()
-    client = Browser(make_app(Pages(Fixed([good], [f"a server is down {SCRIPT}"]))))
-    text = client.get("/").text
-    assert "a server is down &lt;script&gt;" in text
-    assert good.name in text
-    assert client.get(f"/place/{good.key}").status_code == 200
-    assert client.get("/place/another").status_code == 503, "nobody knows whether it is gone"
-    of_dag = client.get("/run?dag=a&run=b")
-    assert (of_dag.status_code, "a server is down" in of_dag.text) == (503, True)
-    alone = Browser(make_app(Pages(Fixed([], ["a server is down"])))).get("/").text
-    assert "No repository was collected yet" not in alone
