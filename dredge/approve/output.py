@@ -42,7 +42,6 @@ class ApproveOutput(StepOutput):
     """The request to a person, and the answer. A run without a request has no such step.
 
     Attributes:
-        GUARDS: the result in question.
         CANDIDATES: the result with the candidates' digest.
         COMMAND: of the terminal, followed by `approve` or `reject`.
     """
@@ -72,12 +71,7 @@ LET_IT = "Raise the limit, or let a person approve it (approval)"
 
 
 def why_asked(plan: Any, guards: GuardsOutput) -> str:
-    """The reason for an approval of this run, as a sentence; "" when none is needed.
-
-    Args:
-        plan: of the run.
-        guards: their complete result.
-    """
+    """The reason for an approval of this run, as a sentence; "" when none is needed."""
     wanted = plan.config.approval
     if plan.dry_run or wanted == NEVER or not guards.counts["deletable_objects"]:
         return ""
@@ -94,13 +88,7 @@ def why_asked(plan: Any, guards: GuardsOutput) -> str:
 def approval_inputs(
     plan: Any, folder: RunFolder, output: type[ApproveOutput]
 ) -> tuple[type[StepOutput], ...]:
-    """The additional inputs of a sweep with an approval.
-
-    Args:
-        plan: of the run.
-        folder: the run folder.
-        output: of the collector's step approve.
-    """
+    """The additional inputs of a sweep with an approval."""
     guards = folder.read_summary(output.GUARDS.STEP)
     asked = guards is not None and why_asked(plan, output.GUARDS.of(guards))
     return (output,) if asked else ()

@@ -51,8 +51,6 @@ class Question:
     """A request to a person.
 
     Attributes:
-        subject: a single line.
-        body: the details, in Markdown.
         approvers: ids of the approvers; () is everybody.
         answer_until: the store's time; later answers count as a rejection.
         wait: the remaining time.
@@ -75,8 +73,6 @@ def word_question(
     """Format the request of a run, and keep the lease for its wait.
 
     Args:
-        run: awaits approval.
-        asked: its request.
         repository: in the form "lakeFS repository lake".
         lines: of the body; read after the lease is renewed.
         report: URI of the page of its report so far.
@@ -105,10 +101,7 @@ def first_lines(
     """Format the reason, the subject and the consequences of a request.
 
     Args:
-        run: this run.
-        asked: its request.
         repository: its name or URI.
-        guards: their result.
         report: URI of the page of its report so far.
     """
     plan, request = run.plan, asked.request
@@ -130,9 +123,7 @@ def kinds(title: str, found: Iterable[Mapping[str, Any]], words: Mapping[str, st
     """Format objects by kind, with examples; empty without objects.
 
     Args:
-        title: of the section.
         found: kinds: `reason` or `why`, `objects`, `bytes`, `examples`.
-        words: the text of each reason.
     """
     shown = [item for item in found if item["objects"]]
     if not shown:
@@ -168,7 +159,6 @@ def what_to_do(outcome: str, command: str) -> str:
     """The advice about an approval for the reader of a report; "" for other outcomes.
 
     Args:
-        outcome: of the run.
         command: of the collector, such as "dredge gc".
     """
     if outcome == "awaiting_approval":

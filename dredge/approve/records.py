@@ -40,12 +40,10 @@ class Request:
     """A request for approval; a payload.
 
     Attributes:
-        run_id: of the run.
         plan: digest of its plan.
         candidates: digest of the candidates.
         guards: digest of the guards' result, including holds.
         objects: number of objects to delete.
-        size_bytes: their total size.
         why: the reason for the request, a sentence.
         approvers: ids of the Airflow users with the right to approve; () is everybody, everywhere.
         asked_at: the store's time.
@@ -66,12 +64,7 @@ class Request:
     sweep_until: datetime
 
     def may_approve(self, by: str, through: str) -> bool:
-        """Whether a person may approve.
-
-        Args:
-            by: id of the person.
-            through: origin of the answer.
-        """
+        """Whether a person may approve, through an origin of answers."""
         return bool(by) and (not self.approvers or (through == AIRFLOW and by in self.approvers))
 
     @property
@@ -81,11 +74,7 @@ class Request:
         return {name: getattr(self, name) for name in names}
 
     def expires_at(self, approved_at: datetime) -> datetime:
-        """The expiry of an approval: after it, the waiting time again, and no later than the mark's.
-
-        Args:
-            approved_at: time of the approval.
-        """
+        """The expiry of an approval: after it, the waiting time again, and no later than the mark's."""
         return min(approved_at + (self.answer_until - self.asked_at), self.sweep_until)
 
 
@@ -95,9 +84,7 @@ class Answer:
 
     Attributes:
         request: SHA-256 of the request's bytes.
-        run_id: of the run.
         candidates: digest of the candidates.
-        decision: approved or rejected.
         by: id of the person; "" at the end of the wait.
         through: `AIRFLOW`, `TIME_OUT`, or the command of the collector's `ApproveOutput`.
         at: the store's time.
@@ -117,7 +104,6 @@ class Asked:
     """A request with its answers.
 
     Attributes:
-        request: the request.
         digest: SHA-256 of its bytes.
         approved: the first approval; None without an approval.
         rejected: the first rejection; None without a rejection.
@@ -140,7 +126,6 @@ def subject_of(
     """The ids and digests of a request, from matching results.
 
     Args:
-        run: this run.
         summaries: of the steps with candidates and guards.
         output: of the collector's step approve; it names these steps.
     """
@@ -157,14 +142,7 @@ def _digest(summaries: Mapping[str, StepSummary], output: type[StepOutput]) -> s
 
 
 def ask(run: PlannedRun[Any], subject: Mapping[str, str], guards: GuardsOutput, why: str) -> Asked:
-    """Write a request; an existing request stays, with its times.
-
-    Args:
-        run: this run.
-        subject: of the request.
-        guards: their result.
-        why: a sentence.
-    """
+    """Write a request; an existing request stays, with its times."""
     request = request_of(run, subject, guards, why, run.store_now())
     _put_once(run.folder.writer, f"{_place(subject)}/request.json", to_json(request))
     asked = read_asked(run, subject)
@@ -179,10 +157,6 @@ def request_of(
     """The request of a run; all but the time follows from its plan and its results.
 
     Args:
-        run: this run.
-        subject: of the request.
-        guards: their result.
-        why: a sentence.
         asked_at: the store's time.
     """
     plan = run.plan
@@ -235,11 +209,7 @@ def record_answer(run: PlannedRun[Any], asked: Asked, decision: Decision, by: st
     """Write an answer; an existing equal decision stays.
 
     Args:
-        run: this run.
-        asked: the request.
-        decision: approved or rejected.
         by: id of the person; "" at the end of the wait.
-        through: origin of the answer.
 
     Returns:
         The request with all answers.

@@ -80,9 +80,5 @@ def approvers_setting() -> Any:
 
 
 def ids_of(text: str | None) -> tuple[str, ...]:
-    """Read the ids of approvers; () is everybody.
-
-    Args:
-        text: ids separated by commas; None for everybody.
-    """
+    """Read the ids of approvers, separated by commas; () and None are everybody."""
     return tuple(name for item in (text or "").split(",") if (name := item.strip()))

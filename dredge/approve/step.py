@@ -51,9 +51,7 @@ def keep_lease(run: PlannedRun[Any], until: datetime, take_back: bool = False) -
     """Prolong a run's lease.
 
     Args:
-        run: this run.
         until: the store's time.
-        take_back: also a released lease.
 
     Raises:
         LeaseHeldError: another run has it.
@@ -67,7 +65,6 @@ def given_back(run: PlannedRun[Any], find_question: Callable[[PlannedRun[Any]], 
     """Release a local run's lease at the end of its work; keep it while the run waits for an answer.
 
     Args:
-        run: this run.
         find_question: of the collector; reads the request.
     """
     try:
@@ -93,9 +90,7 @@ def approval_of(run: PlannedRun[Any], record: StepRecord, output: type[ApproveOu
     """Check the approval of a sweep, if the run needs one.
 
     Args:
-        run: this run.
         record: of the sweep, with its inputs.
-        output: of the collector's step approve.
 
     Returns:
         A check for a rejection during the deletion.
@@ -125,12 +120,6 @@ def check_approved(run: PlannedRun[Any], asked: Asked, answer: Answer, guards: G
 
     The request is a file with the approvers and the deadline, so it must equal the request made from the plan and the
     guards' result.
-
-    Args:
-        run: this run.
-        asked: the request.
-        answer: the approval.
-        guards: their result.
 
     Raises:
         RefusedError: the approval is invalid.
@@ -187,9 +176,6 @@ class Approvals:
     def approve(self, run: PlannedRun[Any]) -> StepSummary | None:
         """Ask for an approval if one is needed, and read the answer.
 
-        Args:
-            run: this run.
-
         Returns:
             The summary of an approved run; None for a run without a request.
 
@@ -214,10 +200,7 @@ class Approvals:
         """Approve or reject the request of a run. The first answer stays; a rejection overrides approvals.
 
         Args:
-            run: this run.
-            decision: approved or rejected.
             by: id of the person; "" at the end of the wait.
-            through: origin of the answer.
             question: digest of the displayed request; None when the current request was displayed.
 
         Returns:
@@ -245,9 +228,6 @@ class Approvals:
 
     def find_question(self, run: PlannedRun[Any]) -> Asked:
         """Read the current request of a run.
-
-        Args:
-            run: this run.
 
         Raises:
             RefusedError: no request, or results of different runs.
@@ -314,7 +294,6 @@ def _check(
 
 
 def _facts(asked: Asked) -> dict[str, Any]:
-    """The value of `ApproveOutput.approval`."""
     request, said = asked.request, asked.answer
     facts: dict[str, Any] = {
         "state": "waiting" if said is None else said.decision,

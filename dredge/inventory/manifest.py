@@ -54,7 +54,6 @@ class InventoryFile:
     """A file of an inventory; a payload.
 
     Attributes:
-        uri: of the file.
         size: in bytes, from the manifest or the store.
         md5: of its bytes, in hexadecimal digits; "" without a manifest.
     """
@@ -69,9 +68,7 @@ class Layout:
     """The format of the files of an inventory; a payload.
 
     Attributes:
-        kind: of file.
         columns: names of the columns of CSV files without a header; empty for files with column names.
-        quoted: whether keys are URL-encoded.
         bucket: of the rows; "" for a store without buckets.
         prefix: of the keys of the namespace, "/" at the end.
     """
@@ -100,10 +97,7 @@ def find_inventory(
     Args:
         uri: of a manifest.json, of the folder with the inventories of all dates (the newest complete one is read), of a
             table, or of a folder of tables.
-        namespace: storage namespace of the repository.
         now: the store's time.
-        age_max: an older inventory is refused.
-        options: None reads the environment.
 
     Raises:
         RefusedError: another bucket, too old, in the future, or incomplete.
@@ -138,7 +132,6 @@ def _kind(name: str) -> FileFormat | None:
 
 
 def _place(namespace: str) -> tuple[str, str]:
-    """Bucket and prefix of a namespace."""
     bucket, _, path = namespace.partition("://")[2].partition("/")
     prefix = path.removesuffix("/")
     return bucket, f"{prefix}/" if prefix else ""

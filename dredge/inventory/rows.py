@@ -73,9 +73,6 @@ def read_rows(path: str, name: str, layout: Layout, counts: Counter[str]) -> Ite
     """Read the objects of a namespace from a file of an inventory.
 
     Args:
-        path: of the local copy.
-        name: of the file, for messages.
-        layout: its format.
         counts: is increased by `inventory_rows` (of the file), `other_versions` (older versions and delete markers) and
             `unnamed_objects` (names without a valid key).
 

@@ -81,9 +81,7 @@ class Pages:
     """Draws the pages.
 
     Args:
-        places: the repositories.
         asker: answers "why"; None without a lakeFS server.
-        clock: this machine's.
     """
 
     def __init__(self, places: Places, asker: ServerAsker | None = None, clock: Clock = utc_now) -> None:
@@ -293,12 +291,6 @@ class Pages:
     def restore_settings(self, key: str, run_id: str, kind: str, asked: Mapping[str, str]) -> dict[str, Any]:
         """The settings of a restore, from a form.
 
-        Args:
-            key: of the place.
-            run_id: the deleting run.
-            kind: of place for this form.
-            asked: its fields.
-
         Raises:
             ConfigError: no selection, or no matching deletion.
             NotFoundError: a place of another kind.
@@ -361,7 +353,6 @@ class Pages:
         )
 
     def _keeping(self, place: Place, schedules: Sequence[Schedule]) -> tuple[Keeping | None, str]:
-        """Mode and slices of the next run, or the error."""
         settings = schedules[0].settings if schedules else None
         try:
             return keeping_of(place, self._clock(), settings), ""
@@ -415,14 +406,12 @@ def _overview_row(stand: Standing, now: datetime, known: Facts) -> dict[str, Any
 
 
 def _unplanned(schedules: Sequence[Schedule]) -> str:
-    """The text for a repository without a next run."""
     if not schedules:
         return "manual"
     return "switched off" if all(item.is_off for item in schedules) else "after the current run"
 
 
 def _shares(report: dict[str, Any]) -> dict[str, Any]:
-    """The values of a run's chart: bytes by kind and verdict."""
     rows = [row for row in report["rows"] if row["size_bytes"] and not row["why"].startswith("of these")]
     return {
         "labels": [f"{row['kind']}: {row['verdict']}" for row in rows],

@@ -38,8 +38,6 @@ class Standing:
     """The state of a place.
 
     Attributes:
-        place: the place.
-        runs: newest first.
         lease: of the repository; None for a free lease.
         error: of reading the place; "" without an error.
     """
@@ -94,13 +92,7 @@ def standing(place: Place, limit: int = 200) -> Standing:
 
 
 def by_day(runs: Iterable[RunRow], now: datetime, days: int = CHART_DAYS) -> list[tuple[str, int]]:
-    """Deleted bytes by day, the oldest first, including days without deletions.
-
-    Args:
-        runs: of any places.
-        now: the last day.
-        days: their number.
-    """
+    """Deleted bytes by day, the oldest first, including days without deletions."""
     sums: dict[str, int] = defaultdict(int)
     for run in runs:
         sums[f"{run.started_at.astimezone(UTC):%Y-%m-%d}"] += run.deleted[1]
@@ -132,7 +124,6 @@ class Piece:
     Attributes:
         left: its start, in percent of the line.
         width: in percent.
-        text: its start and end.
     """
 
     left: float
@@ -145,12 +136,8 @@ class Keeping:
     """The state left for the next run.
 
     Attributes:
-        mode: of the next run.
-        why: half a sentence.
         facts: name and text of further facts.
         covered: intervals of slices without a need for listing.
-        begins: start of the line.
-        ends: its end: now.
     """
 
     mode: str
@@ -165,7 +152,6 @@ def keeping_of(place: Place, now: datetime, settings: Mapping[str, Any] | None =
     """Read the state left by the last complete run.
 
     Args:
-        place: the place.
         now: this machine's time.
         settings: of the next run, if known; else the defaults.
 
@@ -245,7 +231,6 @@ class Expiration:
     """A plan in a list.
 
     Attributes:
-        plan_id: its id.
         made_at: its time.
     """
 

@@ -48,10 +48,8 @@ class RunRow:
     """A run in a list.
 
     Attributes:
-        run_id: its id.
         started_at: time of its plan, by the store's clock.
         outcome: from the report; "other tool" for a folder of another collector, "damaged" for an unreadable one.
-        text: the outcome in words.
         headline: its result, in a sentence.
         deleted: objects and bytes.
         found: deletable objects and bytes.
@@ -85,10 +83,6 @@ class LeaseState:
 def runs_of(place: Place, limit: int = RUNS_SHOWN) -> list[RunRow]:
     """List the runs of a place, newest first.
 
-    Args:
-        place: the place.
-        limit: of the list.
-
     Raises:
         UnavailableError: the store is unavailable.
     """
@@ -99,10 +93,6 @@ def runs_of(place: Place, limit: int = RUNS_SHOWN) -> list[RunRow]:
 
 def report_of(place: Place, run_id: str) -> dict[str, Any]:
     """The report of a run at present.
-
-    Args:
-        place: the place.
-        run_id: its id.
 
     Raises:
         NotFoundError: no such run.
@@ -131,7 +121,6 @@ def _figures(place: Place, reader: ObjectReader, run_id: str) -> dict[str, Any]:
 
 
 def _live(report: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Live objects and bytes of a run with a complete listing."""
     if report.get("mode") != CLEAN:
         return None
     return next((_pair(row) for row in report["rows"] if row["kind"] == "live"), None)
@@ -201,7 +190,6 @@ def as_lakefs_report(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(place: Place, reader: ObjectReader, run_id: str) -> RunRow | None:
-    """The row of a run; None for a run of another repository."""
     try:
         found = _report(place, reader, run_id)
     except NotFoundError:
@@ -252,8 +240,6 @@ def progress_of(place: Place, run_id: str, report: Mapping[str, Any]) -> str:
     """The progress of an unfinished run; "" when unknown.
 
     Args:
-        place: the place.
-        run_id: its id.
         report: from `report_of`.
     """
     step = next((item["step"] for item in report["steps"] if item["status"] == "not done"), None)

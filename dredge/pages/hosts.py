@@ -42,7 +42,6 @@ class OwnNames:
     """Answers only requests with one of the server's names as `Host`, on any port.
 
     Args:
-        app: answers them.
         names: from `find_names`.
         addresses: accept every IP address as well: another site cannot make a name of it.
     """

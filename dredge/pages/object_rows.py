@@ -29,11 +29,7 @@ from dredge.storage.parallel import ordered_map
 
 
 class Kept[V]:
-    """A cache of the most recently used values by key; parallel requests for a key compute its value once.
-
-    Args:
-        most: its size.
-    """
+    """A cache of the most recently used values by key; parallel requests for a key compute its value once."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -45,7 +41,6 @@ class Kept[V]:
 
         Args:
             key: of all inputs of the value.
-            make: computes it.
         """
         with self._lock:
             found = self._values.get(key)
@@ -93,9 +88,6 @@ class Filter:
     """The selection of rows; "" and None select all.
 
     Attributes:
-        prefix: of the address.
-        reason: of the garbage.
-        outcome: of the deletion.
         branch: of the newest expired commit.
         size_min: bytes.
         size_max: bytes.
@@ -157,8 +149,6 @@ class Rows:
     """The rows of a run's parts, numbered consecutively.
 
     Args:
-        folder: of the run.
-        uri: of the folder.
         parts: of the ledger, or of the candidates.
         is_settled: whether the parts are the ledger's.
         holds: further holds of candidates; None without them.
@@ -220,13 +210,7 @@ class Rows:
 
 
 class PartRows:
-    """The rows of a part, numbered from `first` to before `end`.
-
-    Args:
-        rows: of the run.
-        part: the part.
-        first: number of its first row.
-    """
+    """The rows of a part, numbered from `first` to before `end`."""
 
     def __init__(self, rows: Rows, part: PartInfo, first: int) -> None:
         self._rows = rows
@@ -240,12 +224,7 @@ class PartRows:
         return list(self._file.groups)
 
     def matching(self, wanted: Filter, start: int = 0) -> Numbers:
-        """Numbers of the selected rows, in order.
-
-        Args:
-            wanted: the selection.
-            start: least number.
-        """
+        """Numbers of the selected rows, in order."""
         first = max(start, self.first)
         if not wanted.columns:
             return np.arange(first, self.end)

@@ -67,10 +67,6 @@ _owned: Kept[Owned] = Kept(_OWNED_KEPT)
 class Objects:
     """The objects of a run.
 
-    Args:
-        place: the place.
-        run_id: its id.
-
     Raises:
         NotFoundError: no such run.
         FormatError: its files are damaged.
@@ -93,10 +89,8 @@ class Objects:
         """Read a page of rows.
 
         Args:
-            wanted: the selection.
             sort: of `SORTS`.
             start: `next` of the previous page; "" for the first.
-            limit: rows of a page.
 
         Raises:
             ConfigError: an unknown order, or a `start` of another order.
@@ -191,11 +185,7 @@ def outcomes_of(objects: Objects) -> tuple[str, ...]:
 
 
 def why(row: dict[str, str | None]) -> str:
-    """The explanation of an object's outcome, in a sentence.
-
-    Args:
-        row: of `SCHEMA`.
-    """
+    """The explanation of an object's outcome (a row of `SCHEMA`), in a sentence."""
     code, outcome = row["code"] or "", row["outcome"] or ""
     if row["message"]:
         return str(row["message"])

@@ -27,7 +27,6 @@ class Place:
 
     Attributes:
         kind: of `KINDS`.
-        name: for display.
         runs_uri: URI of the folder with run folders.
         store_uri: URI of the collected data, for KV trash of the cleaner's state folder; "" with only runs known.
         options: for both; None reads the environment.
@@ -70,10 +69,7 @@ def of_repository(
     """The place of a repository of a lakeFS server.
 
     Args:
-        name: of the repository.
-        namespace: its storage namespace.
         run_root: folder of its runs; None is the namespace.
-        options: for both.
     """
     store = namespace.rstrip("/")
     runs = f"{store}/{RUNS}" if run_root is None else run_root.rstrip("/")
@@ -99,10 +95,6 @@ def find(places: Places, key: str) -> Place:
 class FolderPlaces:
     """The places below a URI: a storage namespace, an Icechunk repository, a state folder of the trash cleaner, a run
     root, the folder of one run, or a folder of several of these.
-
-    Args:
-        uri: to search.
-        options: None reads the environment.
     """
 
     uri: str

@@ -40,15 +40,12 @@ class Undoing:
     """The restore of a kind of collection.
 
     Attributes:
-        dag: restores objects.
         form: last part of the form's address.
         command: of the terminal, up to the run.
         command_names_repository: whether the repository precedes the run there.
-        config: its settings.
         setting: name of the setting for the repository.
         planned: name of the same value in a run's plan.
         reasons: of deletions, by name, in words.
-        preview: counts the objects.
     """
 
     dag: str
@@ -124,8 +121,6 @@ class EarlierRestore:
 
     Attributes:
         started_at: its time.
-        asked: the selection, in words.
-        text: the result.
         failed: whether objects were not restored.
     """
 
@@ -137,8 +132,6 @@ class EarlierRestore:
 
 @dataclass(slots=True)
 class _Counted:
-    """A count, its time, and the lock for counting once."""
-
     at: float = 0.0
     choice: Choice | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -152,8 +145,6 @@ def config_of(place: Place, run_id: str, asked: Mapping[str, str]) -> RestoreCon
     """Read the fields of a form.
 
     Args:
-        place: the place.
-        run_id: the deleting run.
         asked: fields of the form; empty fields are ignored.
 
     Raises:
@@ -251,7 +242,6 @@ class Removed:
     """The rows removed by a run.
 
     Attributes:
-        rows: their number.
         partitions: rows by partition, the largest first, at most `PARTITIONS_SHOWN`.
     """
 
@@ -260,11 +250,7 @@ class Removed:
 
 
 def removed_by(report: Mapping[str, Any]) -> Removed:
-    """Add up the removed rows of a run.
-
-    Args:
-        report: of the run.
-    """
+    """Add up the removed rows of a run."""
     rows = Counter[str]()
     for item in report.get("outcomes", ()):
         rows[item["partition"]] += item["rows_deleted"]
@@ -279,10 +265,7 @@ def row_settings_of(place: Place, run_id: str, partition: str, known: Facts) -> 
     written to another store.
 
     Args:
-        place: the place.
-        run_id: the removing run.
         partition: to restore; "" is all.
-        known: schedules.
 
     Raises:
         NotFoundError: no run of the cleaner.

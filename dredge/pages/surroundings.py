@@ -31,9 +31,7 @@ class Schedule:
     """A scheduled collection.
 
     Attributes:
-        dag_id: its name.
         settings: of its runs, by name.
-        text: its times, in words.
         next_at: time of the next run; None when switched off, or while runs are going on.
         may_backfill: whether past intervals can be backfilled.
         is_off: whether it is switched off.
@@ -59,9 +57,6 @@ class Waiting:
     """A run awaiting an answer.
 
     Attributes:
-        subject: of the request.
-        dag_id: of the run.
-        run: its id.
         since: time of the request.
         address: of the page for the answer.
     """
@@ -79,8 +74,6 @@ class Facts:
 
     Attributes:
         is_airflow: whether links may lead into Airflow.
-        schedules: scheduled collections.
-        waiting: requests for a person.
         may_start: DAGs with the user's permission to start runs.
         form_token: required in each changing form of this user.
         problem: reason for missing facts; "" without a problem.
@@ -108,8 +101,6 @@ class Blocking:
     """A failed run with a waiting successor.
 
     Attributes:
-        run: its id.
-        address: of its page.
         next: id of the waiting run.
     """
 
@@ -123,9 +114,7 @@ class Gaps:
     """Intervals of a schedule without a successful run.
 
     Attributes:
-        schedule: the schedule.
         starts: of the intervals, the oldest first; None without permission.
-        since: start of the search.
         blocking: failed runs with waiting successors.
     """
 
@@ -139,7 +128,7 @@ class Surroundings(Protocol):
     """A source of facts, for the user of a request."""
 
     async def facts(self, request: Request) -> Facts:
-        """Return what is known to the user."""
+        """Return facts for the user."""
 
     async def gaps(self, request: Request, schedule: Schedule) -> Gaps:
         """Search for intervals without a run."""
@@ -174,7 +163,6 @@ class ServerAsker:
 
     Args:
         client: returns the server; called for each question, so that credentials may change.
-        clock: this machine's.
     """
 
     def __init__(self, client: Callable[[Place | None], LakeFS], clock: Clock = utc_now) -> None:

@@ -36,8 +36,6 @@ class WantedFindings:
     """The selection of findings; "" selects all.
 
     Attributes:
-        prefix: of the partition.
-        kind: of trash.
         verdict: "trash", "wait" or "report".
     """
 
@@ -59,7 +57,6 @@ def figures_of(reader: ObjectReader, run_id: str) -> dict[str, Any]:
 
     Args:
         reader: on the folder of the runs.
-        run_id: its id.
 
     Raises:
         FormatError: the report is damaged.
@@ -108,8 +105,6 @@ def trash_page(report: Mapping[str, Any], wanted: WantedFindings, start: int) ->
     """The values of the page of a run.
 
     Args:
-        report: of the run.
-        wanted: the selection of findings.
         start: number of findings before the page.
     """
     fates = {_name(item): item["fate"] for item in report.get("outcomes", ())}
@@ -138,7 +133,6 @@ def is_run_of(report: Mapping[str, Any], holder: str) -> bool:
     """Whether a run belongs to a DAG run.
 
     Args:
-        report: of the run.
         holder: DAG and run, such as "kv_trash_cleaner manual__2026-01-02"; each task's lease holder begins with it.
     """
     return str(report.get("holder", "")).startswith(f"{holder} ")
@@ -167,7 +161,6 @@ def pending_of(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ages(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Rows of trash by age in days, for the chart."""
     bounds = ((1, "under a day"), (7, "under a week"), (30, "under a month"), (365, "under a year"))
     rows = dict.fromkeys([name for _, name in bounds] + ["older", "not known"], 0)
     for item in report["findings"]:

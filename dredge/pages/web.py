@@ -73,7 +73,6 @@ def _chosen(
     keep_days: Asked = "",
     because: Asked = "",
 ) -> dict[str, str]:
-    """The selection of a restore, from an address."""
     return _restore_fields(prefix, address, reason, everything, keep_days, because)
 
 
@@ -85,7 +84,6 @@ def _filled(
     keep_days: Filled = "",
     because: Filled = "",
 ) -> dict[str, str]:
-    """The selection of a restore, from a form."""
     return _restore_fields(prefix, address, reason, everything, keep_days, because)
 
 
@@ -95,7 +93,6 @@ def _restore_fields(*values: str) -> dict[str, str]:
 
 
 async def _known(request: Request) -> Facts:
-    """Facts for the user of a request."""
     around: Surroundings = request.app.state.surroundings
     return await around.facts(request)
 
@@ -256,7 +253,6 @@ def make_app(
     """Make the application.
 
     Args:
-        pages: to serve.
         guards: FastAPI dependencies of every page, called before it reads.
         surroundings: further facts; None for none.
         changers: additional dependencies of changing routes, by DAG of `CHANGING`; other DAGs cannot be started.

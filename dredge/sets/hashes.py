@@ -32,10 +32,6 @@ def to_bytes(hashes: Hashes) -> bytes:
 def from_bytes(data: bytes, name: str) -> Hashes:
     """Parse a file of hashes.
 
-    Args:
-        data: content of the file.
-        name: its name in errors.
-
     Raises:
         FormatError: incomplete, unsorted or repeated values.
     """
@@ -66,11 +62,8 @@ def unite(pieces: list[Hashes]) -> Hashes:
 
 
 def locate(hashes: Hashes, wanted: Hashes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """Look up hashes in a set: whether each is in it, and its index (0 for a missing hash).
-
-    Args:
-        hashes: the set, sorted and distinct.
-        wanted: in any order.
+    """Look up hashes, in any order, in a sorted distinct set: whether each is in it, and its index (0 for a missing
+    hash).
     """
     if not len(hashes):
         return np.zeros(len(wanted), bool), np.zeros(len(wanted), np.int64)
@@ -80,22 +73,12 @@ def locate(hashes: Hashes, wanted: Hashes) -> tuple[npt.NDArray[np.bool_], npt.N
 
 
 def contains(hashes: Hashes, wanted: Hashes) -> npt.NDArray[np.bool_]:
-    """Whether a set has each wanted hash.
-
-    Args:
-        hashes: the set, sorted and distinct.
-        wanted: in any order.
-    """
+    """Whether a sorted distinct set has each wanted hash, in any order."""
     return locate(hashes, wanted)[0]
 
 
 def shard_of(hashes: Hashes, bits: int) -> npt.NDArray[np.int64]:
-    """The shard of each hash: its first bits. A shard is a range of values, a slice of a sorted set.
-
-    Args:
-        hashes: in any order.
-        bits: for 2**bits shards.
-    """
+    """The shard of each hash, of 2**bits shards: its first bits, so a shard is a slice of a sorted set."""
     if bits == 0:
         return np.zeros(len(hashes), np.int64)
     return (hashes >> np.uint64(64 - bits)).astype(np.int64)
@@ -131,12 +114,7 @@ class Counted:
 
     @classmethod
     def of(cls, pieces: Sequence[Hashes], sign: int = 1) -> Counted:
-        """Count for each hash the number of sets with it.
-
-        Args:
-            pieces: sets, each sorted and distinct.
-            sign: 1 to add, -1 to subtract.
-        """
+        """Count for each hash the number of sorted distinct sets with it; sign 1 adds, -1 subtracts."""
         if not pieces:
             return cls()
         values = np.concatenate(pieces)
@@ -181,11 +159,6 @@ def counted_to_bytes(counted: Counted) -> bytes:
 def counted_from_bytes(data: bytes, rows: int, name: str) -> Counted:
     """Parse a file of hashes with counts.
 
-    Args:
-        data: content of the file.
-        rows: the number of written hashes.
-        name: its name in errors.
-
     Raises:
         FormatError: wrong size or order.
     """
@@ -210,11 +183,7 @@ def write_hashes(folder: RunFolder, name: str, hashes: Hashes) -> PartInfo:
 
 
 def read_hashes(folder: RunFolder, part: PartInfo) -> Hashes:
-    """Read a set.
-
-    Raises:
-        FormatError: the file differs from the written one.
-    """
+    """Read a set; raises FormatError when the file differs from the written one."""
     return from_bytes(folder.read_bytes(part), part.name)
 
 
@@ -224,9 +193,5 @@ def write_counted(folder: RunFolder, name: str, counted: Counted) -> PartInfo:
 
 
 def read_counted(folder: RunFolder, part: PartInfo) -> Counted:
-    """Read hashes with their counts.
-
-    Raises:
-        FormatError: the file differs from the written one.
-    """
+    """Read hashes with their counts; raises FormatError when the file differs from the written one."""
     return counted_from_bytes(folder.read_bytes(part), part.rows, part.name)

@@ -65,7 +65,6 @@ def combine(pieces: Sequence[Labelled], how: Sequence[np.ufunc]) -> Labelled:
 
     Args:
         pieces: at least one; hashes in any order and with repetitions.
-        how: for each column.
     """
     hashes = np.concatenate([piece.hashes for piece in pieces])
     order = np.argsort(hashes, kind="stable")
@@ -82,9 +81,7 @@ class LabelledSets:
     """Collects the addresses of rows, and returns them shard by shard. A context manager for its temporary folder.
 
     Args:
-        labels: of the rows.
         values: upper limit of added hashes; determines the number of shards.
-        shard_values: hashes in a shard.
 
     Attributes:
         bits: for 2**bits shards.

@@ -46,7 +46,6 @@ class ShardedSet:
         """Whether the set has each wanted hash.
 
         Args:
-            folder: of the files.
             wanted: any number of arrays, each in any order.
             its_shards_only: skip shards without a wanted hash, so damage there is not noticed.
 
@@ -103,19 +102,10 @@ class CountedSet:
     def counts(
         self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
     ) -> list[npt.NDArray[np.int64]]:
-        """The number of active ranges with each wanted hash.
-
-        Args:
-            folder: of the files.
-            wanted: any number of arrays, each in any order.
-            its_shards_only: skip shards without a wanted hash, so damage there is not noticed.
-
-        Returns:
-            The counts for each array.
+        """The number of active ranges with each wanted hash; see `ShardedSet.find`.
 
         Raises:
-            FormatError: a file differs from the written one, or the layers do not match: more subtractions than
-                additions.
+            FormatError: a file differs from the written one, or an address has more subtractions than additions.
         """
         answers = [np.zeros(len(hashes), np.int64) for hashes in wanted]
         places = [shard_of(hashes, self.bits) for hashes in wanted]
@@ -154,12 +144,7 @@ def _check(layers: Sequence[Counted], shard: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LocatedSet:
-    """A set of hashes, and its run folder.
-
-    Attributes:
-        uri: of the folder.
-        hashes: the set.
-    """
+    """A set of hashes, and its run folder."""
 
     uri: str
     hashes: ShardedSet
@@ -208,12 +193,7 @@ class LiveSet:
         return counted + sum(item.hashes.values for item in self.sets)
 
     def find(self, wanted: Sequence[Hashes], its_shards_only: bool = False) -> list[npt.NDArray[np.bool_]]:
-        """Whether each wanted hash is live.
-
-        Args:
-            wanted: any number of arrays, each in any order.
-            its_shards_only: skip shards without a wanted hash, so damage there is not noticed.
-        """
+        """Whether each wanted hash is live; see `ShardedSet.find`."""
         answers = in_any(self.sets, wanted, its_shards_only)
         if self.counted is not None:
             folder = RunFolder(open_writer(self.counted_uri), "counted set")

@@ -48,7 +48,6 @@ class Acknowledged:
 
     Attributes:
         who: login name, or a given name.
-        at: by the store's clock.
         why: the reason given by the person.
     """
 
@@ -64,10 +63,8 @@ class Alarm:
     Attributes:
         alarm_id: run and try of the check.
         run_id: the run of the check.
-        at: by the store's clock.
         deleted_by: number of objects by the run with the deletion.
         outcomes: number of objects by outcome, such as "restored".
-        examples: some addresses.
         rows: file with all of them (`SCHEMA`).
         acknowledged: None while it is open.
     """
@@ -99,9 +96,6 @@ def write_alarm(state: ObjectWriter, alarm_id: str, run_id: str, at: datetime, r
     """Write an alarm, or replace it with the outcomes of its objects.
 
     Args:
-        state: on the folder of lease and index.
-        alarm_id: run and try.
-        run_id: the run.
         at: the store's time.
         rows: of `SCHEMA`.
     """
@@ -158,11 +152,7 @@ def open_alarms(state: ObjectReader) -> list[Alarm]:
 
 
 def refuse_alarmed(state: ObjectReader, what: str) -> None:
-    """Refuse to continue while an alarm is open.
-
-    Args:
-        state: on the folder of lease and index.
-        what: the refused action, such as "run … deletes nothing".
+    """Refuse an action, such as "run … deletes nothing", while an alarm is open.
 
     Raises:
         AlarmError: an open alarm.
@@ -176,13 +166,7 @@ def refuse_alarmed(state: ObjectReader, what: str) -> None:
 def alarm_error(
     what: str, alarms: Sequence[Alarm], command: str = "dredge gc acknowledge REPOSITORY"
 ) -> AlarmError:
-    """The error for open alarms.
-
-    Args:
-        what: the refused action, as a sentence without its full stop.
-        alarms: at least one.
-        command: acknowledges them.
-    """
+    """The error for open alarms; `what` is the refused action as a sentence without its full stop."""
     return AlarmError(
         f"{what}: {'; '.join(alarm.text for alarm in alarms)}. Nothing is deleted or purged here until a person"
         " acknowledges this. Find out why those runs took live objects for garbage (another server or an older"
@@ -194,7 +178,6 @@ def acknowledge(state: ObjectWriter, said: Acknowledged) -> list[Alarm]:
     """Acknowledge every open alarm.
 
     Args:
-        state: on the folder of lease and index.
         said: name, time and reason.
 
     Returns:

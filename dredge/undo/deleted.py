@@ -47,10 +47,7 @@ class Collected:
     """A repository with collections.
 
     Attributes:
-        repository: its name.
-        uri: of the collected data.
         state: on the folder with lease and pins.
-        runs_uri: folder with run folders.
         open_run: opens a run by the URI of its folder; raises ConfigError for no run, a run without deletions, or a run
             of another repository, and FormatError for damaged files.
         check: called with the id of a run right before it purges; raises RefusedError to stop it.
@@ -76,8 +73,6 @@ def swept_rows(folder: RunFolder, part: PartInfo, below: Sequence[str]) -> pa.Ta
     """The candidates of a part, without those known to have stayed.
 
     Args:
-        folder: of the deleting run.
-        part: of its candidates.
         below: folders of the repository with its deletions.
 
     Returns:
@@ -111,10 +106,7 @@ class Choice:
     """The objects of a restore.
 
     Attributes:
-        objects: their number.
-        size_bytes: their total size.
         reasons: objects by the reason of their deletion.
-        examples: some addresses.
         way: "versions", "quarantine" or "off".
         why_way: the meaning of the way, half a sentence.
     """
@@ -135,12 +127,8 @@ class Choice:
 def preview(config: RestoreConfig, swept: SweptRun) -> Choice:
     """Count the objects of a restore, from the run's folder alone; the restore itself looks for versions and copies.
 
-    Args:
-        config: the selection.
-        swept: the deleting run.
-
     Raises:
-        FormatError: its files are damaged.
+        FormatError: the run's files are damaged.
     """
     objects = size_bytes = 0
     reasons, examples = Counter[str](), list[str]()
@@ -169,7 +157,6 @@ def fitting(rows: pa.Table, prefix: str, is_address: bool, reason: str | None) -
 
     Args:
         rows: from `swept_rows`.
-        prefix: of the addresses.
         is_address: whether the prefix is a complete address.
         reason: of the deletion; "" and None for any.
     """

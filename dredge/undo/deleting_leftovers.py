@@ -14,16 +14,11 @@ from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 def delete_leftovers(
     namespace: str, run_uri: str, chosen: Sequence[Leftover], may_send: MaySend
 ) -> list[Leftover]:
-    """Delete the selected leftovers.
+    """Delete the leftovers with outcome `WOULD_GO`, and return all of them with their outcomes.
 
     Args:
-        namespace: URI of the collected data.
-        run_uri: URI of the folder of the deleting run.
-        chosen: from `Choosing`; only `WOULD_GO` is deleted.
+        chosen: from `Choosing`.
         may_send: asked right before each request.
-
-    Returns:
-        The same, each with its outcome.
     """
     found = list(chosen)
     copies = [i for i, item in enumerate(found) if item.outcome == WOULD_GO and item.way == QUARANTINE]

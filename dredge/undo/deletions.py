@@ -55,14 +55,12 @@ class Deletion:
     """The candidates of a deleting run.
 
     Attributes:
-        run_id: the run.
         run_uri: URI of its folder with the ledger.
         at: before the first deletion, by the store's clock.
         way: undo way: "versions", "quarantine" or "off".
         hashes: file of the sorted hashes of the addresses.
         purged_at: time of a complete purge, by the store's clock; None before.
         expire_days: days until the bucket itself removes old versions; None without such a rule.
-        format: of the record.
     """
 
     run_id: str
@@ -119,7 +117,6 @@ def note_deletion[P: DeletingPlan](run: PlannedRun[P], hashes: Hashes) -> None:
     """Write the record of a sweep before its first deletion; a sweep without candidates has no record.
 
     Args:
-        run: the deleting run.
         hashes: of all its candidates, sorted and distinct.
 
     Raises:
@@ -159,7 +156,6 @@ def write_hashes(state: ObjectWriter, label: str, hashes: Hashes) -> PartInfo:
     """Write the hashes of a record.
 
     Args:
-        state: on the folder of lease and index.
         label: run and try; unique.
         hashes: sorted and distinct.
     """
@@ -169,12 +165,7 @@ def write_hashes(state: ObjectWriter, label: str, hashes: Hashes) -> PartInfo:
 
 
 def write_deletion(state: ObjectWriter, deletion: Deletion) -> None:
-    """Write the record of a run before it deletes, in place of the one from an earlier try.
-
-    Args:
-        state: on the folder of lease and index.
-        deletion: its hashes are already written.
-    """
+    """Write the record of a run before it deletes, in place of the one from an earlier try."""
     state.put(_key(deletion.run_id), json.dumps(to_json(deletion), sort_keys=True).encode())
 
 
@@ -209,8 +200,6 @@ def first_objects_max(state: ObjectReader, way: str, run_id: str) -> int | None:
     """The default limit of objects: `FIRST_OBJECTS_MAX` in the first deleting run without undo, else None.
 
     Args:
-        state: on the folder of lease and index.
-        way: undo way of the run.
         run_id: the run; its record from an interrupted sweep does not count as an earlier run.
 
     Raises:
@@ -246,7 +235,6 @@ def note_purged(state: ObjectWriter, run_id: str, at: datetime) -> None:
     """Note the complete purge of a run.
 
     Args:
-        state: on the folder of lease and index.
         run_id: the deleting run; without a record, no change.
         at: the store's time.
 
@@ -340,10 +328,7 @@ def write_checked(
     """Record a finished check.
 
     Args:
-        state: on the folder of lease and index.
-        before: the previous check.
         label: run and try; unique.
-        run_id: the run.
         at: the store's time.
         sweeps: run and try of each compared sweep.
         live: hashes of live deleted addresses, sorted and distinct.

@@ -56,12 +56,9 @@ class Leftover:
     """A leftover of a deletion, and its selection.
 
     Attributes:
-        row: of the run's ledger.
         outcome: `WOULD_GO`, or the reason to keep it.
         way: "versions" or "quarantine".
-        version: to purge.
         marker: to purge after the version; None with other versions below it.
-        message: of the store.
     """
 
     row: Mapping[str, Any]
@@ -83,7 +80,6 @@ class Choosing:
     Args:
         namespace: URI of the collected data.
         run_uri: URI of the folder of the deleting run.
-        way: undo way of its plan.
         cutoff: by the store's clock; younger leftovers stay.
     """
 
@@ -95,11 +91,7 @@ class Choosing:
         self._cutoff = cutoff
 
     def look(self, row: Mapping[str, Any]) -> list[Leftover]:
-        """The leftovers of a deleted object. Errors of the object become outcomes.
-
-        Args:
-            row: of `swept_rows`.
-        """
+        """The leftovers of a deleted object, a row of `swept_rows`. Errors of the object become outcomes."""
         looks = {QUARANTINE: self._copy} if self._has_copies else {}
         if row["version_id"] or self._by_versions:
             looks[VERSIONS] = self._version
@@ -148,7 +140,6 @@ class Choosing:
         return Leftover(row, WOULD_GO, VERSIONS, version, marker if alone else None)
 
     def _without_marker(self, row: Mapping[str, Any], found: list[ObjectVersion]) -> Leftover | None:
-        """The outcome for a removed marker, for example after a restore."""
         if any(item.is_latest and not item.is_marker for item in found):
             return Leftover(row, CURRENT, VERSIONS)
         words = "its delete marker was removed" if row["version_id"] else "its marker and tag are unknown"
@@ -156,7 +147,6 @@ class Choosing:
 
 
 def _is_of(version: ObjectVersion, row: Mapping[str, Any]) -> bool:
-    """Whether a version matches the listed object."""
     return not version.is_marker and version.size == row["size"] and version.etag == row["etag"]
 
 

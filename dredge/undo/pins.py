@@ -46,12 +46,7 @@ class Pin:
     Attributes:
         pin_id: its id, the id of the restore.
         run_id: the run with the deletions.
-        reason: given with the restore.
-        created_at: by the store's clock.
         until: its end, by the store's clock.
-        objects: their number.
-        size_bytes: their total size.
-        sets: hashes of their addresses.
         slices: of the objects, and possibly more.
         finished_at: end of the restore, by the store's clock; None when unknown.
     """
@@ -82,13 +77,7 @@ class Pin:
 
 
 def pin_folder(state_uri: str, pin_id: str, options: StorageOptions | None = None) -> RunFolder:
-    """The folder with the hashes of a pin.
-
-    Args:
-        state_uri: URI of the folder of lease and index.
-        pin_id: its id.
-        options: None reads the environment.
-    """
+    """The folder with the hashes of a pin, below the folder of lease and index."""
     return RunFolder(open_writer(f"{state_uri}/{PINS}/{pin_id}", options), pin_id)
 
 
@@ -99,9 +88,6 @@ def write_pin(state: ObjectWriter, pin: Pin) -> None:
 
 def read_pins(state: ObjectReader) -> list[Pin]:
     """Read every pin of a repository, including ended pins.
-
-    Args:
-        state: on the folder of lease and index.
 
     Raises:
         FormatError: an unreadable pin, so its objects are unknown.
@@ -123,11 +109,7 @@ def read_pins(state: ObjectReader) -> list[Pin]:
 
 
 def names_of_pins(state: ObjectReader) -> frozenset[str]:
-    """The names of all pins, by one listing, to notice new pins.
-
-    Args:
-        state: on the folder of lease and index.
-    """
+    """The names of all pins, by one listing, to notice new pins."""
     return frozenset(_records(state))
 
 
@@ -139,7 +121,6 @@ def active_pins(state: ObjectReader, now: datetime) -> list[Pin]:
     """Read the pins in force.
 
     Args:
-        state: on the folder of lease and index.
         now: the store's time.
 
     Raises:
@@ -157,8 +138,6 @@ def end_pin(state: ObjectWriter, pin_id: str, now: datetime) -> None:
     """End a pin: the next runs may delete its objects.
 
     Args:
-        state: on the folder of lease and index.
-        pin_id: its id.
         now: the store's time.
 
     Raises:
@@ -180,11 +159,7 @@ def narrow_pin(
     """Reduce a pin to the restored objects, and note the end of the restore. A pin without objects ends.
 
     Args:
-        state: on the folder of lease and index.
-        pin_id: its id.
         sets: hashes of the restored objects; already written.
-        objects: their number.
-        size_bytes: their total size.
         now: the store's time, asked after the last answer of the store.
 
     Returns:
@@ -202,7 +177,6 @@ def narrow_pin(
 
 
 def _change(state: ObjectWriter, pin_id: str, change: Callable[[Pin], Pin]) -> Pin | None:
-    """Change a pin; None without a pin."""
     key = f"{PINS}/{pin_id}.json"
     for _ in range(_CHANGES_MAX):
         tagged = read_tagged(state, key)
@@ -219,11 +193,8 @@ _SECOND = timedelta(seconds=1)
 
 
 def slices_of(addresses: pa.ChunkedArray | pa.Array) -> Coverage:
-    """The slices of objects: folders below the first one with a time in their names. Other folders are listed by every
-    run, and other collectors have no slices.
-
-    Args:
-        addresses: such as `data/<slice>/<name>`.
+    """The slices of objects: folders below the first one with a time in their names, as in `data/<slice>/<name>`. Other
+    folders are listed by every run, and other collectors have no slices.
     """
     found = pc.unique(pc.struct_field(pc.extract_regex(addresses, "^[^/]+/(?P<slice>[^/]+)/"), "slice"))
     opened = [descending_time(name) for name in found.to_pylist() if name is not None and is_run_id(name)]
@@ -236,12 +207,7 @@ def unite_slices(found: Iterable[Coverage]) -> Coverage:
 
 
 def is_seen(pin: Pin, cutoff: datetime) -> bool:
-    """Whether a complete run with a cutoff has seen all restored objects of a pin, if it listed its slices.
-
-    Args:
-        pin: of a restore.
-        cutoff: of the run.
-    """
+    """Whether a complete run with a cutoff has seen all restored objects of a pin, if it listed its slices."""
     return (pin.finished_at or pin.until) < cutoff
 
 
@@ -249,7 +215,6 @@ def slices_to_list(pins: Iterable[Pin], cutoff: datetime) -> Coverage:
     """The slices for a run to list in spite of earlier coverage.
 
     Args:
-        pins: including ended pins.
         cutoff: of the complete run before it.
     """
     return unite_slices(pin.slices for pin in pins if not is_seen(pin, cutoff))

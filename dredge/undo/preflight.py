@@ -38,11 +38,8 @@ def check_folders(
     """The checks of the folders of a run.
 
     Args:
-        folders: URIs, by their content.
         name: unique to this preflight.
         skew_seconds_max: limit of the difference between the store's clock and this machine's.
-        clock: this machine's.
-        options: None reads the environment.
     """
     return [
         Check(
@@ -81,12 +78,7 @@ def check_undo(asked: str, uri: str, run_uri: str, options: StorageOptions | Non
 
 
 def check_lifecycle(folders: Mapping[str, str], options: StorageOptions | None) -> Iterator[Line]:
-    """Whether a lifecycle rule of the bucket removes objects that are in use.
-
-    Args:
-        folders: URIs, by what they hold.
-        options: None reads the environment.
-    """
+    """Whether a lifecycle rule of the bucket removes objects that are in use."""
     for what, uri in folders.items():
         versions = open_versions(uri, options)
         if not isinstance(versions, ExpiresOldVersions):
@@ -112,35 +104,33 @@ def check_lifecycle(folders: Mapping[str, str], options: StorageOptions | None) 
 
 
 def check_lock(uri: str, options: StorageOptions | None) -> Iterator[Line]:
-    """Whether the bucket forbids for a time that old versions are deleted (Object Lock)."""
+    """Whether the bucket locks old versions (Object Lock)."""
     store = open_versions(uri, options)
     days = store.locked_days() if isinstance(store, LocksVersions) else 0
     if days is None:
         yield ok(
             "object_lock",
-            "not known: the store has no such question, or the credentials may not ask it"
+            "unknown: the store has no such setting, or the credentials may not read it"
             " (s3:GetBucketObjectLockConfiguration)",
         )
     elif days:
         yield Line(
             "object_lock",
             "warning",
-            f"the bucket locks each version for {days:,} days after it was written: until then its bytes stay, and a"
-            " purge leaves it",
-            "Expect no space before that; do not purge earlier (purge_days).",
+            f"the bucket locks each version for {days:,} days after its creation: until then a purge cannot delete it"
+            " and its bytes stay",
+            "Space is freed only later; set purge_days accordingly.",
         )
     else:
         yield ok("object_lock", "the bucket has no rule that locks objects")
 
 
 def estimate_line(what: str, rows: int, seconds: float, is_all: bool) -> Line:
-    """Time, requests and cost of a listing, by what the first pages of one took.
+    """Time, requests and cost of a complete listing, estimated from its first pages.
 
     Args:
-        what: kind of objects.
-        rows: that were listed.
-        seconds: that it took.
-        is_all: whether there are no more.
+        seconds: duration of these pages.
+        is_all: whether these pages are complete.
     """
     about, of, each = f"{rows:,} {what}", rows, ""
     if not is_all:
@@ -149,7 +139,7 @@ def estimate_line(what: str, rows: int, seconds: float, is_all: bool) -> Line:
     return ok(
         "estimate",
         f"{about}; a listing takes {requests:,} requests (${requests * LIST_PRICE:,.4f}) and about {took:,.1f} s{each},"
-        " less on more workers. A first run tells the rest",
+        " less with more workers; the report of the first run has exact figures",
     )
 
 
@@ -184,12 +174,12 @@ def _of_folder(
 
 def _bulk_line(check: str, has_bulk: bool) -> Line:
     if has_bulk:
-        return ok(check, "many objects are deleted by one request")
+        return ok(check, "bulk deletes are supported")
     return Line(
         check,
         "warning",
-        "the store does not know bulk deletes: each object takes a request of its own",
-        "Let the first run delete few objects (max_delete_objects), and see in its report how long that takes.",
+        "the store does not support bulk deletes: each object needs a separate request",
+        "Limit the first run to few objects (max_delete_objects), and read the duration in its report.",
     )
 
 

@@ -34,13 +34,7 @@ _ARCHIVED = ("InvalidObjectState", "BlobArchived")
 
 
 def protection(way: str, namespace: str, run_uri: str) -> Protect | None:
-    """The protection for each group of keys; None without undo.
-
-    Args:
-        way: of the run's plan.
-        namespace: URI of the collected data.
-        run_uri: URI of the run folder.
-    """
+    """The protection for each group of keys; None without undo."""
     if way == QUARANTINE:
         return Quarantine(namespace, run_uri).protect
     if way == VERSIONS:
@@ -49,12 +43,7 @@ def protection(way: str, namespace: str, run_uri: str) -> Protect | None:
 
 
 class Quarantine:
-    """Copies objects below a run's folder.
-
-    Args:
-        namespace: URI of the collected data.
-        run_uri: URI of the run folder.
-    """
+    """Copies objects of a namespace below a run's folder."""
 
     def __init__(self, namespace: str, run_uri: str) -> None:
         self._copier = open_copier(namespace, quarantine_uri(run_uri))

@@ -84,12 +84,8 @@ def purge(
     """Purge the leftovers of runs.
 
     Args:
-        collected: the repository.
         config: the selection; a dry run only selects.
-        runner: spreads the work.
         holder: of the lease; None is this purge alone.
-        options: None reads the environment. Tasks always read their own.
-        clock: this machine's clock.
         find_live: returns hashes of live objects to keep; None without any.
 
     Raises:
@@ -131,10 +127,6 @@ def purge_runs(
     """Purge the leftovers of the given runs; the body of a step.
 
     Args:
-        collected: the repository.
-        run: holds the repository's lease.
-        runner: spreads the work.
-        record: of the step.
         config: the selection; a dry run only selects.
         runs: from `swept_before`.
         live: hashes of objects to keep, live or possibly live.
@@ -167,13 +159,7 @@ def _cutoff(run: PlannedRun[Any], config: PurgeConfig) -> datetime:
 
 
 def swept_before(collected: Collected, run: PlannedRun[Any], config: PurgeConfig) -> Iterator[SweptRun]:
-    """Deleting runs of this repository with possible leftovers, begun before the cutoff.
-
-    Args:
-        collected: the repository.
-        run: the purge.
-        config: the selection.
-    """
+    """Deleting runs of this repository with possible leftovers, begun before the cutoff."""
     if config.run is not None:
         yield collected.open_run(collected.run_uri_of(config.run))
         return
@@ -232,9 +218,6 @@ class SweptPart:
 
     Attributes:
         run_uri: URI of its folder.
-        way: undo way.
-        below: folders with its deletions.
-        part: of its candidates.
     """
 
     run_uri: str
@@ -248,11 +231,8 @@ class PurgingConfig:
     """The configuration of all tasks; a payload.
 
     Attributes:
-        cutoff: younger leftovers stay.
         dry_run: whether the purge only selects.
-        pinned: hashes of restored objects.
         live: hashes of objects to keep, live or possibly live.
-        gate: for every request.
     """
 
     cutoff: datetime
@@ -264,12 +244,7 @@ class PurgingConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeTask:
-    """The parts of a task; a payload.
-
-    Attributes:
-        name: of the task's files.
-        parts: of runs' candidates.
-    """
+    """The parts of a task; a payload."""
 
     name: str
     parts: list[SweptPart]
@@ -314,7 +289,6 @@ def _rows(swept: SweptPart) -> pa.Table:
 
 
 def _pages(swept: SweptPart) -> Iterator[pa.Table]:
-    """The deleted objects in the ledger, page by page."""
     rows = _rows(swept)
     rows = rows.filter(pc.is_in(rows["outcome"], pa.array(_WENT)))
     if swept.way != QUARANTINE:

@@ -109,11 +109,7 @@ class PuttingBack:
         self._ways = ways[::-1] if self._by_versions else ways
 
     def put_back(self, row: Mapping[str, Any]) -> Restored:
-        """Restore an object. Errors of the object become outcomes.
-
-        Args:
-            row: of `swept_rows`.
-        """
+        """Restore an object, a row of `swept_rows`. Errors of the object become outcomes."""
         try:
             there = self._look(row)
             if there is not None:
@@ -156,7 +152,6 @@ class PuttingBack:
         return Restored(RESTORED, QUARANTINE)
 
     def _uncovered(self, row: Mapping[str, Any]) -> Restored:
-        """Remove the markers above the deleted version."""
         address = row["address"]
         found = self._versions.versions(address)
         newest = next((version for version in found if not version.is_marker), None)
@@ -192,9 +187,7 @@ class Source:
     """A part of a run's deletions.
 
     Attributes:
-        run_id: the deleting run.
         run_uri: URI of its folder.
-        way: undo way.
         rows: from `swept_rows`.
     """
 
@@ -216,11 +209,7 @@ def bring_back(
 
     Args:
         namespace: URI of the collected data.
-        state: on the folder of lease and index.
-        source: the objects.
-        reason: for the pin.
         now: returns the store's time.
-        options: None reads the environment.
 
     Returns:
         The outcome of each row, in their order.

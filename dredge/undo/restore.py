@@ -80,12 +80,8 @@ def restore(
     """Restore deletions of a run.
 
     Args:
-        collected: the repository.
         config: the selection, and the end of the pin.
-        runner: spreads the work.
         holder: of the lease; None is this restore alone.
-        options: None reads the environment. Tasks always read their own.
-        clock: this machine's clock.
 
     Raises:
         ConfigError: no such run, or no deletion matches.
@@ -152,7 +148,6 @@ def _pin(
     chosen: Chosen,
     tasks: Sequence[RestoreTask],
 ) -> None:
-    """Put the pin of all selected objects in force."""
     found = run.spread(runner, RestoreOutput.STEP, choose, chosen, tasks, "parts")
     objects = sum(result.objects for result in found)
     if not objects:
@@ -178,7 +173,7 @@ def _pin(
 
 
 def _finish(run: SideRun, record: StepRecord, chosen: Chosen, tally: Tally) -> None:
-    """Reduce the pin to possibly restored objects, and note the end of the restore; which saves later listings."""
+    """Reduce the pin to possibly restored objects, and note the end of the restore, to save later listings."""
     sets = tuple(LocatedSet(chosen.pin_uri, ShardedSet(0, {0: part})) for part in tally.back)
     stays = [name for name in OUTCOMES if name not in _ABSENT]
     objects = sum(tally.objects[name] for name in stays)
@@ -226,8 +221,6 @@ class Chosen:
 
     Attributes:
         run_uri: URI of the folder of the deleting run.
-        below: folders with its deletions.
-        prefix: of the addresses.
         is_address: whether the prefix is a complete address.
         reason: of the deletions; "" for any.
         pin_uri: URI of the folder of the pin.
@@ -248,12 +241,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreTask:
-    """The parts of a task; a payload.
-
-    Attributes:
-        name: of the task's files.
-        candidates: parts.
-    """
+    """The parts of a task; a payload."""
 
     name: str
     candidates: list[PartInfo]
@@ -265,8 +253,6 @@ class ChooseResult:
 
     Attributes:
         hashes: files in the folder of the pin.
-        objects: their number.
-        size_bytes: their total size.
         slices: of the objects, and possibly more.
     """
 
@@ -301,9 +287,7 @@ class PutConfig:
     """The configuration of all tasks; a payload.
 
     Attributes:
-        chosen: the selection.
         way: undo way of the run's plan.
-        gate: for every request.
     """
 
     chosen: Chosen

@@ -46,12 +46,8 @@ class SidePlan:
     """The plan of such a run.
 
     Attributes:
-        run_id: its own id.
-        repository: its name.
         namespace: its URI.
         created_at: the store's time at its start.
-        lease: of the repository.
-        asked: the request, JSON.
     """
 
     run_id: str
@@ -77,21 +73,12 @@ class SideRun(PlannedRun[SidePlan]):
         return _lease(self.state)
 
     def gate(self, watched: str) -> GateConfig:
-        """The gate for each deleting request.
-
-        Args:
-            watched: key of the driver's watch file.
-        """
+        """The gate for each deleting request; `watched` is the key of the driver's watch file."""
         return gate_of(self.plan.lease, watched)
 
 
 def gate_of(lease: LeaseGrant, watched: str) -> GateConfig:
-    """The gate for each request of a restore or purge.
-
-    Args:
-        lease: of the run.
-        watched: key of the driver's watch file.
-    """
+    """The gate for each request of a restore or purge; `watched` is the key of the driver's watch file."""
     return GateConfig(
         lease=lease,
         watch=watched,
@@ -119,15 +106,10 @@ def side_run(
     """Begin a run beside collections, and release the lease at its end.
 
     Args:
-        repository: its name.
-        uri: of the data.
         state: on the folder with the lease.
         place: URI of the parent of this run's folder.
         what: kind of run, such as "restore".
-        asked: the request, JSON.
         holder: of the lease; the same holder gets it again after a crash. None: this run alone.
-        options: None reads the environment.
-        clock: this machine's clock.
 
     Raises:
         LeaseHeldError: another run works on the repository.
@@ -156,9 +138,6 @@ class Done:
     """The result of a task; a payload.
 
     Attributes:
-        parts: of the ledger.
-        objects: by outcome.
-        size_bytes: by outcome.
         examples: address and message of one object of each outcome.
         left: objects with leftovers, by deleting run.
         back: files in the folder of a pin, with the hashes of possibly restored objects.
@@ -231,15 +210,8 @@ def work_through[C, T](
     """Run tasks while this process watches, and note their ledger and figures.
 
     Args:
-        run: this run.
-        runner: spreads the work.
-        record: of the step.
-        output: of the step.
         fn: the work of a task; it must pass the gate before each request.
         config: of all tasks, made from the gate.
-        tasks: one for each call.
-        unit: of the progress.
-        total: of the progress.
 
     Returns:
         The outcomes of the objects.
@@ -261,9 +233,6 @@ def note_outcomes(
     """Note figures, and set an error for unfinished objects.
 
     Args:
-        record: of the step.
-        tally: outcomes of the objects.
-        outcomes: all possible outcomes.
         left: outcomes of unfinished objects; the first one has examples.
         text: of the error, with places for `left` and `example`.
     """

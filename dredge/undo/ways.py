@@ -30,7 +30,6 @@ class UndoWay:
 
     Attributes:
         way: "off", "versions" or "quarantine"; never the setting "auto".
-        why: half a sentence.
         expire_days: days until a lifecycle rule of the bucket removes old versions; None without such a rule, or when
             unknown.
     """
@@ -62,7 +61,6 @@ def choose_way(asked: str, namespace: str, run_uri: str, options: StorageOptions
         asked: "auto", "off", "versions" or "quarantine".
         namespace: URI of the collected data.
         run_uri: URI of the run folder.
-        options: None reads the environment.
 
     Raises:
         ConfigError: the store does not support the requested way.
@@ -76,7 +74,6 @@ def choose_way(asked: str, namespace: str, run_uri: str, options: StorageOptions
 
 
 def _with_expiry(chosen: UndoWay, expiry: Expiry) -> UndoWay:
-    """Add the bucket's own expiry of old versions."""
     if not expiry.known:
         return replace(
             chosen,
@@ -90,7 +87,6 @@ def _with_expiry(chosen: UndoWay, expiry: Expiry) -> UndoWay:
 
 
 def _kept_words(seconds: int) -> str:
-    """The note about a soft delete policy."""
     return (
         f"the bucket's soft delete policy keeps and charges deleted bytes for {seconds / 86400:g} days more"
     )
@@ -134,9 +130,7 @@ def way_back(
     Args:
         namespace: URI of the collected data.
         run_uri: URI of the folder of the deleting run.
-        address: of the object.
         marker_id: of the delete marker in the ledger; "" for none.
-        options: None reads the environment.
         by_versions: whether the undo way of the run was versions, so that a version exists even without a known marker.
     """
     try:
@@ -163,7 +157,6 @@ class UndoCost:
 
     Attributes:
         way: "off", "versions" or "quarantine".
-        requests: in addition to deleting.
         size_bytes: kept in the store until a purge.
         seconds: in addition to deleting, in one task.
     """
@@ -189,13 +182,7 @@ class UndoCost:
 
 
 def cost_of_undo(way: str, objects: int, size_bytes: int) -> UndoCost:
-    """Estimate the cost of undo.
-
-    Args:
-        way: "off", "versions" or "quarantine".
-        objects: to delete.
-        size_bytes: their total size.
-    """
+    """Estimate the cost of an undo way ("off", "versions" or "quarantine") for objects to delete."""
     if way == QUARANTINE:
         # The sizes of single objects are not known here: this is the largest possible number of parts.
         parts = size_bytes // _PART_BYTES if size_bytes > _LIMIT_BYTES else 0

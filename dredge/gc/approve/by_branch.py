@@ -44,7 +44,6 @@ class ByBranch:
     """Candidates by the branches of the newest expired commit with them.
 
     Attributes:
-        named: the known part.
         unknown: candidates in none of the commits read.
         unread: limits and unreadable sources, as sentences.
     """
@@ -71,12 +70,7 @@ class _Candidates:
 
 
 def by_branch(run: Run, guards: CheckLimitsOutput) -> ByBranch:
-    """Count the candidates of a run by branch. Unreadable sources are noted, never raised.
-
-    Args:
-        run: this run.
-        guards: their result, with holds.
-    """
+    """Count the candidates of a run by branch. Unreadable sources are noted, never raised."""
     found = ByBranch()
     candidates = _candidates(run, guards, found)
     branches: list[Branches] = []
@@ -169,7 +163,6 @@ def _look_up(run: Run, candidates: _Candidates, found: ByBranch) -> list[Branche
 def _ranges_of(
     run: Run, history: History, commits: Sequence[Commit], found: ByBranch
 ) -> tuple[Ranges, dict[str, int]]:
-    """Inactive ranges, each with the number of the newest commit with it."""
     active = set(history.ranges_table["range_id"].to_pylist())
     most = run.plan.config.tuning.explain_ranges_max
     ranges: Ranges = {}

@@ -46,8 +46,6 @@ def find_largest(run: Run, guards: CheckLimitsOutput, count: int) -> Largest:
     """Find the largest folders and branches of the candidates. Candidates are read one file after the other.
 
     Args:
-        run: this run.
-        guards: their result, with holds.
         count: limit of folders and branches.
 
     Raises:
@@ -77,7 +75,6 @@ def _add(found: dict[str, Amount], rows: pa.Table) -> None:
 
 
 def _branches(run: Run) -> Counter[str]:
-    """Expired commits by branch."""
     summary = run.folder.read_summary(ListCommittedOutput.STEP)
     if summary is None:
         return Counter()
@@ -134,7 +131,6 @@ def _largest(largest: Largest) -> Iterator[str]:
 
 
 def _by_branch(found: ByBranch) -> Iterator[str]:
-    """Format the branches of the candidates, and the unknown part."""
     yield "\n### By the branch of the last commit with the object\n"
     named = sorted(found.named.items(), key=lambda item: (-item[1].size_bytes, item[0]))
     for names, amount in named[:_LARGEST]:

@@ -28,12 +28,7 @@ from dredge.storage import ObjectReader, ObjectWriter
 
 @dataclass(slots=True)
 class Amount:
-    """A number of objects and bytes.
-
-    Attributes:
-        objects: their number.
-        size_bytes: their total size.
-    """
+    """A number of objects and bytes."""
 
     objects: int = 0
     size_bytes: int = 0
@@ -64,11 +59,6 @@ def listed_shards(
 
     With one shard, parts of the listing are read one after the other; else they are first sorted into shards in a
     temporary folder, so that every file is read once.
-
-    Args:
-        folder: of the run.
-        parts: of the listing.
-        sets: the labels.
     """
     if sets.bits == 0:
         ((_, labelled),) = sets.shards()
@@ -106,10 +96,8 @@ def addresses_of(
     """Yield the addresses of ranges, each range once, in any order.
 
     Args:
-        reader: on the storage namespace.
         state: the folder of the index; it is only read: ranges missing there are decoded and not kept.
         namespace: URI.
-        ranges: from metaranges.
 
     Raises:
         RefusedError: a range is missing.
@@ -144,8 +132,6 @@ def with_metaranges(reader: ObjectReader, known: Metaranges, wanted: Iterable[st
     """Add metaranges to the known ones, and return all.
 
     Args:
-        reader: on the storage namespace.
-        known: from a run; grows.
         wanted: ids; the empty id is skipped.
 
     Raises:

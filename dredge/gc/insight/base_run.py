@@ -39,12 +39,6 @@ class BaseRun:
     """The results of a run.
 
     Attributes:
-        plan: its plan.
-        folder: its folder.
-        listing: of the store.
-        staged: the staging scan.
-        committed: the committed data.
-        reader: on the storage namespace.
         state: the folder of lease and index; only read.
     """
 
@@ -105,8 +99,6 @@ class History:
 
     Attributes:
         graph: every commit reachable from refs.
-        branches: with their heads.
-        tags: with their commits.
         active: metarange id by commit id, of the active commits; those outside the graph are dangling.
         heads: ids of all branch heads seen during the run.
         metaranges: of the active commits, with their ranges.
@@ -136,10 +128,6 @@ class History:
 
 def read_history(folder: RunFolder, committed: ListCommittedOutput) -> History:
     """Read the history noted by a run.
-
-    Args:
-        folder: the run folder.
-        committed: the result of its step.
 
     Raises:
         FormatError: a damaged file.
@@ -217,8 +205,6 @@ def find_base(
 
     Args:
         root: URI of a storage namespace, or the run root.
-        repository: its name.
-        options: None reads the environment.
         whole: only a run with a complete listing.
     """
     for folder, plan in runs_below(root, options):
@@ -238,7 +224,6 @@ def runs_below(root: str, options: StorageOptions | None = None) -> Iterator[tup
 
     Args:
         root: URI of a storage namespace, or the run root.
-        options: None reads the environment.
     """
     place = root.rstrip("/")
     ids = run_ids(open_reader(place, options))
@@ -279,9 +264,6 @@ def repository_record(view: RowView, location: str, repository: str, namespace: 
     """Read the record of a repository.
 
     Args:
-        view: on the store.
-        location: of the store, for messages.
-        repository: name.
         namespace: URI of its storage namespace, from the server.
 
     Raises:
@@ -302,8 +284,6 @@ def all_commits(access: KVAccess, repository: str, namespace: str) -> Graph:
     """Read every commit of a repository, with or without a ref.
 
     Args:
-        access: to the store.
-        repository: name.
         namespace: URI of its storage namespace.
 
     Raises:

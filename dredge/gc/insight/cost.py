@@ -52,12 +52,7 @@ from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
 
 
 def monthly(size_bytes: int, price: float) -> float:
-    """The price of a number of bytes for a month, without requests and transfer.
-
-    Args:
-        size_bytes: the bytes.
-        price: in US dollars, of a GiB for a month.
-    """
+    """The price of bytes for a month, in US dollars, without requests and transfer; `price` is for a GiB."""
     return size_bytes / 2**30 * price
 
 
@@ -78,15 +73,12 @@ class Cost:
     """The objects of a repository, by the reason for keeping them.
 
     Attributes:
-        run_id: of the run.
         as_of: time of its plan, by the store's clock.
-        kinds: by kind.
         branches: objects kept by a single branch, by branch; they become garbage with the branch once no rule keeps its
             commits.
         ages: live objects outside heads and staging, by the age of the newest commit with them.
         alone: the part of them in a single commit, by its age.
         prefixes: live objects by the folder of their path.
-        notes: limits of the figures.
     """
 
     run_id: str
@@ -135,7 +127,6 @@ def cost_of(base: BaseRun, depth: int = 1, shard_values: int = SHARD_VALUES) -> 
     """Count the storage cost of a repository's objects.
 
     Args:
-        base: a clean run.
         depth: folders in a prefix; 0 counts no prefixes.
         shard_values: addresses in memory at a time.
 
@@ -168,8 +159,6 @@ def cost_of(base: BaseRun, depth: int = 1, shard_values: int = SHARD_VALUES) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Collecting:
-    """Labels every referenced address."""
-
     base: BaseRun
     labels: _Labels
     ranges: Ranges
@@ -201,13 +190,11 @@ class _Collecting:
         )
 
     def sets(self, shard_values: int) -> LabelledSets:
-        """Empty sets."""
         return LabelledSets(
             self.labels.made(), sum(facts.count for facts in self.ranges.values()), shard_values
         )
 
     def fill(self, sets: LabelledSets) -> None:
-        """Add the addresses."""
         base = self.base
         for part in base.staged.hashes:
             sets.add(self.staged, read_hashes(base.folder, part))
@@ -244,7 +231,6 @@ class _Labels:
         return len(self._kinds) + len(self._more) - 1
 
     def made(self) -> Labels:
-        """The table."""
         more = list(zip(*self._more, strict=True))
         columns = [np.concatenate([self._kinds, np.array(more[0], np.uint8)])]
         columns += [
@@ -256,8 +242,6 @@ class _Labels:
 
 
 class _Counter:
-    """Counts live objects by their labels."""
-
     def __init__(self, cost: Cost, owners: Owners, prefixes: Prefixes | None) -> None:
         self._cost = cost
         self._owners = owners
@@ -265,12 +249,6 @@ class _Counter:
         self._ages = _age_of_commits(owners.dates, cost.as_of)
 
     def add(self, columns: Sequence[npt.NDArray[Any]], sizes: npt.NDArray[np.int64]) -> None:
-        """Count some objects.
-
-        Args:
-            columns: their labels.
-            sizes: in bytes.
-        """
         bits, branch, branch_to, commit, commit_to, prefix, prefix_to = columns
         found = kind_of(bits)
         _count(self._cost.kinds, found, sizes, LIVE)
@@ -289,7 +267,6 @@ class _Counter:
 
 
 def _count(table: Table, codes: npt.NDArray[Any], sizes: npt.NDArray[np.int64], names: Sequence[str]) -> None:
-    """Add objects to a table, by the index of their name."""
     objects = np.bincount(codes, minlength=len(names))
     size_bytes = np.bincount(codes, weights=sizes, minlength=len(names))
     for code in np.flatnonzero(objects).tolist():
@@ -297,7 +274,6 @@ def _count(table: Table, codes: npt.NDArray[Any], sizes: npt.NDArray[np.int64], 
 
 
 def _age_of_commits(dates: Sequence[datetime | None], now: datetime) -> npt.NDArray[np.int64]:
-    """The index of each commit's age in `age_names`."""
     days = [None if date is None else (now - date).total_seconds() / 86_400 for date in dates]
     unknown = len(AGES) + 1
     found = [unknown if item is None else int(np.searchsorted(AGES, item, side="right")) for item in days]
@@ -326,7 +302,6 @@ def _take_in_the_rest(base: BaseRun, cost: Cost) -> None:
 
 
 def _move(cost: Cost, kind: str, objects: int, size_bytes: int) -> None:
-    """Move garbage to another kind."""
     cost.kinds[GARBAGE].add(-objects, -size_bytes)
     cost.kinds[kind].add(objects, size_bytes)
 
@@ -340,9 +315,7 @@ def cost_lines(
     """Format the result of `Cost.tables`.
 
     Args:
-        cost: the figures.
         price: of a GiB for a month; None shows no prices.
-        rows_max: rows of a table.
     """
     yield from _text_table("KIND", cost["kinds"], "kind", price, len(cost["kinds"]), "why")
     tables = (

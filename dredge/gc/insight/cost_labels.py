@@ -87,10 +87,8 @@ class Owners:
     """The owners of ranges.
 
     Attributes:
-        kinds: bits.
         branches: interval of branch indices; a single one only for ranges of one branch alone.
         commits: interval of indices into `dates`.
-        branch_names: by index.
         dates: of the active commits, oldest first; None for an unknown date.
     """
 
@@ -150,7 +148,6 @@ def _single(bits: int, line: Line | None, place: Mapping[str, int]) -> int | Non
 
 
 def _bits(base: BaseRun, history: History, lines: Mapping[str, Line]) -> dict[str, int]:
-    """The kinds of every active commit."""
     now = base.plan.created_at
     found = dict.fromkeys(history.active, 0)
     for commit_id in found:
@@ -216,8 +213,6 @@ def find_prefixes(reader: ObjectReader, ranges: Ranges, depth: int, namespace: s
     """Find the prefixes of ranges.
 
     Args:
-        reader: on the storage namespace.
-        ranges: from metaranges.
         depth: folders in a prefix; at least 1.
         namespace: URI.
 

@@ -53,7 +53,6 @@ def from_file(text: str, name: str) -> Proposal:
 
     Args:
         text: `{"default_retention_days": 30, "branches": [{"branch_id": "main", "retention_days": 90}]}`.
-        name: of the file.
 
     Raises:
         ConfigError: another format.
@@ -101,11 +100,7 @@ _BAR_WIDTH = 24
 
 
 def table_lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Draw the effect of proposals as a table with bars.
-
-    Args:
-        found: as JSON of `WhatIf`.
-    """
+    """Draw the effect of proposals (JSON of `WhatIf`) as a table with bars."""
     most = max((item["freed"]["size_bytes"] for item in found), default=0)
     width = max([5, *(len(item["proposal"]["name"]) for item in found)]) + 2
     yield f"{'rules':<{width}}{'commits':>9}{'freed':>12}{'bytes':>11}{'more than now':>15}{'may be held':>13}"
@@ -128,11 +123,7 @@ def bar(value: int, most: int) -> str:
 
 
 def curve_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Place the curve of days and freed bytes for `dredge.runs.curve`; None for less than two points.
-
-    Args:
-        found: as JSON of `WhatIf`.
-    """
+    """Place the curve of days and freed bytes for `dredge.runs.curve`; None for less than two points."""
     line = points(found)
     if len(line) < 2:
         return None

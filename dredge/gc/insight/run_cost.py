@@ -59,13 +59,7 @@ WORK = {
 
 
 def forecast(plan: Plan, folder: RunFolder, options: StorageOptions | None = None) -> dict[str, Any] | None:
-    """Estimate the cost of a run, and write it into the run folder; None without an earlier run.
-
-    Args:
-        plan: of the run.
-        folder: the run folder.
-        options: None reads the environment.
-    """
+    """Estimate the cost of a run, and write it into the run folder; None without an earlier run."""
     try:
         found = expected(
             plan.run_uri.rpartition("/")[0], plan.repository, plan.mode, plan.dry_run, options, plan.run_id
@@ -93,10 +87,7 @@ def expected(
 
     Args:
         root: URI of the run root, or of the namespace.
-        repository: name.
         mode: "clean" or "optimized".
-        dry_run: whether the run deletes objects.
-        options: None reads the environment.
         before: id of the run itself; "" for the next run.
 
     Returns:
@@ -174,7 +165,6 @@ def compare_rows(found: Mapping[str, Any], summaries: Iterable[StepSummary]) -> 
 
     Args:
         found: result of `expected`.
-        summaries: of the run's steps.
     """
     steps = list(summaries)
     took = {item.step: item.seconds for item in steps}

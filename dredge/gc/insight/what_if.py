@@ -46,8 +46,6 @@ class Proposal:
     """Proposed rules.
 
     Attributes:
-        name: for the table.
-        rules: the rules.
         days: position on a curve; None for a proposal outside the curve.
     """
 
@@ -61,8 +59,6 @@ class WhatIf:
     """The effect of a proposal.
 
     Attributes:
-        proposal: the rules.
-        commits: active commits under it.
         freed: candidates of a clean dry run under it: garbage of any kind.
         held: the part of them with the size of an object in a branch head; a run may hold them.
         more: freed under it, and not garbage now.
@@ -91,7 +87,6 @@ def what_if(
     """Count the objects freed by proposed rules.
 
     Args:
-        base: a clean run.
         proposals: at most 63.
         ask: returns commits without a ref; None keeps the active ones of them.
         known: every commit of the repository, from its key-value store, for exact figures without requests; None
@@ -169,7 +164,6 @@ class _Dangling:
         return (ABOUT, f"{more}; {less}") if less else (AT_LEAST, more)
 
     def _unseen(self, rules: Rules) -> str:
-        """The reason for possible unseen active commits."""
         if self.up_to_days is None:
             return "commits without a branch or tag are not known without rules; young commits stay"
         if rules.default_retention_days > self.up_to_days:
@@ -186,8 +180,6 @@ def _unknown() -> Commit:
 
 @dataclass(frozen=True, slots=True)
 class _Active:
-    """The active commits of a proposal."""
-
     commits: set[str]
     bound: str
     unknown: str
@@ -219,9 +211,7 @@ class _Named:
     """The references to addresses, as rows of labels.
 
     Attributes:
-        base: the run.
         ranges: with their bits, one for each proposal, the first for the present rules.
-        bits: by range id.
         paths: the pattern of each rule about paths, with its possible ranges; all proposals keep them.
     """
 
@@ -236,7 +226,6 @@ class _Named:
         return LabelledSets(labels, sum(facts.count for facts in self.ranges.values()), shard_values)
 
     def fill(self, sets: LabelledSets) -> None:
-        """Add the addresses."""
         base, place = self.base, {bits: row for row, bits in enumerate(self._rows)}
         for part in base.staged.hashes:
             sets.add(0, read_hashes(base.folder, part))
@@ -288,7 +277,6 @@ def _metarange(history: History, dangling: Graph, commit_id: str) -> str:
 
 
 def _path_keeps(base: BaseRun, history: History) -> Iterator[tuple[tuple[str, ...], set[str]]]:
-    """The patterns of each rule about paths, with the metaranges of its commits."""
     policy = base.plan.config.policy
     for keep in policy.keeps(history.branches, history.graph) if policy is not None else ():
         if keep.rule.paths:
@@ -308,12 +296,6 @@ def _bits(named: Metaranges, active: Sequence[set[str]]) -> dict[str, np.uint64]
 
 
 class _Totals:
-    """Adds up the effect of each proposal.
-
-    Attributes:
-        found: for each proposal the amounts of `WhatIf`.
-    """
-
     def __init__(self, num_proposals: int) -> None:
         kinds = ("freed", "held", "more", "less")
         self.found = [{kind: Amount() for kind in kinds} for _ in range(num_proposals)]
@@ -321,7 +303,6 @@ class _Totals:
     def add(
         self, bits: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64], same: npt.NDArray[np.bool_]
     ) -> None:
-        """Add listed objects: their bits, sizes, and whether a run may hold them."""
         garbage = bits & np.uint64(1) == 0
         for number, amounts in enumerate(self.found):
             dead = bits & np.uint64(1 << (number + 1)) == 0

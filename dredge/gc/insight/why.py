@@ -54,8 +54,6 @@ EXPIRED_MAX = 500
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """Refs and commits at present, with the rules for them."""
-
     branches: list[Ref]
     tags: list[Ref]
     rules: Rules | None
@@ -78,12 +76,9 @@ def why(
     """Collect the reasons for keeping an object, or the run that deleted it.
 
     Args:
-        client: the server.
-        target: the object.
         now: aware UTC.
         run_root: folder of the runs; None is the repository's namespace.
         access: lakeFS's key-value store; None asks the server about staging.
-        options: None reads the environment.
         policy: of the runs; None takes the policy of the newest run.
         requests_max: requests to the server about staging.
 
@@ -189,28 +184,12 @@ def _history(
 
 @dataclass(frozen=True, slots=True)
 class _Commits:
-    """The possible commits with the object.
-
-    Attributes:
-        metaranges: by commit id.
-        active: ids of the active commits.
-        tags: names by commit id.
-    """
-
     metaranges: dict[str, str]
     active: set[str]
     tags: dict[str, list[str]]
 
     @classmethod
     def of(cls, history: _History, past: History | None, keep_tags: bool, now: datetime) -> _Commits:
-        """Find them.
-
-        Args:
-            history: at present.
-            past: of a run, for active commits without a ref.
-            keep_tags: whether runs keep tagged commits.
-            now: aware UTC.
-        """
         metaranges = {commit.id: commit.metarange_id for commit in history.graph.values()}
         tags: dict[str, list[str]] = defaultdict(list)
         for tag in history.tags:

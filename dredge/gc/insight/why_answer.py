@@ -22,11 +22,9 @@ class Target:
     """An object of a repository.
 
     Attributes:
-        repository: name.
         namespace: URI of its storage namespace.
         address: key relative to the namespace.
         ref: in the question; "" for a question with an address.
-        path: in the question.
     """
 
     repository: str
@@ -42,10 +40,7 @@ def find_target(
     """Find the object in question.
 
     Args:
-        client: the server.
         given: `lakefs://repo/ref/path`, a URI in the store, or an address relative to a repository's namespace.
-        repository: for an address without one.
-        options: None reads the environment.
 
     Raises:
         ConfigError: another format, or an address outside every repository's namespace.
@@ -142,14 +137,10 @@ class NamedBy:
     """A commit with the object.
 
     Attributes:
-        commit_id: its id.
         created_at: its date; None when unknown.
         active: whether it keeps the object.
         paths: of the object; () when its ranges were not decoded.
-        heads: branches with this head.
         branches: some branches with the commit in their line.
-        num_branches: their number.
-        tags: on the commit.
         policies: matching rules of the retention policy.
         until: expiry under the repository's rules, for a commit behind a head; None for never, or without a matching
             rule.
@@ -174,8 +165,6 @@ class UnnamedBy:
     """A metarange with the object and without an active commit; runs count it as an active commit.
 
     Attributes:
-        metarange_id: its id.
-        written_at: by the store's clock.
         until: end of the time as an active commit; None when the next complete mark decides.
         paths: of the object; () when its ranges were not decoded.
     """
@@ -191,9 +180,7 @@ class Judged:
     """The result of a run for the object.
 
     Attributes:
-        run_id: the run.
         at: time of the plan, or end of the sweep.
-        reason: for calling it garbage.
         outcome: in the ledger; "" for a run without deletions.
         hold: the code of the hold; "" for none.
         why: a sentence about reason, hold or error.
@@ -222,10 +209,7 @@ class PinnedBy:
     """A pin on the object, from a restore.
 
     Attributes:
-        pin_id: its id.
         run_id: the run with the deletion.
-        reason: given with the restore.
-        until: end of the pin.
     """
 
     pin_id: str
@@ -239,9 +223,7 @@ class Answer:
     """All findings about an object.
 
     Attributes:
-        target: the question.
         size_bytes: None for an object missing in the store.
-        last_modified: by the store's clock.
         young_until: end of the minimum age; None for an old object.
         staged: branches with the object staged.
         commits: with the object, keeping commits first, the newest first.
@@ -249,8 +231,6 @@ class Answer:
         pins: active pins on it.
         referring: other repositories with the object, by the newest run.
         judged: by the newest run with this candidate.
-        not_looked_at: unread sources, as sentences.
-        failed: names of unreadable sources.
     """
 
     target: Target

@@ -52,12 +52,7 @@ class Naming:
     """Searches for an address in commits.
 
     Attributes:
-        target: the object.
-        hashed: hash of its address.
-        reader: on the storage namespace.
         state: the folder of the index.
-        known: metaranges; grows.
-        unread: unread sources, as sentences.
         unread_ids: ids of unreadable metaranges and ranges.
     """
 
@@ -164,8 +159,6 @@ def named_by_unnamed(
     Args:
         naming: searches for the object, and notes unreadable sources.
         base: the newest run; None uses the default settings.
-        named: metaranges of all known commits.
-        active: metaranges of the active commits.
         now: aware UTC.
 
     Raises:
@@ -241,8 +234,6 @@ def staged_by_server(
     """Ask branches for their changes.
 
     Args:
-        client: the server.
-        target: the object.
         branches: in the order of the requests.
         requests_max: limit of requests.
 
@@ -283,10 +274,7 @@ def last_judged(
     """Find the newest run with an object among its candidates.
 
     Args:
-        target: the object.
-        hashed: hash of its address.
         root: URI of the namespace, or the run root.
-        options: None reads the environment.
         runs_max: limit of runs.
 
     Returns:
@@ -357,7 +345,6 @@ def _from_ledger(
 def _restorable(
     judged: Judged, folder: RunFolder, plan: Plan, address: str, options: StorageOptions | None
 ) -> Judged:
-    """Add the way to restore the object."""
     if judged.outcome not in (ledger.DELETED, ledger.MISSING):
         return judged
     by_versions = plan.undo.way == VERSIONS
@@ -369,7 +356,6 @@ def _restorable(
 def _row(
     folder: RunFolder, parts: Iterable[PartInfo], address: str, hashed: int
 ) -> tuple[PartInfo, pa.Table] | None:
-    """The row of an object, and its part."""
     for part in parts:
         if not np.any(folder.read_part(part, ["hash"])["hash"].to_numpy() == np.uint64(hashed)):
             continue

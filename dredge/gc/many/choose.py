@@ -117,9 +117,6 @@ def choose_repositories(
     A repository on an unreachable store is collected too: its run reports the error.
 
     Args:
-        config: the request.
-        client: the lakeFS server.
-        options: None reads the environment.
         run_root: folder of the runs; None is a place in each repository's namespace.
     """
     known = sorted(client.repositories(), key=lambda found: found.name)
@@ -172,9 +169,6 @@ _CLOCKS = timedelta(minutes=5)
 def other_collector(reader: ObjectReader) -> str:
     """Why a repository seems to belong to another collector; "" when it does not.
 
-    Args:
-        reader: on the storage namespace.
-
     Raises:
         FormatError: the lease is damaged.
     """
@@ -190,7 +184,6 @@ def other_collector(reader: ObjectReader) -> str:
 
 
 def _of_others(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:
-    """The newest runs of each kind of other collectors, with the time of their files."""
     for folder, run_id, began in _newest(reader, f"{RUNS}/"):
         objects = reader.list_level(folder).objects
         if f"{folder}{PLAN}" not in {info.key for info in objects}:

@@ -23,10 +23,8 @@ def outcome_of(
     """The outcome of a repository's run, from its report.
 
     Args:
-        repository: name in lakeFS.
         run_uri: folder of the run; "" without a plan.
         why: the known error, for a run without a report.
-        options: None reads the environment.
     """
     if not run_uri:
         return lost(repository, why)
@@ -57,13 +55,7 @@ def collect_each(
     """Collect repositories, each with its own lease, plan and report. A failed run stops no other run.
 
     Args:
-        repositories: names in lakeFS.
-        config_of: the settings for a repository.
         runner: spreads the tasks of all runs.
-        client: the lakeFS server.
-        at_once: number of parallel runs.
-        options: None reads the environment.
-        clock: this machine's clock.
 
     Returns:
         The outcomes, in the order of the names.
