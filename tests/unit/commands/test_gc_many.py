@@ -56,7 +56,7 @@ def test_all_are_shown_and_then_swept_and_each_on_its_own_page(
 ) -> None:
     code, said = ask(capsys)
     assert code == 0
-    assert "2 of 2 repositories were collected" in said
+    assert "2 of 2 repositories were looked at" in said
     assert "data/orphan" in keys(server, "lake")
     code, said = ask(capsys, "--apply", "--json", "--at-once", "2")
     summary = json.loads(said)

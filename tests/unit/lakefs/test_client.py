@@ -49,6 +49,36 @@ def test_every_request_carries_the_key_pair_and_goes_below_the_api(
     assert base64.b64decode(asked.headers["authorization"].removeprefix("Basic ")) == b"key:secret"
 
 
+def named_proxy(monkeypatch: pytest.MonkeyPatch, endpoint: str, passed_by: str) -> None:
+    for name in ("HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("http_proxy", endpoint.replace("://", "://user:p%40ss@"))
+    monkeypatch.setenv("no_proxy", passed_by)
+
+
+def test_requests_go_through_the_proxy_of_the_environment(
+    server: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named_proxy(monkeypatch, server.endpoint, "other.invalid,10.0.0.0/8")
+    server.answer = lambda _: (200, page())
+    LakeFSClient("http://lakefs.invalid:8000", "key", "secret").repositories()
+    (asked,) = server.asked
+    assert (asked.headers["host"], asked.path) == ("lakefs.invalid:8000", "/api/v1/repositories")
+    assert base64.b64decode(asked.headers["proxy-authorization"].removeprefix("Basic ")) == b"user:p@ss"
+
+
+@pytest.mark.parametrize("host", ["lakefs.invalid", "127.0.0.1", "localhost"])
+def test_no_proxy_and_this_machine_are_asked_directly(
+    server: Script, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    named_proxy(monkeypatch, server.endpoint, ".invalid")
+    with pytest.raises(UnavailableError) as raised:
+        LakeFSClient(f"http://{host}:9", "key", "secret").repositories()
+    assert server.asked == []
+    assert "p@ss" not in str(raised.value)
+
+
 def test_the_secret_shows_nowhere(client: LakeFSClient) -> None:
     assert "secret" not in repr(client)
     assert LakeFSClient.from_env(client.to_env()).to_env() == client.to_env()

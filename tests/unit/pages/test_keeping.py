@@ -55,7 +55,7 @@ def test_schedules_and_windows_are_those_of_the_repository(world: World) -> None
     around.known = Facts(is_airflow=True, schedules=(off,))
     assert "switched off" in client.get("/").text
     around.known = Facts(is_airflow=True, schedules=(replace(off, is_off=False),))
-    assert "after the present one" in client.get("/").text
+    assert "after the current run" in client.get("/").text
     around.known = Facts(is_airflow=True, schedules=(off, others, ours))
     windows = client.get(f"/place/{place.key}/gaps").text
     assert "from <time" in windows
@@ -67,4 +67,4 @@ def test_schedules_and_windows_are_those_of_the_repository(world: World) -> None
     assert 'href="../dags/gc_lake/runs/scheduled__1"' in blocked
     assert "scheduled__2" in blocked
     around.starts = None
-    assert "Who may start backfills" in client.get(f"/place/{place.key}/gaps").text
+    assert "permission to start backfills" in client.get(f"/place/{place.key}/gaps").text

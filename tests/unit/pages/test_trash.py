@@ -74,7 +74,7 @@ def test_rows_come_back_by_a_form_of_the_users_own(cleaned: tuple[Browser, Place
     answer = client.post(f"{address}/restore-rows", form)
     assert answer.status_code == 303
     back = client.get(urljoin(f"{address}/restore-rows", answer.headers["location"]))
-    assert (back.status_code, "puts the rows back" in back.text) == (200, True)
+    assert (back.status_code, "restores the rows" in back.text) == (200, True)
     asked = {"state_uri": place.store_uri, "run": run_id, "dry_run": False, "kv_conn_id": "of_the_schedule"}
     assert around.started == [("kv_trash_restore", {**asked, "partition": html.unescape(partition)})]
 

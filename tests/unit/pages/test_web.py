@@ -53,14 +53,14 @@ def test_objects_are_filtered_sorted_and_downloaded(site: Site) -> None:
     deleted = f"/{runs[-1]}/objects"  # the older run sorts last
     assert "deleted" in site.text(deleted)
     assert "data/slice1/" not in site.text(f"{deleted}?prefix=data/slice0/")
-    assert "None of the 9 rows" in site.text(f"{deleted}?size_min=1000000")
+    assert "None of the 9 searched rows" in site.text(f"{deleted}?size_min=1000000")
     shown = {sort: re.findall(r"<td><code>([^<]+)", site.text(f"{deleted}?sort={sort}")) for sort in SORTS}
     assert shown["address"] == sorted(shown[""])
     assert sorted(shown["size"]) == shown["address"]
     assert shown["size"][0] == shown["-size"][-1]  # the longest of them
     assert html.unescape(shown["size"][0]) == HOSTILE
     assert len(re.findall(r"<td><code>", site.text(f"{deleted}?size_max=2"))) == 8
-    assert "not an order" in site.text(f"{deleted}?sort=etag", 400)
+    assert "unknown order" in site.text(f"{deleted}?sort=etag", 400)
     rows = list(csv.DictReader(io.StringIO(site.text(f"{deleted}.csv?outcome=deleted"))))
     assert len(rows) == 8
     assert int(rows[0]["size"]) <= max(int(row["size"]) for row in rows)
@@ -77,7 +77,7 @@ def test_why_names_what_keeps_an_object_and_the_run_that_deleted_one(site: Site)
     assert "it stays" in site.text(f"/why?what={kept}&place={key}")
     assert "deleted" in site.text(f"/why?what=data/slice0/orphan0&place={key}")
     unclear = site.text("/why?what=data/slice0/orphan0", 400)
-    assert "does not say whose it is" in unclear
+    assert "names no repository" in unclear
     assert 'value="data/slice0/orphan0"' in unclear  # what was asked can be mended
 
 
@@ -109,7 +109,7 @@ def test_a_damaged_run_has_a_row_and_a_page_that_say_so() -> None:
     for name in ("report.json", "plan.json"):
         folder.writer.put(name, b"{")
     site = site_of(world)
-    assert "cannot be read" in site.text(site.place)
+    assert "unreadable" in site.text(site.place)
     assert "is not JSON" in site.text(newest(site), 500)
 
 

@@ -149,7 +149,7 @@ def test_the_pin_is_in_force_before_the_first_byte_and_finished_after_the_last(
     monkeypatch.setattr(PuttingBack, "put_back", watched)
     lake.restore(all=True)
     assert seen == [({*ALL}, None)] * len(ALL)
-    assert lake.pin().reason == "brought back"
+    assert lake.pin().reason == "restored"
     assert lake.pin().until == NOW + 30 * DAY
 
 

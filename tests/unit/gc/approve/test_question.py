@@ -31,8 +31,8 @@ def test_the_question_says_what_would_go_and_what_stays() -> None:
     assert body.count("`data/slice") == 7 + 2, "examples, and two folders"
     assert "### Largest of 2 folders in the store" in body
     assert "- `data/slice0/`: 4 objects, 8 B" in body
-    assert "To take it back (undo is off): what is deleted is gone for good; it costs nothing" in body
-    assert "### What is held back and stays" in body
+    assert "Undo (off): " in body
+    assert "### Held, not deleted" in body
     assert re.search(r"1 objects, 1 B: a branch reads it: .*\n    - `data/\S+`: `a0` on `main`", body)
     assert f"`{run.folder.uri}/report.html`" in body
     assert run.folder.writer.get("report.html")

@@ -270,8 +270,8 @@ def test_a_restore_knows_every_reason() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({}, "say what to restore"),
-        ({"all": True, "prefix": "data/"}, "do not go together"),
+        ({}, "no selection"),
+        ({"all": True, "prefix": "data/"}, "exclude each other"),
         ({"reason": "x"}, "reason"),
     ],
 )

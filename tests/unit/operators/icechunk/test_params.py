@@ -21,7 +21,7 @@ def test_what_tasks_read_is_asked_for_and_nothing_else() -> None:
 
 
 def test_for_many_repositories_the_same_is_asked_and_which_ones() -> None:
-    assert asked_for(ALL_FORM) == read_by(WHICH) | (set(icechunk_params()) - {"storage", "check_only"})
+    assert asked_for(ALL_FORM) == read_by(WHICH) | set(FORM_OF_A_RUN)
     assert set(FORM_OF_A_RUN) == set(icechunk_params()) - {"storage", "check_only"}
 
 

@@ -32,7 +32,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Jobs, by step and run; each does its work here."""
     found: list[tuple[str, str]] = []
 
-    def submit(operator: IcechunkSparkOperator, _context: Any, _secrets: Mapping[str, str]) -> None:
+    def submit(operator: IcechunkSparkOperator, _secrets: Mapping[str, str]) -> None:
         found.append((operator.step, operator.run_uri))
         WORK[operator.step](Run.open(operator.run_uri), LocalRunner())
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import ConfigError
+from dredge.proxies import proxies_for
 from dredge.storage import StorageOptions, environment_of_child, open_writer
 from dredge.storage.s3 import resolving
 from dredge.storage.s3.clients import access_to, bytes_client, forget_clients
-from dredge.storage.s3.proxies import proxies_for
 from tests.support.objectstore import Answer, ScriptedS3
 
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIAENV", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "us-east-1"}

@@ -198,7 +198,7 @@ def test_a_rejected_run_deletes_nothing_moves_no_state_and_says_so(repo: Repo) -
     save_report(run)
     report = read_report(run)
     assert (report["outcome"], report["approval"]["by"]) == ("rejected", "eve")
-    assert report["what_to_do"].startswith("Nothing.")
+    assert report["what_to_do"].startswith("No action")
     assert run.folder.read_summary(StateOutput.STEP) is None
     assert objects(repo.folder) == before
 
