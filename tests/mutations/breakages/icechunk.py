@@ -97,7 +97,7 @@ ICECHUNK = (
         "a candidate that is no id is deleted",
         "dredge.icechunk.collection.bulk_delete.deleting",
         "_alive",
-        Keep("BinOp", 1, "left"),
+        Keep("BinOp", 2, "left"),
         ("test_candidate_that_is_no_id_is_never_swept",),
     ),
     Breakage(
