@@ -50,8 +50,8 @@ RUN_DEFAULTS: dict[str, Any] = {
     "collect": "{{ params.collect }}",
     "mode": "{{ params.collect_mode }}",
     "spark_engine": "{{ params.spark_engine }}",
-    "spark_python": "{{ params.spark_python }}",
     "check_only": "{{ params.check_only }}",
+    "spark_python": "{{ params.spark_python }}",
 }
 
 #: What the forms of a restore and of a purge ask for.

@@ -103,8 +103,8 @@ def test_params_are_these(dag: DAG) -> None:
         "approvers",
         "run_root",
         "spark_engine",
-        "spark_python",
         "check_only",
+        "spark_python",
     }
 
 

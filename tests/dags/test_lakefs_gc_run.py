@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +24,6 @@ from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
 from airflow_dredge.operators.spark import SparkJobOperator
 from dredge.gc import steps
 from dredge.gc.run import make_lease, open_state
-from dredge.gc.state.store import POINTER
 from dredge.lakefs import LakeFSClient
 from dredge.runs.tasks import LocalRunner
 from tests.support.airflow import Airflow, connections, load_dag
@@ -321,31 +319,6 @@ def test_runs_are_optimized_once_a_complete_run_came_before(
     assert optimized.returned["plan"]["why_mode"] == f"builds on run {clean.returned['plan']['run_id']}"
     assert optimized.returned["plan"]["window"] == [None, None]
     planted.assert_swept()
-
-
-def test_dry_run_of_a_window_plans_it_moves_no_state_and_starts_no_job_to_delete(
-    airflow: Airflow,
-    planted: PlantedLake,
-    server: Server,
-    jobs: InProcess,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    planted.age(2)
-    airflow.run("lakefs_gc", CONF)
-    window = (datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC))
-    monkeypatch.setattr(plan, "data_window", lambda context: window)
-    folder, present = open_state(server.namespace("lake")), planted.present()
-    before = folder.get(POINTER)
-    jobs.started.clear()
-    dry = airflow.run("lakefs_gc", CONF | {"dry_run": True})
-    assert folder.get(POINTER) == before
-    assert dry.state == "success"
-    assert dry.returned["bulk_delete"]["status"] == "dry_run"
-    assert dry.returned["save_report"]["outcome"] == "dry_run"
-    assert dry.returned["plan"]["mode"] == "optimized"
-    assert dry.returned["plan"]["window"] == [time.isoformat() for time in window]
-    assert "bulk_delete" not in jobs.started
-    assert planted.present() == present
 
 
 def waiting(monkeypatch: pytest.MonkeyPatch, when_asked: Callable[[int], None]) -> None:

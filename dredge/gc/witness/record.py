@@ -21,7 +21,7 @@ from dredge.errors import ConflictError, DredgeError, FormatError
 from dredge.gc.namespaces import canonical_namespace
 from dredge.runs.conditional import read_tagged, replace_again
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import NewerFormatError, from_versioned, to_json
+from dredge.runs.payload import NewerFormatError, from_json, from_versioned, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader
 
@@ -78,6 +78,19 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """A time without a complete mark that was longer than unnamed metaranges are kept; a payload.
+
+    Attributes:
+        began: the store's time of the mark before it.
+        ended: the store's time of the mark after it.
+    """
+
+    began: datetime
+    ended: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MarkRecord:
     """What a complete mark left.
 
@@ -92,6 +105,7 @@ class MarkRecord:
         commits: rows of commits.
         tables: rows of opened files.
         kept: by the repository's own settings: those of the last run that was to delete, or else of the first mark.
+        pause: the last one; None where marks need it no more.
         format: number of the format.
     """
 
@@ -105,6 +119,7 @@ class MarkRecord:
     commits: PartInfo
     tables: PartInfo
     kept: Kept
+    pause: Pause | None = None
     format: int = FORMAT
 
 
@@ -190,6 +205,7 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
         commits=folder.write_table(FOLDER, 0, commits, f"{run.folder.label}-commits"),
         tables=folder.write_table(FOLDER, 0, tables, f"{run.folder.label}-tables"),
         kept=_own_settings(run),
+        pause=None if facts.get("pause") is None else from_json(Pause, facts["pause"]),
     )
     data = json.dumps(to_json(record), sort_keys=True).encode()
     if run.folder.attempt is not None:

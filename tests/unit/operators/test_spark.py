@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
-from airflow_dredge.operators.spark import job_error, merged_conf, own_spark_home, submit_conf
+from airflow_dredge.operators.spark import job_error, merged_conf, own_spark_home
 from dredge.errors import (
     ConfigError,
     DredgeError,
@@ -63,17 +63,6 @@ def test_an_error_is_told_by_a_family_and_by_words_or_not_at_all() -> None:
 def _no_threads_left() -> Iterator[None]:
     yield
     assert [thread for thread in threading.enumerate() if thread.name.startswith("lease")] == []
-
-
-@pytest.mark.parametrize("body", ["print('{}'); import sys; sys.exit(1)", "print('no JSON')", "pass"])
-def test_settings_that_cannot_be_told_cost_speed_and_nothing_else(
-    body: str,
-) -> None:
-    assert submit_conf([sys.executable, "-c", body]) == {}
-
-
-def test_a_preparation_that_never_ends_is_ended() -> None:
-    assert submit_conf([sys.executable, "-c", "import time; time.sleep(60)"], 0.3) == {}
 
 
 def test_own_spark_submit_is_told_its_home_and_a_users_is_not(
