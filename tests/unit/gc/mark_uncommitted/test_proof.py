@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import pytest
 
-from dredge.errors import RefusedError
+from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted import staging
 from dredge.gc.mark_uncommitted.extents import Extent
-from dredge.gc.mark_uncommitted.proof import _Prover, prove
+from dredge.gc.mark_uncommitted.proof import Proof, _Prover, prove
 from dredge.gc.steps import mark_uncommitted, slice_listing
 from lakefs_embedded.catalog import uncommitted as catalog_uncommitted
 from tests.support.gc import World, seen_with, summary_of
@@ -93,6 +94,37 @@ def test_sweep_keeps_what_only_the_re_check_loses() -> None:
         world.run(context)
     assert {again, *living} <= world.data()
     assert orphan not in world.data()
+
+
+@pytest.mark.parametrize("proves", [True, False], ids=["proved", "not proved"])
+def test_a_grace_does_not_stand_for_the_proof_of_the_re_checks_scan(
+    monkeypatch: pytest.MonkeyPatch, proves: bool
+) -> None:
+    """Two marks, a grace apart, have found the object, each with its proof. It is staged again after the second one,
+    and the scan of the re-check, which alone could see that, loses the page: without its own proof the object is lost.
+    """
+    world, living, orphan = stormy_world(unsafe_grace_seconds=None, grace_hours=20)
+    again = world.orphan("data/slice/again")
+    world.age(days=2)
+    world.collect()
+    world.age(hours=21)
+    context = world.plan()
+    world.mark(context)
+    world.lake.catalog.objects.stage_object(
+        world.lake.repository,
+        "aa",
+        "again",
+        physical_address=f"{world.lake.namespace}/{again}",
+        checksum="c",
+        size_bytes=6,
+    )
+    if not proves:
+        monkeypatch.setattr(staging, "prove", lambda *_: Proof())
+    with Storm(world, ["mm"]), nullcontext() if proves else pytest.raises(FormatError, match="LIVE"):
+        world.run(context)
+    assert (again in world.data()) is proves
+    assert orphan not in world.data()
+    assert living <= world.data()
 
 
 def test_what_only_branches_showed_is_no_staging_that_vanished() -> None:
