@@ -10,7 +10,7 @@ other, which keeps garbage. The end of a complete run removes pins that ended a 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -23,9 +23,11 @@ from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.payload import from_file, to_json
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writer
+from dredge.storage.parallel import ordered_map
 
 PINS = "pins"
 PINNED = "pinned"
+_AT_ONCE = 16
 _CHANGES_MAX = 5
 
 
@@ -96,20 +98,23 @@ def read_pins(state: ObjectReader) -> list[Pin]:
     Raises:
         FormatError: one cannot be read, so nobody can tell what it holds.
     """
-    found = []
-    for name in _records(state):
-        try:
-            found.append(from_file(Pin, read_json(state, name)))
-        except NotFoundError as error:
-            # The end of a run removes what ended long ago, also between two looks.
-            if name in _records(state):
-                raise FormatError(f"{state.uri}/{name} is listed, and not there: {error}") from None
-        except FormatError as error:
-            raise FormatError(
-                f"{state.uri}/{name} is no pin ({error}), so nobody can tell what it holds. Nothing was deleted."
-                " Restore the objects again, then remove this file."
-            ) from None
-    return found
+    found = ordered_map(lambda name: _read(state, name), _records(state), _AT_ONCE)
+    return [pin for pin in found if pin is not None]
+
+
+def _read(state: ObjectReader, name: str) -> Pin | None:
+    try:
+        return from_file(Pin, read_json(state, name))
+    except NotFoundError as error:
+        # The end of a run removes what ended long ago, also between two looks.
+        if name in _records(state):
+            raise FormatError(f"{state.uri}/{name} is listed, and not there: {error}") from None
+        return None
+    except FormatError as error:
+        raise FormatError(
+            f"{state.uri}/{name} is no pin ({error}), so nobody can tell what it holds. Nothing was deleted."
+            " Restore the objects again, then remove this file."
+        ) from None
 
 
 def names_of_pins(state: ObjectReader) -> frozenset[str]:
@@ -119,6 +124,11 @@ def names_of_pins(state: ObjectReader) -> frozenset[str]:
         state: on the folder of lease and index.
     """
     return frozenset(_records(state))
+
+
+def names_of(pins: Iterable[Pin]) -> frozenset[str]:
+    """The names of some pins, as `names_of_pins` gives them."""
+    return frozenset(f"{PINS}/{pin.pin_id}.json" for pin in pins)
 
 
 def _records(state: ObjectReader) -> list[str]:

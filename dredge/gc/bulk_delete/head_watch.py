@@ -15,6 +15,7 @@ from dredge.gc.namespaces import refuse_sharing
 from dredge.gc.run import Run
 from dredge.runs.clock import running_seconds
 from dredge.runs.watch import Watch, watching
+from dredge.storage.parallel import at_once
 from dredge.undo.pins import names_of_pins
 
 ROUND_OVER = "the round lasted as long as one may"
@@ -51,8 +52,15 @@ def watching_refs(
     new, began = NewCommits(run, subtracted, keys.published), running_seconds()
 
     def look() -> str | None:
-        found = veto() or look_at_refs(run, new) or look_at_rules(run, subtracted)
-        found = found or look_at_namespaces(run, kept) or look_at_pins(run, pins)
+        with at_once() as ask:
+            looks = [
+                ask(lambda: veto() or None),
+                ask(lambda: look_at_refs(run, new)),
+                ask(lambda: look_at_rules(run, subtracted)),
+                ask(lambda: look_at_namespaces(run, kept)),
+                ask(lambda: look_at_pins(run, pins)),
+            ]
+        found = next(filter(None, (answer.result() for answer in looks)), None)
         is_over = running_seconds() - began >= safety.round_seconds_max
         return found or (ROUND_OVER if is_over else None)
 
@@ -117,9 +125,10 @@ def look_at_refs(run: Run, new: NewCommits) -> str | None:
     """
     client, plan = run.client, run.plan
     try:
-        branches = client.branches(plan.repository)
-        tags = client.tags(plan.repository) if plan.config.keep_tags else []
-        return new.follow(branches, tags)
+        with at_once() as ask:
+            tags = ask(client.tags, plan.repository) if plan.config.keep_tags else None
+            branches = client.branches(plan.repository)
+        return new.follow(branches, [] if tags is None else tags.result())
     except Exception as error:
         # Without a look no worker may delete, whatever the error is.
         raise UnavailableError(f"branch heads could not be looked at: {error}") from error

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from statistics import median
 from typing import Any
 
@@ -59,18 +59,18 @@ WORK = {
 }
 
 
-def forecast(plan: Plan, folder: RunFolder, options: StorageOptions | None = None) -> dict[str, Any] | None:
-    """Expect of a run what the last ones of its kind took, and note it; None when there were none.
+def forecast(
+    plan: Plan, folder: RunFolder, expecting: Callable[[], dict[str, Any] | None]
+) -> dict[str, Any] | None:
+    """Note what is expected of a run; None when no run tells.
 
     Args:
         plan: of the run.
         folder: the run folder.
-        options: None reads the environment.
+        expecting: gives what `expected` found.
     """
     try:
-        found = expected(
-            plan.run_uri.rpartition("/")[0], plan.repository, plan.mode, plan.dry_run, options, plan.run_id
-        )
+        found = expecting()
         if found is not None:
             objects, size_bytes = found["deletes"]
             cost = cost_of_undo(plan.undo.way, objects, size_bytes)
@@ -111,7 +111,7 @@ def expected(
         kind = (plan.repository, plan.mode, plan.dry_run)
         if folder.run_id <= before or kind != (repository, mode, dry_run):
             continue
-        summaries = {output.STEP: folder.read_summary(output.STEP) for output in STEPS}
+        summaries = folder.read_summaries(output.STEP for output in STEPS)
         complete = {step: summary for step, summary in summaries.items() if summary is not None}
         if len(complete) == len(STEPS):
             found.append(complete)

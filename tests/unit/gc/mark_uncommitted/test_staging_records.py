@@ -67,9 +67,9 @@ def test_records_that_are_proved_are_all_that_is_read(monkeypatch: pytest.Monkey
     assert found.records is not None
     assert found.records.exact
     assert found.rows == sum(part.rows for part in found.files.addresses) == 1
-    first, _before, _after, last = moving.listed
+    first, last = moving.listed
     assert seen(found) == {first, *moving.read, last}
-    assert found.branches["main"] == first
+    assert found.branches["main"] == moving.read[-1]
 
 
 @pytest.mark.parametrize(("live_source", "tells"), [("auto", False), ("both", True), ("both", False)])

@@ -43,9 +43,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.mark.parametrize(
     ("known", "dry_run", "does"),
     [
-        (KNOWN, False, ["advance_state", "_compact_index", "clean_up", "write_analysis", KNOWN]),
-        (KNOWN, True, ["clean_up", "write_analysis", KNOWN]),
-        ({}, False, ["_distrust", "write_analysis", {}]),
+        (KNOWN, False, ["advance_state", "_compact_index", "clean_up", KNOWN]),
+        (KNOWN, True, ["clean_up", KNOWN]),
+        ({}, False, ["_distrust", {}]),
     ],
     ids=["complete", "dry run", "not complete"],
 )
@@ -55,6 +55,7 @@ def test_state_moves_on_and_old_files_go_at_the_end_of_a_complete_run_only(
     run.plan = replace(run.plan, config=replace(run.plan.config, dry_run=dry_run))
     monkeypatch.setattr(step, "_complete", lambda _: known)
     save_report(run)
+    asked.remove("write_analysis")  # beside the rest
     assert asked == does
 
 
