@@ -85,7 +85,7 @@ def whole(rows: Sequence[Row]) -> str:
 
 def by_latency(rows: Sequence[Row]) -> str:
     """What runs take where each request waits: seconds, requests and longest chains, by revision."""
-    ours = [row for row in rows if row.get("chains")]
+    ours = [row for row in rows if row.get("chains") and row["engine"] != "bare"]
     ours.sort(key=lambda row: row["latency_ms"])
     names = [
         "run",
