@@ -14,7 +14,7 @@ ENV AIRFLOW_HOME=/opt/airflow \
 WORKDIR /opt/dredge
 
 COPY pyproject.toml uv.lock .python-version README.md LICENSE ./
-RUN uv sync --frozen --no-default-groups --extra airflow --no-install-project
+RUN uv sync --frozen --no-default-groups --extra airflow --extra icechunk --extra kv --no-install-project
 COPY dredge dredge
 COPY lakefs_embedded lakefs_embedded
 COPY airflow_dredge airflow_dredge
@@ -22,7 +22,7 @@ COPY operators operators
 COPY spark_jobs spark_jobs
 COPY plugins plugins
 COPY dags dags
-RUN uv sync --frozen --no-default-groups --extra airflow --no-editable && mkdir -p /opt/airflow && chown -R airflow /opt/airflow /opt/dredge
+RUN uv sync --frozen --no-default-groups --extra airflow --extra icechunk --extra kv --no-editable && mkdir -p /opt/airflow && chown -R airflow /opt/airflow /opt/dredge
 
 USER airflow
 CMD ["airflow", "api-server"]

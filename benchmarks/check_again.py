@@ -12,13 +12,11 @@ import numpy as np
 
 from dredge.gc.check_again.find import find_hits
 from dredge.runs.folder import RunFolder
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import Hashes
-from dredge.sets.live import LiveSet, LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import Hashes, write_hashes
+from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage import ObjectWriter, open_writer
 from dredge.undo import deletions
-from dredge.undo.checked import read_checked, write_checked
+from dredge.undo.deletions import read_checked, write_checked
 
 LIVE, RUNS, DELETED = 500_000, 30, 100_000
 

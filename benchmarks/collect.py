@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -72,7 +73,7 @@ def lakefs_process(words: Sequence[str], environ: Mapping[str, str]) -> Iterator
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "AKIABENCHMARK",
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "benchmark-secret",
     }
-    command = ["dredge", "serve", "--listen", "127.0.0.1:0", "--json", *words]
+    command = ["dredge", "serve", "--listen", f"127.0.0.1:{_server_port()}", "--json", *words]
     env = {**os.environ, **keys, **environ}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -81,6 +82,15 @@ def lakefs_process(words: Sequence[str], environ: Mapping[str, str]) -> Iterator
             yield {"LAKECTL_SERVER_ENDPOINT_URL": ready["endpoint"], **keys}, process.pid
         finally:
             process.terminate()
+
+
+@cache
+def _server_port() -> int:
+    """The same port for each server of this process: the URL of a lakeFS server tells the owner of a namespace."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 @contextmanager

@@ -39,6 +39,7 @@ RUN = {
     "unsafe_min_age_seconds": 1.0,
     "unsafe_grace_seconds": 0.0,
     "max_delete_percent": None,
+    "max_delete_objects": 1_000_000_000,
     "keep_unnamed_days": 0.0,
 }
 """How every benchmark collects."""

@@ -177,15 +177,15 @@ def read_and_plan(folder: Path) -> Figures:
 
 def collect_theirs(folder: Path) -> Figures:
     """Let the library look for garbage; it must find the chunks that no reference names, and no others."""
-    from dredge.icechunk.library import collect_with_library, open_library
+    from dredge.icechunk.library import open_library
 
     repository = open_library(f"file://{folder}")
     figures: Figures = {}
     with timed(figures, "seconds"):
-        found = collect_with_library(repository, datetime.now(UTC) + timedelta(seconds=5), dry_run=True)
-    if found.chunks != ORPHANS:
-        raise SystemExit(f"the library would delete {found.chunks} chunks, not {ORPHANS}")
-    return figures | {"would_delete": found.objects}
+        found = repository.garbage_collect(datetime.now(UTC) + timedelta(seconds=5), dry_run=True)
+    if found.chunks_deleted != ORPHANS:
+        raise SystemExit(f"the library would delete {found.chunks_deleted} chunks, not {ORPHANS}")
+    return figures | {"would_delete": found.chunks_deleted}
 
 
 def mark_ours(folder: Path, processes: int, references: int) -> Figures:

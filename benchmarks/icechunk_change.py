@@ -220,10 +220,10 @@ def expires(uri: str, threshold: datetime) -> Figures:
 
 def theirs(uri: str) -> Figures:
     """Let the library look for garbage."""
-    from dredge.icechunk.library import collect_with_library, open_library
+    from dredge.icechunk.library import open_library
 
-    found = collect_with_library(open_library(uri), datetime.now(UTC) + timedelta(seconds=5), dry_run=True)
-    return {"objects": found.objects, "chunks": found.chunks}
+    found = open_library(uri).garbage_collect(datetime.now(UTC) + timedelta(seconds=5), dry_run=True)
+    return {"manifests": found.manifests_deleted, "chunks": found.chunks_deleted}
 
 
 def ours(uri: str, mode: str, dry_run: bool) -> Figures:

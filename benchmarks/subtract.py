@@ -28,10 +28,8 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.partition import Stores
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner, round_robin
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import split, unite
-from dredge.sets.live import LiveSet, LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import split, unite, write_hashes
+from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage import open_writer
 
 STATE = Path(__file__).resolve().parent.parent / ".dredge" / "bench" / "subtract"

@@ -26,7 +26,6 @@ _MANY = Many(
     collect=IcechunkCollectRepositoryOperator,
     summary=IcechunkSaveSummaryOperator,
     which=WHICH,
-    what="storage",
     asset="dredge_icechunk_all",
 )
 

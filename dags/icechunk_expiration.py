@@ -2,7 +2,8 @@
 
 Takes snapshots older than a threshold out of history, then deletes the objects that nothing reaches. A dry run
 (the default) changes and deletes nothing; its plan shows the history before and after, its report says what a
-collection would delete after the expiration.
+collection would delete after the expiration. With `check_only` there is no run: the task `check` says what one would
+lack.
 
 `icechunk_expiration` is for runs by hand. Runs on a schedule, of any number of repositories, which can be backfilled,
 are named in the Variable `dredge_icechunk_schedules`:
@@ -11,13 +12,14 @@ are named in the Variable `dredge_icechunk_schedules`:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, chain
 
 from airflow_dredge.operators.icechunk.acquire_lease import IcechunkAcquireLeaseOperator
 from airflow_dredge.operators.icechunk.approve import IcechunkApproveOperator
+from airflow_dredge.operators.icechunk.check import IcechunkCheckOperator
 from airflow_dredge.operators.icechunk.collect import IcechunkCollectOperator
 from airflow_dredge.operators.icechunk.expire import IcechunkExpireOperator
 from airflow_dredge.operators.icechunk.mark import IcechunkMarkOperator
@@ -34,27 +36,39 @@ from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpira
 from airflow_dredge.operators.icechunk.release_lease import IcechunkReleaseLeaseOperator
 from airflow_dredge.operators.icechunk.save_report import IcechunkSaveReportOperator
 from airflow_dredge.operators.run_check import UNCHECKED, checked_tasks
-from airflow_dredge.operators.schedules import first_of, on_schedule, schedules_in
+from airflow_dredge.operators.schedules import LEASE_RETRIES, first_of, on_schedule, schedules_in
 
 
-def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
-    """Make the DAG; `defaults` are values of its Params."""
+def icechunk_dag(
+    dag_id: str,
+    schedule: str | None = None,
+    default_args: Mapping[str, Any] | None = None,
+    **defaults: Any,
+) -> DAG:
+    """Make the DAG; `defaults` are values of its Params, `default_args` are for its tasks, as `{"pool": "gc"}`."""
     with DAG(
         dag_id,
         **on_schedule(schedule),
-        default_args=checked_tasks(FORM, RUN_DEFAULTS),
+        default_args=checked_tasks(FORM, RUN_DEFAULTS, default_args),
         params=icechunk_params(**defaults),
         tags=["dredge", "icechunk", "garbage collection"],
         doc_md=__doc__,
     ) as dag:
-        lease = IcechunkAcquireLeaseOperator(task_id="acquire_lease", **first_of(schedule))
+        check = IcechunkCheckOperator(task_id="check", config=COLLECTION, **first_of(schedule))
+        lease = IcechunkAcquireLeaseOperator(task_id="acquire_lease", retries=LEASE_RETRIES)
         release = IcechunkReleaseLeaseOperator(task_id="release_lease", grant=lease.output, **UNCHECKED)
-        complete = EmptyOperator(task_id="run_complete")
         plan = IcechunkPlanExpirationOperator(task_id="plan_expiration", config=EXPIRATION)
         collection = IcechunkPlanCollectionOperator(
             task_id="plan_collection", lease=lease.output, expiration=plan.output, config=COLLECTION
         )
+        report = IcechunkSaveReportOperator(
+            task_id="save_report",
+            plan=collection.output,
+            outlets=[Asset("dredge_icechunk_collection")],
+            **UNCHECKED,
+        )
         chain(
+            check,
             lease,
             plan,
             IcechunkExpireOperator(task_id="expire", plan=plan.output, lease=lease.output),
@@ -62,17 +76,11 @@ def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> D
             IcechunkMarkOperator(task_id="mark", plan=collection.output),
             IcechunkApproveOperator(task_id="approve"),
             IcechunkCollectOperator(task_id="collect", plan=collection.output),
-            IcechunkSaveReportOperator(
-                task_id="save_report",
-                plan=collection.output,
-                trigger_rule="all_done",
-                outlets=[Asset("dredge_icechunk_collection")],
-                **UNCHECKED,
-            ),
-            complete,
+            # A teardown also runs when a person marks the run as failed. This one decides about the run's state.
+            report.as_teardown(on_failure_fail_dagrun=True),
             release.as_teardown(setups=lease),
         )
-        lease >> complete
+        check >> [report, release]  # the next run's check waits for them
     return dag
 
 

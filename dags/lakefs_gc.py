@@ -10,9 +10,9 @@ there is no run: the task `check` says what one would lack.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, chain
 
 from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
@@ -32,24 +32,32 @@ from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOper
 from airflow_dredge.operators.lakefs.subtract import LakeFSSubtractLiveOperator
 from airflow_dredge.operators.lakefs.verify import LakeFSVerifySweepOperator
 from airflow_dredge.operators.run_check import UNCHECKED, checked_tasks
-from airflow_dredge.operators.schedules import first_of, on_schedule
+from airflow_dredge.operators.schedules import LEASE_RETRIES, first_of, on_schedule
 
 
-def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
-    """Make the DAG; `defaults` are values of its Params."""
+def gc_dag(
+    dag_id: str,
+    schedule: str | None = None,
+    default_args: Mapping[str, Any] | None = None,
+    **defaults: Any,
+) -> DAG:
+    """Make the DAG; `defaults` are values of its Params, `default_args` are for its tasks, as `{"pool": "gc"}`."""
     with DAG(
         dag_id,
         **on_schedule(schedule),
-        default_args=checked_tasks(FORM, RUN_DEFAULTS),
+        default_args=checked_tasks(FORM, RUN_DEFAULTS, default_args),
         params=gc_params(**defaults),
         tags=["dredge", "lakefs", "garbage collection"],
         doc_md=__doc__,
     ) as dag:
-        lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", **first_of(schedule))
+        check = LakeFSCheckOperator(task_id="check", config=CONFIG, **first_of(schedule))
+        lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", retries=LEASE_RETRIES)
+        report = LakeFSSaveReportOperator(
+            task_id="save_report", outlets=[Asset("dredge_lakefs_gc")], **UNCHECKED
+        )
         release = LakeFSReleaseLeaseOperator(task_id="release_lease", grant=lease.output, **UNCHECKED)
-        complete = EmptyOperator(task_id="run_complete")
         chain(
-            LakeFSCheckOperator(task_id="check", config=CONFIG),
+            check,
             lease,
             LakeFSPlanRunOperator(task_id="plan", lease=lease.output, config=CONFIG),
             LakeFSSliceListingOperator(task_id="slice_listing"),
@@ -61,16 +69,11 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
             LakeFSBulkDeleteOperator(task_id="bulk_delete"),
             LakeFSVerifySweepOperator(task_id="verify"),
             LakeFSPurgeOldOperator(task_id="purge"),
-            LakeFSSaveReportOperator(
-                task_id="save_report",
-                trigger_rule="all_done",
-                outlets=[Asset("dredge_lakefs_gc")],
-                **UNCHECKED,
-            ),
-            complete,
+            # A teardown also runs when a person marks the run as failed. This one decides about the run's state.
+            report.as_teardown(on_failure_fail_dagrun=True),
             release.as_teardown(setups=lease),
         )
-        lease >> complete
+        check >> [report, release]  # the next run's check waits for them
     return dag
 
 

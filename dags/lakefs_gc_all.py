@@ -25,7 +25,6 @@ _MANY = Many(
     collect=LakeFSCollectRepositoryOperator,
     summary=LakeFSSaveSummaryOperator,
     which=WHICH,
-    what="repository",
     asset="dredge_lakefs_gc_all",
 )
 

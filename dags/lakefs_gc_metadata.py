@@ -9,6 +9,7 @@ a DAG file with
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import DAG
@@ -20,14 +21,19 @@ from airflow_dredge.operators.params import params_of, templates
 from airflow_dredge.operators.run_check import checked_tasks
 
 
-def metadata_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
-    """Make the DAG; `defaults` are values of its Params."""
+def metadata_dag(
+    dag_id: str,
+    schedule: str | None = None,
+    default_args: Mapping[str, Any] | None = None,
+    **defaults: Any,
+) -> DAG:
+    """Make the DAG; `defaults` are values of its Params, `default_args` are for its tasks, as `{"pool": "gc"}`."""
     with DAG(
         dag_id,
         schedule=schedule,
         max_active_runs=1,
         **allowed_run_types(["manual", "scheduled", "operator_triggered", "asset_triggered"]),  # no backfills
-        default_args=checked_tasks(METADATA_FORM, UNDO_DEFAULTS),
+        default_args=checked_tasks(METADATA_FORM, UNDO_DEFAULTS, default_args),
         params=params_of(METADATA_FORM, defaults),
         tags=["dredge", "lakefs", "garbage collection"],
         doc_md=__doc__,

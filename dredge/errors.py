@@ -55,7 +55,7 @@ class RefusedError(DredgeError):
     exit_code = 3
     what_to_do = (
         "Do not start the same again. The message and the report's findings name the check; "
-        "docs/operations.md has each."
+        "docs/when-a-run-stops.md has each."
     )
 
 
@@ -67,6 +67,11 @@ class LeaseHeldError(RefusedError):
         "Wait until the other run ends. The lease of a run that died passes by itself, at the time "
         "the message says."
     )
+
+    def __init__(self, message: str, holder: str = "") -> None:
+        super().__init__(message)
+        self.holder = holder
+        """Who has the lease; "" where that is not known."""
 
 
 class OvertakenError(RefusedError):
@@ -82,7 +87,7 @@ class WitnessError(RefusedError):
     kind = "witness"
     what_to_do = (
         "Find out which lakeFS server and database this is: the message names the difference and the likely causes. "
-        "docs/operations.md has each; `dredge gc lift-block` ends the block that the refusal left."
+        "docs/owner.md has each; `dredge gc lift-block` ends the block that the refusal left."
     )
 
 
@@ -120,7 +125,7 @@ class AlarmError(RefusedError):
     kind = "alarm"
     exit_code = 10
     what_to_do = (
-        "Find out why the run that the message names took live objects for garbage (docs/operations.md); bring back "
+        "Find out why the run that the message names took live objects for garbage (docs/restore.md); bring back "
         "what is missing, then acknowledge: `dredge gc acknowledge REPOSITORY --reason`."
     )
 

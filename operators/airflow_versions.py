@@ -24,6 +24,18 @@ HAS_RETRY_POLICY = hasattr(airflow.sdk, "ExceptionRetryPolicy")
 _HAS_RUN_TYPES = "allowed_run_types" in inspect.signature(DAG.__init__).parameters
 
 
+def _deferral_timeout() -> Any:
+    if hasattr(exceptions, "TaskDeferralTimeout"):
+        return exceptions.TaskDeferralTimeout
+    from airflow.exceptions import TaskDeferralTimeout
+
+    return TaskDeferralTimeout
+
+
+#: A deferred task was woken because its time was over; before 3.2 it is in another module.
+TaskDeferralTimeout: Any = _deferral_timeout()
+
+
 def cron_intervals(cron: str) -> Any:
     """Return a timetable of runs with data intervals.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import (
@@ -18,7 +18,7 @@ from airflow_dredge.operators.airflow_versions import TaskAwaitingInput
 from airflow_dredge.operators.environment import tasks_environment
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.links import REPORT, ReportLink
-from airflow_dredge.operators.metrics import report_metrics
+from airflow_dredge.operators.metrics import COMPLETE, report_metrics
 from dredge.errors import AwaitingApprovalError, RejectedError, UnavailableError
 
 if TYPE_CHECKING:
@@ -170,13 +170,21 @@ class ApproveOperator(ApprovalOperator):
             return
 
 
-def somebody_said_no(report: Mapping[str, Any]) -> bool:
-    """Return whether a person rejected a run, which is an end like another; that nobody answered must be noticed.
+def what_went_wrong(outcome: str, read_report: Callable[[], Mapping[str, Any]]) -> str:
+    """Return why a run did not end well, "" where it did.
 
-    :param report: of the run
+    A run that a person rejected ended well; that nobody answered must be noticed.
+
+    :param outcome: of the run
+    :param read_report: reads its report
     """
+    if outcome in COMPLETE:
+        return ""
+    report = read_report()
     said = report["approval"]
-    return said is not None and said["state"] == "rejected" and bool(said["by"])
+    if outcome == "rejected" and said is not None and said["state"] == "rejected" and said["by"]:
+        return ""
+    return str(next(iter(report["problems"]), "a task ended before it could say why"))
 
 
 def _in_dag_test() -> bool:

@@ -23,8 +23,8 @@ def check_only_setting() -> Any:
     """Make the field of the Param."""
     return setting(
         "Check only",
-        "Ask in seconds for everything that a run will need (`dredge … check`), and do nothing else. The task `check`"
-        " has the lines, and fails where a run would.",
+        "Check everything that a run needs (`dredge … check`, a few seconds) and skip the run. The task `check` lists"
+        " the results, and fails where a run would.",
         default=False,
     )
 
@@ -63,7 +63,5 @@ class CheckOperator(BaseOperator, SkipMixin):
             raise RefusedError(f"{found.about}: a run would fail. {'; '.join(bad)}")
         context["ti"].xcom_push("return_value", {"status": found.level, **found.to_report()})
         # Skipped, not left to their trigger rules: the task that reports runs whatever happened before it. It raises.
-        self.skip(
-            ti=context["ti"], tasks=[task for task in self.get_flat_relatives() if not task.is_teardown]
-        )
+        self.skip(ti=context["ti"], tasks=self.get_flat_relatives())
         raise AssertionError("unreachable")

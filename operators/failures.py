@@ -68,7 +68,10 @@ def first_failure(operator: BaseOperator, context: Context) -> str:
         found = context["ti"].xcom_pull(task_ids=task_id, key=FAILURE)
         if found:
             return f"The first error is that of task {task_id}: {found}"
-    return "A task before this one ended before it could say why; see the log of the first one that is red."
+    return (
+        "A task before this one ended before it could say why, or a person marked it or the run as failed; see the"
+        " first one that is red."
+    )
 
 
 def _leave(context: Context, error: Exception) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import timedelta
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from dredge.storage import ObjectWriter
+
+log = logging.getLogger(__name__)
 
 _ASK_EVERY_SECONDS = 30.0
 _WAIT_SECONDS_MAX = 24 * 3600.0
@@ -88,10 +91,25 @@ class AcquireLeaseOperator(BaseSensorOperator):
                 duration_text(timedelta(seconds=self.timeout)),
                 error,
             )
+            self._look_for(context, error.holder)
             return PokeReturnValue(is_done=False)
         if self.run_uri:
             self._resume(grant)
         return PokeReturnValue(is_done=True, xcom_value={**facts, **to_json(grant)})
+
+    def _look_for(self, context: Context, holder: str) -> None:
+        """Say where the run that has the lease is gone: nothing in Airflow gives it back then."""
+        dag_id, _, run_id = holder.partition(" ")
+        ti: Any = context["ti"]
+        if run_id and not ti.get_dr_count(dag_id=dag_id, run_ids=[run_id]):
+            log.warning(
+                "This Airflow has no run %s of %s. If a person deleted it while it waited for an answer, reject it by"
+                " the command (%s reject RUN, with DREDGE_AIRFLOW_URL): that gives the lease back. Else it passes at"
+                " the time above.",
+                run_id,
+                dag_id,
+                self.command,
+            )
 
     def _resume(self, grant: LeaseGrant) -> None:
         try:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, chain
 
 from airflow_dredge.operators.airflow_versions import allowed_run_types
+from airflow_dredge.operators.many import AllCollectedOperator
 from airflow_dredge.operators.params import params_of
 from airflow_dredge.operators.run_check import UNCHECKED, checked_tasks
 from airflow_dredge.operators.schedules import NO_BACKFILLS
@@ -40,6 +40,7 @@ def one_task_dag(
     about: About,
     schedule: str | None = None,
     run_types: Sequence[str] = NO_BACKFILLS,
+    default_args: Mapping[str, Any] | None = None,
     **defaults: Any,
 ) -> DAG:
     """Return a DAG with one task, which is a whole run of its own: a restore, a purge.
@@ -50,9 +51,10 @@ def one_task_dag(
     :param about: what the DAG says of itself
     :param schedule: None for runs by hand
     :param run_types: how its runs may be started
+    :param default_args: Airflow's arguments of its tasks, such as ``{"pool": "gc"}``
     :param defaults: values of its Params
     """
-    with _dag(dag_id, form, about, schedule, run_types, defaults) as dag:
+    with _dag(dag_id, form, about, schedule, run_types, default_args, defaults) as dag:
         task()
     return dag
 
@@ -65,7 +67,6 @@ class Many:
     :param collect: has one collected by its own run
     :param summary: writes the page about all
     :param which: the `which` of the first one
-    :param what: the Param that names the repository
     :param asset: gets the figures
     """
 
@@ -73,7 +74,6 @@ class Many:
     collect: type[Any]
     summary: type[Any]
     which: Mapping[str, str]
-    what: str
     asset: str
 
 
@@ -84,6 +84,7 @@ def many_dag(
     about: About,
     schedule: str | None = None,
     at_once: int = 4,
+    default_args: Mapping[str, Any] | None = None,
     **defaults: Any,
 ) -> DAG:
     """Return a DAG that has each of many repositories collected by a run of its own.
@@ -94,28 +95,28 @@ def many_dag(
     :param about: what the DAG says of itself
     :param schedule: None for runs by hand
     :param at_once: repositories that are collected at a time
+    :param default_args: Airflow's arguments of its tasks, such as ``{"pool": "gc"}``; those of the runs that it starts
+        are of their DAG
     :param defaults: values of its Params
     """
     paused = None if schedule is None else True
-    with _dag(dag_id, form, about, schedule, NO_BACKFILLS, defaults, is_paused_upon_creation=paused) as dag:
+    with _dag(
+        dag_id, form, about, schedule, NO_BACKFILLS, default_args, defaults, is_paused_upon_creation=paused
+    ) as dag:
         chosen = many.choose(task_id="choose_repositories", which=many.which)
-        chain(
-            many.collect.partial(
-                task_id="collect_repository",
-                max_active_tis_per_dag=at_once,  # also counts those that wait in the triggerer
-                map_index_template=f"{{{{ task.conf['{many.what}'] }}}}",
-            ).expand_kwargs(chosen.output),
-            many.summary(
-                task_id="save_summary",
-                runs=chosen.output,
-                trigger_rule="all_done",
-                outlets=[Asset(many.asset)],
-                **UNCHECKED,
-            ),
-            # The page is written whatever happened; this one decides about the run.
-            complete := EmptyOperator(task_id="all_collected", trigger_rule="none_failed"),
+        collected = many.collect.partial(
+            task_id="collect_repository",
+            max_active_tis_per_dag=at_once,  # also counts those that wait in the triggerer
+            map_index_template="{{ task.label }}",
+        ).expand(runs=chosen.output)
+        page = many.summary(
+            task_id="save_summary", runs=chosen.output, outlets=[Asset(many.asset)], **UNCHECKED
         )
-        dag.get_task("collect_repository") >> complete
+        decision = AllCollectedOperator(
+            task_id="all_collected", runs=chosen.output, collected=collected.output, **UNCHECKED
+        )
+        # Teardowns also run when a person marks the run as failed. The second one decides about the run's state.
+        chain(collected, page.as_teardown(), decision.as_teardown(on_failure_fail_dagrun=True))
     return dag
 
 
@@ -125,6 +126,7 @@ def _dag(
     about: About,
     schedule: str | None,
     run_types: Sequence[Any],
+    default_args: Mapping[str, Any] | None,
     defaults: Mapping[str, Any],
     **more: Any,
 ) -> DAG:
@@ -133,7 +135,7 @@ def _dag(
         schedule=schedule,
         max_active_runs=1,
         **allowed_run_types(run_types),
-        default_args=checked_tasks(form, about.default_args),
+        default_args=checked_tasks(form, about.default_args, default_args),
         params=params_of(form, dict(defaults)),
         tags=[*about.tags],
         doc_md=about.doc,

@@ -8,8 +8,10 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from itertools import batched
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow.providers.common.compat.sdk import conf as conf_of_airflow
 from airflow.sdk import BaseOperator
 
 from airflow_dredge.operators.failures import FAILURE, first_failure, reported
@@ -27,12 +29,13 @@ if TYPE_CHECKING:
 #: XComs of the first task: why repositories are left out, by name, and the folder for the summary.
 LEFT_OUT, SUMMARY_ROOT = "left_out", "summary_root"
 _FIRST = "choose_repositories"
+_TASKS_MAX = 1024
 
 
 def started_with(
     context: Context, confs: Sequence[Mapping[str, Any]], skipped: Mapping[str, str], summary_root: str
-) -> list[dict[str, Any]]:
-    """Return what each run is started with, and leave the rest for the page about all.
+) -> list[list[dict[str, Any]]]:
+    """Return what each run is started with, in parts for mapped tasks, and leave the rest for the page about all.
 
     :param context: of the first task
     :param confs: of the runs
@@ -41,7 +44,10 @@ def started_with(
     """
     context["ti"].xcom_push(LEFT_OUT, dict(skipped))
     context["ti"].xcom_push(SUMMARY_ROOT, summary_root)
-    return [{"conf": conf, "trigger_run_id": run_id(context, conf)} for conf in confs]
+    runs = [{"conf": conf, "trigger_run_id": run_id(context, conf)} for conf in confs]
+    # Airflow refuses to make more tasks of one list, and names no way out: each has several runs then.
+    tasks_max = conf_of_airflow.getint("core", "max_map_length", fallback=_TASKS_MAX)
+    return [[*part] for part in batched(runs, max(1, -(-len(runs) // tasks_max)))]
 
 
 def conf_of(
@@ -77,7 +83,7 @@ def run_id(context: Context, conf: Mapping[str, Any]) -> str:
 class SaveSummaryOperator(BaseOperator):
     """Write one page about the runs of all repositories, those that failed and those that had none included.
 
-    Give this task the trigger rule ``all_done``. Its outlet events carry the figures.
+    Make this task a teardown, so that it runs whatever happened. Its outlet events carry the figures.
 
     :param runs: what the task ``choose_repositories`` returned (templated)
     :param collect_dag_id: the DAG that the runs are of
@@ -121,7 +127,7 @@ class SaveSummaryOperator(BaseOperator):
             )
         ti: Any = context["ti"]
         options = storage_options(self.aws_conn_id)
-        outcomes = [self._outcome(ti, run, options) for run in self.runs]
+        outcomes = [self._outcome(ti, run, options) for part in self.runs for run in part]
         skipped: Mapping[str, str] = ti.xcom_pull(task_ids=_FIRST, key=LEFT_OUT) or {}
         outcomes += [left_out(name, why) for name, why in skipped.items()]
         summary = summarize(outcomes, utc_now())
@@ -153,3 +159,38 @@ class SaveSummaryOperator(BaseOperator):
         page = save_summary(summary, root, f"{self.dag_id}-{name}", options)
         ti.xcom_push(REPORT, page)
         return page
+
+
+class AllCollectedOperator(BaseOperator):
+    """Fail where not every chosen repository was collected.
+
+    Make this task a teardown with ``on_failure_fail_dagrun``: it then decides about the state of the DAG run whatever
+    happened, also when a person marked the run as failed.
+
+    :param runs: what the task ``choose_repositories`` returned (templated)
+    :param collected: what each task ``collect_repository`` returned (templated)
+    """
+
+    template_fields: Sequence[str] = ("runs", "collected")
+
+    def __init__(self, *, runs: Any, collected: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.runs = runs
+        self.collected = collected
+
+    @reported
+    def execute(self, context: Context) -> int:
+        """Return how many repositories were collected.
+
+        :raises RefusedError: not all
+        """
+        if self.runs is None:
+            raise RefusedError(f"no repository was chosen. {first_failure(self, context)}")
+        chosen = {run["trigger_run_id"] for part in self.runs for run in part}
+        missing = chosen.difference(*(self.collected or ()))
+        if missing:
+            raise RefusedError(
+                f"{len(missing):,} of {len(chosen):,} repositories were not collected; the page of save_summary tells"
+                f" of each. Their runs: {', '.join(sorted(missing)[:5])}"
+            )
+        return len(chosen)

@@ -162,18 +162,18 @@ def make_pages(core: FastAPI) -> FastAPI:
     :param core: Airflow's own application
     """
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-    from airflow.api_fastapi.core_api.security import requires_access_dag
 
     from airflow_dredge.operators.pages_airflow import AirflowSurroundings
-    from airflow_dredge.operators.pages_user import keep_user
-    from dredge.pages.questions import ServerAsker
-    from dredge.pages.web import CHANGING, Pages, make_app, warm_up
+    from airflow_dredge.operators.pages_user import keep_user, requires_access
+    from dredge.pages.drawing import Pages
+    from dredge.pages.surroundings import ServerAsker
+    from dredge.pages.web import CHANGING, make_app, warm_up
 
     warm_up()
     places = AirflowPlaces()
     return make_app(
         Pages(places, ServerAsker(places.client)),
-        [requires_access_dag("GET", param_dag_id=READERS_OF), keep_user],
+        [requires_access("GET", READERS_OF), keep_user],
         AirflowSurroundings(core),
-        {name: [requires_access_dag("POST", DagAccessEntity.RUN, param_dag_id=name)] for name in CHANGING},
+        {name: [requires_access("POST", name, DagAccessEntity.RUN)] for name in CHANGING},
     )

@@ -15,13 +15,13 @@ import hmac
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from dredge.errors import ConfigError, UnavailableError
-from dredge.pages import row_restoring
-from dredge.pages.surroundings import Facts, Gaps, NotAllowedError, Schedule, Waiting
-from dredge.pages.undoing import UNDOING
+from dredge.pages.restoring import ROWS_DAG, UNDOING
+from dredge.pages.surroundings import Blocking, Facts, Gaps, NotAllowedError, Schedule, Waiting
 
 if TYPE_CHECKING:
     import httpx
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TAG = "dredge"
 #: DAGs that pages start runs of, for who may.
-STARTED = (*(item.dag for item in UNDOING.values()), row_restoring.DAG)
+STARTED = (*(item.dag for item in UNDOING.values()), ROWS_DAG)
 #: How far back windows without a run are looked for.
 GAPS_SINCE = timedelta(days=30)
 #: Params that say what a DAG collects, and how.
@@ -38,6 +38,7 @@ _SETTINGS = ("repository", "storage", "state_uri", "mode", "clean_every_days", "
 _REMEMBERED_SECONDS = 60.0
 _ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
 _DAGS_MAX = 100
+_RUNS_MAX = 100
 
 
 class AirflowSurroundings:
@@ -85,7 +86,13 @@ class AirflowSurroundings:
         if answer.status_code == 200:
             found = (item["logical_date"] for item in answer.json()["backfills"])
             starts = sorted(datetime.fromisoformat(item) for item in found if item)
-        return Gaps(schedule, now - GAPS_SINCE, starts)
+        runs = await self._ask(
+            request,
+            "GET",
+            f"/dags/{quote(schedule.dag_id, '')}/dagRuns?limit={_RUNS_MAX}&order_by=-logical_date",
+        )
+        found_runs = runs.json()["dag_runs"] if runs.status_code == 200 else []
+        return Gaps(schedule, now - GAPS_SINCE, starts, tuple(_blocking(found_runs)))
 
     async def start(self, request: Request, dag_id: str, settings: Mapping[str, Any]) -> str:
         """Start a run in the name of the user.
@@ -167,6 +174,15 @@ def _may_start(user: BaseUser, dag_id: str) -> bool:
     return get_auth_manager().is_authorized_dag(
         method="POST", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id), user=user
     )
+
+
+def _blocking(runs: Iterable[Mapping[str, Any]]) -> Iterator[Blocking]:
+    """Runs that failed while the next one by its date is active; of DAGs whose runs wait for the one before."""
+    dated = sorted((run for run in runs if run["logical_date"]), key=lambda run: str(run["logical_date"]))
+    for one, following in pairwise(dated):
+        if one["state"] == "failed" and following["state"] in ("running", "queued"):
+            name = one["dag_run_id"]
+            yield Blocking(name, _address(one["dag_id"], name), following["dag_run_id"])
 
 
 def _has_schedule(found: Mapping[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.failures import reported
@@ -28,15 +29,53 @@ _OF_AIRFLOW = frozenset({"openlineage"})
 UNCHECKED: dict[str, Any] = {"pre_execute": None}
 
 
-def checked_tasks(form: Iterable[Setting], default_args: Mapping[str, Any]) -> dict[str, Any]:
+#: Airflow's arguments of tasks that whoever makes a DAG may set; the others are part of what makes a run safe.
+TASK_ARGUMENTS = frozenset(
+    {
+        "email",
+        "email_on_failure",
+        "email_on_retry",
+        "execution_timeout",
+        "executor",
+        "executor_config",
+        "on_execute_callback",
+        "on_failure_callback",
+        "on_retry_callback",
+        "on_skipped_callback",
+        "on_success_callback",
+        "owner",
+        "pool",
+        "pool_slots",
+        "priority_weight",
+        "queue",
+        "retries",
+        "retry_delay",
+        "run_as_user",
+        "weight_rule",
+    }
+)
+_DURATIONS = ("execution_timeout", "retry_delay")
+
+
+def checked_tasks(
+    form: Iterable[Setting], default_args: Mapping[str, Any], own: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the default arguments of a DAG's tasks, with the check of conf, Params and policy before each task.
 
     Each task is checked, not the first one alone: a person can mark the first one as successful.
 
     :param form: settings that the DAG has as Params
     :param default_args: further default arguments
+    :param own: of whoever makes the DAG, such as ``{"pool": "gc", "queue": "spark"}``; durations may be in seconds
+    :raises TypeError: an argument that may not be set
     """
-    return {**default_args, "pre_execute": RunCheck(tuple(form))}
+    own = dict(own or {})
+    if unknown := sorted(own.keys() - TASK_ARGUMENTS):
+        raise TypeError(f"default_args has no such argument: {with_nearest(unknown[0], TASK_ARGUMENTS)}")
+    for name in _DURATIONS:
+        if isinstance(own.get(name), int | float):
+            own[name] = timedelta(seconds=own[name])
+    return {**default_args, **own, "pre_execute": RunCheck(tuple(form))}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _DAG_ID = re.compile(r"[A-Za-z0-9_.-]+")
 _NO_INTERVALS = ("@once", "@continuous")
 _WINDOWED = ("scheduled", "backfill")
-_OF_A_SCHEDULE = ("schedule", "mode")
+_OF_A_SCHEDULE = ("schedule", "mode", "default_args")
+LEASE_RETRIES = 10
+"""Of the task that waits for the lease: a try that the scheduler takes for lost while it waits costs nothing."""
 BY_HAND = ("manual", "operator_triggered", "asset_triggered")
 #: Runs of a DAG that cannot be backfilled: there is nothing that intervals could mean.
 NO_BACKFILLS = [*BY_HAND, "scheduled"]
@@ -42,14 +44,14 @@ def on_schedule(schedule: Any) -> dict[str, Any]:
 def first_of(schedule: Any) -> dict[str, Any]:
     """Return what the first task of such a DAG is made with.
 
-    Runs on a schedule and backfills follow each other strictly: the next one waits for what hangs directly on this
-    one's first task, the last task and one that fails with the run. The lease keeps any two runs apart.
+    Runs on a schedule and backfills follow each other strictly: the next one waits for the tasks directly behind this
+    one's first task, among them the report, which fails with the run, and the lease's return. The lease keeps any two
+    runs apart.
 
     :param schedule: of the DAG
     """
     serial = schedule is not None
-    # A try that the scheduler takes for lost while it waits costs nothing.
-    return {"retries": 10, "depends_on_past": serial, "wait_for_downstream": serial}
+    return {"depends_on_past": serial, "wait_for_downstream": serial}
 
 
 def intervals(schedule: Any) -> Any:

@@ -17,7 +17,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 
 _PAGE = """# Settings
 
-This page is made from the code: `./run docs` writes it anew.
+This page is made from the code: `./run docs` writes it again.
 
 Each setting is a Param of its DAG (in Airflow's form, in the `conf` of a trigger, in an entry of
 `dredge_gc_schedules` or `dredge_icechunk_schedules`) and a key of its operator's `config`. Values may be text: `"25"`
@@ -26,7 +26,7 @@ Empty text and `None` mean no value where "or empty" is allowed, and the default
 said. An unknown name or a value that does not fit fails the first task, before anything is read; the message names
 the setting, the nearest valid name and what is allowed. So does a `conf` whose values are not those of the Params, as
 with `[core] dag_run_conf_overrides_params = False`. The Variable `dredge_policy` sets
-[bounds for every run](operations.md#bounds-for-every-run). Which connections the tasks use is no Param: another one
+[bounds for every run](approvals.md#bounds-for-every-run). Which connections the tasks use is no Param: another one
 than `lakefs_default` or `aws_default` is an argument of the operators in a DAG of your own.
 
 ## lakeFS collection (`lakefs_gc`, `dredge gc run`)

@@ -1,4 +1,8 @@
-"""What a person is shown who has to decide: subject and body, in Markdown. Each collector says what only it knows."""
+"""What a person is shown who has to decide: subject and body, in Markdown. Each collector says what only it knows.
+
+Names from a lake as Markdown. Whoever uploads chooses them, and a person who decides about deleting reads them: they
+must not look like anything else, be a link, or be taken for HTML by whatever shows them.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,36 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.approve.asking import AskingRun
-from dredge.approve.markdown import code, plain
 from dredge.approve.output import GuardsOutput
 from dredge.approve.records import Asked
-from dredge.approve.waiting import keep_lease
+from dredge.approve.step import keep_lease
+from dredge.runs.run import PlannedRun
 from dredge.runs.words import size_text
 from dredge.undo.ways import WORDS
+
+_MARKS = frozenset("`<>&|\\")
+_LENGTH_MAX = 200
+
+
+def plain(text: str) -> str:
+    """A name as text: what is no printable character, and what Markdown or HTML could take for its own, is escaped."""
+    shown = "".join(_shown(character) for character in text[:_LENGTH_MAX])
+    return f"{shown}…" if len(text) > _LENGTH_MAX else shown
+
+
+def code(text: str) -> str:
+    """A name as a span of code, in which Markdown finds no links and no emphasis."""
+    return f"`{plain(text)}`"
+
+
+def _shown(character: str) -> str:
+    if character.isprintable() and character not in _MARKS:
+        return character
+    number = ord(character)
+    return (
+        f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}" if number < 65_536 else f"\\U{number:08x}"
+    )
+
 
 EXAMPLES_MAX = 10
 """Examples of each kind."""
@@ -43,7 +70,7 @@ class Question:
 
 
 def word_question(
-    run: AskingRun, asked: Asked, repository: str, lines: Iterable[str], report: str
+    run: PlannedRun[Any], asked: Asked, repository: str, lines: Iterable[str], report: str
 ) -> Question:
     """Word what a run asks, and keep the repository for it as long as it may wait.
 
@@ -73,7 +100,7 @@ def word_question(
 
 
 def first_lines(
-    run: AskingRun, asked: Asked, repository: str, guards: GuardsOutput, report: str
+    run: PlannedRun[Any], asked: Asked, repository: str, guards: GuardsOutput, report: str
 ) -> Iterator[str]:
     """Word why somebody is asked, about what, and what comes of it.
 
@@ -121,3 +148,35 @@ def kinds(title: str, found: Iterable[Mapping[str, Any]], words: Mapping[str, st
 def _example(example: Mapping[str, Any]) -> str:
     text = code(example["address"])
     return f"{text}: {code(example['path'])} on {code(example['branch'])}" if "path" in example else text
+
+
+def approval_text(said: Mapping[str, Any]) -> str:
+    """Word what a person was asked and said.
+
+    Args:
+        said: as `ApproveOutput.approval` gives it.
+    """
+    if said["state"] == "waiting":
+        return f"awaited until {said['answer_until'][:16].replace('T', ' ')} UTC. {said['why']}"
+    at = f"{said['at'][:19].replace('T', ' ')} UTC"
+    if not said["by"]:
+        return f"nobody had approved it by {at}. {said['why']}"
+    return f"{said['state']} by {said['by']} ({said['through']}), {at}. {said['why']}"
+
+
+def what_to_do(outcome: str, command: str) -> str:
+    """Say what the reader of a report should do about an approval; "" for other outcomes.
+
+    Args:
+        outcome: of the run.
+        command: of the collector, such as "dredge gc".
+    """
+    if outcome == "awaiting_approval":
+        return (
+            "Read below what would go. Then approve or reject it: under Required Actions where the run is Airflow's,"
+            f" with `{command} approve` or `{command} reject` and the folder of the run everywhere. A local run then"
+            f" goes on with `{command} resume`."
+        )
+    if outcome == "rejected":
+        return "Nothing. A new run looks at everything again, and asks again where it has to."
+    return ""

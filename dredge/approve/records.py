@@ -17,14 +17,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
-from dredge.approve.asking import AskingRun
 from dredge.approve.output import ApproveOutput, GuardsOutput
 from dredge.errors import ConflictError, FormatError, NotFoundError
 from dredge.runs import chain
 from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_file, to_json
+from dredge.runs.run import PlannedRun
 from dredge.runs.summary import StepSummary
 from dredge.storage import ObjectReader, ObjectWriter
 
@@ -134,7 +134,7 @@ class Asked:
 
 
 def subject_of(
-    run: AskingRun, summaries: Mapping[str, StepSummary], output: type[ApproveOutput]
+    run: PlannedRun[Any], summaries: Mapping[str, StepSummary], output: type[ApproveOutput]
 ) -> dict[str, str]:
     """What a question is about, from results that belong together.
 
@@ -155,7 +155,7 @@ def _digest(summaries: Mapping[str, StepSummary], output: type[StepOutput]) -> s
     return summaries[output.STEP].digest
 
 
-def ask(run: AskingRun, subject: Mapping[str, str], guards: GuardsOutput, why: str) -> Asked:
+def ask(run: PlannedRun[Any], subject: Mapping[str, str], guards: GuardsOutput, why: str) -> Asked:
     """Put a question, unless it was put already: then the first one stands, with its times.
 
     Args:
@@ -173,7 +173,7 @@ def ask(run: AskingRun, subject: Mapping[str, str], guards: GuardsOutput, why: s
 
 
 def request_of(
-    run: AskingRun, subject: Mapping[str, str], guards: GuardsOutput, why: str, asked_at: datetime
+    run: PlannedRun[Any], subject: Mapping[str, str], guards: GuardsOutput, why: str, asked_at: datetime
 ) -> Request:
     """What a run asks; everything but the time follows from its plan and its results.
 
@@ -198,7 +198,7 @@ def request_of(
     )
 
 
-def read_asked(run: AskingRun, subject: Mapping[str, str]) -> Asked | None:
+def read_asked(run: PlannedRun[Any], subject: Mapping[str, str]) -> Asked | None:
     """Read a question and what was said; None when it was not put.
 
     Raises:
@@ -218,7 +218,7 @@ def read_asked(run: AskingRun, subject: Mapping[str, str]) -> Asked | None:
     return Asked(request, hashlib.sha256(data).hexdigest(), approved, rejected)
 
 
-def is_rejected(run: AskingRun) -> bool:
+def is_rejected(run: PlannedRun[Any]) -> bool:
     """Whether somebody said no to the run; whatever the record says, its being there is a no."""
     return bool(_rejections(run.folder.writer))
 
@@ -230,7 +230,7 @@ def _rejections(reader: ObjectReader, place: str = "") -> list[str]:
     return sorted(found, key=lambda key: key != f"{place}/{_NO}")
 
 
-def record_answer(run: AskingRun, asked: Asked, decision: Decision, by: str, through: str) -> Asked:
+def record_answer(run: PlannedRun[Any], asked: Asked, decision: Decision, by: str, through: str) -> Asked:
     """Write down what somebody said, unless somebody said the same before.
 
     Args:

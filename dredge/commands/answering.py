@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from dredge.commands import airflow_answer
-from dredge.errors import DredgeError
+from dredge.errors import DredgeError, NotFoundError
 
 _APPROVE = """Approve what a waiting run would delete. RUN is the URI of its folder, as `{command} runs` shows it.
 
@@ -93,7 +93,7 @@ def _approve(command: str, steps: Any, uri: str, by: str | None, as_json: bool) 
     request, said = found.request, found.approved
     expires_at = request.expires_at(said.at)
     if steps.is_local(run):
-        from dredge.approve.waiting import keep_lease
+        from dredge.approve.step import keep_lease
 
         keep_lease(run, expires_at, take_back=True)
     _tell(
@@ -130,7 +130,7 @@ def _reject(command: str, steps: Any, uri: str, by: str | None, as_json: bool) -
         at=said.at.isoformat(),
     )
     if _answers_in_airflow(steps, run):
-        _end_in_airflow(run)
+        _end_in_airflow(run, was_approved=found.approved is not None)
     elif not steps.is_local(run) and not as_json:
         click.echo(_in_airflow(run))
 
@@ -144,10 +144,15 @@ def _answers_in_airflow(steps: Any, run: Any) -> bool:
     return not steps.is_local(run) and airflow_answer.is_named()
 
 
-def _end_in_airflow(run: Any) -> None:
-    """Have Airflow notice; the no counts without that."""
+def _end_in_airflow(run: Any, was_approved: bool) -> None:
+    """Have Airflow notice; the no counts without that. Where its run is gone, nothing else gives the lease back."""
     try:
         airflow_answer.answer_in_airflow(run.plan.lease.holder, "Reject")
+    except NotFoundError as error:
+        click.echo(f"{error} The run is rejected all the same.", err=True)
+        if not was_approved:
+            run.lease.release(run.plan.lease)
+            click.echo("Its lease was given back: the next run of the repository can begin.", err=True)
     except DredgeError as error:
         click.echo(f"Airflow was not told: {error} The run is rejected all the same.", err=True)
 

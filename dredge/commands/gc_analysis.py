@@ -12,8 +12,8 @@ from dredge.commands.options import FiniteRange
 from dredge.runs.payload import to_json
 
 if TYPE_CHECKING:
-    from dredge.gc.analysis.base_run import BaseRun
-    from dredge.gc.foresee import Proposal
+    from dredge.gc.insight.base_run import BaseRun
+    from dredge.gc.insight.what_if import Proposal
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _RUN = click.option(
@@ -54,10 +54,8 @@ def why_command(
                 3 the history cannot be read · 4 the server or the store is not available: nobody can tell
                 6 no such repository or path
     """
-    from dredge.gc.explain import why
-    from dredge.gc.explain.answer import KEPT, UNKNOWN
-    from dredge.gc.explain.target import find_target
-    from dredge.gc.explain.words import answer_lines
+    from dredge.gc.insight.why import why
+    from dredge.gc.insight.why_answer import KEPT, UNKNOWN, answer_lines, find_target
     from dredge.lakefs import LakeFSClient
     from dredge.runs.clock import utc_now
 
@@ -111,8 +109,7 @@ def cost_command(
     Exit codes: 0 counted · 2 bad input, or no such run · 3 a range is missing · 4 the store is not available
                 5 a file cannot be trusted · 6 no such repository
     """
-    from dredge.gc.cost import cost_of
-    from dredge.gc.cost.words import cost_lines
+    from dredge.gc.insight.cost import cost_lines, cost_of
 
     price = _price(price, storage_class)
     base = _base(repository, run_uri, run_root)
@@ -167,10 +164,10 @@ def plan_command(
                 not available · 5 a file cannot be trusted · 6 no such repository
     """
     from dredge.errors import ConfigError
-    from dredge.gc.analysis.kv_records import all_commits
-    from dredge.gc.foresee import foresee
-    from dredge.gc.foresee.curve import curve_of, table_lines
-    from dredge.gc.foresee.run_cost import expected, expected_lines
+    from dredge.gc.insight.base_run import all_commits
+    from dredge.gc.insight.proposals import curve_of, table_lines
+    from dredge.gc.insight.run_cost import expected, expected_lines
+    from dredge.gc.insight.what_if import what_if
     from dredge.lakefs import LakeFSClient
     from dredge.runs.curve import render_curve
 
@@ -179,7 +176,7 @@ def plan_command(
     proposals = _proposals(base, days, branch, files)
     access = _kv()
     known = None if access is None else all_commits(access, repository, base.plan.namespace)
-    foreseen = foresee(base, proposals, lambda item: client.commit(repository, item), known)
+    foreseen = what_if(base, proposals, lambda item: client.commit(repository, item), known)
     found = [to_json(item) for item in foreseen]
     unnamed = base.unnamed_metaranges()
     root = run_root or base.plan.run_uri.rpartition("/")[0]
@@ -217,7 +214,7 @@ _KINDS_OF_RUN = {
 
 def _proposals(base: BaseRun, days: str | None, branch: str | None, files: tuple[str, ...]) -> list[Proposal]:
     from dredge.errors import ConfigError
-    from dredge.gc.foresee.proposals import as_now, by_days, from_file, read_days
+    from dredge.gc.insight.proposals import as_now, by_days, from_file, read_days
 
     if branch is not None and days is None:
         raise ConfigError("--branch needs --retention-days")
@@ -230,7 +227,7 @@ def _proposals(base: BaseRun, days: str | None, branch: str | None, files: tuple
 def _base(repository: str, run_uri: str | None, run_root: str | None) -> BaseRun:
     """The run that figures are of."""
     from dredge.errors import ConfigError
-    from dredge.gc.analysis.base_run import find_base, open_base
+    from dredge.gc.insight.base_run import find_base, open_base
     from dredge.lakefs import LakeFSClient
 
     if run_uri is not None:

@@ -9,7 +9,7 @@ import click
 from dredge.commands.many import log_lines, tell_of_all
 from dredge.commands.options import setting_options
 from dredge.gc.config import GCConfig
-from dredge.gc.many.config import ManyConfig
+from dredge.gc.many.choose import ManyConfig
 from dredge.settings import settings_of
 
 
@@ -54,7 +54,7 @@ def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **setting
 
 
 def _collect(many: ManyConfig, config_of: Any, at_once: int, run_root: str | None, as_json: bool) -> int:
-    from dredge.gc.many import choose_repositories
+    from dredge.gc.many.choose import choose_repositories
     from dredge.gc.many.collect import collect_each
     from dredge.lakefs import LakeFSClient
     from dredge.runs.tasks import LocalRunner

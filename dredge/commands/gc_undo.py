@@ -51,7 +51,7 @@ def restore_command(
     from dredge.gc.restore.step import restore
     from dredge.gc.run import read_plan
     from dredge.runs.tasks import LocalRunner
-    from dredge.undo.restore.output import OUTCOMES
+    from dredge.undo.putting_back import OUTCOMES
 
     if repository is None:
         if "://" not in run:
@@ -87,7 +87,7 @@ def purge_command(repository: str, apply: bool, processes: int, as_json: bool, *
     """
     from dredge.gc.steps import purge
     from dredge.runs.tasks import LocalRunner
-    from dredge.undo.purge.output import OUTCOMES
+    from dredge.undo.leftovers import OUTCOMES
 
     given = {name: value for name, value in settings.items() if value is not None}
     config = PurgeConfig.from_params({**given, "repository": repository, "dry_run": not apply})

@@ -158,13 +158,6 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
 @command.command("collect")
 @click.argument("uri", metavar="URI")
 @click.option("--apply", is_flag=True, help="Delete; without, the run only says what would go.")
-@click.option(
-    "--collect-mode",
-    type=click.Choice(["local", "library"]),
-    default="local",
-    show_default=True,
-    help="Dredge's own mark and sweep with a ledger, or the library's collection.",
-)
 @setting_options(CollectConfig, without=("storage", "dry_run", "approvers"))
 @click.option(
     "--processes",
@@ -175,9 +168,7 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
 )
 @click.option("--quiet", is_flag=True, help="No lines of progress on standard error.")
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
-def collect(
-    uri: str, apply: bool, collect_mode: str, processes: int, quiet: bool, as_json: bool, **settings: Any
-) -> None:
+def collect(uri: str, apply: bool, processes: int, quiet: bool, as_json: bool, **settings: Any) -> None:
     """Delete the snapshots, manifests, chunks and transaction logs that nothing reaches.
 
     \b
@@ -193,12 +184,6 @@ def collect(
     show_progress(quiet)
     given = {name: value for name, value in settings.items() if value is not None}
     config = CollectConfig.from_params({**given, "storage": uri, "dry_run": not apply})
-    if collect_mode == "library":
-        from dredge.icechunk.collection.by_library import collect_by_library
-
-        found = collect_by_library(config)
-        click.echo(json.dumps(found) if as_json else _library_text(found))
-        return
     from dredge.icechunk.collection.steps import Run, plan_collection
 
     end_run(Run.open(plan_collection(config).run_uri), processes, as_json)
@@ -258,8 +243,3 @@ def _show_plan(made: ExpirationPlan, whole: bool) -> None:
             f" {free.manifests:,} manifests, {free.chunks:,} chunks, {free.transaction_logs:,} logs"
         )
     click.echo(f"digest {made.digest}")
-
-
-def _library_text(found: dict[str, Any]) -> str:
-    figures = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in found["counts"].items())
-    return f"Icechunk's collection, {found['outcome'].replace('_', ' ')}: {figures}"

@@ -48,7 +48,7 @@ def restore_command(
     """
     from dredge.icechunk.collection.undo import restore
     from dredge.runs.tasks import LocalRunner
-    from dredge.undo.restore.output import OUTCOMES
+    from dredge.undo.putting_back import OUTCOMES
 
     given = {name: value for name, value in settings.items() if value is not None}
     config = IcechunkRestoreConfig.from_params({**given, "storage": uri, "run": run, "all": everything})
@@ -81,7 +81,7 @@ def purge_command(uri: str, apply: bool, processes: int, as_json: bool, **settin
     """
     from dredge.icechunk.collection.undo import purge
     from dredge.runs.tasks import LocalRunner
-    from dredge.undo.purge.output import OUTCOMES
+    from dredge.undo.leftovers import OUTCOMES
 
     given = {name: value for name, value in settings.items() if value is not None}
     config = IcechunkPurgeConfig.from_params({**given, "storage": uri, "dry_run": not apply})

@@ -10,7 +10,7 @@ import click
 from dredge.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dredge.pages.questions import Asker
+    from dredge.pages.surroundings import ServerAsker
 
 
 @click.command("ui", context_settings={"help_option_names": ["-h", "--help"]})
@@ -47,8 +47,9 @@ def command(uri: str, listen: str, names: tuple[str, ...]) -> None:
     try:
         import uvicorn
 
+        from dredge.pages.drawing import Pages
         from dredge.pages.hosts import OwnNames, find_names, listens_everywhere
-        from dredge.pages.web import Pages, make_app, warm_up
+        from dredge.pages.web import make_app, warm_up
     except ImportError as error:
         raise ConfigError(f"{error.name} is missing: install dredge[server]") from None
     from dredge.pages.places import FolderPlaces
@@ -66,9 +67,9 @@ def command(uri: str, listen: str, names: tuple[str, ...]) -> None:
     uvicorn.run(app, host=host.strip("[]"), port=int(port), log_level="warning")
 
 
-def _asker() -> Asker | None:
+def _asker() -> ServerAsker | None:
     from dredge.lakefs import LakeFSClient
     from dredge.lakefs.client import ENDPOINT
-    from dredge.pages.questions import ServerAsker
+    from dredge.pages.surroundings import ServerAsker
 
     return ServerAsker(lambda _place: LakeFSClient.from_env()) if os.environ.get(ENDPOINT) else None

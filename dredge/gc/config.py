@@ -51,6 +51,8 @@ KEEP_UNNAMED_DAYS = 30.0
 KEEP_DAYS_MIN = versions.KEEP_DAYS_MIN
 CLEAN, OPTIMIZED, AUTO = versions.CLEAN, versions.OPTIMIZED, versions.AUTO
 BOTH = "both"
+EVERY_OTHER = "*"
+"""Of `referring_repositories`: all others of the server."""
 _MAY_BE_NONE = ("explain_ranges_max", "report_names_max")
 
 
@@ -163,19 +165,20 @@ class GCConfig:
         tuning: sizes.
     """
 
-    repository: str = setting("Repository", "Its name in lakeFS.")
+    repository: str = setting("Repository", "Name of the repository in lakeFS.")
     mode: str = setting(
         "Mode",
-        "`clean` reads everything. `optimized` reads what changed since the last complete run that was no dry run."
-        " `auto` is optimized, and clean at intervals. Without such a run before it, every run is a clean one.",
+        "`clean` reads everything. `optimized` reads the part that changed since the last complete run that"
+        " was no dry run. `auto` is optimized, with a clean run at intervals. Without an earlier complete"
+        " run, every run is clean.",
         default=AUTO,
         choices=(AUTO, OPTIMIZED, CLEAN),
     )
     dry_run: bool = setting("Dry run", "Find and report garbage, **delete nothing**.", default=True)
     min_age_hours: float = setting(
         "Minimum age in hours",
-        "Younger objects are kept. At least 25: lakeFS lets uploads be linked for 24, and its servers' clocks may"
-        " differ.",
+        "Younger objects are kept. At least 25: lakeFS accepts an upload up to 24 hours after it gave out"
+        " the address, and the clocks of its servers may differ.",
         default=MIN_AGE_HOURS,
         minimum=MIN_AGE_HOURS,
         maximum=HOURS_MAX,
@@ -185,8 +188,8 @@ class GCConfig:
     )
     unsafe_min_age_seconds: float | None = setting(
         "Unsafe minimum age in seconds",
-        "Replaces the minimum age and **can delete uploads in flight**. For tests, on a repository that nobody writes"
-        " to. Empty: not used.",
+        "Replaces the minimum age and **can delete uploads in progress**. For tests, on a repository without"
+        " writers. Empty: not used.",
         default=None,
         minimum=0,
         maximum=SECONDS_MAX,
@@ -195,66 +198,68 @@ class GCConfig:
     unsafe_grace_seconds: float | None = unsafe_grace_setting()
     undo: str = setting(
         "Undo",
-        "How deletions can be taken back (`dredge gc restore`). `versions`: the bucket keeps versions, and the ledger"
-        " says which. `quarantine`: each object is copied below the run's folder, and the copy is looked at, before the"
-        " object goes; that takes three more requests for each. `auto`: versions where the bucket has them, else off.",
+        "How deletions can be restored (`dredge gc restore`). `versions`: from the versions of the bucket."
+        " `quarantine`: each object is copied below the run's folder, and the copy is checked, before the"
+        " object is deleted; that takes three more requests for each. `auto`: versions where the bucket"
+        " keeps them, otherwise off.",
         default=AUTO,
         choices=(AUTO, ways.OFF, ways.VERSIONS, ways.QUARANTINE),
     )
     restore_reused: bool = setting(
-        "Restore what is used again",
-        "Every run compares what earlier runs deleted with what is live. Objects of an expired commit that is used"
-        " again (a branch or tag on it, a revert, a longer rule) are brought back where `undo` allows it. Off: they are"
-        " only reported. Other live objects are always brought back, and raise an alarm.",
+        "Restore reused objects",
+        "Every run compares deleted objects of earlier runs with live ones. Objects of an expired commit"
+        " that is in use again (a branch or tag on it, a revert, a longer rule) are restored where `undo`"
+        " allows it. Off: they are only reported. Other live objects are always restored, with an alarm.",
         default=True,
     )
     purge_days: float | None = setting(
         "Days until a purge",
-        "The last step of a run deletes for good what earlier runs could still bring back, once it was deleted so long"
-        " ago and the mark of the run shows that it is not live. Dry runs only count it. Empty: no purge.",
+        "The last step of a run permanently deletes copies and versions of objects that earlier runs deleted"
+        " at least this many days ago, if the mark of the run shows that they are not live. Dry runs only"
+        " count them. Empty: no purge.",
         default=None,
         minimum=1,
         maximum=DAYS_MAX,
-        because="whoever misses something needs a day to say so",
+        because="users need a day to notice a missing object",
     )
     clean_every_days: float = setting(
         "Days between clean runs",
-        "An `auto` run is a clean one when the last clean run is as long ago. It finds what optimized runs cannot see,"
-        " such as uploads into slices older than the margin.",
+        "An `auto` run is clean when the last clean run is this long ago. A clean run finds garbage that"
+        " optimized runs cannot see, such as uploads into slices older than the margin.",
         default=30.0,
         minimum=0,
         maximum=DAYS_MAX,
     )
     keep_runs_days: float | None = setting(
         "Days that run folders are kept",
-        "Older ones are removed at the end of a complete run, but for what later runs build on. A dry run says what"
-        " would go. Empty: they stay for ever, and so do superseded counts of live objects.",
+        "Older run folders are removed at the end of a complete run, unless later runs need them. A dry run"
+        " lists them. Empty: run folders and superseded counts of live objects are kept.",
         default=90.0,
         minimum=KEEP_DAYS_MIN,
         maximum=DAYS_MAX,
         because="other runs may still read these folders",
     )
     keep_unnamed_days: float = setting(
-        "Days that unnamed metaranges are kept",
-        "A metarange file that no known commit names counts as an active commit for so long after it was written, and"
-        " longer if no mark was complete since. It may be a commit that was lost with lakeFS's database, or one that"
-        " waits in a hook.",
+        "Days that unreferenced metaranges are kept",
+        "A metarange file without a known commit counts as an active commit for this long after it was"
+        " written, and longer if no mark has completed since. Its commit may have been lost with lakeFS's"
+        " database, or may be waiting in a hook.",
         default=KEEP_UNNAMED_DAYS,
         minimum=0,
         maximum=DAYS_MAX,
     )
     slice_margin_hours: float = setting(
         "Slice margin in hours",
-        "Folders of uploads (slices) are listed again until they are as old as this, for uploads that take long or come"
-        " late. At least 25 more than the minimum age.",
+        "Folders of uploads (slices) are listed again until they are this old, for slow and late uploads. At"
+        " least 25 more than the minimum age.",
         default=SLICE_MARGIN_HOURS,
         minimum=SLICE_OPEN_HOURS,
         maximum=HOURS_MAX,
     )
     upload_hours: float = setting(
         "Hours that an upload in parts may pause",
-        "On Google Cloud Storage lakeFS keeps the parts of an upload as objects. They stay until nothing of the upload"
-        " was written for so long; then it was given up. 0: they go with the minimum age.",
+        "On Google Cloud Storage lakeFS keeps the parts of an upload as objects. They are kept until the"
+        " upload has not been written to for this long. 0: they are deleted after the minimum age.",
         default=168.0,
         minimum=0,
         maximum=HOURS_MAX,
@@ -265,46 +270,55 @@ class GCConfig:
     approval: str = approval_setting()
     approval_hours: float = approval_hours_setting()
     approvers: str | None = approvers_setting()
+    referring_repositories: str | None = setting(
+        "Repositories that refer to this one",
+        "Names, separated by commas, or `*` for all others of the server. What their branches have staged and their"
+        " commits name below this repository's namespace stays: imports, links. One that cannot be read stops the run."
+        " Empty: objects that only other repositories use are **not protected**.",
+        default=None,
+    )
     keep_tags: bool = setting(
-        "Keep what tags name",
+        "Keep tagged commits",
         "Commits with a tag stay active. lakeFS itself lets them expire like all others.",
         default=True,
     )
     policy: RetentionPolicy | None = setting(
         "Retention policy",
-        "What else stays, beyond lakeFS's own rules: a YAML file by absolute path or URI, or its text; see"
-        " docs/retention.md. Empty: nothing.",
+        "Rules that keep more than lakeFS's own rules do: a YAML file by absolute path or URI, or its text;"
+        " see docs/retention.md. Empty: none.",
         default=None,
         name="retention_policy",
         kind="string",
         multiline=True,
     )
     verify_looks: int | None = setting(
-        "Deleted objects to look for again",
-        "After deleting, at most so many of the deleted objects, from all over, are looked for in the store (of fewer"
-        " than 5,000 one in five, but 200), and every one of which it first gave no clear answer. If one in 300 were"
-        " still there, 1,000 looks would miss that once in 28 runs. Empty: all of them.",
+        "Deleted objects to verify",
+        "After deleting, a run checks a sample of at most this many deleted objects in the store (one in"
+        " five, at least 200, of fewer than 5,000), and every object without a clear answer. If one in 300"
+        " still existed, a sample of 1,000 would miss it once in 28 runs. Empty: all of them.",
         default=1000,
         minimum=0,
     )
     read_kv: bool = setting(
         "Read lakeFS's key-value store",
-        "Staging and commits are then read from its records, and no object has to be asked for because its content"
-        " looks familiar. Where the store is says the variable `DREDGE_KV_URL`.",
+        "Staging and commits are read from its records, and no branch has to be asked about objects with the"
+        " content of a candidate. The variable `DREDGE_KV_URL` has its URL.",
         default=False,
     )
     live_source: str = setting(
-        "Where staging and active commits are read",
-        "`auto`: from lakeFS's key-value store alone, where it is named and proves to be the server's own; the server"
-        " is then asked for nothing heavy. In doubt, and without a store, from the server. `both`: from both, united.",
+        "Source of staging and active commits",
+        "`auto`: only lakeFS's key-value store, if a connection is given and the store is verified to be the"
+        " server's own; the server then does no heavy work. In doubt, or without a store, the server."
+        " `both`: both, united.",
         default=AUTO,
         choices=(AUTO, BOTH),
     )
     inventory: str | None = setting(
         "Inventory instead of a listing",
-        "URI of a `manifest.json` of S3 Inventory, of the folder with those of all dates (the newest counts), or of"
-        " parquet, ORC or CSV files with `key`, `size`, `last_modified`. Clean runs read it instead of listing `data/`;"
-        " what is younger than it waits for the next one. Empty: the store is listed.",
+        "URI of a `manifest.json` of S3 Inventory, of the folder with those of all dates (the newest is"
+        " used), or of parquet, ORC or CSV files with `key`, `size`, `last_modified`. Clean runs read it"
+        " instead of listing `data/`; younger objects wait for the next inventory. Empty: the store is"
+        " listed.",
         default=None,
     )
     run_root: str | None = setting(
@@ -324,6 +338,7 @@ class GCConfig:
         }
         check_settings(self, without=[name for name, value in replaced.items() if value is not None])
         self._check_window()
+        _ = self.referring  # a mistake is told now
 
     def _check_window(self) -> None:
         begin, end = self.window
@@ -346,6 +361,16 @@ class GCConfig:
     def approver_ids(self) -> tuple[str, ...]:
         """Ids of those who may answer; () is everybody."""
         return ids_of(self.approvers)
+
+    @property
+    def referring(self) -> frozenset[str]:
+        """Names of the repositories whose entries count as live here, or `EVERY_OTHER` alone."""
+        found = frozenset(ids_of(self.referring_repositories))
+        if EVERY_OTHER in found and len(found) > 1:
+            raise ConfigError(
+                f"referring_repositories is {self.referring_repositories!r}: `*` is all others; name none beside it"
+            )
+        return found
 
     @property
     def min_age_seconds(self) -> float:

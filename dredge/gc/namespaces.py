@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 from dredge.errors import RefusedError
@@ -23,6 +24,20 @@ DATA = "data/"
 METADATA = "_lakefs/"
 _DUMMY = "dummy"
 _LOCAL = f"{canonical_scheme('local')}://"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """Which keys are looked for in entries; a payload.
+
+    Attributes:
+        namespace: URI of the storage namespace whose keys they are.
+        own: whether the entries are of the repository of that namespace. Of another one, relative addresses are no keys
+            of it.
+    """
+
+    namespace: str
+    own: bool = True
 
 
 def canonical_namespace(uri: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dredge.gc.config import CLEAN, GCConfig
-from dredge.inventory.source import Inventory
+from dredge.inventory.manifest import Inventory
 from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_versioned

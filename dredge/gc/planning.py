@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from dredge.errors import ConfigError, DredgeError, LeaseHeldError, NotFoundError, RefusedError
+from dredge.errors import ConfigError, DredgeError, FormatError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.clocks import compare_server
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
-from dredge.gc.foresee.run_cost import expected, expected_lines, forecast
+from dredge.gc.insight.run_cost import expected, expected_lines, forecast
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, check_namespaces, places_of
 from dredge.gc.pending.known import find_list
 from dredge.gc.plan import PLAN, RUNS, Plan
+from dredge.gc.referring.repositories import find_referring
 from dredge.gc.run import Run, make_lease, open_state, read_plan
 from dredge.gc.state.store import Current, StateStore
 from dredge.gc.witness.owner import check_plan
 from dredge.gc.witness.ownership import Site
-from dredge.inventory.manifest import find_inventory
-from dredge.inventory.source import Inventory
+from dredge.inventory.manifest import Inventory, find_inventory
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
 from dredge.runs.clock import Clock, StoreClock, check_clocks, utc_now
 from dredge.runs.coverage import Coverage
@@ -35,9 +36,8 @@ from dredge.runs.versions import choose_mode
 from dredge.storage import StorageOptions, open_writer
 from dredge.storage.conditions import demand_conditions
 from dredge.storage.parallel import at_once
-from dredge.undo import choose_way
-from dredge.undo.came_back import slices_to_list
-from dredge.undo.pins import read_pins
+from dredge.undo.pins import read_pins, slices_to_list
+from dredge.undo.ways import choose_way
 from dredge.xid import new_descending_xid
 
 log = logging.getLogger("dredge")
@@ -137,6 +137,7 @@ def plan_run(
         )
     for warning in check_namespaces(repository.name, namespaces):
         log.warning("%s", warning)
+    referring = find_referring(config, namespaces)
     root = _run_root(config, repository, namespaces)
     state = open_state(repository.namespace, options)
     store = StoreClock(state, clock)
@@ -154,6 +155,8 @@ def plan_run(
     log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
     current = _with_list(state_read.result(), listed.result())
     mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
+    if mode == OPTIMIZED and (gone := _refer_no_more(current, referring, options)):
+        mode, why = CLEAN, f"repository {gone} does not refer to this one any more"
     if current.problem:
         log.error("the state of %s is unusable, so everything is read: %s", repository.name, current.problem)
     again = Coverage() if current.state is None else slices_to_list(pins.result(), current.state.cutoff)
@@ -207,6 +210,22 @@ def _with_list(current: Current, stored: Stored) -> Current:
     if current.state is None or stored.pending is not None:
         return current
     return replace(current, state=None, problem=f"the pending list: {stored.problem or 'it is gone'}")
+
+
+def _refer_no_more(
+    current: Current, referring: Collection[str], options: StorageOptions | None
+) -> str | None:
+    """A repository whose entries counted as live in the run that left the state, and do not now: what it alone named is
+    nothing that an optimized run would look at. None where there is none, or where that run says nothing."""
+    if current.state is None:
+        return None
+    folder = RunFolder(open_writer(current.state.run_uri, options), current.state.run_id)
+    with suppress(FormatError):
+        summary = folder.read_summary(ListCommittedOutput.STEP)
+        if summary is not None:
+            names = {item["repository"] for item in ListCommittedOutput.of(summary).referring}
+            return min(names - set(referring), default=None)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

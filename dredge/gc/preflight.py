@@ -8,6 +8,8 @@ server    reachable, its version, the repository
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -21,11 +23,12 @@ from dredge.errors import (
 )
 from dredge.gc.clocks import compare_server
 from dredge.gc.config import CLEAN, GCConfig
-from dredge.gc.foresee.run_cost import expected
+from dredge.gc.insight.run_cost import expected
 from dredge.gc.mark_uncommitted import KVAccess, look
 from dredge.gc.namespaces import DATA, check_namespaces
 from dredge.gc.pending.known import find_list
 from dredge.gc.plan import RUNS, STATE
+from dredge.gc.referring.preflight import check_referring
 from dredge.gc.run import open_state
 from dredge.gc.state.store import StateStore
 from dredge.gc.storage_classes import HELD, MINIMUM_DAYS
@@ -36,17 +39,36 @@ from dredge.gc.witness.ownership import Site, read_owner, read_visitors
 from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.preflight import Check, Level, Line, Preflight, alarms_line, line_of, ok, perform
+from dredge.runs.words import number_of
 from dredge.storage import ObjectWriter, StorageOptions, open_reader
 from dredge.storage.model import STORAGE_CLASS
 from dredge.undo.alarms import open_alarms
-from dredge.undo.preflight import check_folders, check_reach, check_undo
+from dredge.undo.preflight import (
+    LIST_PRICE,
+    check_folders,
+    check_lifecycle,
+    check_lock,
+    check_reach,
+    check_undo,
+    estimate_line,
+)
 from dredge.xid import new_descending_xid
 
+_LACKING = (
+    (
+        (1, 8),
+        "it keeps no metadata of repositories and has no id, so a copy of its database cannot be told from itself",
+        "Upgrade lakeFS; or consent to runs that delete: `dredge gc own {name} --without-id --reason …`.",
+    ),
+    (
+        (1, 72),
+        "prepare_commits answers when it is done, and a proxy that ends long requests ends the run",
+        "Upgrade lakeFS, or let proxies wait for that call (up to 20 minutes).",
+    ),
+)
+"""By version: what an older server lacks, and what to do. `dredge.lakefs.client.OLDEST_SERVER` has the rest."""
 _SAMPLE_ROWS = 20_000
 """Objects listed to see what kinds there are and, where no run has counted them, how many at least."""
-_LIST_PRICE = 0.005 / 1000
-"""US dollars for a listing request, by S3's list price."""
-_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +136,7 @@ def _groups(
 
     def ask() -> Iterator[Line]:
         server = client or LakeFSClient.from_env()
-        yield ok("server", f"lakeFS {server.version() or 'of an unknown version'} answers")
+        yield from _version(server.version(), config.repository)
         repository = server.repository(config.repository)
         names = {found.name: found.namespace for found in server.repositories()}
         state = open_state(repository.namespace, options)
@@ -137,10 +159,13 @@ def _checks(site: _Site, kv: KVAccess | None) -> list[Check]:
         Check("right_metadata", lambda: _metadata(site)),
         Check("rules", lambda: _rules(site)),
         Check("namespaces", lambda: _namespaces(site)),
+        Check("referring", lambda: check_referring(config, site.client, site.namespace, options)),
         Check("server_clock", lambda: _server_clock(site)),
         *check_folders(folders, site.name, config.safety.clock_skew_seconds_max, site.clock, options),
         Check("store_elsewhere", lambda: check_reach(site.namespace, options)),
+        Check("lifecycle", lambda: check_lifecycle(folders, options)),
         Check("undo", lambda: check_undo(config.undo, site.namespace, run_uri, options)),
+        Check("object_lock", lambda: check_lock(site.namespace, options)),
         Check("owner", lambda: _owner(site)),
         Check("block", lambda: _block(site)),
         Check("alarms", lambda: _alarms(site)),
@@ -149,6 +174,18 @@ def _checks(site: _Site, kv: KVAccess | None) -> list[Check]:
         Check("kv", lambda: _kv(site, kv)),
         Check("estimate", lambda: _estimate(site)),
     ]
+
+
+def _version(version: str, name: str) -> Iterator[Line]:
+    """That the server answers, and what one of its age lacks."""
+    yield ok("server", f"lakeFS {version or 'of an unknown version'} answers")
+    numbers = re.match(r"v?(\d+)\.(\d+)\b", version)
+    if numbers is None:
+        return
+    for since, lacks, todo in _LACKING:
+        if (int(numbers[1]), int(numbers[2])) < since:
+            at = ".".join(map(str, since))
+            yield Line("server", "warning", f"it is older than {at}: {lacks}", todo.format(name=name))
 
 
 def _of_repository(repository: Repository, of_server: int) -> Line:
@@ -226,7 +263,9 @@ def _rules(site: _Site) -> Iterator[Line]:
         )
     else:
         of_branches = f", {len(rules.branches):,} branches with their own" if rules.branches else ""
-        yield ok("rules", f"commits stay active for {rules.default_retention_days:,} days{of_branches}")
+        yield ok(
+            "rules", f"commits stay active for {number_of(rules.default_retention_days, 'day')}{of_branches}"
+        )
 
 
 def _namespaces(site: _Site) -> Iterator[Line]:
@@ -295,7 +334,7 @@ def _past(site: _Site) -> Iterator[Line]:
             "past",
             "error",
             "the server lacks the id of the last complete mark: its database is older, or another one",
-            f"See `dredge gc lost {site.repository.name}`; docs/operations.md has the causes.",
+            f"See `dredge gc lost {site.repository.name}`; docs/owner.md has the causes.",
             WitnessError.kind,
         )
 
@@ -349,17 +388,12 @@ def _estimate(site: _Site) -> Iterator[Line]:
     if found is not None:
         requests = found["work"]["list_requests"]
         seconds = sum(found["seconds"].values())
-        text = f"{seconds:,.0f} s, {requests:,} listing requests (${requests * _LIST_PRICE:,.2f}). {found['about']}"
+        text = f"{seconds:,.0f} s, {requests:,} listing requests (${requests * LIST_PRICE:,.2f}). {found['about']}"
         yield ok("estimate", text)
         return
+    started = time.monotonic()
     rows, classes, whole = _sample(site)
-    requests = -(-rows // _PAGE)
-    least = "" if whole else "at least "
-    yield ok(
-        "estimate",
-        f"{least}{rows:,} objects: {least}{requests:,} listing requests (${requests * _LIST_PRICE:,.4f}); a first run"
-        " tells the time",
-    )
+    yield estimate_line("objects", rows, time.monotonic() - started, whole)
     archived = sorted(classes & set(HELD))
     if archived:
         yield Line(

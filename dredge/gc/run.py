@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dredge.errors import ConfigError, NotFoundError
+from dredge.gc.namespaces import Keys
 from dredge.gc.plan import PLAN, STATE, Plan, parse_plan
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.runs.clock import Clock, utc_now
@@ -67,6 +68,11 @@ class Run(PlannedRun[Plan]):
         if self._client is None:
             self._client = LakeFSClient.from_env()
         return self._client
+
+    @property
+    def keys(self) -> Keys:
+        """Which keys are looked for in the repository's entries."""
+        return Keys(namespace=self.plan.namespace)
 
     @property
     def lease(self) -> Lease:

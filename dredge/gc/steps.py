@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dredge.approve.question import Question
     from dredge.approve.records import AIRFLOW, TIME_OUT, Decision
-    from dredge.gc.approve.step import answer, approve
+    from dredge.gc.approve import answer, approve
     from dredge.gc.bulk_delete.step import bulk_delete
     from dredge.gc.check_limits.step import check_limits
     from dredge.gc.config import GCConfig
@@ -121,8 +121,8 @@ _PLACES = {
     "Run": "run",
     "acquire_lease": "planning",
     "open_state": "run",
-    "answer": "approve.step",
-    "approve": "approve.step",
+    "answer": "approve",
+    "approve": "approve",
     "bulk_delete": "bulk_delete.step",
     "check": "preflight",
     "check_limits": "check_limits.step",
@@ -333,8 +333,8 @@ def to_its_end(run: Run, runner: TaskRunner) -> StepSummary:
     Raises:
         DredgeError: a step could not be done.
     """
-    from dredge.approve.waiting import given_back
-    from dredge.gc.approve.step import find_question
+    from dredge.approve.step import given_back
+    from dredge.gc.approve import find_question
 
     with given_back(run, find_question):
         return run_steps(run, runner)

@@ -1,13 +1,13 @@
-"""The only module that imports the icechunk package: opens, expires and collects repositories as the library does."""
+"""The only module that imports the icechunk package: opens repositories and expires as the library does."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dredge.errors import ConfigError, RefusedError, UnavailableError
+from dredge.extras import need
 from dredge.icechunk.history import Ref
 from dredge.storage import StorageOptions
 from dredge.storage.gcs.options import GcsOptions
@@ -29,6 +29,7 @@ def open_library(uri: str, options: StorageOptions | None = None) -> icechunk.Re
         ConfigError: a kind of store that the library is not opened on here.
         UnavailableError: the repository could not be opened.
     """
+    need("icechunk", "icechunk")
     import icechunk
 
     storage = library_storage(uri, options or StorageOptions.from_env())
@@ -117,59 +118,3 @@ def delete_ref(repository: icechunk.Repository, ref: Ref) -> None:
             repository.delete_branch(ref.name)
     except icechunk.IcechunkError as error:
         raise RefusedError(f"{ref.label} could not be deleted: {error}") from None
-
-
-@dataclass(frozen=True, slots=True)
-class LibraryCollection:
-    """What a collection by the library deleted, or would delete."""
-
-    snapshots: int
-    manifests: int
-    chunks: int
-    transactions: int
-    size_bytes: int
-    failed: int = 0
-    errors: tuple[str, ...] = ()
-    skipped: tuple[str, ...] = ()
-
-    @property
-    def objects(self) -> int:
-        """How many objects in all."""
-        return self.snapshots + self.manifests + self.chunks + self.transactions
-
-    def counts(self) -> dict[str, int]:
-        """Give the figures by name."""
-        return {
-            "objects": self.objects,
-            "bytes": self.size_bytes,
-            "snapshots": self.snapshots,
-            "manifests": self.manifests,
-            "chunks": self.chunks,
-            "transactions": self.transactions,
-        }
-
-
-def collect_with_library(
-    repository: icechunk.Repository, cutoff: datetime, *, dry_run: bool
-) -> LibraryCollection:
-    """Let the library collect what was created strictly before the cutoff.
-
-    Raises:
-        RefusedError: the library refused or failed; its message says why.
-    """
-    import icechunk
-
-    try:
-        found = repository.garbage_collect(cutoff, dry_run=dry_run)
-    except icechunk.IcechunkError as error:
-        raise RefusedError(f"Icechunk did not collect: {error}") from None
-    return LibraryCollection(
-        snapshots=found.snapshots_deleted,
-        manifests=found.manifests_deleted,
-        chunks=found.chunks_deleted,
-        transactions=found.transaction_logs_deleted,
-        size_bytes=found.bytes_deleted,
-        failed=found.objects_failed_to_delete,
-        errors=tuple(str(error) for error in found.delete_errors),
-        skipped=tuple(str(phase) for phase in found.skipped_phases),
-    )

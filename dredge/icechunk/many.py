@@ -31,16 +31,18 @@ class ManyConfig:
 
     storages: str | None = setting(
         "Repositories",
-        "URIs with commas or spaces between them. One that ends with `/*`, such as `s3://lake/*`, stands for every"
-        " repository directly in that folder. Empty: those that the Variable `dredge_icechunk_schedules` names.",
+        "URIs, separated by commas or spaces. A URI with `/*` at its end, such as `s3://lake/*`, means every repository"
+        " directly in that folder. Empty: the repositories in the Variable `dredge_icechunk_schedules`.",
         default=None,
     )
     leave_out: str | None = setting(
-        "Repositories left out", "URIs or globs of those that are not collected. Empty: none.", default=None
+        "Excluded repositories",
+        "URIs or globs of repositories that are not collected. Empty: none.",
+        default=None,
     )
     summary_root: str | None = setting(
         "Folder of summaries",
-        "URI of the folder for the pages about all runs. Empty: the run root, or else Dredge's own folder in the first"
+        "URI of the folder for the pages about all runs. Empty: the run root, or otherwise Dredge's folder in the first"
         " repository.",
         default=None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 from dredge.icechunk.collection.config import CollectConfig
@@ -12,7 +13,14 @@ from dredge.runs.clock import Clock, utc_now
 from dredge.runs.preflight import Check, Line, Preflight, alarms_line, ok, perform
 from dredge.storage import StorageOptions, open_reader
 from dredge.undo.alarms import open_alarms
-from dredge.undo.preflight import check_folders, check_reach, check_undo
+from dredge.undo.preflight import (
+    check_folders,
+    check_lifecycle,
+    check_lock,
+    check_reach,
+    check_undo,
+    estimate_line,
+)
 from dredge.xid import new_descending_xid
 
 _SAMPLE_ROWS = 20_000
@@ -46,7 +54,9 @@ def _groups(config: CollectConfig, options: StorageOptions | None, clock: Clock)
     yield [
         *check_folders(folders, name, config.safety.clock_skew_seconds_max, clock, options),
         Check("store_elsewhere", lambda: check_reach(base, options)),
+        Check("lifecycle", lambda: check_lifecycle(folders, options)),
         Check("undo", lambda: check_undo(config.undo, base, run_uri, options)),
+        Check("object_lock", lambda: check_lock(base, options)),
         Check("alarms", lambda: _alarms(config, options)),
         Check("state", lambda: _state(config, met[0], options)),
         Check("estimate", lambda: _estimate(base, options)),
@@ -74,11 +84,10 @@ def _state(config: CollectConfig, version: int, options: StorageOptions | None) 
 
 
 def _estimate(base: str, options: StorageOptions | None) -> Iterator[Line]:
-    rows, whole = 0, True
+    rows, whole, started = 0, True, time.monotonic()
     for batch in open_reader(base, options).list("chunks/"):
         rows += batch.num_rows
         if rows >= _SAMPLE_ROWS:
             whole = False
             break
-    least = "" if whole else "at least "
-    yield ok("estimate", f"{least}{rows:,} chunks: {least}{-(-rows // 1000):,} listing requests")
+    yield estimate_line("chunks", rows, time.monotonic() - started, whole)

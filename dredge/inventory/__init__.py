@@ -1,15 +1,8 @@
-"""An inventory of the bucket, read instead of listing it: S3 Inventory, or a table of anybody's.
+"""Reads an inventory of the bucket instead of listing it: S3 Inventory, or a table made by the user.
 
-source      what a run was planned on: which inventory, of when
-manifest    finds it, and checks that it is whole, recent, and of this bucket
-rows        reads its files, in batches
-download    brings one file to this machine, checked against its digest
+manifest    finds the inventory, and checks that it is complete, recent, and of this bucket
+rows        downloads a file of the inventory, compares its digest, and reads it in batches
 
-An inventory says what *was* there. So what it names and nothing live names is looked up in the store before it is a
-candidate (by each collector in its own way), as is all that only an earlier run knew of; `docs/safety.md` says why
-that is enough.
+An inventory describes the past. So unreferenced objects from it are looked up in the store before they become
+candidates (by each collector in its own way), like objects known only from an earlier run; see `docs/safety.md`.
 """
-
-from dredge.inventory.source import Inventory
-
-__all__ = ["Inventory"]

@@ -1,11 +1,11 @@
-"""Finds an inventory, and checks that it is whole, recent, and of the bucket that is collected.
+"""Finds an inventory, and checks that it is complete, recent, and of the collected bucket.
 
-    <folder>/2026-01-04T01-00Z/manifest.json        what S3 Inventory wrote, and the MD5 of each file
+    <folder>/2026-01-04T01-00Z/manifest.json        written by S3 Inventory, with the MD5 of each file
                                manifest.checksum    the MD5 of the manifest; written last
     <folder>/data/….csv.gz | ….orc | ….parquet
 
-A table of anybody's has no manifest: a parquet, ORC or CSV file with a header, or a folder of such files, with the
-columns `key` (whole, from the root of the bucket), `size`, `last_modified`, and if wanted `etag` and `bucket`.
+A user's table has no manifest: a parquet, ORC or CSV file with a header, or a folder of such files, with the columns
+`key` (complete, from the root of the bucket), `size`, `last_modified`, and optionally `etag` and `bucket`.
 
 Source: https://docs.aws.amazon.com/AmazonS3/latest/userguide/storage-inventory-location.html
 """
@@ -21,8 +21,23 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
-from dredge.inventory.source import Inventory
 from dredge.storage import ObjectInfo, StorageOptions, open_reader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """The inventory of a run.
+
+    Attributes:
+        uri: of its manifest.json, or of a table or a folder of tables.
+        created_at: start of its creation by the store, from the manifest; None for a table.
+        digest: of the manifest, or of the tables' names, sizes and ETags; another digest is another inventory.
+    """
+
+    uri: str
+    created_at: datetime | None
+    digest: str
+
 
 type FileFormat = Literal["csv", "orc", "parquet"]
 
@@ -40,8 +55,8 @@ class InventoryFile:
 
     Attributes:
         uri: of the file.
-        size: its length in bytes, as the manifest or the store says.
-        md5: of its bytes, in hexadecimal digits; "" where there is no manifest.
+        size: in bytes, from the manifest or the store.
+        md5: of its bytes, in hexadecimal digits; "" without a manifest.
     """
 
     uri: str
@@ -51,14 +66,14 @@ class InventoryFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How the files of an inventory are read; a payload.
+    """The format of the files of an inventory; a payload.
 
     Attributes:
         kind: of file.
-        columns: names of the columns of CSV files without a header; none where files name theirs.
+        columns: names of the columns of CSV files without a header; empty for files with column names.
         quoted: whether keys are URL-encoded.
-        bucket: that the rows must be of; "" where the store has none.
-        prefix: what keys of the namespace begin with, "/" at the end.
+        bucket: of the rows; "" for a store without buckets.
+        prefix: of the keys of the namespace, "/" at the end.
     """
 
     kind: FileFormat
@@ -70,7 +85,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """An inventory that was found and checked, but for the bytes of its files."""
+    """A checked inventory; the bytes of its files are not read yet."""
 
     source: Inventory
     layout: Layout
@@ -80,20 +95,20 @@ class Contents:
 def find_inventory(
     uri: str, namespace: str, now: datetime, age_max: timedelta, options: StorageOptions | None = None
 ) -> Contents:
-    """Find the inventory that a URI names.
+    """Find the inventory at a URI.
 
     Args:
-        uri: of a manifest.json, of the folder in which S3 puts those of all dates (the newest complete one counts), of
-            a table, or of a folder of tables.
+        uri: of a manifest.json, of the folder with the inventories of all dates (the newest complete one is read), of a
+            table, or of a folder of tables.
         namespace: storage namespace of the repository.
         now: the store's time.
         age_max: an older inventory is refused.
-        options: how stores are reached; None reads the environment.
+        options: None reads the environment.
 
     Raises:
-        RefusedError: it is of another bucket, too old, from the future, or not complete.
-        FormatError: it is damaged.
-        ConfigError: the URI names nothing of that kind.
+        RefusedError: another bucket, too old, in the future, or incomplete.
+        FormatError: damaged.
+        ConfigError: no inventory at the URI.
     """
     if uri.endswith(f"/{MANIFEST}"):
         return _by_manifest(uri, namespace, now, age_max, options)
@@ -109,7 +124,7 @@ def find_inventory(
     kinds = {kind for info in level.objects if (kind := _kind(info.key)) is not None}
     if len(kinds) != 1:
         raise ConfigError(
-            f"inventory {uri} is neither a {MANIFEST}, nor a folder with those of several dates, nor tables of one kind"
+            f"inventory {uri} is neither a {MANIFEST}, nor a folder with inventories by date, nor tables of one kind"
             f" ({', '.join(_KINDS)})"
         )
     (kind,) = kinds
@@ -137,13 +152,11 @@ def _by_manifest(
         data, checksum = reader.get(MANIFEST), reader.get(CHECKSUM).decode("ascii", "replace").strip()
     except NotFoundError as error:
         raise RefusedError(
-            f"inventory {uri} is not complete: {error}. S3 writes {CHECKSUM} last. Nothing was deleted. Name one that"
-            " is complete, or none."
+            f"inventory {uri} is not complete: {error}. S3 writes {CHECKSUM} last. Nothing was deleted. Name a"
+            " complete inventory, or none."
         ) from None
     if hashlib.md5(data, usedforsecurity=False).hexdigest() != checksum:
-        raise FormatError(
-            f"inventory {uri} does not have the checksum that {CHECKSUM} says. Nothing was deleted."
-        )
+        raise FormatError(f"inventory {uri} does not match the checksum in {CHECKSUM}. Nothing was deleted.")
     try:
         return _read_manifest(uri, data, namespace, now, age_max)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -193,13 +206,13 @@ def _file(home: str, item: Mapping[str, Any]) -> InventoryFile:
 def _check_age(uri: str, created: datetime, now: datetime, age_max: timedelta) -> None:
     if created > now + _CLOCKS:
         raise RefusedError(
-            f"inventory {uri} says that it was begun at {created:%Y-%m-%d %H:%M} UTC, which is not over by the store's"
+            f"inventory {uri} was begun at {created:%Y-%m-%d %H:%M} UTC by its manifest, in the future of the store's"
             " clock. Nothing was deleted."
         )
     if now - created > age_max:
         raise RefusedError(
-            f"inventory {uri} was begun at {created:%Y-%m-%d %H:%M} UTC; older ones than {age_max.days} days are not"
-            " taken. Nothing was deleted. Name a newer one, or none: then the store is listed."
+            f"inventory {uri} was begun at {created:%Y-%m-%d %H:%M} UTC; the accepted age is {age_max.days} days."
+            " Nothing was deleted. Name a newer inventory, or none to list the store."
         )
 
 

@@ -1,21 +1,56 @@
-"""Reads a file of an inventory in batches: what it says of the current objects of one namespace.
+"""Downloads a file of an inventory and reads it in batches: the current objects of a namespace.
 
-Of a versioned bucket each version has a row. Only the latest one counts, and none where that is a delete marker.
+An inventory of a versioned bucket has a row for each version. Only the latest version counts; a delete marker does not.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from urllib.parse import unquote_plus
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import FormatError, RefusedError
-from dredge.inventory.manifest import Layout
+from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.inventory.manifest import InventoryFile, Layout
+from dredge.storage import open_reader
 from dredge.storage.model import LISTING_SCHEMA
+
+
+@contextmanager
+def downloaded(file: InventoryFile) -> Iterator[str]:
+    """Download a file of an inventory for the duration of the block; tasks reach the store by their environment.
+
+    Returns:
+        The path of the copy.
+
+    Raises:
+        FormatError: a missing file, or another size or MD5 than in the manifest.
+    """
+    folder, _, name = file.uri.rpartition("/")
+    digest, size = hashlib.md5(usedforsecurity=False), 0
+    with tempfile.NamedTemporaryFile(prefix="dredge-inventory-", suffix=f"-{name[-20:]}") as sink:
+        try:
+            with open_reader(folder).open_read(name) as stream:
+                for chunk in stream:
+                    digest.update(chunk)
+                    size += len(chunk)
+                    sink.write(chunk)
+        except NotFoundError:
+            raise FormatError(f"{file.uri} of the inventory is missing. Nothing was deleted.") from None
+        if size != file.size or (file.md5 and digest.hexdigest() != file.md5):
+            raise FormatError(
+                f"{file.uri} differs from its entry in the inventory's manifest: {size:,} bytes with MD5"
+                f" {digest.hexdigest()} instead of {file.size:,} with {file.md5 or 'any'}. Nothing was deleted."
+            )
+        sink.flush()
+        yield sink.name
+
 
 BATCH_ROWS = 65_536
 _CSV_BYTES = 8 << 20
@@ -38,18 +73,18 @@ def read_rows(path: str, name: str, layout: Layout, counts: Counter[str]) -> Ite
     """Read the objects of a namespace from a file of an inventory.
 
     Args:
-        path: of the file on this machine.
+        path: of the local copy.
         name: of the file, for messages.
-        layout: how it is read.
-        counts: gets `inventory_rows` (of the file), `other_versions` (that are not the latest, or delete markers) and
-            `unnamed_objects` (whose names no key can express).
+        layout: its format.
+        counts: is increased by `inventory_rows` (of the file), `other_versions` (older versions and delete markers) and
+            `unnamed_objects` (names without a valid key).
 
     Returns:
         Batches of `LISTING_SCHEMA`, none empty, keys relative to the namespace; `size` and `last_modified` may be null.
 
     Raises:
-        FormatError: it is no such file, or lacks a column.
-        RefusedError: a row is of another bucket.
+        FormatError: an unreadable file, or a missing column.
+        RefusedError: a row of another bucket.
     """
     try:
         for batch in _READERS[layout.kind](path, layout):
@@ -64,13 +99,12 @@ def read_rows(path: str, name: str, layout: Layout, counts: Counter[str]) -> Ite
 
 
 def _roles(names: Sequence[str], name: str) -> dict[str, str]:
-    """The column of each role."""
     found: dict[str, str] = {}
     for column in names:
         role = _ROLES.get(re.sub(r"[^a-z]", "", column.lower()))
         if role in found:
             raise FormatError(
-                f"{name} of the inventory has several columns that may be {role}: {found[role]} and {column}. Nothing"
+                f"{name} of the inventory has several columns for {role}: {found[role]} and {column}. Nothing"
                 " was deleted."
             )
         if role is not None:
@@ -107,7 +141,7 @@ def _csv(path: str, layout: Layout) -> Iterator[pa.RecordBatch]:
 
     with pa.input_stream(path, compression="gzip" if _is_gzip(path) else None) as source:
         reading = csv.ReadOptions(column_names=layout.columns or None, block_size=_CSV_BYTES)
-        # Everything is text at first: what a column looks like in its first rows says nothing of the others.
+        # Everything is text at first: a type guessed from the first rows may not fit the later ones.
         names = layout.columns or _header(path)
         converting = csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
@@ -140,7 +174,6 @@ _READERS: dict[str, Callable[[str, Layout], Iterator[pa.RecordBatch]]] = {
 
 
 def _rows(batch: pa.RecordBatch, name: str, layout: Layout, counts: Counter[str]) -> pa.RecordBatch:
-    """The rows of the namespace, as a listing has them."""
     columns = {role: batch[column] for role, column in _roles(batch.schema.names, name).items()}
     _check_bucket(columns, name, layout)
     kept = _current(columns, batch.num_rows)
@@ -149,7 +182,7 @@ def _rows(batch: pa.RecordBatch, name: str, layout: Layout, counts: Counter[str]
     keys = _keys(columns["key"], layout.quoted)
     counts["unnamed_objects"] += keys.null_count
     ours = pc.fill_null(pc.starts_with(keys, layout.prefix), False)
-    # The namespace itself, written as a folder by some tools, is no object in it.
+    # Some tools write the namespace itself as a folder object.
     ours = pc.and_(ours, pc.fill_null(pc.not_equal(keys, layout.prefix), False))
     keys = pc.utf8_slice_codeunits(keys.filter(ours), len(layout.prefix))
     etag = columns.get("etag", pa.nulls(len(ours), pa.string())).filter(ours)
@@ -175,7 +208,7 @@ def _check_bucket(columns: dict[str, pa.Array], name: str, layout: Layout) -> No
 
 
 def _current(columns: dict[str, pa.Array], rows: int) -> pa.Array:
-    """Which rows are of the latest version, and of no delete marker. What does not say so is not taken for it."""
+    """The rows with the latest version of an object; a missing value counts as no, and delete markers are left out."""
     kept = pa.array([True] * rows, pa.bool_())
     if "is_latest" in columns:
         kept = pc.and_(kept, pc.fill_null(pc.cast(columns["is_latest"], pa.bool_()), False))
@@ -186,14 +219,14 @@ def _current(columns: dict[str, pa.Array], rows: int) -> pa.Array:
 
 
 def _keys(column: pa.Array, quoted: bool) -> pa.Array:
-    """Keys as text; null where they are none."""
+    """Keys as text; null for an invalid key."""
     try:
         keys = pc.cast(column, pa.string())
     except pa.ArrowInvalid:
         keys = pa.array([_text(value) for value in pc.cast(column, pa.binary()).to_pylist()], pa.string())
     if not quoted:
         return keys
-    # Most keys have nothing else to decode. An encoded percent sign is %25, so this finds slashes only.
+    # In most keys only slashes are encoded. An encoded percent sign is %25, so this finds slashes only.
     keys = pc.replace_substring(keys, "%2F", "/")
     odd = pc.fill_null(pc.match_substring_regex(keys, "[%+]"), False)
     if not pc.any(odd).as_py():
@@ -217,7 +250,7 @@ def _text(value: bytes | None) -> str | None:
 
 
 def _times(column: pa.Array) -> pa.Array:
-    """Times in UTC; those of a column without a time zone are taken to be. Bare numbers are of an unknown unit."""
+    """Times in UTC, also from a column without a time zone. Bare numbers have no known unit."""
     if pa.types.is_integer(column.type):
         raise FormatError("the inventory has bare numbers for times. Nothing was deleted.")
     if pa.types.is_timestamp(column.type) and column.type.tz is None:

@@ -1,15 +1,15 @@
-"""Loops that Python is too slow for, compiled by numba: checksums, Snappy, the walk through blocks, hashes.
+"""Loops compiled by numba: checksums, Snappy, the entries of blocks, hashes.
 
-    entry       what callers get, through `dredge.compiled` only
-    sstable     the blocks of a range         blocks      the entries of one block
-    xxh64       hashes                        checksum, snappy, utf8, varint, memory
-    interface   codes and columns that callers need too; the only module here that anyone may import
-    compiling   numba's options and types
+    entry       the kernels for callers, imported by `dredge.compiled` only: the blocks of a range, hashes of texts
+    blocks      the entries of one block
+    codecs      checksum, Snappy, XXH64
+    memory      numba's options and types; loads and copies, varints, UTF-8
+    interface   codes and columns shared with callers; the only module here for direct import
 
-numba's cache looks at the file of a function only, and would run old code after a change in a function that was
-inlined from another file. So `dredge.compiled` names the cache folder by the content of all these files.
+numba's cache compares only the file of a function, and a function inlined from another file may be an older version.
+So `dredge.compiled` names the cache folder after a hash of all these files.
 
-Kernels work on addresses of memory, like C. Three rules keep that safe: a length read from a file is compared
-with what is left before it is used; what a wide copy may overrun is slack that the caller provides (`SLACK`
-bytes behind every buffer, and the rest of the file behind every block); a kernel never allocates.
+Kernels work on memory addresses, like C. Three rules keep this safe: a length read from a file is compared with the
+remaining size before use; callers provide slack for wide copies (`SLACK` bytes behind every buffer, and the rest of
+the file behind every block); a kernel never allocates.
 """

@@ -1,48 +1,30 @@
-"""One block of a range: the walk through its entries, and taking over the rows of an equal one."""
+"""One block of a range: decodes its entries, or copies the rows of an equal block."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 from __future__ import annotations
 
 import numpy as np
 
-from dredge.kernels.compiling import U64, jit
-from dredge.kernels.interface import (
-    ADDRESS,
-    ADDRESS_AT,
-    ADDRESS_HASH,
-    BAD_ADDRESS_TYPE,
-    BAD_ENTRY,
-    BAD_ENTRY_MESSAGE,
-    BAD_ORDER,
-    BAD_RESTARTS,
-    BAD_TRAILER,
-    BAD_UTF8,
-    BAD_VALUE,
-    BLOCK,
-    CONTENT_HASH,
-    ETAG,
-    ETAG_AT,
-    KEY,
-    KEY_AT,
-    KEY_SIZE,
-    OK,
-    OTHERS,
-    PLACE,
-    ROW,
-    SEED,
-    SIZE,
-    SLACK,
-    TOO_MANY,
+from dredge.kernels import interface as k
+from dredge.kernels.codecs import xxh64
+from dredge.kernels.memory import (
+    U64,
+    address_of,
+    copy,
+    is_utf8,
+    jit,
+    load8,
+    load32,
+    load64,
+    or_words,
+    read_length,
+    read_uvarint,
 )
-from dredge.kernels.memory import address_of, copy, load8, load32, load64, or_words
-from dredge.kernels.utf8 import is_utf8
-from dredge.kernels.varint import read_length, read_uvarint
-from dredge.kernels.xxh64 import xxh64
 
 
 @jit
 def _compare_keys(key, key_size, shared, suffix, size):
-    """Whether a user key (`shared` bytes of the old one, then the suffix) comes after the old one, `key`."""
+    """Whether a user key (`shared` bytes of the previous key, then the suffix) sorts after the previous one, `key`."""
     if shared >= key_size:
         return size > key_size  # it begins with the whole old key
     if size <= shared:
@@ -57,68 +39,68 @@ def _compare_keys(key, key_size, shared, suffix, size):
 
 @jit
 def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
-    """Take all records of one uncompressed block. Gives a code; `state` says where, and what was filled."""
+    """Decode all records of an uncompressed block. Returns a code; `state` has the position and sizes of outputs."""
     number = load32(raw + raw_size - 4)
     if number < 1 or 4 * number > raw_size - 4:
-        return BAD_RESTARTS
+        return k.BAD_RESTARTS
     end = raw + raw_size - 4 - 4 * number
     if load32(end) != 0 or (end == raw and number != 1):
-        return BAD_RESTARTS
+        return k.BAD_RESTARTS
     met = 0
     next_restart = 0
     address_bytes = address_of(columns.address_bytes)
     etag_bytes = address_of(columns.etag_bytes)
     key_bytes = address_of(columns.key_bytes)
-    row, address_at, etag_at, key_at = state[ROW], state[ADDRESS_AT], state[ETAG_AT], state[KEY_AT]
+    row, address_at, etag_at, key_at = state[k.ROW], state[k.ADDRESS_AT], state[k.ETAG_AT], state[k.KEY_AT]
     rows = len(columns.address_types)
-    key_size = state[KEY_SIZE]
-    internal_size = 0  # nothing of another block's key may be shared
+    key_size = state[k.KEY_SIZE]
+    internal_size = 0  # keys share no prefix across blocks
     keys = values = others = 0
     at = raw
     while at < end:
         start = at
-        state[PLACE] = start - raw
+        state[k.PLACE] = start - raw
         shared, at = read_length(at, end)
         if at == 0:
-            return BAD_ENTRY
+            return k.BAD_ENTRY
         unshared, at = read_length(at, end)
         if at == 0:
-            return BAD_ENTRY
+            return k.BAD_ENTRY
         value_size, at = read_length(at, end)
         if at == 0 or shared > internal_size or unshared + value_size > end - at:
-            return BAD_ENTRY
+            return k.BAD_ENTRY
         if met < number and next_restart == start - raw:
             if shared:
-                return BAD_RESTARTS
+                return k.BAD_RESTARTS
             met += 1
             next_restart = load32(end + 4 * met)
         # The key.
         internal_size = shared + unshared
         size = internal_size - 8
         if size < 0:
-            return BAD_TRAILER
+            return k.BAD_TRAILER
         if in_order and not _compare_keys(key, key_size, shared, at, size):
-            return BAD_ORDER
+            return k.BAD_ORDER
         in_order = True
         copy(at, key + shared, unshared)
         if load64(key + size) != U64(1):
-            return BAD_TRAILER
+            return k.BAD_TRAILER
         key_size = size
         at += unshared
         keys += internal_size
         values += value_size
         if row == rows:
-            return TOO_MANY
+            return k.TOO_MANY
         # The value: identity, then the entry.
         stop = at + value_size
         following = stop
         length, at = read_length(at, stop)
         if at == 0 or length & 1 or (length >> 1) > stop - at:
-            return BAD_VALUE
+            return k.BAD_VALUE
         at += length >> 1
         length, at = read_length(at, stop)
         if at == 0 or length & 1 or (length >> 1) > stop - at:
-            return BAD_VALUE
+            return k.BAD_VALUE
         stop = at + (length >> 1)
         # The entry's fields.
         address = etag = at
@@ -128,12 +110,12 @@ def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
         while at < stop:
             tag, at = read_length(at, stop)
             if at == 0 or tag < 8:
-                return BAD_ENTRY_MESSAGE
+                return k.BAD_ENTRY_MESSAGE
             wire = tag & 7
             if wire == 2:
                 length, at = read_length(at, stop)
                 if at == 0 or length > stop - at:
-                    return BAD_ENTRY_MESSAGE
+                    return k.BAD_ENTRY_MESSAGE
                 if tag == 10:
                     address, address_size = at, length
                 elif tag == 34:
@@ -142,7 +124,7 @@ def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
             elif wire == 0:
                 value, at = read_uvarint(at, stop)
                 if at == 0:
-                    return BAD_ENTRY_MESSAGE
+                    return k.BAD_ENTRY_MESSAGE
                 if tag == 24:
                     object_size = value
                 elif tag == 48:
@@ -150,62 +132,61 @@ def walk_block(raw, raw_size, key, in_order, wanted, columns, state):
             elif wire == 1 or wire == 5:
                 at += 8 if wire == 1 else 4
                 if at > stop:
-                    return BAD_ENTRY_MESSAGE
+                    return k.BAD_ENTRY_MESSAGE
             else:
-                return BAD_ENTRY_MESSAGE
+                return k.BAD_ENTRY_MESSAGE
         at = following
         if address_type > U64(2):
-            return BAD_ADDRESS_TYPE
+            return k.BAD_ADDRESS_TYPE
         columns.address_types[row] = address_type
         others += address_type != U64(1)
-        # What was asked for.
-        if wanted & ADDRESS:
+        # The requested columns.
+        if wanted & k.ADDRESS:
             columns.address_offsets[row] = address_at
             seen = copy(address, address_bytes + address_at, address_size)
             address_at += address_size
         else:
             seen = or_words(address, address_size)
         if seen & U64(0x8080808080808080) and not is_utf8(address, address + address_size):
-            return BAD_UTF8
-        if wanted & ADDRESS_HASH:
-            columns.address_hashes[row] = xxh64(address, address_size, U64(SEED))
-        if wanted & SIZE:
+            return k.BAD_UTF8
+        if wanted & k.ADDRESS_HASH:
+            columns.address_hashes[row] = xxh64(address, address_size, U64(k.SEED))
+        if wanted & k.SIZE:
             columns.sizes[row] = np.int64(object_size)
-        if wanted & CONTENT_HASH:
+        if wanted & k.CONTENT_HASH:
             columns.content_hashes[row] = xxh64(etag, etag_size, object_size)
-        if wanted & ETAG:
+        if wanted & k.ETAG:
             columns.etag_offsets[row] = etag_at
             seen = copy(etag, etag_bytes + etag_at, etag_size)
             etag_at += etag_size
             if seen & U64(0x8080808080808080) and not is_utf8(etag, etag + etag_size):
-                return BAD_UTF8
-        if wanted & KEY:
-            if size > len(columns.key_bytes) - SLACK - key_at:
-                return TOO_MANY
+                return k.BAD_UTF8
+        if wanted & k.KEY:
+            if size > len(columns.key_bytes) - k.SLACK - key_at:
+                return k.TOO_MANY
             columns.key_offsets[row] = key_at
             copy(key, key_bytes + key_at, size)
             key_at += size
         row += 1
     if met != number and end != raw:
-        return BAD_RESTARTS
-    block = state[BLOCK]
+        return k.BAD_RESTARTS
+    block = state[k.BLOCK]
     columns.key_sums[block] = keys
     columns.value_sums[block] = values
-    state[ROW], state[ADDRESS_AT], state[ETAG_AT], state[KEY_AT] = row, address_at, etag_at, key_at
-    state[KEY_SIZE] = key_size
-    state[OTHERS] += others
-    return OK
+    state[k.ROW], state[k.ADDRESS_AT], state[k.ETAG_AT], state[k.KEY_AT] = row, address_at, etag_at, key_at
+    state[k.KEY_SIZE] = key_size
+    state[k.OTHERS] += others
+    return k.OK
 
 
 @jit
 def _copy_words(old, new, first, row, count):
-    """Copy whole words: `count` cells of eight bytes."""
     copy(address_of(old) + 8 * first, address_of(new) + 8 * row, 8 * count)
 
 
 @jit
 def _copy_texts(old_offsets, old_bytes, offsets, texts, first, last, row, at):
-    """Copy the texts of some rows to `row`, where `at` bytes are filled. Gives how many it adds."""
+    """Copy the texts of a range of rows to `row`, after `at` bytes of output. Returns the number of bytes added."""
     start = np.int64(old_offsets[first])
     for source in range(first, last):
         offsets[row + source - first] = np.int64(old_offsets[source]) - start + at
@@ -216,27 +197,27 @@ def _copy_texts(old_offsets, old_bytes, offsets, texts, first, last, row, at):
 
 @jit
 def take_block(source, old, wanted, columns, state):
-    """Take the rows of a block that was decoded before."""
-    block = state[BLOCK]
+    """Copy the rows of a block from an earlier decoding."""
+    block = state[k.BLOCK]
     first, last = old.first_rows[source], old.first_rows[source + 1]
-    row = state[ROW]
+    row = state[k.ROW]
     count = last - first
     if count > len(columns.address_types) - row:
-        return TOO_MANY
+        return k.TOO_MANY
     columns.key_sums[block] = old.key_sums[source]
     columns.value_sums[block] = old.value_sums[source]
     for at in range(count):
         kind = old.address_types[first + at]
         columns.address_types[row + at] = kind
-        state[OTHERS] += kind != 1
-    if wanted & SIZE:
+        state[k.OTHERS] += kind != 1
+    if wanted & k.SIZE:
         _copy_words(old.sizes, columns.sizes, first, row, count)
-    if wanted & ADDRESS_HASH:
+    if wanted & k.ADDRESS_HASH:
         _copy_words(old.address_hashes, columns.address_hashes, first, row, count)
-    if wanted & CONTENT_HASH:
+    if wanted & k.CONTENT_HASH:
         _copy_words(old.content_hashes, columns.content_hashes, first, row, count)
-    if wanted & ADDRESS:
-        state[ADDRESS_AT] += _copy_texts(
+    if wanted & k.ADDRESS:
+        state[k.ADDRESS_AT] += _copy_texts(
             old.address_offsets,
             old.address_bytes,
             columns.address_offsets,
@@ -244,10 +225,10 @@ def take_block(source, old, wanted, columns, state):
             first,
             last,
             row,
-            state[ADDRESS_AT],
+            state[k.ADDRESS_AT],
         )
-    if wanted & ETAG:
-        state[ETAG_AT] += _copy_texts(
+    if wanted & k.ETAG:
+        state[k.ETAG_AT] += _copy_texts(
             old.etag_offsets,
             old.etag_bytes,
             columns.etag_offsets,
@@ -255,13 +236,13 @@ def take_block(source, old, wanted, columns, state):
             first,
             last,
             row,
-            state[ETAG_AT],
+            state[k.ETAG_AT],
         )
-    if wanted & KEY:
+    if wanted & k.KEY:
         size = np.int64(old.key_offsets[last]) - np.int64(old.key_offsets[first])
-        if size > len(columns.key_bytes) - SLACK - state[KEY_AT]:
-            return TOO_MANY
-        state[KEY_AT] += _copy_texts(
+        if size > len(columns.key_bytes) - k.SLACK - state[k.KEY_AT]:
+            return k.TOO_MANY
+        state[k.KEY_AT] += _copy_texts(
             old.key_offsets,
             old.key_bytes,
             columns.key_offsets,
@@ -269,7 +250,7 @@ def take_block(source, old, wanted, columns, state):
             first,
             last,
             row,
-            state[KEY_AT],
+            state[k.KEY_AT],
         )
-    state[ROW] = row + count
-    return OK
+    state[k.ROW] = row + count
+    return k.OK

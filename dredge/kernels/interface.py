@@ -1,4 +1,4 @@
-"""What kernels and their callers agree on: codes, bits, cells and columns. Imports no numba."""
+"""Codes, bits, cells and columns shared by kernels and their callers. Imports no numba."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BAD_VALUE, BAD_ENTRY_MESSAGE, BAD_ADDRESS_TYPE, BAD_UTF8, TOO_MANY, NO_RECORDS =
 # What to write: bits of `wanted`. Address types are always written.
 ADDRESS, SIZE, ETAG, KEY, ADDRESS_HASH, CONTENT_HASH = 1, 2, 4, 8, 16, 32
 
-# Cells of `state`: where it stopped, and how far each output is filled.
+# Cells of `state`: the position, and the filled size of each output.
 CODE, BLOCK, PLACE, ROW, ADDRESS_AT, ETAG_AT, KEY_AT, KEY_SIZE, OTHERS = range(9)
 STATE_SIZE = 9
 
@@ -24,10 +24,10 @@ SEED = 42  # of hashes: Spark's own, and its hash of a missing text
 
 
 class Columns(NamedTuple):
-    """The outputs of `decode`, and what a later decoding needs to take equal blocks from them.
+    """The outputs of `decode`; a later decoding copies equal blocks from them.
 
-    Texts are bytes one behind the other, with the offset of each. The last three have a cell for each block:
-    its first row, and how many bytes its keys (with trailers) and values have.
+    Texts are concatenated bytes, with the offset of each. The last three columns have a cell for each block: its first
+    row, and the total bytes of its keys (with trailers) and of its values.
     """
 
     address_offsets: Any

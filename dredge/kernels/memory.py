@@ -1,4 +1,7 @@
-"""Loads, stores and copies at addresses of memory; none of them checks a bound, their callers do."""
+"""numba's options and types; loads, stores and copies at memory addresses; varints; UTF-8.
+
+Loads, stores and copies check no bounds; their callers do.
+"""
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 from __future__ import annotations
@@ -7,10 +10,18 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic
 
-from dredge.kernels.compiling import U64, jit
+from dredge import compiled
+
+OPTIONS: Any = {"nogil": True, "cache": compiled.caching(), "error_model": "numpy"}
+jit = njit(**OPTIONS)
+U64 = np.uint64
+
+# Types of arrays. Arrays over file contents are read-only.
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+I32S, I64S, U8S, U64S = types.int32[::1], types.int64[::1], types.uint8[::1], types.uint64[::1]
 
 
 def _loader(bits: int) -> Any:
@@ -45,7 +56,7 @@ def address_of(array):
 
 @jit
 def copy(source, target, length):
-    """Copy; may write 7 bytes more. Gives all words OR-ed, to see whether all is ASCII."""
+    """Copy bytes; may write 7 bytes more. Returns all words OR-ed: with no high bit set, all bytes are ASCII."""
     seen = U64(0)
     whole = length & ~7
     for at in range(0, whole, 8):
@@ -75,7 +86,7 @@ def or_words(source, length):
 
 @jit
 def differ(one, other, length):
-    """Whether two pieces of memory differ."""
+    """Whether two memory areas differ."""
     whole = length & ~7
     for at in range(0, whole, 8):
         if load64(one + at) != load64(other + at):
@@ -84,3 +95,74 @@ def differ(one, other, length):
         if load8(one + at) != load8(other + at):
             return True
     return False
+
+
+@jit
+def read_uvarint(at, end):
+    """An unsigned varint of at most 64 bits and the position behind it; position 0 for a truncated one."""
+    value = U64(0)
+    shift = 0
+    while at < end:
+        byte = load8(at)
+        at += 1
+        if shift == 63 and byte > 1:
+            return value, 0
+        value |= U64(byte & 127) << U64(shift)
+        if byte < 128:
+            return value, at
+        shift += 7
+        if shift > 63:
+            return value, 0
+    return value, 0
+
+
+@jit
+def read_length(at, end):
+    """A byte count and the position behind it; position 0 for an invalid count."""
+    if at < end:
+        byte = load8(at)
+        if byte < 128:
+            return byte, at + 1
+    value, after = read_uvarint(at, end)
+    if after == 0 or value > U64(0x7FFFFFFF):
+        return 0, 0
+    return np.int64(value), after
+
+
+@jit
+def is_utf8(at, end):
+    """Whether bytes are well-formed UTF-8 (Unicode, table 3-7)."""
+    while at < end:
+        byte = load8(at)
+        if byte < 0x80:
+            at += 1
+            continue
+        low, high = 0x80, 0xBF
+        if byte < 0xC2:
+            return False
+        if byte < 0xE0:
+            more = 1
+        elif byte < 0xF0:
+            more = 2
+            if byte == 0xE0:
+                low = 0xA0
+            elif byte == 0xED:
+                high = 0x9F
+        elif byte < 0xF5:
+            more = 3
+            if byte == 0xF0:
+                low = 0x90
+            elif byte == 0xF4:
+                high = 0x8F
+        else:
+            return False
+        if more >= end - at:
+            return False
+        second = load8(at + 1)
+        if second < low or second > high:
+            return False
+        for place in range(2, more + 1):
+            if load8(at + place) & 0xC0 != 0x80:
+                return False
+        at += more + 1
+    return True

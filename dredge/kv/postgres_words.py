@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from dredge.errors import ConfigError
+from dredge.extras import need
 from dredge.kv.urls import check_postgres_url, unknown_words, without_foreign_words
 
 log = logging.getLogger("dredge")
@@ -37,6 +38,7 @@ def read_words(url: str) -> dict[str, str]:
     Raises:
         ConfigError: it cannot be read; the message repeats no value of it.
     """
+    need("psycopg", "kv")
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 

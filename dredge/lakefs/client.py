@@ -44,6 +44,14 @@ ABSENT_COMMIT = frozenset({"commit not found", "not found"})
 PREPARE_READ_SECONDS = 900.0
 """By default the server ends a page by size or after a minute, but a loaded server takes longer."""
 
+OLDEST_SERVER = "0.111.0"
+"""The first server (October 2023) that has all calls of a collection where they are now: the rules below `settings`,
+and the configuration with the version. Pages of prepare_uncommited came with 0.85, the metarange of a prepared commit
+with 0.100.
+
+Source: lakeFS api/swagger.yml, pkg/graveler/retention/garbage_collection_manager.go, by their tags
+"""
+
 _PAGED = ("results", "pagination")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 ENDPOINT = "LAKECTL_SERVER_ENDPOINT_URL"
@@ -174,21 +182,18 @@ class LakeFSClient:
 
     def rules(self, repository: str) -> Rules | None:
         """Return the garbage collection rules; None if there are none."""
-        names = {"repository": repository}
-        for path in ("/repositories/{repository}/settings/gc_rules", "/repositories/{repository}/gc/rules"):
-            response = self._transport.call("GET", path, names=names, members=("default_retention_days",))
-            if response.status == 200:
-                value = response.json()
-                branches = value.get("branches") or []  # the server writes null for none
-                return Rules(
-                    int(value["default_retention_days"]),
-                    {item["branch_id"]: int(item["retention_days"]) for item in branches},
-                )
-            if response.status == 404 and response.message != NO_SUCH_CALL:
-                self.repository(repository)  # a missing repository does not mean "no rules"
-                return None
-            if response.status not in (404, 500):
-                raise refuse(response, f"rules of {repository}")
+        names, path = {"repository": repository}, "/repositories/{repository}/settings/gc_rules"
+        response = self._transport.call("GET", path, names=names, members=("default_retention_days",))
+        if response.status == 200:
+            value = response.json()
+            branches = value.get("branches") or []  # the server writes null for none
+            return Rules(
+                int(value["default_retention_days"]),
+                {item["branch_id"]: int(item["retention_days"]) for item in branches},
+            )
+        if response.status == 404 and response.message != NO_SUCH_CALL:
+            self.repository(repository)  # a missing repository does not mean "no rules"
+            return None
         raise refuse(response, f"rules of {repository}")
 
     def prepare_uncommitted(self, repository: str, token: str | None) -> UncommittedPage:
@@ -323,9 +328,20 @@ class LakeFSClient:
         return [Change(item["path"], item["type"]) for item in value["results"]]
 
     def version(self) -> str:
-        """Return the server's version, for reports."""
-        value = self._get("/config", {}, {}, "configuration")
-        return str((value.get("version_config") or {}).get("version", ""))
+        """Return the server's version; "" if it does not tell.
+
+        Raises:
+            ConfigError: the server is older than `OLDEST_SERVER`.
+        """
+        response = self._transport.call("GET", "/config")
+        if response.message == NO_SUCH_CALL:
+            raise ConfigError(
+                f"the server has no call /config: it is older than lakeFS {OLDEST_SERVER}, the oldest that can be"
+                " collected. Nothing was touched. Upgrade lakeFS, or correct the endpoint if this is no lakeFS."
+            )
+        if response.status != 200:
+            raise refuse(response, "configuration")
+        return str((response.json().get("version_config") or {}).get("version", ""))
 
     def _objects(self, repository: str, ref: str, after: str, amount: int) -> Any:
         names = {"repository": repository, "ref": ref}

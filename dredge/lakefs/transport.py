@@ -360,7 +360,7 @@ def refuse(response: Response, what: str) -> DredgeError:
         return DeniedError(
             f"{text}. Nothing was deleted. Give the user the right to do it (docs/install.md)."
         )
-    if response.status == 404 and response.message == NO_SUCH_CALL:
+    if response.status in (404, 500) and response.message == NO_SUCH_CALL:  # 500 before lakeFS 1.75
         return ConfigError(
             f"{text}: the server does not have that call. Check the endpoint of the lakeFS connection, and that the"
             " server's version has the call."

@@ -17,19 +17,39 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response, Streamin
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.subtract import REASONS
-from dredge.pages import downloads, restoring, row_restoring
-from dredge.pages.expirations import expiration_of, expirations_of, history_of
-from dredge.pages.figures import AT_WORK, CHART_DAYS, RECENT, Standing, by_day, run_bars, standing
-from dredge.pages.history import ENDED, lease_of, plan_of, report_of, run_of_holder, uri_of
-from dredge.pages.keeping import LINE_DAYS, Keeping, keeping_of
-from dredge.pages.object_rows import Filter
+from dredge.pages.figures import (
+    AT_WORK,
+    CHART_DAYS,
+    LINE_DAYS,
+    RECENT,
+    Keeping,
+    Standing,
+    by_day,
+    expiration_of,
+    expirations_of,
+    history_of,
+    keeping_of,
+    run_bars,
+    standing,
+)
+from dredge.pages.history import ENDED, lease_of, plan_of, progress_of, report_of, run_of_holder, uri_of
+from dredge.pages.object_rows import Filter, file_body
 from dredge.pages.objects import SORTS, Objects, outcomes_of, why
 from dredge.pages.places import KINDS, KV, LAKEFS, Place, Places, find
-from dredge.pages.questions import Asker
-from dredge.pages.running import progress_of
-from dredge.pages.surroundings import Facts, Gaps, NotAllowedError, Schedule
+from dredge.pages.restoring import (
+    CHOOSING,
+    UNDOING,
+    choice_of,
+    command_of,
+    config_of,
+    params_of,
+    removed_by,
+    restores_of,
+    row_settings_of,
+    undoing_of,
+)
+from dredge.pages.surroundings import Facts, Gaps, NotAllowedError, Schedule, ServerAsker
 from dredge.pages.trash import WantedFindings, trash_page
-from dredge.pages.undoing import UNDOING, undoing_of
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.pages import render
 from dredge.runs.report_rows import COLUMNS
@@ -66,7 +86,7 @@ class Pages:
         clock: this machine's.
     """
 
-    def __init__(self, places: Places, asker: Asker | None = None, clock: Clock = utc_now) -> None:
+    def __init__(self, places: Places, asker: ServerAsker | None = None, clock: Clock = utc_now) -> None:
         self._places = places
         self._asker = asker
         self._clock = clock
@@ -143,7 +163,7 @@ class Pages:
             airflow_run=_airflow_run(plan, known),
             chart=_shares(report),
             can_restore=deletes,
-            restores=restoring.restores_of(found, run_id),
+            restores=restores_of(found, run_id),
         )
 
     def trash(
@@ -162,7 +182,7 @@ class Pages:
         report = report_of(found, run_id)
         try:
             values = trash_page(report, wanted, int(start) if start.isdecimal() else 0)
-            values["removed"] = row_restoring.removed_by(report)
+            values["removed"] = removed_by(report)
         except (KeyError, TypeError, AttributeError) as error:
             raise FormatError(f"the report of run {run_id} is not one: {error!r}") from None
         return self._page(
@@ -239,7 +259,7 @@ class Pages:
     def download(self, key: str, run_id: str, wanted: Filter, form: str) -> Response:
         """All objects of a run that are wanted, as a file."""
         objects = Objects(find(self._places, key), run_id)
-        body, kind = downloads.body(objects.all(wanted), form)
+        body, kind = file_body(objects.all(wanted), form)
         name = f'attachment; filename="{run_id}.{form}"'
         return StreamingResponse(body, media_type=kind, headers={**HEADERS, "Content-Disposition": name})
 
@@ -249,9 +269,9 @@ class Pages:
         """What of a run's deletions would come back, and the button that brings it back."""
         found = find(self._places, key)
         choice, problem, status = None, "", 200
-        if any(asked.get(name) for name in restoring.CHOOSING):
+        if any(asked.get(name) for name in CHOOSING):
             try:
-                choice = restoring.choice_of(found, restoring.config_of(found, run_id, asked))
+                choice = choice_of(found, config_of(found, run_id, asked))
             except ConfigError as error:
                 problem, status = str(error), 400
         return self._page(
@@ -266,8 +286,8 @@ class Pages:
             started=started,
             undoing=undoing_of(found),
             known=known,
-            restores=restoring.restores_of(found, run_id),
-            command=restoring.command_of(found, run_id, asked),
+            restores=restores_of(found, run_id),
+            command=command_of(found, run_id, asked),
         )
 
     def restore_settings(self, key: str, run_id: str, kind: str, asked: Mapping[str, str]) -> dict[str, Any]:
@@ -286,14 +306,14 @@ class Pages:
         found = find(self._places, key)
         if found.kind != kind:
             raise NotFoundError("there is no such run")
-        config = restoring.config_of(found, run_id, asked)
-        if not restoring.choice_of(found, config).objects:
+        config = config_of(found, run_id, asked)
+        if not choice_of(found, config).objects:
             raise ConfigError("the run deleted nothing that fits. Nothing was restored.")
-        return restoring.params_of(found, config)
+        return params_of(found, config)
 
     def row_restore_settings(self, key: str, run_id: str, partition: str, known: Facts) -> dict[str, Any]:
-        """What a restore of rows is started with that a form asks for; raises as `row_restoring.settings_of` does."""
-        return row_restoring.settings_of(find(self._places, key), run_id, partition, known)
+        """What a restore of rows is started with that a form asks for; raises as `row_settings_of` does."""
+        return row_settings_of(find(self._places, key), run_id, partition, known)
 
     def expiration(self, request: Request, key: str, plan_id: str) -> Response:
         """The plan of an expiration, with the history before and after it."""

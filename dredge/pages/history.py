@@ -10,21 +10,24 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.gc.config import CLEAN
+from dredge.gc.insight.run_cost import FORECAST
 from dredge.gc.plan import PLAN
 from dredge.gc.save_report.reading import read_report
 from dredge.icechunk.collection.run import Run as IcechunkRun
 from dredge.icechunk.collection.save_report.report import build_report
 from dredge.pages.places import KV, LAKEFS, Place
 from dredge.pages.trash import figures_of, is_run_of, report_of_trash
-from dredge.runs.folder import read_json
+from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LEASE
 from dredge.runs.lifetimes import run_ids
-from dredge.storage import ObjectReader, open_reader
+from dredge.runs.progress import read_progress
+from dredge.runs.words import duration_text
+from dredge.storage import ObjectReader, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
 from dredge.xid import descending_time
 
@@ -243,3 +246,36 @@ def _report(place: Place, reader: ObjectReader, run_id: str) -> dict[str, Any]:
         while len(_kept) > _KEPT_MAX:
             _kept.popitem(last=False)
     return kept
+
+
+def progress_of(place: Place, run_id: str, report: Mapping[str, Any]) -> str:
+    """Say how far a run is that has not ended; "" where nothing tells.
+
+    Args:
+        place: whose run.
+        run_id: its id.
+        report: as `report_of` gives it.
+    """
+    step = next((item["step"] for item in report["steps"] if item["status"] == "not done"), None)
+    if report["outcome"] != "unfinished" or step is None:
+        return ""
+    folder = RunFolder(open_writer(uri_of(place, run_id), place.options), run_id)
+    found = read_progress(folder, step)
+    words = [f"{step} is next or at work."]
+    if found is not None:
+        at = datetime.fromisoformat(found["at"])
+        words = [f"{found['text']} (at {at:%H:%M:%S} UTC)."]
+    left = _left(folder, report)
+    if left is not None:
+        words.append(f"Steps that are not done took the last runs of this kind {duration_text(left)}.")
+    return " ".join(words)
+
+
+def _left(folder: RunFolder, report: Mapping[str, Any]) -> timedelta | None:
+    """What the steps that are not done took before; None when no run of this kind ended."""
+    try:
+        seconds: dict[str, float] = folder.read_json(FORECAST)["seconds"]
+    except (NotFoundError, FormatError, KeyError, TypeError):
+        return None
+    waiting = [item["step"] for item in report["steps"] if item["status"] == "not done"]
+    return timedelta(seconds=round(sum(seconds.get(step, 0.0) for step in waiting)))

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import csv
+import io
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,14 +18,55 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dredge.errors import NotFoundError
 from dredge.gc.check_limits import Holds
 from dredge.hashing import hash64
-from dredge.pages.kept import Kept
 from dredge.runs.folder import RunFolder
 from dredge.runs.groups import Bounds, Group, GroupedPart
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import NONE, Hashes, contains
 from dredge.storage.parallel import ordered_map
+
+
+class Kept[V]:
+    """Values by key, the last ones that were asked for.
+
+    Args:
+        most: how many to keep.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[Hashable, Future[V]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], V]) -> V:
+        """Give a value, made where nobody has. An error is raised for all who wait for it, and not kept.
+
+        Args:
+            key: says everything that the value depends on.
+            make: works it out.
+        """
+        with self._lock:
+            found = self._values.get(key)
+            mine: Future[V] = Future()
+            if found is None:
+                self._values[key] = mine
+                while len(self._values) > self._most:
+                    self._values.popitem(last=False)
+            else:
+                self._values.move_to_end(key)
+        if found is not None:
+            return found.result()
+        try:
+            mine.set_result(make())
+        except BaseException as error:
+            with self._lock:
+                if self._values.get(key) is mine:
+                    del self._values[key]
+            mine.set_exception(error)
+        return mine.result()
+
 
 SCHEMA = pa.schema(
     [
@@ -272,3 +319,54 @@ class Placed:
 
 def _within(rows: Numbers, part: PartRows) -> Numbers:
     return rows[np.searchsorted(rows, part.first) : np.searchsorted(rows, part.end)]
+
+
+CSV, PARQUET = "csv", "parquet"
+_PIECE = 1 << 20
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def file_body(tables: Iterator[pa.Table], form: str) -> tuple[Iterator[bytes], str]:
+    """Give a file's bytes, and its media type.
+
+    Args:
+        tables: of `object_rows.SCHEMA`.
+        form: "csv" or "parquet".
+
+    Raises:
+        NotFoundError: any other form.
+    """
+    if form == CSV:
+        return _csv(tables), "text/csv; charset=utf-8"
+    if form == PARQUET:
+        return _parquet(tables), "application/vnd.apache.parquet"
+    raise NotFoundError(f"objects come as csv or parquet, not as {form!r}")
+
+
+def _csv(tables: Iterator[pa.Table]) -> Iterator[bytes]:
+    yield _lines([SCHEMA.names])
+    for table in tables:
+        for batch in table.to_batches(10_000):
+            columns = [column.to_pylist() for column in batch.columns]
+            yield _lines([[_cell(value) for value in row] for row in zip(*columns, strict=True)])
+
+
+def _cell(value: object) -> object:
+    """A spreadsheet would run a text that begins as a formula does, and addresses are strangers' texts."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def _lines(rows: list[list[object]] | list[list[str]]) -> bytes:
+    sink = io.StringIO()
+    csv.writer(sink).writerows(rows)
+    return sink.getvalue().encode()
+
+
+def _parquet(tables: Iterator[pa.Table]) -> Iterator[bytes]:
+    with tempfile.TemporaryFile() as file:
+        with pq.ParquetWriter(file, SCHEMA) as writer:
+            for table in tables:
+                writer.write_table(table)
+        file.seek(0)
+        while piece := file.read(_PIECE):
+            yield piece

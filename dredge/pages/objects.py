@@ -24,8 +24,7 @@ from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput as IcechunkB
 from dredge.icechunk.collection.kinds import FOLDERS
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.pages.history import uri_of
-from dredge.pages.kept import Kept
-from dredge.pages.object_rows import HELD, MAY_GO, SCHEMA, Filter, Numbers, PartRows, Rows
+from dredge.pages.object_rows import HELD, MAY_GO, SCHEMA, Filter, Kept, Numbers, PartRows, Rows
 from dredge.pages.places import KV, LAKEFS, Place
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder

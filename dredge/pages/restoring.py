@@ -5,24 +5,108 @@ from __future__ import annotations
 import shlex
 import threading
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from dredge.errors import DredgeError
+from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.gc.plan import PLAN
+from dredge.gc.restore.config import REASONS
+from dredge.gc.restore.config import RestoreConfig as LakeFSRestoreConfig
+from dredge.gc.restore.step import foresee_restore
+from dredge.gc.subtract import REASONS as REASON_WORDS
+from dredge.icechunk.collection.swept import open_swept
+from dredge.icechunk.collection.undo_config import IcechunkRestoreConfig
 from dredge.pages.history import plan_of, uri_of
-from dredge.pages.places import Place
-from dredge.pages.undoing import UNDOING, undoing_of
+from dredge.pages.places import ICECHUNK, KV, LAKEFS, Place
+from dredge.pages.surroundings import Facts
+from dredge.pages.trash import report_of_trash
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lifetimes import run_ids
-from dredge.storage import open_reader, open_writer
-from dredge.undo.restore.choosing import Choice
-from dredge.undo.restore.config import RestoreConfig
-from dredge.undo.restore.output import OUTCOMES, RestoreOutput
-from dredge.undo.restore.step import FOLDER
+from dredge.storage import StorageOptions, open_reader, open_writer
+from dredge.undo.config import RestoreConfig
+from dredge.undo.deleted import Choice, preview
+from dredge.undo.putting_back import OUTCOMES, RestoreOutput
+from dredge.undo.restore import FOLDER
 from dredge.xid import descending_time
+
+
+@dataclass(frozen=True, slots=True)
+class Undoing:
+    """How deletions of a kind of collection are taken back.
+
+    Attributes:
+        dag: its runs bring back.
+        form: last part of the address that a form is sent to.
+        command: words that do the same in a terminal, up to the run.
+        command_names_repository: whether the repository comes before the run there.
+        config: what may be asked for.
+        setting: name of the setting that says which repository.
+        planned: where a run's plan has that.
+        reasons: why objects were deleted, by name, in words.
+        preview: says what would come back.
+    """
+
+    dag: str
+    form: str
+    command: tuple[str, ...]
+    command_names_repository: bool
+    config: type[RestoreConfig]
+    setting: str
+    planned: str
+    reasons: Mapping[str, str]
+    preview: Callable[[Any, StorageOptions | None], Choice]
+
+
+def _of_lakefs(config: LakeFSRestoreConfig, options: StorageOptions | None) -> Choice:
+    return foresee_restore(config, config.run, options)
+
+
+def _of_icechunk(config: IcechunkRestoreConfig, options: StorageOptions | None) -> Choice:
+    return preview(config, open_swept(config.run, config.repository, options))
+
+
+UNDOING: Mapping[str, Undoing] = {
+    LAKEFS: Undoing(
+        dag="lakefs_gc_restore",
+        form="restore",
+        command=("dredge", "gc", "restore"),
+        command_names_repository=False,
+        config=LakeFSRestoreConfig,
+        setting="repository",
+        planned="repository",
+        reasons={name: REASON_WORDS[name] for name in REASONS},
+        preview=_of_lakefs,
+    ),
+    ICECHUNK: Undoing(
+        dag="icechunk_restore",
+        form="restore-icechunk",
+        command=("dredge", "icechunk", "restore"),
+        command_names_repository=True,
+        config=IcechunkRestoreConfig,
+        setting="storage",
+        planned="uri",
+        reasons={
+            "unreachable": "no branch, tag or snapshot that is kept reaches it",
+            "overwritten": "an old copy of the repo info",
+        },
+        preview=_of_icechunk,
+    ),
+}
+
+
+def undoing_of(place: Place) -> Undoing:
+    """Say how deletions in a place are taken back.
+
+    Raises:
+        NotFoundError: its runs delete no objects.
+    """
+    if place.kind not in UNDOING:
+        raise NotFoundError("only runs of a lakeFS or Icechunk collection can be taken back here")
+    return UNDOING[place.kind]
+
 
 SHOWN = 20
 CHOOSING = ("prefix", "address", "reason", "all")
@@ -106,7 +190,7 @@ def command_of(place: Place, run_id: str, asked: Mapping[str, str]) -> str:
 
 
 def choice_of(place: Place, config: RestoreConfig) -> Choice:
-    """Say what would come back: the dry run of a restore. Raises as `foresee` does.
+    """Say what would come back: the dry run of a restore. Raises as `preview` does.
 
     It is counted once in `KEPT_SECONDS`, however many people ask; the restore itself looks anew.
     """
@@ -116,7 +200,7 @@ def choice_of(place: Place, config: RestoreConfig) -> Choice:
             del _counted[next(iter(_counted))]
     with counted.lock:
         if counted.choice is None or time.monotonic() - counted.at >= KEPT_SECONDS:
-            counted.choice = undoing_of(place).foresee(config, place.options)
+            counted.choice = undoing_of(place).preview(config, place.options)
             counted.at = time.monotonic()
         return counted.choice
 
@@ -152,3 +236,68 @@ def _restore(folder: RunFolder) -> EarlierRestore:
         text=text or "nothing fitted",
         failed=summary is None or summary.status != "success",
     )
+
+
+ROWS_DAG = "kv_trash_restore"
+"""Its runs put rows back."""
+PARTITIONS_SHOWN = 500
+_CONNECTION = "kv_conn_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What a run removed.
+
+    Attributes:
+        rows: how many rows.
+        partitions: rows by partition, the largest first, at most `PARTITIONS_SHOWN`.
+    """
+
+    rows: int
+    partitions: list[tuple[str, int]]
+
+
+def removed_by(report: Mapping[str, Any]) -> Removed:
+    """Add up what a run removed.
+
+    Args:
+        report: of the run.
+    """
+    rows = Counter[str]()
+    for item in report.get("outcomes", ()):
+        rows[item["partition"]] += item["rows_deleted"]
+    found = [(name, count) for name, count in rows.most_common(PARTITIONS_SHOWN) if count]
+    return Removed(report.get("rows_removed", 0), found)
+
+
+def row_settings_of(place: Place, run_id: str, partition: str, known: Facts) -> dict[str, Any]:
+    """What a run of the DAG is started with.
+
+    The connection is that of the schedule which cleans the place; the state folder knows its store, so that rows of
+    one never go into another.
+
+    Args:
+        place: whose run.
+        run_id: the run that removed.
+        partition: only this one; "" is all.
+        known: schedules.
+
+    Raises:
+        NotFoundError: no run of the cleaner.
+        ConfigError: it removed nothing of the partition.
+    """
+    if place.kind != KV:
+        raise NotFoundError("only rows of a key-value store are put back here")
+    uri_of(place, run_id)
+    removed = removed_by(report_of_trash(place, run_id))
+    if not removed.rows or (partition and partition not in dict(removed.partitions)):
+        raise ConfigError("the run removed nothing of that. Nothing was started.")
+    connections = [
+        item.settings[_CONNECTION] for item in known.schedules_of(place) if _CONNECTION in item.settings
+    ]
+    asked = {"state_uri": place.store_uri, "run": run_id, "dry_run": False}
+    return {
+        **asked,
+        **({"partition": partition} if partition else {}),
+        **({_CONNECTION: connections[0]} if connections else {}),
+    }

@@ -4,7 +4,7 @@ what waits for a person. Airflow does, around its own pages (`operators/pages_ai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -12,7 +12,12 @@ from typing import Any, Protocol
 from fastapi import Request
 
 from dredge.errors import RefusedError
+from dredge.gc.insight.why import why
+from dredge.gc.insight.why_answer import answer_lines, find_target
+from dredge.gc.plan import RUNS
+from dredge.lakefs import LakeFS
 from dredge.pages.places import Place
+from dredge.runs.clock import Clock, utc_now
 
 
 class NotAllowedError(RefusedError):
@@ -99,6 +104,21 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocking:
+    """A run that failed, and for which the run after it waits.
+
+    Attributes:
+        run: its id.
+        address: of its page.
+        next: id of the run that waits.
+    """
+
+    run: str
+    address: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
 class Gaps:
     """Intervals of a schedule without a run that ended well.
 
@@ -106,11 +126,13 @@ class Gaps:
         schedule: whose.
         starts: of the intervals, the oldest first; None where the user may not ask for it.
         since: intervals before were not looked at.
+        blocking: runs that hold up later ones.
     """
 
     schedule: Schedule
     since: datetime
     starts: list[datetime] | None = field(default=None)
+    blocking: tuple[Blocking, ...] = ()
 
 
 class Surroundings(Protocol):
@@ -145,3 +167,40 @@ class Alone:
     async def start(self, request: Request, dag_id: str, settings: Mapping[str, Any]) -> str:
         """Nothing can be started."""
         raise NotAllowedError("these pages only read. `dredge gc restore` brings objects back.")
+
+
+class ServerAsker:
+    """Asks a lakeFS server, the store and what runs left.
+
+    Args:
+        client: gives the server; asked once a question, so that credentials may change.
+        clock: this machine's.
+    """
+
+    def __init__(self, client: Callable[[Place | None], LakeFS], clock: Clock = utc_now) -> None:
+        self._client = client
+        self._clock = clock
+
+    def lines(self, what: str, place: Place | None) -> list[str]:
+        """Say in lines of text what keeps an object.
+
+        Args:
+            what: an address, or `lakefs://repository/ref/path`.
+            place: whose address it is, where that does not say it.
+
+        Raises:
+            ConfigError: it cannot be told what is asked about.
+            NotFoundError: no such repository or path.
+        """
+        client = self._client(place)
+        repository = None if place is None else place.repository or place.name
+        options = None if place is None else place.options
+        target = find_target(client, what, repository, options)
+        root = None
+        if (
+            place is not None
+            and place.store_uri
+            and place.runs_uri != f"{place.store_uri.rstrip('/')}/{RUNS}"
+        ):
+            root = place.runs_uri
+        return list(answer_lines(why(client, target, self._clock(), root, options=options)))

@@ -30,24 +30,22 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from dredge.errors import DredgeError, NotFoundError
-from dredge.pages import row_restoring
 from dredge.pages.drawing import HEADERS, Pages
 from dredge.pages.object_rows import Filter
 from dredge.pages.places import KV
+from dredge.pages.restoring import ROWS_DAG, UNDOING
 from dredge.pages.surroundings import Alone, Facts, NotAllowedError, Surroundings
 from dredge.pages.trash import WantedFindings
-from dredge.pages.undoing import UNDOING
 from dredge.runs.defects import defect
-
-__all__ = ["CHANGING", "STATIC", "Pages", "make_app", "make_router", "warm_up"]
 
 log = logging.getLogger("dredge")
 
 STATIC = frozenset({"chart.umd.min.js", "icon.svg", "pages.css", "pages.js", "theme.js"})
 _HERE = Path(__file__).parent
 
-type Asked = Annotated[str, Query(max_length=4000)]
-type Filled = Annotated[str, Form(max_length=4000)]
+# Not by `type`: FastAPI before 0.118, as Airflow 3.0 needs it, does not look into such a name.
+Asked = Annotated[str, Query(max_length=4000)]
+Filled = Annotated[str, Form(max_length=4000)]
 type Guards = Sequence[Callable[..., Any]]
 
 
@@ -102,11 +100,11 @@ async def _known(request: Request) -> Facts:
     return await around.facts(request)
 
 
-type Wanted = Annotated[Filter, Depends(_wanted)]
-type Findings = Annotated[WantedFindings, Depends(_findings)]
-type Chosen = Annotated[dict[str, str], Depends(_chosen)]
-type FilledIn = Annotated[dict[str, str], Depends(_filled)]
-type Known = Annotated[Facts, Depends(_known)]
+Wanted = Annotated[Filter, Depends(_wanted)]
+Findings = Annotated[WantedFindings, Depends(_findings)]
+Chosen = Annotated[dict[str, str], Depends(_chosen)]
+FilledIn = Annotated[dict[str, str], Depends(_filled)]
+Known = Annotated[Facts, Depends(_known)]
 
 
 def make_router(pages: Pages) -> APIRouter:
@@ -217,9 +215,9 @@ def _row_restore_router(pages: Pages) -> APIRouter:
         request: Request, key: str, run_id: str, known: Known, partition: Filled = "", form_token: Filled = ""
     ) -> Response:
         async def change() -> Response:
-            _check_form(known, row_restoring.DAG, form_token)
+            _check_form(known, ROWS_DAG, form_token)
             settings = await run_in_threadpool(pages.row_restore_settings, key, run_id, partition, known)
-            return await _start(request, row_restoring.DAG, settings, f"../{run_id}")
+            return await _start(request, ROWS_DAG, settings, f"../{run_id}")
 
         return await _drawn_async(pages, request, change())
 
@@ -229,7 +227,7 @@ def _row_restore_router(pages: Pages) -> APIRouter:
 #: The routes that change something, by the DAG whose runs they start.
 CHANGING: Mapping[str, Callable[[Pages], APIRouter]] = {
     **{undoing.dag: partial(_restore_router, kind) for kind, undoing in UNDOING.items()},
-    row_restoring.DAG: _row_restore_router,
+    ROWS_DAG: _row_restore_router,
 }
 
 

@@ -80,6 +80,11 @@ class RunFolder:
         files have them."""
         return self.run_id if self.attempt is None else f"{self.run_id}-t{self.attempt.number:03d}"
 
+    @property
+    def call_label(self) -> str:
+        """As `label`, with the mark of a task's call: no other call of it has the same names."""
+        return f"{self.label}-{self.call}" if self.call else self.label
+
     @contextmanager
     def writing(self, attempt: StepTry) -> Iterator[None]:
         """Let what is written meanwhile belong to a try."""

@@ -241,8 +241,10 @@ class Lease:
         if held is not None and held.holder not in ("", holder) and held.expires_at > now:
             raise LeaseHeldError(
                 f"{self._writer.uri}/{self._key}: {held.holder} works on this repository, or waits for a person's"
-                f" answer, until {held.expires_at:%Y-%m-%d %H:%M:%S} UTC (store's clock). Nothing was touched. Wait for"
-                " it to end, or answer it (approve or reject); if it died, the lease can be taken over after that time."
+                f" answer, until {held.expires_at:%Y-%m-%d %H:%M:%S} UTC (store's clock). Nothing was touched. Wait"
+                " for it to end, or answer it (approve or reject); if it died, the lease can be taken over after that"
+                " time.",
+                held.holder,
             )
 
     def _read(self) -> _Held | None:

@@ -34,3 +34,14 @@ def duration_text(span: timedelta) -> str:
         if count or words:
             words.append((count, unit))
     return sign + " ".join(f"{count} {unit}" for count, unit in words[:2] if count)
+
+
+def number_of(count: float, noun: str, several: str = "") -> str:
+    """Word a number of things, such as "1 day" or "2,000 days".
+
+    Args:
+        count: how many.
+        noun: of one.
+        several: of another number; "" adds an s.
+    """
+    return f"{count:,g} {noun}" if count == 1 else f"{count:,.12g} {several or f'{noun}s'}"

@@ -1,8 +1,6 @@
-"""Sets of 64-bit hashes. Nothing here knows a collection, or lakeFS.
+"""Sets of 64-bit hashes, independent of any collector and of lakeFS.
 
-hashes       sorted arrays of distinct values
-refcounts    the same, with a count for each value
-files        both as files
-sharded      sets in files, a file for each shard
-live         several of these together: what is live
+hashes       sorted arrays of distinct values, with or without counts, and their files
+live         sets in files, one file a shard; live sets made of several of them
+labels       hashes with labels, shard by shard
 """

@@ -1,19 +1,25 @@
 """Sets of 64-bit hashes, as sorted arrays of distinct values.
 
-    file: n values of eight bytes, little endian, sorted and distinct, nothing else
+    file of hashes: n values of eight bytes, little endian, sorted and distinct
+    file of counts: the same, then n signed counts of four bytes
 
-Equal hashes mean "perhaps the same": a collision keeps an object that could go, never the opposite.
+Equal hashes mean "perhaps the same": a collision keeps garbage and never deletes a live object.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import FormatError
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import PartInfo
 
+# Sorted and distinct, unless stated otherwise.
 type Hashes = npt.NDArray[np.uint64]
-"""Sorted and distinct, unless it is said otherwise."""
 
 NONE: Hashes = np.empty(0, np.uint64)
 
@@ -24,14 +30,14 @@ def to_bytes(hashes: Hashes) -> bytes:
 
 
 def from_bytes(data: bytes, name: str) -> Hashes:
-    """Interpret the bytes of a file as hashes.
+    """Parse a file of hashes.
 
     Args:
         data: content of the file.
-        name: what to call it in errors.
+        name: its name in errors.
 
     Raises:
-        FormatError: the values are not whole, not sorted, or not distinct.
+        FormatError: incomplete, unsorted or repeated values.
     """
     if len(data) % 8:
         raise FormatError(
@@ -44,11 +50,11 @@ def from_bytes(data: bytes, name: str) -> Hashes:
 
 
 def unite(pieces: list[Hashes]) -> Hashes:
-    """Unite arrays of hashes, each in any order and with repetitions, into one of sorted distinct hashes."""
+    """Unite arrays of hashes, each in any order and with repetitions, into one sorted distinct array."""
     if not pieces:
         return NONE
     values = np.concatenate(pieces)
-    # Several pieces are as a rule sorted each, and a stable sort merges sorted runs. For a single one the
+    # Several pieces are usually sorted each, and a stable sort merges sorted runs. For a single piece the
     # default sort is faster.
     values.sort(kind="stable" if len(pieces) > 1 else None)
     if len(values) < 2:
@@ -59,27 +65,36 @@ def unite(pieces: list[Hashes]) -> Hashes:
     return values[distinct]
 
 
-def contains(hashes: Hashes, wanted: Hashes) -> npt.NDArray[np.bool_]:
-    """Tell for each wanted hash whether a set has it.
+def locate(hashes: Hashes, wanted: Hashes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """Look up hashes in a set: whether each is in it, and its index (0 for a missing hash).
 
     Args:
         hashes: the set, sorted and distinct.
         wanted: in any order.
     """
     if not len(hashes):
-        return np.zeros(len(wanted), bool)
+        return np.zeros(len(wanted), bool), np.zeros(len(wanted), np.int64)
     places = np.searchsorted(hashes, wanted)
-    places[places == len(hashes)] = len(hashes) - 1
-    found: npt.NDArray[np.bool_] = hashes[places] == wanted
-    return found
+    places[places == len(hashes)] = 0
+    return hashes[places] == wanted, places
+
+
+def contains(hashes: Hashes, wanted: Hashes) -> npt.NDArray[np.bool_]:
+    """Whether a set has each wanted hash.
+
+    Args:
+        hashes: the set, sorted and distinct.
+        wanted: in any order.
+    """
+    return locate(hashes, wanted)[0]
 
 
 def shard_of(hashes: Hashes, bits: int) -> npt.NDArray[np.int64]:
-    """The shard of each hash, which is its first bits: a shard is a range of values, a slice of a sorted set.
+    """The shard of each hash: its first bits. A shard is a range of values, a slice of a sorted set.
 
     Args:
         hashes: in any order.
-        bits: there are 2**bits shards.
+        bits: for 2**bits shards.
     """
     if bits == 0:
         return np.zeros(len(hashes), np.int64)
@@ -87,8 +102,131 @@ def shard_of(hashes: Hashes, bits: int) -> npt.NDArray[np.int64]:
 
 
 def split(hashes: Hashes, bits: int) -> list[Hashes]:
-    """Split sorted hashes into 2**bits shards, some of which may be empty."""
-    if bits == 0:
-        return [hashes]
-    bounds = np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
-    return list(np.split(hashes, np.searchsorted(hashes, bounds)))
+    """Split sorted hashes into 2**bits shards; shards may be empty."""
+    return list(np.split(hashes, _bounds(hashes, bits)))
+
+
+def _bounds(hashes: Hashes, bits: int) -> npt.NDArray[np.int64]:
+    """The index of the second and each later shard in sorted hashes."""
+    firsts = np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(64 - bits if bits else 0)
+    return np.searchsorted(hashes, firsts)
+
+
+type Counts = npt.NDArray[np.int32]
+
+_NO_COUNTS: Counts = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Hashes, each with a reference count: the number of active ranges with this address.
+
+    Attributes:
+        hashes: sorted and distinct.
+        counts: of each hash, never 0; negative for more subtractions than additions.
+    """
+
+    hashes: Hashes = field(default_factory=lambda: NONE)
+    counts: Counts = field(default_factory=lambda: _NO_COUNTS)
+
+    @classmethod
+    def of(cls, pieces: Sequence[Hashes], sign: int = 1) -> Counted:
+        """Count for each hash the number of sets with it.
+
+        Args:
+            pieces: sets, each sorted and distinct.
+            sign: 1 to add, -1 to subtract.
+        """
+        if not pieces:
+            return cls()
+        values = np.concatenate(pieces)
+        values.sort(kind="stable" if len(pieces) > 1 else None)
+        starts = _starts(values)
+        counts = np.diff(np.append(starts, len(values))).astype(np.int32) * np.int32(sign)
+        return cls(values[starts], counts)
+
+    @classmethod
+    def sum(cls, pieces: Sequence[Counted]) -> Counted:
+        """Add up counts; hashes with sum 0 are left out."""
+        pieces = [piece for piece in pieces if len(piece.hashes)]
+        if len(pieces) < 2:
+            return pieces[0] if pieces else cls()
+        values = np.concatenate([piece.hashes for piece in pieces])
+        order = np.argsort(values, kind="stable")
+        values = values[order]
+        starts = _starts(values)
+        counts = np.add.reduceat(np.concatenate([piece.counts for piece in pieces])[order], starts)
+        left = counts != 0
+        return cls(values[starts][left], counts[left].astype(np.int32))
+
+    def split(self, bits: int) -> list[Counted]:
+        """Split into 2**bits shards by the first bits of the hash."""
+        places = _bounds(self.hashes, bits)
+        halves = zip(np.split(self.hashes, places), np.split(self.counts, places), strict=True)
+        return [Counted(hashes, counts) for hashes, counts in halves]
+
+    def of_each(self, wanted: Hashes) -> npt.NDArray[np.int64]:
+        """The count of each wanted hash; 0 for a missing hash."""
+        if not len(self.hashes):
+            return np.zeros(len(wanted), np.int64)
+        found, places = locate(self.hashes, wanted)
+        return np.where(found, self.counts[places], 0).astype(np.int64)
+
+
+def counted_to_bytes(counted: Counted) -> bytes:
+    """The bytes of a file of hashes with counts."""
+    return counted.hashes.astype("<u8", copy=False).tobytes() + counted.counts.astype("<i4").tobytes()
+
+
+def counted_from_bytes(data: bytes, rows: int, name: str) -> Counted:
+    """Parse a file of hashes with counts.
+
+    Args:
+        data: content of the file.
+        rows: the number of written hashes.
+        name: its name in errors.
+
+    Raises:
+        FormatError: wrong size or order.
+    """
+    if len(data) != rows * 12:
+        raise FormatError(f"{name}: {len(data)} bytes are not {rows} hashes with counts.")
+    hashes = np.frombuffer(data, "<u8", rows).astype(np.uint64, copy=False)
+    if rows > 1 and not bool(np.all(hashes[1:] > hashes[:-1])):
+        raise FormatError(f"{name}: the hashes are not sorted.")
+    return Counted(hashes, np.frombuffer(data, "<i4", rows, rows * 8).astype(np.int32, copy=False))
+
+
+def _starts(values: Hashes) -> npt.NDArray[np.int64]:
+    """The first index of each run of equal values in a sorted array."""
+    if not len(values):
+        return np.empty(0, np.int64)
+    return np.concatenate([[0], np.flatnonzero(values[1:] != values[:-1]) + 1])
+
+
+def write_hashes(folder: RunFolder, name: str, hashes: Hashes) -> PartInfo:
+    """Write a set as a part; by convention its name ends with `.u64`."""
+    return folder.write_bytes(name, to_bytes(hashes), len(hashes))
+
+
+def read_hashes(folder: RunFolder, part: PartInfo) -> Hashes:
+    """Read a set.
+
+    Raises:
+        FormatError: the file differs from the written one.
+    """
+    return from_bytes(folder.read_bytes(part), part.name)
+
+
+def write_counted(folder: RunFolder, name: str, counted: Counted) -> PartInfo:
+    """Write hashes with their counts as a part; by convention its name ends with `.counts`."""
+    return folder.write_bytes(name, counted_to_bytes(counted), len(counted.hashes))
+
+
+def read_counted(folder: RunFolder, part: PartInfo) -> Counted:
+    """Read hashes with their counts.
+
+    Raises:
+        FormatError: the file differs from the written one.
+    """
+    return counted_from_bytes(folder.read_bytes(part), part.rows, part.name)

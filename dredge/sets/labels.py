@@ -1,11 +1,11 @@
-"""Labels of hashes: for each address some small values, made of the labels of everything that names it.
+"""Labels of hashes: a few small values for each address, combined from the labels of all rows with this address.
 
-    rows      everything that names addresses (a range, a file of staged ones) is a row of a small table of labels
-    columns   of labels; each says how two of them become one: all bits, the least, the greatest
-    shards    a shard is a range of hashes; one at a time is in memory, the others wait in a temporary folder
+    rows      a small table of labels: one row for each source of addresses (a range, a file of staged addresses)
+    columns   of labels; each has a rule to combine two values: all bits, the least, the greatest
+    shards    a shard is a range of hashes; one is in memory, the others are in a temporary folder
 
-So "which rules keep it", "which branches name it" or "the newest commit that does" is found for hundreds of millions of
-addresses in the memory of one shard.
+So the rules for an address, its branches or its newest commit are found for hundreds of millions of addresses in the
+memory of one shard.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from dredge.sets.hashes import NONE, Hashes, shard_of
+from dredge.sets.hashes import NONE, Hashes, locate, shard_of
 
+# Names (not distinct addresses) in one shard; combining them needs about 50 bytes each.
 SHARD_VALUES = 8 << 20
-"""Names (not distinct addresses) in one shard; about 50 bytes each are needed while it is put together."""
 _BUFFER_VALUES = 4 << 20
 
 type Column = npt.NDArray[Any]
@@ -36,7 +36,7 @@ class Labels:
 
     Attributes:
         columns: each has a value for each row.
-        combine: for each column how the values of several rows become one: `np.bitwise_or`, `np.minimum`, `np.maximum`.
+        combine: for each column the rule to combine values: `np.bitwise_or`, `np.minimum`, `np.maximum`.
     """
 
     columns: tuple[Column, ...]
@@ -56,12 +56,8 @@ class Labelled:
     columns: tuple[Column, ...]
 
     def find(self, wanted: Hashes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-        """Tell for each wanted hash whether it is here, and at which index (0 where it is not)."""
-        if not len(self.hashes):
-            return np.zeros(len(wanted), bool), np.zeros(len(wanted), np.int64)
-        places = np.searchsorted(self.hashes, wanted)
-        places[places == len(self.hashes)] = 0
-        return self.hashes[places] == wanted, places
+        """Look up hashes: whether each is in the set, and its index (0 for a missing hash)."""
+        return locate(self.hashes, wanted)
 
 
 def combine(pieces: Sequence[Labelled], how: Sequence[np.ufunc]) -> Labelled:
@@ -83,15 +79,15 @@ def combine(pieces: Sequence[Labelled], how: Sequence[np.ufunc]) -> Labelled:
 
 
 class LabelledSets:
-    """Collects what rows name, and gives it back shard by shard. A context manager: it may need a temporary folder.
+    """Collects the addresses of rows, and returns them shard by shard. A context manager for its temporary folder.
 
     Args:
         labels: of the rows.
-        values: how many hashes will be added at most; makes the number of shards.
+        values: upper limit of added hashes; determines the number of shards.
         shard_values: hashes in a shard.
 
     Attributes:
-        bits: there are 2**bits shards.
+        bits: for 2**bits shards.
     """
 
     def __init__(self, labels: Labels, values: int, shard_values: int = SHARD_VALUES) -> None:
@@ -113,7 +109,7 @@ class LabelledSets:
             self._folder.cleanup()
 
     def add(self, row: int, hashes: Hashes) -> None:
-        """Note that a row names some addresses; hashes in any order."""
+        """Add the addresses of a row; hashes in any order."""
         self._waiting.append((row, hashes))
         self._length += len(hashes)
         whole = 0 if self._whole is None else len(self._whole.hashes)
@@ -121,7 +117,7 @@ class LabelledSets:
             self._flush()
 
     def shards(self) -> Iterator[tuple[int, Labelled]]:
-        """Give every shard with its number, one after the other; also those that are empty."""
+        """Yield every shard with its number, in order, including empty shards."""
         self._flush()
         for shard in range(1 << self.bits):
             yield shard, self._shard(shard)

@@ -1,4 +1,7 @@
-"""What is live, as a later step looks it up: sets of hashes in several run folders, and reference counts."""
+"""Sharded sets of hashes in files, and live sets made of several of them.
+
+A look-up holds one shard in memory at a time, for any size of the set.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,150 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dredge.errors import FormatError
 from dredge.runs.folder import RunFolder
-from dredge.sets.hashes import Hashes
-from dredge.sets.sharded import CountedSet, ShardedSet
+from dredge.runs.summary import PartInfo
+from dredge.sets.hashes import Counted, Hashes, contains, read_counted, read_hashes, shard_of
 from dredge.storage import open_writer
 
 
 @dataclass(frozen=True, slots=True)
+class ShardedSet:
+    """A set of hashes in files.
+
+    Attributes:
+        bits: for 2**bits shards, by the first bits of the hash.
+        shards: file by shard; a shard without a file is empty.
+    """
+
+    bits: int
+    shards: dict[int, PartInfo]
+
+    @classmethod
+    def of(cls, parts: Sequence[PartInfo], bits: int) -> ShardedSet:
+        """A set in files with names `…-<shard>.u64`."""
+        return cls(bits, _by_shard(parts))
+
+    @property
+    def values(self) -> int:
+        """The number of hashes."""
+        return sum(part.rows for part in self.shards.values())
+
+    def find(
+        self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
+    ) -> list[npt.NDArray[np.bool_]]:
+        """Whether the set has each wanted hash.
+
+        Args:
+            folder: of the files.
+            wanted: any number of arrays, each in any order.
+            its_shards_only: skip shards without a wanted hash, so damage there is not noticed.
+
+        Returns:
+            The answers for each array.
+        """
+        answers = [np.zeros(len(hashes), bool) for hashes in wanted]
+        places = [shard_of(hashes, self.bits) for hashes in wanted]
+        for shard, part in sorted(self.shards.items()):
+            if not part.rows or (its_shards_only and not _any_in(places, shard)):
+                continue
+            values = read_hashes(folder, part)
+            for hashes, place, answer in zip(wanted, places, answers, strict=True):
+                here = place == shard if self.bits else slice(None)
+                answer[here] = contains(values, hashes[here])
+        return answers
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSet:
+    """Reference counts in files, in layers.
+
+    The first layer is complete. Each later layer has the additions of a run (new ranges) and its subtractions (dropped
+    ranges). An address is live when its counts in all layers add up to more than 0.
+
+    Attributes:
+        bits: for 2**bits shards, by the first bits of the hash.
+        layers: files by shard, the complete layer first.
+    """
+
+    bits: int
+    layers: tuple[dict[int, PartInfo], ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[PartInfo], bits: int) -> CountedSet:
+        """A set of one complete layer, from files with names `…-<shard>.counts`."""
+        return cls(bits, (_by_shard(parts),))
+
+    def then(self, parts: Sequence[PartInfo]) -> CountedSet:
+        """The set with one more layer."""
+        return CountedSet(self.bits, (*self.layers, _by_shard(parts)))
+
+    @property
+    def parts(self) -> list[PartInfo]:
+        """Every file."""
+        return [part for layer in self.layers for part in layer.values()]
+
+    def find(
+        self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
+    ) -> list[npt.NDArray[np.bool_]]:
+        """Whether an active range has each wanted hash; see `counts`."""
+        return [found > 0 for found in self.counts(folder, wanted, its_shards_only)]
+
+    def counts(
+        self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
+    ) -> list[npt.NDArray[np.int64]]:
+        """The number of active ranges with each wanted hash.
+
+        Args:
+            folder: of the files.
+            wanted: any number of arrays, each in any order.
+            its_shards_only: skip shards without a wanted hash, so damage there is not noticed.
+
+        Returns:
+            The counts for each array.
+
+        Raises:
+            FormatError: a file differs from the written one, or the layers do not match: more subtractions than
+                additions.
+        """
+        answers = [np.zeros(len(hashes), np.int64) for hashes in wanted]
+        places = [shard_of(hashes, self.bits) for hashes in wanted]
+        for shard in sorted({shard for layer in self.layers for shard in layer}):
+            if its_shards_only and not _any_in(places, shard):
+                continue
+            layers = [read_counted(folder, layer[shard]) for layer in self.layers if shard in layer]
+            _check(layers, shard)
+            for hashes, place, answer in zip(wanted, places, answers, strict=True):
+                here = place == shard if self.bits else slice(None)
+                answer[here] = sum(layer.of_each(hashes[here]) for layer in layers)
+        return answers
+
+
+def _any_in(places: Sequence[npt.NDArray[np.int64]], shard: int) -> bool:
+    return any(bool((place == shard).any()) for place in places)
+
+
+def _by_shard(parts: Sequence[PartInfo]) -> dict[int, PartInfo]:
+    return {_shard(part): part for part in parts}
+
+
+def _shard(part: PartInfo) -> int:
+    """The number at the end of a file's name: 3 for `live-0003.u64`."""
+    return int(part.name.rpartition(".")[0].rpartition("-")[2])
+
+
+def _check(layers: Sequence[Counted], shard: int) -> None:
+    for hashes in [layer.hashes[layer.counts < 0] for layer in layers]:
+        if len(hashes) and np.any(sum(layer.of_each(hashes) for layer in layers) < 0):
+            raise FormatError(
+                f"shard {shard} of the reference counts has addresses with more subtractions than additions: its"
+                " layers do not belong together. Nothing was deleted. Start a clean run."
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class LocatedSet:
-    """A set of hashes, and the run folder it lies in.
+    """A set of hashes, and its run folder.
 
     Attributes:
         uri: of the folder.
@@ -27,7 +165,7 @@ class LocatedSet:
     hashes: ShardedSet
 
     def find(self, wanted: Sequence[Hashes], its_shards_only: bool = False) -> list[npt.NDArray[np.bool_]]:
-        """Tell for each wanted hash whether the set has it; see `ShardedSet.find`."""
+        """Whether the set has each wanted hash; see `ShardedSet.find`."""
         folder = RunFolder(open_writer(self.uri), self.uri.rpartition("/")[2])
         return self.hashes.find(folder, wanted, its_shards_only)
 
@@ -35,7 +173,7 @@ class LocatedSet:
 def in_any(
     sets: Sequence[LocatedSet], wanted: Sequence[Hashes], its_shards_only: bool = False
 ) -> list[npt.NDArray[np.bool_]]:
-    """Tell for each wanted hash whether any of some sets has it; see `ShardedSet.find`."""
+    """Whether any of several sets has each wanted hash; see `ShardedSet.find`."""
     answers = [np.zeros(len(hashes), bool) for hashes in wanted]
     for item in sets:
         for answer, found in zip(answers, item.find(wanted, its_shards_only), strict=True):
@@ -45,7 +183,7 @@ def in_any(
 
 @dataclass(frozen=True, slots=True)
 class LiveSet:
-    """Everything that must stay.
+    """All live addresses of a mark.
 
     Attributes:
         sets: an address in any of them is live.
@@ -59,22 +197,22 @@ class LiveSet:
 
     @property
     def bits(self) -> int:
-        """The finest cut of any of its sets: one of 2**bits shards of it lies in one shard of each."""
+        """The finest cut of its sets: one of 2**bits shards is within one shard of each set."""
         counted = 0 if self.counted is None else self.counted.bits
         return max((counted, *(item.hashes.bits for item in self.sets)))
 
     @property
     def values(self) -> int:
-        """How many hashes a look-up reads; more than there are, where sets overlap."""
+        """The number of hashes read by a look-up; overlapping sets count twice."""
         counted = 0 if self.counted is None else sum(part.rows for part in self.counted.parts)
         return counted + sum(item.hashes.values for item in self.sets)
 
     def find(self, wanted: Sequence[Hashes], its_shards_only: bool = False) -> list[npt.NDArray[np.bool_]]:
-        """Tell for each wanted hash whether it is live.
+        """Whether each wanted hash is live.
 
         Args:
             wanted: any number of arrays, each in any order.
-            its_shards_only: read no shard in which nothing is wanted, so damage there is not noticed.
+            its_shards_only: skip shards without a wanted hash, so damage there is not noticed.
         """
         answers = in_any(self.sets, wanted, its_shards_only)
         if self.counted is not None:

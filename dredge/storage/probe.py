@@ -15,7 +15,7 @@ from dredge.errors import (
     NotFoundError,
     RefusedError,
 )
-from dredge.storage.model import ObjectWriter
+from dredge.storage.model import ObjectDeleter, ObjectWriter
 from dredge.storage.opening import open_deleter, open_reader, open_writer
 from dredge.storage.options import StorageOptions
 
@@ -33,12 +33,14 @@ class Probed:
         refused: what could not be done, with the error; of `WRITE`, `LIST`, `READ`, `CONDITIONS`, `DELETE`.
         now: the store's time; None when nothing could be written.
         left: URI of the object where it could not be removed; "" else.
+        has_bulk: whether the store deletes many objects by one request; None where its driver has no choice.
     """
 
     uri: str
     refused: dict[str, DredgeError] = field(default_factory=dict)
     now: datetime | None = None
     left: str = ""
+    has_bulk: bool | None = None
 
 
 def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:
@@ -68,8 +70,10 @@ def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:
         with suppress(DredgeError):  # the line about reading says why
             found.now = writer.stat(key).last_modified
     finally:
-        if not attempt(DELETE, lambda: _delete(uri, key, options)):
+        deleter = open_deleter(uri, options)
+        if not attempt(DELETE, lambda: _delete(deleter, key)):
             found.left = f"{uri}/{key}"
+        found.has_bulk = getattr(deleter, "has_bulk", None)
     return found
 
 
@@ -111,11 +115,11 @@ def _write_again(writer: ObjectWriter, key: str) -> None:
         )
 
 
-def _delete(uri: str, key: str, options: StorageOptions | None) -> None:
-    (outcome,) = open_deleter(uri, options).delete([key])
+def _delete(deleter: ObjectDeleter, key: str) -> None:
+    (outcome,) = deleter.delete([key])
     if outcome.outcome not in ("deleted", "missing"):
         raise RefusedError(
-            f"{uri}/{key} could not be deleted: {outcome.code} {outcome.message or ''}".rstrip()
+            f"{deleter.uri}/{key} could not be deleted: {outcome.code} {outcome.message or ''}".rstrip()
         )
 
 

@@ -130,15 +130,26 @@ class KeepsDeletedBytes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """When a bucket itself removes old versions.
+    """When the lifecycle rules of a bucket remove versions.
 
     Attributes:
         days: after an object was deleted or replaced; None for never.
-        known: whether the credentials may ask; when not, `days` is None.
+        known: whether the credentials may ask; when not, both numbers are None.
+        current_days: age at which a rule removes objects that nobody deleted; None for never.
     """
 
     days: int | None
     known: bool = True
+    current_days: int | None = None
+
+
+@runtime_checkable
+class LocksVersions(Protocol):
+    """A store whose buckets may forbid for a time that versions are deleted (Object Lock)."""
+
+    def locked_days(self) -> int | None:
+        """For how many days after it was written by the bucket's own rule; 0 for none, None when the store
+        does not tell. Single objects may be locked for longer."""
 
 
 @runtime_checkable
@@ -146,7 +157,7 @@ class ExpiresOldVersions(Protocol):
     """A store whose buckets may have rules that remove old versions."""
 
     def expiry(self, prefix: str) -> Expiry:
-        """When the first rule removes old versions of some keys.
+        """When the first rules remove old versions, and objects themselves.
 
         Args:
             prefix: of the keys.

@@ -25,18 +25,18 @@ class TrashConfig:
     dry_run: bool = setting("Dry run", "Find and report trash, **remove nothing**.", default=True)
     grace_hours: float = setting(
         "Grace in hours",
-        "A run removes only what an earlier run found, and what has waited for so long since with the same bytes. At"
-        " least 24.",
+        "A run removes only rows that an earlier run found and that have waited for this long since, with"
+        " the same bytes. At least 24.",
         default=_GRACE_HOURS,
         minimum=_GRACE_HOURS,
         maximum=HOURS_MAX,
-        because="a shorter one removes data of operations that are still under way. For tests, on a store that nobody"
-        " writes to, there is unsafe_grace_seconds",
+        because="a shorter one removes data of operations in progress. For tests, on a store without"
+        " writers, there is unsafe_grace_seconds",
     )
     unsafe_grace_seconds: float | None = setting(
         "Unsafe grace in seconds",
-        "Replaces the grace and **can remove what is still being written**. 0: a run removes what it finds itself. For"
-        " tests, on a store that nobody writes to. Empty: not used.",
+        "Replaces the grace and **can remove rows of operations in progress**. 0: a run removes its own"
+        " finds. For tests, on a store without writers. Empty: not used.",
         default=None,
         minimum=0,
         maximum=SECONDS_MAX,

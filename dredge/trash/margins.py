@@ -9,6 +9,7 @@ from dredge.errors import ConfigError
 from dredge.settings import check_finite
 
 SAFE_GRACE = timedelta(hours=24)
+UNNAMED = timedelta(days=30)
 INSTANCE_MARGIN = timedelta(seconds=60)
 """Servers' clocks differ by so much."""
 
@@ -41,7 +42,7 @@ class TrashMargins:
     expiry: timedelta = timedelta(hours=48)
     ownership_expiry: timedelta = SAFE_GRACE
     multipart_report: timedelta = timedelta(days=7)
-    unnamed: timedelta = timedelta(days=30)
+    unnamed: timedelta = UNNAMED
     instance_margin: timedelta = INSTANCE_MARGIN
     clock_skew: timedelta = timedelta(minutes=5)
     unsafe_short_grace: bool = False
@@ -55,6 +56,12 @@ class TrashMargins:
                 "a grace below 24 hours removes data of operations that are still under way: only a store"
                 " that nobody writes to can be cleaned so, and only with the option that calls it unsafe"
             )
+
+    @property
+    def ages(self) -> timedelta:
+        """Every age by which something is found, together: with any of them shorter, a wait that a run begins is none
+        for a run that asks for more."""
+        return self.id_age + self.expiry + self.ownership_expiry + self.unnamed
 
     @classmethod
     def with_grace(cls, grace: timedelta, unsafe_short_grace: bool = False) -> TrashMargins:

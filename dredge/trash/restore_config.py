@@ -21,7 +21,7 @@ class TrashRestoreConfig:
         r"Only rows of this partition, written as in the report (`\xNN` for bytes that are not text). Empty: all.",
         default=None,
     )
-    dry_run: bool = setting("Dry run", "Only count the rows, **put nothing back**.", default=True)
+    dry_run: bool = setting("Dry run", "Only count the rows, **restore nothing**.", default=True)
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -26,6 +26,7 @@ from typing import Any
 
 from dredge.errors import (
     ConflictError,
+    DredgeError,
     FormatError,
     LeaseHeldError,
     NotFoundError,
@@ -34,8 +35,12 @@ from dredge.errors import (
 )
 from dredge.kv.rows import RowReader
 from dredge.runs.lease import Lease, LeaseGrant
+from dredge.runs.lifetimes import ListedFiles
 from dredge.runs.payload import from_file, from_sealed, to_json, to_sealed
-from dredge.storage import ObjectWriter, store_clock
+from dredge.runs.pending.store import FOLDER as PENDING
+from dredge.runs.pending.store import superseded_parts
+from dredge.runs.versions import KEEP_DAYS_MIN
+from dredge.storage import ObjectWriter, StorageOptions, open_deleter, store_clock
 from dredge.trash.noted import Noted
 from dredge.trash.plan import TrashPlan
 from dredge.trash.report import render
@@ -79,11 +84,15 @@ class TrashState:
     Args:
         writer: on the folder.
         right: of the try that works on it; None may read, and write what is its own.
+        options: how the folder is reached; None reads the environment.
     """
 
-    def __init__(self, writer: ObjectWriter, right: Right | None = None) -> None:
+    def __init__(
+        self, writer: ObjectWriter, right: Right | None = None, options: StorageOptions | None = None
+    ) -> None:
         self.writer = writer
         self._right = right
+        self._options = options
         self._tags: dict[str, str | None] = {}
 
     @contextmanager
@@ -103,7 +112,7 @@ class TrashState:
         lease = Lease(self.writer, _LEASE, self.now)
         grant = lease.acquire(holder)
         with lease.given_back(grant), lease.kept(grant):
-            yield TrashState(self.writer, Right(lease, grant, self.now))
+            yield TrashState(self.writer, Right(lease, grant, self.now), self._options)
 
     @property
     def attempt(self) -> int:
@@ -279,6 +288,18 @@ class TrashState:
             report = {**report, "holder": self._right.grant.holder}
         self.writer.put(f"runs/{run_id}/report.json", _encode(report))
         self.writer.put(f"runs/{run_id}/report.html", render(report).encode())
+
+    def remove_old_lists(self) -> None:
+        """Remove parts of earlier pending lists, a week later. Whatever goes wrong is a warning: no run is worse for
+        files that stay."""
+        try:
+            week_ago = self.now() - timedelta(days=KEEP_DAYS_MIN)
+            old = list(superseded_parts(self.writer, ListedFiles.of(self.writer, f"{PENDING}/", week_ago)))
+            self.check_right()
+            if old:
+                open_deleter(self.writer.uri, self._options).delete(old)
+        except DredgeError as error:
+            log.warning("trash: old pending lists were not removed; a later run does it: %s", error)
 
     def runs(self) -> list[str]:
         """Every run, newest first."""

@@ -25,7 +25,7 @@ from dredge.trash.deleted import DeletedOutcome, clean_deleted
 from dredge.trash.earlier import named_after_removal, named_again, put_back_named, verify_open_run
 from dredge.trash.finding import TrashFinding
 from dredge.trash.look import Look, read_look
-from dredge.trash.margins import TrashLimits, TrashMargins
+from dredge.trash.margins import UNNAMED, TrashLimits, TrashMargins
 from dredge.trash.names import MARKERS, deleted_instance, parse_instance
 from dredge.trash.noted import Noted, check_known
 from dredge.trash.plan import TrashPlan, check_kinds, check_limits, choose, in_both
@@ -33,7 +33,7 @@ from dredge.trash.references import read_references
 from dredge.trash.results import CleanReport, ScanReport
 from dredge.trash.rules import classify
 from dredge.trash.state import TrashState
-from dredge.trash.waiting import WaitingList, forget
+from dredge.trash.waiting import advance_waiting, forget, leave_waiting, no_list, read_waiting
 from dredge.undo.alarms import open_alarms
 from dredge.xid import new_descending_xid
 
@@ -132,7 +132,9 @@ def clean(
             told = CleanReport(report, "dry_run")
             held.save_report(run_id, told.to_report())
             return told
-        return _remove(store, held, report, look, clock, margins, group_rows)
+        done = _remove(store, held, report, look, clock, margins, group_rows)
+        held.remove_old_lists()
+        return done
 
 
 def restore(
@@ -229,17 +231,19 @@ def _scan(
 ) -> tuple[ScanReport, Look]:
     notes = tuple(filter(None, [state.claim(store), *_open_alarms(state)])) if state else ()
     now = trusted_now(store, clock(), margins)
-    waiting, noted = (WaitingList.read(state, store), state.noted()) if state else (WaitingList(), Noted())
+    waiting, noted = (read_waiting(state, store), state.noted()) if state else (no_list(), Noted())
     if waiting.problem and not notes:
         notes += (f"Everything waits anew: the pending list cannot be used: {waiting.problem}.",)
     look = read_look(store, noted.heads)
     check_known(look, store.location)
-    noted = noted.after(look, now, margins.unnamed)
+    # A look with shorter margins forgets nothing that later ones ask for.
+    noted = noted.after(look, now, max(margins.unnamed, UNNAMED))
     found = classify(look, now, margins, noted)
-    findings = waiting.advance(found, run_id, now, max(now, store.clock() or clock()), margins.grace)
+    read = max(now, store.clock() or clock())
+    findings = advance_waiting(waiting, found, run_id, now, read, margins)
     if state:
         state.save_noted(noted)
-        waiting.leave(run_id, now)
+        leave_waiting(state, waiting, run_id, now)
         findings += tuple(named_again(name, run) for name, run in named_after_removal(state, look).items())
     trash = choose(findings, kinds)
     attempt = state.attempt if state else 0

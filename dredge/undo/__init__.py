@@ -1,27 +1,17 @@
 """Undo: what lets a deletion be taken back, taking it back, and making it final. For every collector.
 
-ways         which way a run takes: versions of the bucket, copies below its folder, or none
-protecting   in the sweep, before each group of keys is deleted
-deleted      what a run deleted, as its ledger and candidates tell
-pins         what came back is held from the next runs until an end
-came_back    and its slices are listed again
-cost         requests, bytes and time
-side_run     a run beside collections; `work` is what its tasks share
-restore      brings back what a run deleted
-purge        lets go for good what could be brought back
+config               what a user may ask of a restore and of a purge
+ways                 which way a run takes: versions of the bucket, copies below its folder, or none; what that costs
+preflight            the lines of a preflight about an object store
+protecting           in the sweep, before each group of keys is deleted
+deletions            records of what each run was about to delete, and of the last check of these against what is live
+alarms               live objects that a run had deleted
+pins                 what came back is held from the next runs until an end, and its slices are listed again
+deleted              what a run deleted, as its ledger and candidates tell, and which of it a restore takes back
+side_run             a run beside collections, and its tasks
+restore              brings back what a run deleted; putting_back: single objects
+purge                lets go for good what could be brought back
+leftovers            what of it may go; deleting_leftovers is the only module that is handed their deleters
 
 Knows no collector: `deleted.Collected` tells of a repository and opens its runs.
 """
-
-from dredge.undo.ways import AUTO, OFF, QUARANTINE, VERSIONS, UndoWay, choose_way, quarantine_uri, way_back
-
-__all__ = [
-    "AUTO",
-    "OFF",
-    "QUARANTINE",
-    "VERSIONS",
-    "UndoWay",
-    "choose_way",
-    "quarantine_uri",
-    "way_back",
-]

@@ -188,7 +188,7 @@ def alarm_error(
     return AlarmError(
         f"{what}: {'; '.join(alarm.text for alarm in alarms)}. Nothing is deleted or purged here until a person"
         " acknowledges this. Find out why those runs took for garbage what is live (another server or an older"
-        f" database, see docs/operations.md), then run `{command} --reason`."
+        f" database, see docs/restore.md), then run `{command} --reason`."
     )
 
 

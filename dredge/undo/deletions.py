@@ -5,27 +5,43 @@
     <state>/deletions/<run id>.json         the record
 
 Both are written before the first deletion, so they also cover a sweep that was killed. Later runs compare them with
-what is live (`dredge.undo.checked` has what was compared). The rows, with addresses and outcomes, stay in the run's
+what is live (`dredge.undo.deletions` has what was compared). The rows, with addresses and outcomes, stay in the run's
 folder.
+
+The last finished check of what runs deleted against what is live: which deletions it covered, and what it found.
+
+    <state>/checked/<run id>-<try>.u64    sorted hashes of the deleted addresses that were live then
+    <state>/checked.json                  names it, with the sweeps whose deletions were compared
+
+The record is replaced when a check has done everything: after alarms are written and objects are brought back. A check
+that was killed before is done again in full. So a later check has to judge only
+
+    live now, deleted by a sweep that was not compared · live now, deleted before, and not live at the last check
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError, UnavailableError
+from dredge.errors import (
+    ConflictError,
+    DredgeError,
+    FormatError,
+    NotFoundError,
+    OvertakenError,
+    UnavailableError,
+)
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.folder import check_digest, read_json
-from dredge.runs.payload import from_versioned, to_json
+from dredge.runs.payload import from_json, from_versioned, to_json
 from dredge.runs.run import PlannedRun, RunPlan
 from dredge.runs.summary import PartInfo
-from dredge.sets import hashes as plain
-from dredge.sets.hashes import Hashes
+from dredge.sets.hashes import NONE, Hashes, from_bytes, to_bytes, unite
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import FIRST_OBJECTS_MAX, OFF, UndoWay
@@ -108,11 +124,16 @@ def note_deletion[P: DeletingPlan](run: PlannedRun[P], hashes: Hashes) -> None:
     Args:
         run: that deletes.
         hashes: of everything that it may delete, sorted and distinct.
+
+    Raises:
+        FormatError: the record of an earlier sweep of this run cannot be read.
     """
     if not len(hashes):
         return
     plan = run.plan
-    written = write_hashes(run.state, run.folder.label, hashes)
+    # A run whose earlier steps are done again sweeps other objects; the record has those of every sweep.
+    everything = unite([hashes, *_noted_before(run.state, plan.run_id)])
+    written = write_hashes(run.state, run.folder.label, everything)
     write_deletion(
         run.state,
         Deletion(
@@ -126,6 +147,17 @@ def note_deletion[P: DeletingPlan](run: PlannedRun[P], hashes: Hashes) -> None:
     )
 
 
+def _noted_before(state: ObjectReader, run_id: str) -> list[Hashes]:
+    try:
+        earlier = from_versioned(Deletion, read_json(state, _key(run_id)), FORMAT)
+    except NotFoundError:
+        return []
+    (found,) = read_hashes(state, [earlier])
+    if isinstance(found, str):
+        raise FormatError(f"{found} Nothing more is deleted by run {run_id}; start another run.")
+    return [found]
+
+
 def write_hashes(state: ObjectWriter, label: str, hashes: Hashes) -> PartInfo:
     """Write the hashes of a record.
 
@@ -134,13 +166,13 @@ def write_hashes(state: ObjectWriter, label: str, hashes: Hashes) -> PartInfo:
         label: run and try; no other try has it.
         hashes: sorted and distinct.
     """
-    name, data = f"{DELETIONS}/{label}.u64", plain.to_bytes(hashes)
+    name, data = f"{DELETIONS}/{label}.u64", to_bytes(hashes)
     state.put(name, data)
     return PartInfo(name, len(hashes), len(data), hashlib.sha256(data).hexdigest(), name)
 
 
 def write_deletion(state: ObjectWriter, deletion: Deletion) -> None:
-    """Write the record of a run before it deletes; another try replaces it.
+    """Write the record of a run before it deletes, in place of the one from an earlier try.
 
     Args:
         state: on the folder of lease and index.
@@ -207,7 +239,7 @@ def read_hashes(state: ObjectReader, deletions: Sequence[Deletion]) -> Iterator[
         try:
             data = state.get(part.key)
             check_digest(part, data, f"run {deletion.run_id}")
-            return plain.from_bytes(data, part.name)
+            return from_bytes(data, part.name)
         except (FormatError, NotFoundError) as error:
             return f"{state.uri}/{part.key} cannot be read: {error}"
 
@@ -238,3 +270,101 @@ def note_purged(state: ObjectWriter, run_id: str, at: datetime) -> None:
 
 def _key(run_id: str) -> str:
     return f"{DELETIONS}/{run_id}.json"
+
+
+CHECKED = "checked"
+_KEY = f"{CHECKED}.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A finished check.
+
+    Attributes:
+        run_id: the run that made it; "" when there was none yet.
+        sweeps: run and try of each sweep whose deletions were compared.
+        live: hashes of deleted addresses that were live then, sorted and distinct.
+        etag: of the record; None when there is none.
+        problem: why the record cannot be used, so that everything is compared again; "" when it can.
+    """
+
+    run_id: str = ""
+    sweeps: frozenset[str] = frozenset()
+    live: Hashes = field(default_factory=lambda: NONE)
+    etag: str | None = None
+    problem: str = ""
+
+
+def read_checked(state: ObjectReader) -> Checked:
+    """Read the last finished check; a damaged record is as good as none.
+
+    Raises:
+        UnavailableError: the store does not answer.
+    """
+    tagged = read_tagged(state, _KEY)
+    if tagged is None:
+        return Checked()
+    try:
+        value = json.loads(tagged[1])
+        part = from_json(PartInfo, value["live"])
+        data = state.get(part.key)
+        check_digest(part, data, "the last check")
+        live = from_bytes(data, part.name)
+        return Checked(run_id=value["run_id"], sweeps=frozenset(value["sweeps"]), live=live, etag=tagged[0])
+    except UnavailableError:
+        raise
+    except (DredgeError, KeyError, TypeError, ValueError) as error:
+        return Checked(etag=tagged[0], problem=f"{state.uri}/{_KEY} cannot be used: {error}")
+
+
+def named_by_check(state: ObjectReader) -> set[str]:
+    """Keys of the files that the last finished check names, relative to the folder of lease and index; none without
+    one.
+
+    Raises:
+        FormatError: the record is damaged, so nobody knows what it names.
+    """
+    tagged = read_tagged(state, _KEY)
+    if tagged is None:
+        return set()
+    try:
+        return {from_json(PartInfo, json.loads(tagged[1])["live"]).key}
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"{state.uri}/{_KEY} cannot be used: {error}") from None
+
+
+def write_checked(
+    state: ObjectWriter,
+    before: Checked,
+    label: str,
+    run_id: str,
+    at: datetime,
+    sweeps: Collection[str],
+    live: Hashes,
+) -> None:
+    """Record a finished check.
+
+    Args:
+        state: on the folder of lease and index.
+        before: the check that this one went on from.
+        label: run and try; no other try has it.
+        run_id: the run.
+        at: the store's time.
+        sweeps: run and try of each sweep whose deletions were compared.
+        live: hashes of deleted addresses that are live, sorted and distinct.
+
+    Raises:
+        OvertakenError: another run has recorded a check meanwhile.
+    """
+    name, data = f"{CHECKED}/{label}.u64", to_bytes(live)
+    state.put(name, data)
+    part = PartInfo(name, len(live), len(data), hashlib.sha256(data).hexdigest(), name)
+    value = {"run_id": run_id, "at": at.isoformat(), "sweeps": sorted(sweeps), "live": to_json(part)}
+    encoded = json.dumps(value, sort_keys=True).encode()
+    if replace_tagged(state, _KEY, encoded, before.etag):
+        return
+    now = read_tagged(state, _KEY)
+    if now is None or now[1] != encoded:  # an answer that was lost is no conflict
+        raise OvertakenError(
+            f"run {run_id}: another run has checked deletions meanwhile. Nothing was deleted. Start a new run."
+        )

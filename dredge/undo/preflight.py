@@ -7,9 +7,15 @@ from datetime import datetime
 
 from dredge.runs.clock import Clock, check_clocks
 from dredge.runs.preflight import Check, Line, line_of, ok
-from dredge.storage import StorageOptions
+from dredge.storage import StorageOptions, open_versions
 from dredge.storage.probe import CONDITIONS, DELETE, LIST, READ, WRITE, Probed, probe, reaches
+from dredge.storage.undo import ExpiresOldVersions, LocksVersions
 from dredge.undo.ways import OFF, choose_way
+
+LIST_PRICE = 0.005 / 1000
+"""US dollars for a listing request, by S3's list price."""
+_PAGE = 1000
+_MANY = 1_000_000
 
 _RIGHTS: Mapping[str, tuple[str, str]] = {
     WRITE: ("s3:PutObject, storage.objects.create", "write"),
@@ -76,6 +82,79 @@ def check_undo(asked: str, uri: str, run_uri: str, options: StorageOptions | Non
         yield ok("undo", f"{way.way}: {way.why}")
 
 
+def check_lifecycle(folders: Mapping[str, str], options: StorageOptions | None) -> Iterator[Line]:
+    """Whether a lifecycle rule of the bucket removes objects that are in use.
+
+    Args:
+        folders: URIs, by what they hold.
+        options: None reads the environment.
+    """
+    for what, uri in folders.items():
+        versions = open_versions(uri, options)
+        if not isinstance(versions, ExpiresOldVersions):
+            continue
+        expiry = versions.expiry("")
+        if not expiry.known:
+            yield Line(
+                "lifecycle",
+                "warning",
+                "the credentials may not read the bucket's lifecycle rules",
+                "Grant s3:GetLifecycleConfiguration on the bucket.",
+            )
+        elif expiry.current_days is None:
+            yield ok("lifecycle", f"no rule of the bucket removes objects below {uri} ({what})")
+        else:
+            yield Line(
+                "lifecycle",
+                "warning",
+                f"a rule of the bucket removes objects below {uri} ({what}) at an age of {expiry.current_days} days,"
+                " also those in use",
+                f"Limit the rule to prefixes outside {uri}.",
+            )
+
+
+def check_lock(uri: str, options: StorageOptions | None) -> Iterator[Line]:
+    """Whether the bucket forbids for a time that old versions are deleted (Object Lock)."""
+    store = open_versions(uri, options)
+    days = store.locked_days() if isinstance(store, LocksVersions) else 0
+    if days is None:
+        yield ok(
+            "object_lock",
+            "not known: the store has no such question, or the credentials may not ask it"
+            " (s3:GetBucketObjectLockConfiguration)",
+        )
+    elif days:
+        yield Line(
+            "object_lock",
+            "warning",
+            f"the bucket locks each version for {days:,} days after it was written: until then its bytes stay, and a"
+            " purge leaves it",
+            "Expect no space before that; do not purge earlier (purge_days).",
+        )
+    else:
+        yield ok("object_lock", "the bucket has no rule that locks objects")
+
+
+def estimate_line(what: str, rows: int, seconds: float, is_all: bool) -> Line:
+    """Time, requests and cost of a listing, by what the first pages of one took.
+
+    Args:
+        what: kind of objects.
+        rows: that were listed.
+        seconds: that it took.
+        is_all: whether there are no more.
+    """
+    about, of, each = f"{rows:,} {what}", rows, ""
+    if not is_all:
+        about, of, each = f"at least {rows:,} {what}", _MANY, f" for each {_MANY:,}"
+    requests, took = -(-of // _PAGE), seconds * of / max(rows, 1)
+    return ok(
+        "estimate",
+        f"{about}; a listing takes {requests:,} requests (${requests * LIST_PRICE:,.4f}) and about {took:,.1f} s{each},"
+        " less on more workers. A first run tells the rest",
+    )
+
+
 def _of_folder(
     what: str, uri: str, name: str, skew_seconds_max: float, clock: Clock, options: StorageOptions | None
 ) -> Iterator[Line]:
@@ -92,8 +171,21 @@ def _of_folder(
         yield line_of(f"{check}_conditions", found.refused[CONDITIONS], _CONDITIONS_TODO)
     elif WRITE not in found.refused:
         yield ok(f"{check}_conditions", "the store heeds conditions of writes")
+    if found.has_bulk is not None and DELETE not in found.refused:
+        yield _bulk_line(f"{check}_bulk", found.has_bulk)
     if found.now is not None:
         yield _clock_line(check, found, found.now, before, skew_seconds_max)
+
+
+def _bulk_line(check: str, has_bulk: bool) -> Line:
+    if has_bulk:
+        return ok(check, "many objects are deleted by one request")
+    return Line(
+        check,
+        "warning",
+        "the store does not know bulk deletes: each object takes a request of its own",
+        "Let the first run delete few objects (max_delete_objects), and see in its report how long that takes.",
+    )
 
 
 def _clock_line(check: str, found: Probed, now: datetime, before: datetime, skew_seconds_max: float) -> Line:

@@ -113,7 +113,15 @@ class Catalog:
         self.addresses = AddressService(refs, writes, paths, self._handed_out, signed_urls, clock, settings)
         self.multiparts = MultipartService(kv, refs, namespaces, contents, writes, paths, clock)
         self.imports = ImportService(
-            kv, refs, self.repositories, namespaces, commit_writer, rule, self._background, clock
+            kv,
+            refs,
+            self.repositories,
+            namespaces,
+            commit_writer,
+            rule,
+            self._background,
+            clock,
+            settings.import_from_repositories,
         )
         self.garbage = GarbageService(
             refs, staging.areas, namespaces, self._copies, signed_urls, tasks, clock, settings

@@ -99,6 +99,7 @@ class ImportService:
         rule: where ranges end.
         background: runs the imports.
         clock: the time in status records.
+        from_repositories: whether an import may read the namespace of another repository.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class ImportService:
         rule: SplitRule,
         background: Background,
         clock: Clock,
+        from_repositories: bool = False,
     ) -> None:
         self._kv = kv
         self._refs = refs
@@ -120,6 +122,7 @@ class ImportService:
         self._rule = rule
         self._background = background
         self._clock = clock
+        self._from_repositories = from_repositories
 
     def import_start(
         self,
@@ -153,13 +156,17 @@ class ImportService:
         Raises:
             InvalidValueError: 400; a source is inside the namespace of a repository, or contains it. A real
                 server checks only the same repository; but a collection of another one's garbage would
-                delete what was imported from it.
+                delete what was imported from it. So only where the settings let it.
             ProtectedBranchError: 403.
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.branches.current(found, branch)
         self._refs.protection.require_committable(found, branch)
-        others = [each for each in self._refs.repositories.listed("") if each.name != found.name]
+        others = [
+            each
+            for each in self._refs.repositories.listed("")
+            if each.name != found.name and not self._from_repositories
+        ]
         for each in paths:
             for owner in (found, *others):
                 _check(owner.storage_namespace, each)

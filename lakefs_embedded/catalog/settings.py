@@ -49,6 +49,8 @@ class Settings:
         write_tries: tries of a write before it fails with 429.
         commit_tries: tries of the last step of a commit before it fails with 429.
         task_expiry: how long the status of an asynchronous task is kept.
+        import_from_repositories: whether an import may read another repository's namespace, as on a real server. The
+            collection of that repository then deletes what was imported, unless it is told of this one.
         presign: whether to sign URLs to read and write objects, where the store can.
         background: run tasks and drop tokens in threads; False does so before a call returns.
         defects: names from CATALOG_DEFECTS to switch on; others are ignored (the server has its own).
@@ -72,6 +74,7 @@ class Settings:
     write_tries: int = 3
     commit_tries: int = 10
     task_expiry: timedelta = timedelta(hours=24)
+    import_from_repositories: bool = False
     presign: bool = False
     background: bool = True
     defects: frozenset[str] = frozenset()

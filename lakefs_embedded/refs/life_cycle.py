@@ -15,7 +15,7 @@ partition that only its record names. A record is changed and removed only if it
 stalled deletion does not touch a later repository of the same name. A create whose record was changed
 meanwhile leaves its own rows to the cleaner.
 
-Source: design "Repository operations error handling"; docs/decisions/graveler-repositories.md.
+Source: design "Repository operations error handling"; docs/decisions/embedded-lakefs.md.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ class IcechunkChooseRepositoriesOperator(BaseOperator):
         self.aws_conn_id = aws_conn_id
 
     @reported
-    def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Return what each run is started with: its ``conf`` and its ``trigger_run_id``."""
+    def execute(self, context: Context) -> list[list[dict[str, Any]]]:
+        """Return what each run is started with, in parts: its ``conf`` and its ``trigger_run_id``."""
         config = ManyConfig.from_params(self.which)
         params = {name: context["params"][name] for name in FORM_OF_A_RUN}
         ours, conflicts = storage_settings()

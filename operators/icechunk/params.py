@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
+from airflow_dredge.operators.check import check_only_setting
 from airflow_dredge.operators.params import params_of, templates
 from airflow_dredge.operators.retry import by_family
 from airflow_dredge.operators.spark import SparkSettings
@@ -25,14 +26,14 @@ ICECHUNK_SCHEDULES = "dredge_icechunk_schedules"
 class IcechunkTaskSettings(SparkSettings):
     """What the form asks for besides the settings of expiration and collection: which tasks work, and where."""
 
-    collect: bool = setting("Collect", "Then delete the objects that nothing reaches.", default=True)
+    collect: bool = setting("Collect", "Then delete unreachable objects.", default=True)
     collect_mode: str = setting(
         "How to collect",
-        "`spark` spreads the work, `local` does the same in the Airflow worker, `library` leaves it to Icechunk and has"
-        " no ledger.",
+        "`spark`: on Spark. `local`: in the Airflow worker.",
         default="spark",
-        choices=("spark", "local", "library"),
+        choices=("spark", "local"),
     )
+    check_only: bool = check_only_setting()
 
 
 _STORAGE, *_COLLECTION = settings_of(CollectConfig)
@@ -49,6 +50,7 @@ RUN_DEFAULTS: dict[str, Any] = {
     "collect": "{{ params.collect }}",
     "mode": "{{ params.collect_mode }}",
     "spark_engine": "{{ params.spark_engine }}",
+    "check_only": "{{ params.check_only }}",
 }
 
 #: What the forms of a restore and of a purge ask for.
@@ -61,7 +63,7 @@ UNDO_DEFAULTS: dict[str, Any] = {
 }
 
 #: What the form of many repositories asks for: which ones, and for each what the form of one asks for.
-FORM_OF_A_RUN = tuple(found.name for found in FORM if found.name != "storage")
+FORM_OF_A_RUN = tuple(found.name for found in FORM if found.name not in ("storage", "check_only"))
 ALL_FORM = (*settings_of(ManyConfig), *(found for found in FORM if found.name in FORM_OF_A_RUN))
 
 #: Which repositories, read from the Params.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class IcechunkPlanCollectionOperator(IcechunkOperator):
-    """Fix what a collection works on; in mode ``library`` let the library do it all at once.
+    """Fix what a collection works on.
 
     :param storage: URI of the repository (templated)
     :param config: further settings by name, such as ``{"dry_run": False}``; docs/settings.md lists them. Values may be
@@ -27,7 +27,7 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
     :param expiration: what the task that planned the expiration returned; a dry run reports what a collection would
         delete after it (templated)
     :param collect: whether to collect at all; the tasks that follow are skipped otherwise (templated)
-    :param mode: ``spark``, ``local`` or ``library`` (templated)
+    :param mode: ``spark`` or ``local`` (templated)
     :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
@@ -60,18 +60,14 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Make the plan and return where it is; with the library, collect and skip what follows."""
+        """Make the plan and return where it is."""
         # Loaded by this task only: every task of every DAG reads the files of all operators.
-        from dredge.icechunk.collection.by_library import collect_by_library
         from dredge.icechunk.collection.steps import plan_collection
 
         if not truth("collect", self.collect):
             return {"run_uri": "", "mode": "none"}
-        if self.mode not in ("spark", "local", "library"):
-            raise ConfigError(f"mode is {self.mode!r}; it may be spark, local or library")
-        if self.mode == "library":
-            found = collect_by_library(self.checked(), self.options, lease=granted(self.lease))
-            return {**found, "run_uri": "", "mode": self.mode}
+        if self.mode not in ("spark", "local"):
+            raise ConfigError(f"mode is {self.mode!r}; it may be spark or local")
         plan = plan_collection(self.checked(), granted(self.lease), self.options)
         return {
             "run_id": plan.run_id,

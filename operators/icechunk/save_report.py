@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_dredge.operators.approve import somebody_said_no
+from airflow_dredge.operators.approve import what_went_wrong
+from airflow_dredge.operators.events import leave_event
 from airflow_dredge.operators.failures import first_failure, reported
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.icechunk.base import IcechunkOperator
 from airflow_dredge.operators.lineage import Lineage
 from airflow_dredge.operators.lineage_teller import TellsLineage
 from airflow_dredge.operators.links import REPORT, ReportLink
-from airflow_dredge.operators.metrics import COMPLETE, report_metrics, report_run
+from airflow_dredge.operators.metrics import report_metrics, report_run
 from dredge.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ class IcechunkSaveReportOperator(TellsLineage, IcechunkOperator):
     """Write the report of a collection, also of one that failed, and give its lease back; then fail if it did not
     complete. A run that a person rejected has ended well.
 
-    Give this task the trigger rule ``all_done``.
+    It decides about the state of the DAG run, so make it a teardown (``as_teardown(on_failure_fail_dagrun=True)``): it
+    runs whatever happened, also when a person marked the run as failed.
 
     :param storage: URI of the repository (templated)
     :param plan: what the plan task returned (templated)
@@ -46,9 +48,9 @@ class IcechunkSaveReportOperator(TellsLineage, IcechunkOperator):
         from dredge.icechunk.collection.steps import Run, read_report, release_lease, save_report
 
         if not isinstance(self.plan, Mapping):
-            raise RefusedError(
-                f"there was no collection, because an earlier task failed. {first_failure(self, context)}"
-            )
+            why = first_failure(self, context)
+            leave_event(context, "failed", self.storage, text=why)
+            raise RefusedError(f"there was no collection, because an earlier task failed. {why}")
         if not self.plan["run_uri"]:
             raise AirflowSkipException("this run has no collection of its own to report")
         run = Run.open(self.plan["run_uri"], storage_options(self.aws_conn_id))
@@ -61,9 +63,11 @@ class IcechunkSaveReportOperator(TellsLineage, IcechunkOperator):
         report_run(summary, run.plan.uri)
         figures = dict(summary.counts)
         self.lineage = Lineage(run.plan.uri, run.plan.uri, run.plan.run_id, figures, outcome, page)
-        if outcome not in COMPLETE and not (outcome == "rejected" and somebody_said_no(read_report(run))):
-            problems = read_report(run)["problems"] or ["a task ended before it could say why"]
-            raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problems[0]} The report: {page}")
+        problem = what_went_wrong(outcome, lambda: read_report(run))
+        run_id = run.plan.run_id
+        leave_event(context, outcome, run.plan.uri, run=run_id, counts=figures, report=page, text=problem)
+        if problem:
+            raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problem} The report: {page}")
         facts = {"storage": run.plan.uri, "run_id": run.plan.run_id, "outcome": outcome}
         for outlet in self.outlets:
             context["outlet_events"][outlet].extra = {**facts, REPORT: page, **summary.counts}

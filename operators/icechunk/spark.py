@@ -52,9 +52,7 @@ class IcechunkSparkOperator(TellsLineage, SparkJobOperator):
             )
         self.run_uri = self.plan["run_uri"]
         if not self.run_uri:
-            raise AirflowSkipException(
-                "nothing is left to collect here: the library did it, or nobody asked for it"
-            )
+            raise AirflowSkipException("nobody asked for a collection")
         run = open_run(self.run_uri, self.aws_conn_id)
         if self.plan["mode"] == "local":
             with tasks_environment(run):

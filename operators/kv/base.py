@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_dredge.operators.events import leave_event
 from airflow_dredge.operators.hooks.kv import DEFAULT_CONNECTION, LakeFSKVConnection
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lineage import Lineage
@@ -67,7 +68,8 @@ class LakeFSKVOperator(BaseOperator):
     @cached_property
     def state(self) -> TrashState:
         """What earlier runs left."""
-        return TrashState(open_writer(self.state_uri, storage_options(self.aws_conn_id)))
+        options = storage_options(self.aws_conn_id)
+        return TrashState(open_writer(self.state_uri, options), options=options)
 
 
 class LakeFSKVTrashOperator(TellsLineage, LakeFSKVOperator):
@@ -113,6 +115,7 @@ class LakeFSKVTrashOperator(TellsLineage, LakeFSKVOperator):
         self.lineage = Lineage(place, place, run_id, numbers, outcome, page)
         if "ti" in context:
             context["ti"].xcom_push(REPORT, page)
+            leave_event(context, outcome, place, run=run_id, counts=numbers, report=page)
         for outlet in self.outlets:
             context["outlet_events"][outlet].extra = {**figures, REPORT: page}
         return {**figures, REPORT: page}

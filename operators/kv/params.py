@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
+from airflow_dredge.operators.check import check_only_setting
 from airflow_dredge.operators.hooks.kv import DEFAULT_CONNECTION
 from airflow_dredge.operators.params import params_of, templates
 from airflow_dredge.operators.retry import by_family
@@ -27,7 +28,15 @@ class LakeFSKVTaskSettings:
     )
 
 
-FORM = (*settings_of(LakeFSKVTaskSettings), *settings_of(TrashConfig))
+@dataclass(frozen=True, kw_only=True)
+class LakeFSKVCheckSettings:
+    """What the form of the cleaner asks for about its first task."""
+
+    check_only: bool = check_only_setting()
+
+
+CHECK = tuple(settings_of(LakeFSKVCheckSettings))
+FORM = (*settings_of(LakeFSKVTaskSettings), *settings_of(TrashConfig), *CHECK)
 RESTORE_FORM = (*settings_of(LakeFSKVTaskSettings), *settings_of(TrashRestoreConfig))
 
 _DEFAULTS: dict[str, Any] = {
@@ -37,7 +46,7 @@ _DEFAULTS: dict[str, Any] = {
     **templates(settings_of(LakeFSKVTaskSettings)),
 }
 #: For every task of the cleaner's DAG, and of the one that puts rows back.
-TRASH_DEFAULTS = {**_DEFAULTS, "config": templates(settings_of(TrashConfig))}
+TRASH_DEFAULTS = {**_DEFAULTS, "config": templates(settings_of(TrashConfig)), **templates(CHECK)}
 RESTORE_DEFAULTS = {**_DEFAULTS, "config": templates(settings_of(TrashRestoreConfig))}
 
 

@@ -11,7 +11,7 @@ from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from airflow_dredge.operators.lakefs.params import FORM_OF_A_RUN
 from airflow_dredge.operators.lakefs.schedules import repository_settings
 from airflow_dredge.operators.many import conf_of, started_with
-from dredge.gc.many import ManyConfig, choose_repositories
+from dredge.gc.many.choose import ManyConfig, choose_repositories
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -35,8 +35,8 @@ class LakeFSChooseRepositoriesOperator(LakeFSOperator):
         self.which = which
 
     @reported
-    def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Return what each run is started with: its ``conf`` and its ``trigger_run_id``."""
+    def execute(self, context: Context) -> list[list[dict[str, Any]]]:
+        """Return what each run is started with, in parts: its ``conf`` and its ``trigger_run_id``."""
         config = ManyConfig.from_params(self.which)
         params = {name: context["params"][name] for name in FORM_OF_A_RUN}
         ours, conflicts = repository_settings()

@@ -1,71 +1,133 @@
-"""The step that has one repository collected by its own run, and waits for it without a worker slot."""
+"""The step that has repositories collected by runs of their own, and waits for them without a worker slot."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.providers.standard.triggers.external_task import DagStateTrigger
 from airflow.utils.state import DagRunState
+
+from airflow_dredge.operators.airflow_versions import TaskDeferralTimeout
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 _ASK_EVERY_SECONDS = 30
+_LOOK_EVERY = timedelta(minutes=3)
+_WAITS_FOR = "waits_for"
+"""XCom: the number of the run that the task waits for."""
 
 
 class LakeFSCollectRepositoryOperator(TriggerDagRunOperator):
-    """Start a run of the DAG that collects a repository, and wait for its end in the triggerer.
+    """Start a run of the DAG that collects a repository, and wait for its end in the triggerer; then the next one.
 
-    A try that died after it had started the run is followed by one that waits for the same run. A run that failed is
-    done again when this task is cleared.
+    A try that died after it had started a run is followed by one that waits for the same run. A run that failed is
+    done again when this task is cleared. A run that fails, or that a person deletes meanwhile, stops no other; the task
+    fails at its end. Returns the ids of the runs where all ended well.
 
-    :param trigger_run_id: id of the run; the same in every try (templated)
+    :param runs: for each run its ``conf`` and its ``trigger_run_id``, the same in every try
 
     Further parameters are those of ``TriggerDagRunOperator``.
     """
 
-    def __init__(self, *, trigger_dag_id: str = "lakefs_gc", **kwargs: Any) -> None:
+    # What runs are started with comes from Params, and is never rendered once more.
+    template_fields: Sequence[str] = ()
+
+    def __init__(
+        self, *, runs: Sequence[Mapping[str, Any]], trigger_dag_id: str = "lakefs_gc", **kwargs: Any
+    ) -> None:
         kwargs = {
             "wait_for_completion": True,
             "deferrable": True,
             "fail_when_dag_is_paused": True,
             "poke_interval": _ASK_EVERY_SECONDS,
             "logical_date": None,
+            # Airflow's own wait, which knows no end, ends as soon as the run is there; ours begins.
+            "allowed_states": [*DagRunState],
+            "failed_states": [],
         } | kwargs
         super().__init__(trigger_dag_id=trigger_dag_id, **kwargs)
+        self.runs = runs
 
-    def execute(self, context: Context) -> None:
-        """Start the run, unless an earlier try did."""
-        state = self._state(context)
-        if state in self.allowed_states:
-            self.log.info("run %s has ended before: %s", self.trigger_run_id, state)
-            return
-        if state is not None and state not in self.failed_states:
-            self.log.info("run %s goes on: an earlier try started it", self.trigger_run_id)
-            self.defer(
-                trigger=DagStateTrigger(
-                    dag_id=self.trigger_dag_id,
-                    states=[*self.allowed_states, *self.failed_states],
-                    run_ids=[str(self.trigger_run_id)],
-                    poll_interval=self.poke_interval,
-                ),
-                method_name="execute_complete",
-            )
-        self.reset_dag_run = state is not None
-        super().execute(context)
+    @property
+    def label(self) -> str:
+        """What the task is about, for the list of mapped tasks."""
+        names = [str(run["conf"].get("repository") or run["conf"].get("storage")) for run in self.runs]
+        return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"
 
-    def execute_complete(self, context: Context, event: Any) -> None:
-        """End as the run did; there is nothing to be gained by another try of this task."""
+    def execute(self, context: Context) -> Any:
+        """Start the runs that have not ended well, one after the other, unless an earlier try did."""
+        return self._go_on(context, 0)
+
+    def execute_complete(self, context: Context, event: Any) -> Any:
+        """Look what became of the run that the task waited for, and go on."""
+        return self._look(context, self._ids.index(event[1]["run_ids"][0]))
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Go on; every few minutes the task looks whether the run is still there."""
         try:
-            super().execute_complete(context, event)
-        except AirflowException as error:
-            raise AirflowFailException(str(error)) from None
+            return super().resume_execution(next_method, next_kwargs, context)
+        except TaskDeferralTimeout:
+            ti: Any = context["ti"]
+            where = {"task_ids": ti.task_id, "map_indexes": ti.map_index}
+            return self._look(context, int(ti.xcom_pull(key=_WAITS_FOR, **where)))
 
-    def _state(self, context: Context) -> DagRunState | None:
+    def _go_on(self, context: Context, first: int) -> list[str]:
+        for number in range(first, len(self.runs)):
+            state = self._state(context, number)
+            if state in (DagRunState.QUEUED, DagRunState.RUNNING):
+                self.log.info("run %s goes on: an earlier try started it", self._ids[number])
+                self._wait(context, number)
+            if state is not DagRunState.SUCCESS:
+                self.conf, self.trigger_run_id = dict(self.runs[number]["conf"]), self._ids[number]
+                self.reset_dag_run = state is not None
+                super().execute(context)  # parks the task
+        bad = [name for number, name in enumerate(self._ids) if not self._is_good(context, number)]
+        if bad:
+            # There is nothing to be gained by another try of this task.
+            raise AirflowFailException(
+                f"runs of {self.trigger_dag_id} that did not end well: {', '.join(bad)}"
+            )
+        return self._ids
+
+    def _look(self, context: Context, number: int) -> list[str]:
+        name, state = self._ids[number], self._state(context, number)
+        if state in (DagRunState.QUEUED, DagRunState.RUNNING):
+            self._wait(context, number)
+        if state is None:
+            self.log.error("run %s of %s is gone: a person deleted it", name, self.trigger_dag_id)
+        else:
+            self.log.info("run %s has ended: %s", name, state)
+        return self._go_on(context, number + 1)
+
+    def _wait(self, context: Context, number: int) -> None:
+        """Park the task until the run ends, some minutes at most."""
+        context["ti"].xcom_push(_WAITS_FOR, number)
+        self.defer(
+            trigger=DagStateTrigger(
+                dag_id=self.trigger_dag_id,
+                states=[DagRunState.SUCCESS, DagRunState.FAILED],
+                run_ids=[self._ids[number]],
+                poll_interval=self.poke_interval,
+            ),
+            method_name="execute_complete",
+            timeout=_LOOK_EVERY,
+        )
+
+    @property
+    def _ids(self) -> list[str]:
+        return [str(run["trigger_run_id"]) for run in self.runs]
+
+    def _is_good(self, context: Context, number: int) -> bool:
+        return self._state(context, number) is DagRunState.SUCCESS
+
+    def _state(self, context: Context, number: int) -> DagRunState | None:
         ti: Any = context["ti"]
-        run_id = str(self.trigger_run_id)
-        if not ti.get_dr_count(dag_id=self.trigger_dag_id, run_ids=[run_id]):
+        name = self._ids[number]
+        if not ti.get_dr_count(dag_id=self.trigger_dag_id, run_ids=[name]):
             return None
-        return DagRunState(ti.get_dagrun_state(dag_id=self.trigger_dag_id, run_id=run_id))
+        return DagRunState(ti.get_dagrun_state(dag_id=self.trigger_dag_id, run_id=name))

@@ -13,7 +13,7 @@ from airflow_dredge.operators.params import params_of, templates
 from airflow_dredge.operators.retry import by_family
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.gc.config import GCConfig
-from dredge.gc.many import ManyConfig
+from dredge.gc.many.choose import ManyConfig
 from dredge.gc.steps import MetadataConfig, PurgeConfig, RestoreConfig
 from dredge.settings import setting, settings_of
 
@@ -24,15 +24,15 @@ class LakeFSTaskSettings(SparkSettings):
 
     kv_conn_id: str | None = setting(
         "Connection of lakeFS's key-value store",
-        "Of type `postgres`, `aws` (DynamoDB) or `sqlite`. Staging and commits are then read from its records"
-        " (`live_source`), and no object has to be asked for because its content looks familiar. Empty: only the server"
-        " is asked.",
+        "Of type `postgres`, `aws` (DynamoDB) or `sqlite`. Staging and commits are read from its records"
+        " (`live_source`), and no branch has to be asked about objects with the content of a candidate."
+        " Empty: only the server is asked.",
         default=None,
     )
     spark_rows_min: int = setting(
         "Rows from which Spark is used",
-        "A step that is known to work on fewer objects is done in the Airflow worker: that takes less than a start of"
-        " Spark. 0: Spark is always used.",
+        "A step on fewer objects runs in the Airflow worker, which takes less time than starting Spark. 0:"
+        " Spark is always used.",
         default=25_000,
         minimum=0,
     )

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_dredge.operators.approve import somebody_said_no
+from airflow_dredge.operators.approve import what_went_wrong
 from airflow_dredge.operators.environment import tasks_environment
+from airflow_dredge.operators.events import leave_event
 from airflow_dredge.operators.failures import first_failure, reported
 from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from airflow_dredge.operators.lineage import Lineage
 from airflow_dredge.operators.lineage_teller import TellsLineage
 from airflow_dredge.operators.links import REPORT, ReportLink
-from airflow_dredge.operators.metrics import COMPLETE, report_metrics, report_run
+from airflow_dredge.operators.metrics import report_metrics, report_run
 from dredge.errors import RefusedError
 from dredge.gc import steps
 
@@ -24,29 +25,32 @@ class LakeFSSaveReportOperator(TellsLineage, LakeFSOperator):
     """Write the report of a run, also of one that failed, and give its lease back; then fail if the run did
     not complete. A run that a person rejected has ended well.
 
-    A run with a failed step is never a success, so give this task the trigger rule ``all_done``. Its outlet
-    events carry the figures.
+    It decides about the state of the DAG run, so make it a teardown (``as_teardown(on_failure_fail_dagrun=True)``): it
+    runs whatever happened, also when a person marked the run as failed. Its outlet events carry the figures.
 
     :param run_uri: folder of the run, as the plan step returned it (templated)
+    :param repository: its name, for the event of a run that came to no plan (templated)
     :param lakefs_conn_id: connection of the lakeFS server
     :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     step = "save_report"
-    template_fields: Sequence[str] = ("run_uri",)
+    template_fields: Sequence[str] = ("run_uri", "repository")
     operator_extra_links = (ReportLink(),)
 
-    def __init__(self, *, run_uri: str, **kwargs: Any) -> None:
+    def __init__(self, *, run_uri: str, repository: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.run_uri = run_uri
+        self.repository = repository
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the report; raise when a step is missing."""
         if not self.run_uri:
+            why = first_failure(self, context)
+            leave_event(context, "failed", self.repository, text=why)
             raise RefusedError(
-                f"the run came to no plan, so there is nothing to report and nothing was deleted."
-                f" {first_failure(self, context)}"
+                f"the run came to no plan, so there is nothing to report and nothing was deleted. {why}"
             )
         run = self.open_run(self.run_uri)
         with tasks_environment(run):
@@ -61,11 +65,11 @@ class LakeFSSaveReportOperator(TellsLineage, LakeFSOperator):
         )
         figures = report_metrics(self.step, summary, run.plan.repository)
         report_run(summary, run.plan.repository)
-        if outcome not in COMPLETE and not (
-            outcome == "rejected" and somebody_said_no(steps.read_report(run))
-        ):
-            problems = steps.read_report(run)["problems"] or ["a task ended before it could say why"]
-            raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problems[0]} The report: {report}")
+        problem = what_went_wrong(outcome, lambda: steps.read_report(run))
+        told = {"run": run.plan.run_id, "counts": figures["counts"], "report": report, "text": problem}
+        leave_event(context, outcome, run.plan.repository, **told)
+        if problem:
+            raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problem} The report: {report}")
         facts = {"repository": run.plan.repository, "run_id": run.plan.run_id, "outcome": outcome}
         for outlet in self.outlets:
             context["outlet_events"][outlet].extra = {**facts, REPORT: report, **figures["counts"]}

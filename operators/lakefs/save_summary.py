@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_dredge.operators.many import SaveSummaryOperator
-from dredge.gc.many import Outcome, outcome_of
+from dredge.gc.many.collect import outcome_of
+from dredge.runs.many import Outcome
 
 if TYPE_CHECKING:
     from dredge.storage import StorageOptions

@@ -67,15 +67,15 @@ def dag(kind: Kind) -> DAG:
 
 
 def test_the_page_is_written_whatever_became_of_the_runs(kind: Kind, dag: DAG) -> None:
-    assert dag.get_task("save_summary").trigger_rule == "all_done"
+    assert dag.get_task("save_summary").is_teardown
     assert dag.get_task("save_summary").upstream_task_ids >= {"collect_repository", "choose_repositories"}
     assert [outlet.name for outlet in dag.get_task("save_summary").outlets] == [f"dredge_{kind.name}"]
 
 
 def test_a_repository_that_failed_makes_the_run_fail_and_an_empty_server_does_not(dag: DAG) -> None:
     last = dag.get_task("all_collected")
-    assert last.upstream_task_ids == {"collect_repository", "save_summary"}
-    assert last.trigger_rule == "none_failed"
+    assert last.upstream_task_ids == {"choose_repositories", "collect_repository", "save_summary"}
+    assert (last.is_teardown, last.on_failure_fail_dagrun) == (True, True)
     assert [task.task_id for task in dag.tasks if not task.downstream_task_ids] == ["all_collected"]
 
 
@@ -87,7 +87,7 @@ def test_each_repository_has_a_row_of_its_own_and_so_many_are_collected_at_once(
     assert at_once(dag) == (True, 4)
     assert at_once(kind.all_dag("nightly", "@daily", at_once=8, dry_run=False)) == (True, 8)
     row: Any = dag.get_task("collect_repository")
-    assert row.partial_kwargs["map_index_template"] == f"{{{{ task.conf['{kind.what}'] }}}}"
+    assert row.partial_kwargs["map_index_template"] == "{{ task.label }}"
 
 
 def test_the_dag_of_one_lets_as_many_repositories_be_collected_at_once(kind: Kind) -> None:

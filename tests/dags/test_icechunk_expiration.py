@@ -31,6 +31,7 @@ from tests.support.icechunk import build, contents, graph_of, local_storage, obj
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDER = (
+    "check",
     "acquire_lease",
     "plan_expiration",
     "expire",
@@ -39,7 +40,6 @@ ORDER = (
     "approve",
     "collect",
     "save_report",
-    "run_complete",
     "release_lease",
 )
 
@@ -103,11 +103,14 @@ def test_params_are_these(dag: DAG) -> None:
         "approvers",
         "run_root",
         "spark_engine",
+        "check_only",
     }
 
 
 def test_nothing_is_done_after_a_failure_but_the_report_and_giving_the_lease_back(dag: DAG) -> None:
-    assert dag.get_task("save_report").trigger_rule == "all_done"
+    report = dag.get_task("save_report")
+    assert (report.is_teardown, report.on_failure_fail_dagrun) == (True, True)
+    assert not any(dag.get_task(name).is_setup for name in report.upstream_task_ids)
     assert dag.get_task("release_lease").is_teardown
     for task_id in (
         "plan_expiration",
@@ -116,7 +119,6 @@ def test_nothing_is_done_after_a_failure_but_the_report_and_giving_the_lease_bac
         "mark",
         "approve",
         "collect",
-        "run_complete",
     ):
         assert dag.get_task(task_id).trigger_rule == "all_success"
 
@@ -151,12 +153,11 @@ def test_a_schedule_can_be_backfilled_a_run_at_a_time_and_runs_by_hand_cannot(
 def test_runs_on_a_schedule_follow_each_other_and_one_that_failed_blocks_the_next(
     dag: DAG, scheduled: DAG
 ) -> None:
-    first = scheduled.get_task("acquire_lease")
+    first = scheduled.get_task("check")
     assert first.depends_on_past
     assert first.wait_for_downstream
-    assert {"run_complete", "release_lease"} <= first.downstream_task_ids
-    assert scheduled.get_task("run_complete").upstream_task_ids == {"acquire_lease", "save_report"}
-    assert not dag.get_task("acquire_lease").depends_on_past
+    assert {"save_report", "release_lease"} <= first.downstream_task_ids
+    assert not dag.get_task("check").depends_on_past
 
 
 @pytest.fixture(scope="module")
@@ -218,6 +219,21 @@ def test_run_expires_and_collects_what_a_dry_run_said_and_every_ref_reads_back(
     make_lease(open_state(f"file://{repo}")).acquire("the next one")
 
 
+def test_a_check_asks_for_all_and_begins_no_run(airflow: Airflow, repo: Path, when: str) -> None:
+    before = objects(repo)
+    run = airflow.run("icechunk_expiration", conf(repo, when, check_only=True))
+    assert run.state == "success", run.failures
+    assert run.returned["check"]["lines"]
+    assert {name for name, state in run.tasks.items() if state != "skipped"} == {"check"}
+    assert objects(repo) == before
+
+
+def test_a_check_fails_where_there_is_no_repository(airflow: Airflow, tmp_path: Path, when: str) -> None:
+    run = airflow.run("icechunk_expiration", conf(tmp_path / "none", when, check_only=True))
+    assert (run.state, run.tasks["check"]) == ("failed", "failed")
+    assert not (tmp_path / "none").exists()
+
+
 def test_expiration_without_a_collection_deletes_nothing(airflow: Airflow, repo: Path, when: str) -> None:
     before = objects(repo)
     run = airflow.run("icechunk_expiration", conf(repo, when, collect=False))
@@ -248,12 +264,6 @@ def test_no_task_works_on_a_repository_without_main(repo: Path) -> None:
         "delete_expired_tags": True,
         "plan_uri": "",
     }
-    wet = {
-        "dry_run": False,
-        "unsafe_min_age_seconds": 0,
-        "unsafe_grace_seconds": 0,
-        "max_delete_percent": None,
-    }
     run = plan_collection(CollectConfig(uri=storage, unsafe_min_age_seconds=0)).run_uri
     for task in (
         IcechunkPlanExpirationOperator(task_id="p", storage=storage, config={"older_than": "0s"}),
@@ -262,10 +272,7 @@ def test_no_task_works_on_a_repository_without_main(repo: Path) -> None:
         with pytest.raises(RefusedError):
             task.execute({})  # type: ignore[arg-type]
     release_lease(Run.open(run))
-    for task in (
-        IcechunkExpireOperator(task_id="e", storage=storage, plan=plan, report_only=False),
-        IcechunkPlanCollectionOperator(task_id="l", storage=storage, mode="library", config=wet),
-    ):
+    for task in (IcechunkExpireOperator(task_id="e", storage=storage, plan=plan, report_only=False),):
         with pytest.raises(RefusedError):
             task.execute({})  # type: ignore[arg-type]
     assert objects(repo) == before

@@ -75,11 +75,12 @@ def test_params_are_these(dag: DAG) -> None:
         "max_bytes",
         "max_percent",
         "read_rate",
+        "check_only",
     }
 
 
 def test_a_clean_waits_for_the_look_whose_plan_bounds_it(dag: DAG) -> None:
-    assert set(dag.task_ids) == {"scan", "clean"}
+    assert set(dag.task_ids) == {"check", "scan", "clean"}
     clean = dag.get_task("clean")
     assert clean.upstream_task_ids == {"scan"}
     assert "xcom_pull(task_ids='scan')" in clean.planned
@@ -90,6 +91,26 @@ def test_the_dag_is_a_dry_run_without_backfills(dag: DAG) -> None:
     assert dag.params["dry_run"] is True
     assert dag.max_active_runs == 1
     assert "backfill" not in {str(kind) for kind in dag.allowed_run_types or ()}
+
+
+def test_a_check_asks_for_all_and_removes_nothing(airflow: Airflow, database: str, tmp_path: Path) -> None:
+    state, before = tmp_path / "state", rows_in(database)
+    run = airflow.run("kv_trash_cleaner", {"state_uri": f"file://{state}", "check_only": True})
+    lines = {line["check"]: line["level"] for line in run.returned["check"]["lines"]}
+    assert (run.state, lines["kv"]) == ("success", "ok")
+    assert {name for name, found in run.tasks.items() if found != "skipped"} == {"check"}
+    assert rows_in(database) == before
+    assert [path for path in state.rglob("*") if path.is_file()] == []
+
+
+def test_a_check_fails_where_the_database_does_not_answer(
+    airflow: Airflow, database: str, tmp_path: Path
+) -> None:
+    conf = {"state_uri": f"file://{tmp_path}/state", "check_only": True, "kv_conn_id": "lakefs_kv_gone"}
+    gone = {"conn_type": "postgres", "host": str(tmp_path), "schema": "gone", "login": "postgres"}
+    with connections(lakefs_kv_gone=gone):
+        run = airflow.run("kv_trash_cleaner", conf)
+    assert (run.state, run.tasks["check"], run.tasks["scan"]) == ("failed", "failed", "upstream_failed")
 
 
 def test_two_days_of_the_dag_remove_the_trash_and_nothing_else(
@@ -141,6 +162,6 @@ def test_two_days_of_the_dag_remove_the_trash_and_nothing_else(
 def test_airflow_asks_for_the_check_and_nothing_is_read(airflow: Airflow, tmp_path: Path) -> None:
     """There is neither a connection nor a store, and the first error is that of the name."""
     done = airflow.run("kv_trash_cleaner", {"state_uri": f"file://{tmp_path}/state", "dry_runs": False})
-    assert (done.state, done.tasks["scan"]) == ("failed", "failed")
-    assert "dry_runs" in done.failures["scan"]
+    assert (done.state, done.tasks["check"]) == ("failed", "failed")
+    assert "dry_runs" in done.failures["check"]
     assert [*tmp_path.iterdir()] == []

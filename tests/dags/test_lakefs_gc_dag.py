@@ -24,10 +24,9 @@ ORDER = (
     "verify",
     "purge",
     "save_report",
-    "run_complete",
     "release_lease",
 )
-STEPS = ORDER[3:-2]
+STEPS = ORDER[3:-1]
 SPARK = {"slice_listing", "list_committed", "subtract", "bulk_delete"}
 
 
@@ -70,7 +69,11 @@ def test_no_step_runs_after_a_failed_one(dag: DAG) -> None:
 
 
 def test_report_is_written_whatever_happened_and_lease_is_given_back(dag: DAG) -> None:
-    assert dag.get_task("save_report").trigger_rule == "all_done"
+    report = dag.get_task("save_report")
+    assert report.is_teardown, "else a person who marks the run as failed has it skipped"
+    assert not any(dag.get_task(name).is_setup for name in report.upstream_task_ids), (
+        "else it does not run where the lease never came"
+    )
     release = dag.get_task("release_lease")
     assert release.is_teardown
     assert dag.get_task("acquire_lease").is_setup
@@ -78,14 +81,15 @@ def test_report_is_written_whatever_happened_and_lease_is_given_back(dag: DAG) -
 
 
 def test_report_decides_about_the_run(dag: DAG) -> None:
-    leaves = [task for task in dag.tasks if not task.is_teardown and not _works_downstream(dag, task.task_id)]
-    assert [leaf.task_id for leaf in leaves] == ["run_complete"]
-    assert dag.get_task("run_complete").trigger_rule == "all_success"
-    assert not dag.get_task("release_lease").on_failure_fail_dagrun
+    deciding = [task.task_id for task in dag.tasks if _decides(dag, task.task_id)]
+    assert deciding == ["save_report"]
 
 
-def _works_downstream(dag: DAG, task_id: str) -> bool:
-    return any(not dag.get_task(name).is_teardown for name in dag.get_task(task_id).downstream_task_ids)
+def _decides(dag: DAG, task_id: str) -> bool:
+    def counts(name: str) -> bool:
+        return not dag.get_task(name).is_teardown or dag.get_task(name).on_failure_fail_dagrun
+
+    return counts(task_id) and not any(counts(name) for name in dag.get_task(task_id).downstream_task_ids)
 
 
 def test_nobody_who_is_asked_keeps_a_worker_and_no_answer_is_a_no(dag: DAG) -> None:
@@ -121,7 +125,7 @@ def scheduled() -> DAG:
 
 
 def test_runs_on_a_schedule_wait_for_the_last_task_of_the_one_before(scheduled: DAG) -> None:
-    first = scheduled.get_task("acquire_lease")
+    first = scheduled.get_task("check")
     assert first.depends_on_past
     assert first.wait_for_downstream
     assert "release_lease" in first.downstream_task_ids
@@ -135,11 +139,8 @@ def test_a_schedule_starts_only_when_somebody_switches_it_on(scheduled: DAG, dag
 
 
 def test_a_run_on_a_schedule_that_failed_blocks_the_next_one(scheduled: DAG) -> None:
-    """The last task succeeds whatever happened, so one that does not has to hang on the first task, too."""
-    direct = scheduled.get_task("acquire_lease").downstream_task_ids
-    assert "run_complete" in direct
-    assert scheduled.get_task("run_complete").upstream_task_ids == {"acquire_lease", "save_report"}
-    assert scheduled.get_task("run_complete").trigger_rule == "all_success"
+    """The last task succeeds whatever happened, so the report, which does not, has to hang on the first task, too."""
+    assert "save_report" in scheduled.get_task("check").downstream_task_ids
 
 
 def test_who_waits_for_the_repository_keeps_no_worker(scheduled: DAG) -> None:
@@ -147,6 +148,13 @@ def test_who_waits_for_the_repository_keeps_no_worker(scheduled: DAG) -> None:
     assert first.reschedule
     assert first.timeout >= 3600
     assert not first.soft_fail
+
+
+def test_every_task_has_the_pool_and_the_queue_that_its_dag_was_made_with() -> None:
+    from airflow_dredge.dags.lakefs_gc import gc_dag
+
+    made = gc_dag("gc", "@daily", default_args={"pool": "gc", "queue": "big"}, repository="lake")
+    assert {(task.pool, task.queue) for task in made.tasks} == {("gc", "big")}
 
 
 def test_params_are_these(dag: DAG) -> None:
@@ -159,6 +167,7 @@ def test_params_are_these(dag: DAG) -> None:
         "restore_reused",
         "purge_days",
         "keep_unnamed_days",
+        "referring_repositories",
         "min_age_hours",
         "unsafe_min_age_seconds",
         "grace_hours",

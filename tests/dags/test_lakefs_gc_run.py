@@ -18,6 +18,7 @@ from unittest import mock
 import pytest
 
 from airflow_dredge.operators import approve
+from airflow_dredge.operators.events import EVENT
 from airflow_dredge.operators.lakefs import plan
 from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
 from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
@@ -26,7 +27,7 @@ from dredge.gc.run import make_lease, open_state
 from dredge.gc.state.store import POINTER
 from dredge.lakefs import LakeFSClient
 from dredge.runs.tasks import LocalRunner
-from tests.support.airflow import Airflow, connections
+from tests.support.airflow import Airflow, connections, load_dag
 from tests.support.lakefs_server import KEY_PAIR
 from tests.support.lakefs_server import Lake as Server
 from tests.support.planted import PlantedLake, PlantedServer, planted_server
@@ -139,7 +140,7 @@ def test_run_deletes_the_garbage_and_nothing_else(
     page = Path(run.returned["save_report"]["report_uri"].partition("://")[2])
     assert "Garbage collection of lake" in page.read_text()
     folders = {path.name for path in page.parent.iterdir() if path.is_dir()}
-    without = {"check", "acquire_lease", "plan", "approve", "purge", "run_complete", "release_lease"}
+    without = {"check", "acquire_lease", "plan", "approve", "purge", "release_lease"}
     assert set(run.tasks) - without <= folders
     assert run.returned["approve"]["status"] == "not_asked"
     assert folders.isdisjoint({"approve", "purge"}), "no person was asked, and no purge_days were given"
@@ -379,3 +380,17 @@ def test_second_run_waits_until_the_first_has_ended(
     assert run.state == "success"
     assert seen == [1, 2, 3]
     planted.assert_swept()
+
+
+def test_a_callback_of_the_last_task_gets_the_event_of_a_run_that_failed(airflow: Airflow) -> None:
+    told: list[Any] = []
+
+    def tell(context: Any) -> None:
+        told.append(context["ti"].xcom_pull(task_ids="save_report", key=EVENT))
+
+    dag = load_dag("lakefs_gc")
+    dag.get_task("save_report").on_failure_callback = [tell]
+    run = airflow.run_dag(dag, {"repository": "lake", "dry_runs": True})
+    assert (run.state, run.tasks["check"], run.tasks["save_report"]) == ("failed", "failed", "failed")
+    assert [(event["kind"], event["repository"]) for event in told] == [("failed", "lake")]
+    assert "dry_runs" in told[0]["text"]

@@ -20,7 +20,7 @@ from typing import Any
 import uvicorn
 
 from dredge.errors import DredgeError, UnavailableError
-from dredge.gc.approve.step import approve
+from dredge.gc.approve import approve
 from dredge.gc.planning import release_lease
 from dredge.gc.steps import slice_listing
 from dredge.icechunk.expiration.plan import plan_expiration
@@ -28,10 +28,10 @@ from dredge.icechunk.expiration.stored import store_plan
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.format.snapshots import micros
 from dredge.icechunk.history import History
+from dredge.pages.drawing import Pages
 from dredge.pages.places import FolderPlaces, Place, of_repository
-from dredge.pages.questions import ServerAsker
-from dredge.pages.surroundings import Facts, Schedule, Waiting
-from dredge.pages.web import CHANGING, Pages, make_app
+from dredge.pages.surroundings import Facts, Schedule, ServerAsker, Waiting
+from dredge.pages.web import CHANGING, make_app
 from dredge.storage import open_writer
 from dredge.trash.state import TrashState
 from tests.support.gc import World, make_world

@@ -7,8 +7,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dredge.gc.analysis.base_run import open_base
-from dredge.gc.foresee import Foreseen, Proposal, foresee
+from dredge.gc.insight.base_run import open_base
+from dredge.gc.insight.what_if import Proposal, WhatIf, what_if
 from dredge.gc.planning import release_lease
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
@@ -73,9 +73,9 @@ def test_what_is_foreseen_is_what_a_clean_dry_run_under_those_rules_finds(
     base = dry_run(world, **asked)
     proposals = [Proposal(f"{days} days", Rules(days, {"one": 4})) for days in DAYS]
     opened = open_base(base.plan.run_uri)
-    found = foresee(opened, proposals, lambda commit_id: ask(world, commit_id), shard_values=16)
+    found = what_if(opened, proposals, lambda commit_id: ask(world, commit_id), shard_values=16)
     known = {commit_id: ask(world, commit_id) for commit_id in made.commit_ids()}
-    sure = foresee(opened, proposals, known=known)
+    sure = what_if(opened, proposals, known=known)
     world.rules(tried, one=4)
     real = dry_run(world, **asked)
     assert not sure[DAYS.index(tried)].unknown
@@ -96,7 +96,7 @@ def dry_run(world: World, **asked: object) -> Run:
     return context
 
 
-def assert_fits(foreseen: Foreseen, real: Run) -> None:
+def assert_fits(foreseen: WhatIf, real: Run) -> None:
     counts = summary_of(real, "subtract").counts
     found = (counts["candidates_objects"], counts["candidates_bytes"])
     told = (foreseen.freed.objects, foreseen.freed.size_bytes)

@@ -349,7 +349,7 @@ class Oracle:
 
     def _is_swept_after_report(self, folder: str) -> bool:
         """Whether a try of the sweep was begun or at work after the last report: its task was cleared alone, or a lost
-        worker woke before its try (docs/operations.md)."""
+        worker woke before its try (docs/when-a-run-stops.md)."""
         report = self.saved.get(f"{folder}/report.json")
         return report is not None and any(
             self.saved.get(folder + each, report) > report for each in _OF_SWEEPS

@@ -49,9 +49,13 @@ class Airflow:
 
     def run(self, dag_id: str, conf: Mapping[str, Any]) -> DagRun:
         """Run a DAG of the dags folder once, all in this process, and return what became of it."""
+        return self.run_dag(load_dag(dag_id), conf)
+
+    def run_dag(self, dag: Any, conf: Mapping[str, Any]) -> DagRun:
+        """The same with a DAG that a test made."""
         with warnings.catch_warnings(), _schemas_checked_once():
             warnings.simplefilter("ignore")
-            return DagRun.of(_without_waiting(_dag(dag_id)).test(run_conf=dict(conf)))
+            return DagRun.of(_without_waiting(dag).test(run_conf=dict(conf)))
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,8 @@ def connections(**values: Mapping[str, Any] | None) -> Iterator[None]:
         yield
 
 
-def _dag(dag_id: str) -> Any:
+def load_dag(dag_id: str) -> Any:
+    """A DAG of the dags folder."""
     from airflow.dag_processing.dagbag import DagBag
 
     bag = DagBag(dag_folder=str(ROOT / "dags" / f"{dag_id}.py"))

@@ -11,7 +11,7 @@ import pytest
 from dredge.approve.records import AIRFLOW, Asked, Decision
 from dredge.cli import main
 from dredge.errors import AwaitingApprovalError, RejectedError
-from dredge.gc.approve.step import answer, approve, find_question
+from dredge.gc.approve import answer, approve, find_question
 from dredge.gc.check_limits.step import check_limits
 from dredge.gc.run import Run
 from dredge.runs.summary import StepSummary

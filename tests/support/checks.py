@@ -10,14 +10,13 @@ from dredge.gc.check_limits.identical import Proof
 from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
 from dredge.gc.check_limits.tally import Tally
 from dredge.gc.pending.advance import Advanced
-from dredge.gc.pending.figures import Waits
 from dredge.gc.pending.known import Known
 from dredge.gc.run import Run
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing, subtract
+from dredge.runs.pending.figures import Waits
 from dredge.runs.perform import StepRecord
 from dredge.runs.tries import StepTry
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import NONE
+from dredge.sets.hashes import NONE, write_hashes
 from tests.support.gc import World, busy_world, summary_of
 
 

@@ -163,6 +163,16 @@ def objects(folder: Path) -> dict[str, set[str]]:
     return {kind: {path.name for path in (folder / kind).glob("*")} for kind in OBJECT_FOLDERS}
 
 
+def deleted_of(found: Any) -> dict[str, int]:
+    """What the library says that it collected, by kind."""
+    return {
+        "snapshots": found.snapshots_deleted,
+        "transactions": found.transaction_logs_deleted,
+        "manifests": found.manifests_deleted,
+        "chunks": found.chunks_deleted,
+    }
+
+
 def counts_of(report: dict[str, Any], step: str) -> dict[str, int]:
     """Give the figures of one step of a collection's report."""
     found: dict[str, int] = next(row["counts"] for row in report["steps"] if row["step"] == step)

@@ -18,10 +18,8 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.partition import Stores, WorkerRun
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
-from dredge.sets.files import write_counted, write_hashes
-from dredge.sets.live import LocatedSet
-from dredge.sets.refcounts import Counted
-from dredge.sets.sharded import CountedSet, ShardedSet
+from dredge.sets.hashes import Counted, write_counted, write_hashes
+from dredge.sets.live import CountedSet, LocatedSet, ShardedSet
 from dredge.storage import open_writer
 from tests.support.icechunk_manifests import manifest_file
 from tests.support.memory_store import memory_store

@@ -16,7 +16,7 @@ from dredge.icechunk.maintenance import open_state
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.pending.rows import PENDING, WAITING
-from dredge.runs.pending.store import POINTER, PendingList, write_part
+from dredge.runs.pending.store import NEWEST, POINTER, PendingList, write_part
 
 
 def pointer(folder: Path) -> PendingList:
@@ -52,4 +52,5 @@ def let_wait(folder: Path, hours: float) -> None:
     aged = replace(found, parts=parts, marked_at=found.marked_at - ago, left_at=found.left_at - ago)
     path = folder / "_dredge" / POINTER
     path.write_text(json.dumps(to_json(aged)))
+    (folder / "_dredge" / NEWEST).unlink(missing_ok=True)
     os.utime(path, (aged.left_at.timestamp(), aged.left_at.timestamp()))

@@ -71,6 +71,9 @@ class FirstTry:
     def get_first_reschedule_date(self, _context: Any) -> None:
         return None
 
+    def get_dr_count(self, dag_id: str, run_ids: list[str]) -> int:
+        return 0
+
 
 class ApprovalTask:
     """The task of one run that asks a person, with what it tells Airflow.

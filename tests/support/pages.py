@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 from fastapi import FastAPI, Request
 
+from dredge.pages.drawing import Pages
 from dredge.pages.places import FolderPlaces, Place
-from dredge.pages.questions import ServerAsker
-from dredge.pages.surroundings import Facts, Gaps, Schedule
-from dredge.pages.web import CHANGING, Pages, make_app
+from dredge.pages.surroundings import Blocking, Facts, Gaps, Schedule, ServerAsker
+from dredge.pages.web import CHANGING, make_app
 from tests.support.gc import World
 
 SCRIPT = "<script>alert('x')</script>"
@@ -111,17 +111,19 @@ class Around:
     Attributes:
         known: what it says.
         started: runs that were started: DAG and settings.
+        blocking: runs that hold up later ones.
     """
 
     known: Facts
     starts: list[Any] | None = None
     started: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    blocking: tuple[Blocking, ...] = ()
 
     async def facts(self, request: Request) -> Facts:
         return self.known
 
     async def gaps(self, request: Request, schedule: Schedule) -> Gaps:
-        return Gaps(schedule, schedule.next_at, self.starts)  # type: ignore[arg-type]
+        return Gaps(schedule, schedule.next_at, self.starts, self.blocking)  # type: ignore[arg-type]
 
     async def start(self, request: Request, dag_id: str, settings: Mapping[str, Any]) -> str:
         self.started.append((dag_id, dict(settings)))

@@ -27,7 +27,7 @@ from dredge.trash.rules import classify
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, ScanReport, clean, scan
 from dredge.trash.undo import UndoLog
-from dredge.trash.waiting import WaitingList
+from dredge.trash.waiting import advance_waiting, no_list
 from tests.support.kv_world import World
 
 MARGINS = TrashMargins()
@@ -39,7 +39,7 @@ class Watcher:
     def __init__(self, world: World, margins: TrashMargins = MARGINS) -> None:
         self.world = world
         self.margins = margins
-        self.waiting = WaitingList()
+        self.waiting = no_list()
         self.looks = 0
 
     def look(self, after: timedelta = timedelta(0)) -> dict[tuple[bytes, bytes | None], TrashFinding]:
@@ -47,7 +47,7 @@ class Watcher:
         self.looks += 1
         now = self.world.now
         found = classify(read_look(self.world.store), now, self.margins)
-        findings = self.waiting.advance(found, f"look {self.looks}", now, now, self.margins.grace)
+        findings = advance_waiting(self.waiting, found, f"look {self.looks}", now, now, self.margins)
         return {(f.partition, f.key): f for f in findings}
 
     def verdict_of(

@@ -26,10 +26,8 @@ from dredge.gc.steps import purge as purge_leftovers
 from dredge.hashing import hash64
 from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.summary import StepSummary
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import unite
-from dredge.sets.live import LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import unite, write_hashes
+from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import ObjectWriter
 from dredge.undo.pins import Pin, pin_folder, write_pin
 from tests.support.gc import World, busy_world, make_world

@@ -22,10 +22,10 @@ import pytest
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.apply import expire
-from dredge.icechunk.library import collect_with_library, expire_with_library, open_library
+from dredge.icechunk.library import expire_with_library, open_library
 from dredge.runs.clock import utc_now
 from tests.support import icechunk_writer
-from tests.support.icechunk import quiet, s3_storage
+from tests.support.icechunk import deleted_of, quiet, s3_storage
 from tests.support.icechunk_writer import CELLS
 from tests.support.objectstore import TestBucket, make_bucket, moto_server
 
@@ -131,7 +131,7 @@ def theirs(uri: str) -> int:
     """Expire and collect as the library does; gives how many objects went."""
     repository = open_library(uri)
     expire_with_library(repository, utc_now() - EXPIRED, delete_branches=False, delete_tags=False)
-    return collect_with_library(repository, utc_now() - AGE, dry_run=False).objects
+    return sum(deleted_of(repository.garbage_collect(utc_now() - AGE)).values())
 
 
 def beside(

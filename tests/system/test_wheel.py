@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from tests.support.lakefs_server import KEY_PAIR, lakefs_server
 from tests.support.planted import PlantedLake
 
 pytestmark = pytest.mark.system
+
+UV = shutil.which("uv") or str(ROOT / ".dredge" / "tools" / "bin" / "uv")
 
 #: Ours, as docs/install.md has them.
 DAGS_FILE = """\
@@ -169,11 +172,16 @@ def test_an_executors_python_needs_no_airflow(site: Path, environment: dict[str,
     assert last_line(site, BARE, environment) == {"index": 0, "result": {}}
 
 
+def uv_build(folder: Path) -> Path:
+    """The wheel as docs/install.md has it made."""
+    command = [UV, "build", "--quiet", "--wheel", "--no-build-isolation", "--python", sys.executable]
+    subprocess.run([*command, "--out-dir", str(folder)], cwd=ROOT, check=True)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
 def test_uv_build_makes_the_same_wheel_and_its_command_runs(wheel: Path, tmp_path: Path) -> None:
-    uv = shutil.which("uv") or str(ROOT / ".dredge" / "tools" / "bin" / "uv")
-    command = [uv, "build", "--quiet", "--wheel", "--no-build-isolation", "--python", sys.executable]
-    subprocess.run([*command, "--out-dir", str(tmp_path / "dist")], cwd=ROOT, check=True)
-    (made,) = (tmp_path / "dist").glob("*.whl")
+    made = uv_build(tmp_path / "dist")
     with zipfile.ZipFile(made) as ours, zipfile.ZipFile(wheel) as other:
         assert sorted(ours.namelist()) == sorted(other.namelist())
     python = install(made, tmp_path / "environment")
@@ -187,6 +195,32 @@ def test_uv_build_makes_the_same_wheel_and_its_command_runs(wheel: Path, tmp_pat
         check=True,
     )
     assert done.stdout.split()[-1] == __version__
+
+
+@pytest.mark.long
+def test_in_an_empty_environment_it_stands_beside_a_plain_airflow(
+    dags_folder: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """With the versions of the lock file, from the package index: nothing of this environment is there."""
+    made, home = uv_build(tmp_path / "dist"), tmp_path / "environment"
+    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, str(home)], check=True)
+    locked = tmp_path / "constraints.txt"
+    export = ["export", "--quiet", "--frozen", "--no-hashes", "--no-emit-project", "--no-default-groups"]
+    subprocess.run([UV, *export, "--all-extras", "--output-file", str(locked)], cwd=ROOT, check=True)
+    excluded = tmp_path / "excluded.txt"
+    excluded.write_text("pyspark-client\n")  # as docs/install.md says
+    pip = [UV, "pip", "install", "--quiet", "--python", str(home / "bin" / "python")]
+    pip += ["--excludes", str(excluded), "--constraints", str(locked)]
+    subprocess.run([*pip, f"dredge[airflow] @ {made.as_uri()}"], check=True)
+    bare = environment | {"PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    said = subprocess.run(["dredge", "--version"], env=bare, capture_output=True, text=True, check=True)
+    assert said.stdout.split()[-1] == __version__
+    assert Path(shutil.which("dredge", path=bare["PATH"]) or "").parent == home / "bin"
+    found = last_line(home, LOOK, bare)
+    assert found["errors"] == {}
+    assert set(found["dags"]) == {"theirs", "lakefs_gc", "icechunk_expiration"}
+    assert found["plugins"].count("dredge_pages") == 1
+    assert all(home in Path(package).parents for package in found["packages"][:2])
 
 
 @pytest.mark.long

@@ -120,7 +120,7 @@ def test_a_change_in_any_file_of_the_kernels_changes_the_cache_folder(
     for path in sorted(package.glob("*.py")):
         path.write_text(path.read_text() + "#")
         versions.append(compiled._source_hash())
-    assert len(versions) > 8
+    assert len(versions) > 5
     assert None not in versions
     assert len(set(versions)) == len(versions)
 

@@ -6,11 +6,16 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from dredge.errors import ConfigError
+from dredge.icechunk.format.locations import unpack_locations
+from dredge.icechunk.library import open_library
+from dredge.kv.opening import open_store
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -44,14 +49,17 @@ DISTRIBUTIONS = {
 }
 # Sessions of `requests` are what both extras' clients send requests with.
 SESSIONS = "dredge/storage/https.py"
-STORES = {
-    "dredge/storage/azure/": PROJECT["project"]["optional-dependencies"]["azure"],
-    "dredge/storage/gcs/": PROJECT["project"]["optional-dependencies"]["gcs"],
+OPTIONAL: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
+APART = {
+    "dredge/storage/azure/": OPTIONAL["azure"],
+    "dredge/storage/gcs/": OPTIONAL["gcs"],
+    "dredge/icechunk/": OPTIONAL["icechunk"],
+    "dredge/kv/postgres": OPTIONAL["kv"],
 }
 RUNTIME = PROJECT["project"]["dependencies"]
-EXTRA = PROJECT["project"]["optional-dependencies"]["server"]
-LINEAGE = PROJECT["project"]["optional-dependencies"]["openlineage"]
-WITH_AIRFLOW = PROJECT["project"]["optional-dependencies"]["airflow"]
+EXTRA = OPTIONAL["server"]
+LINEAGE = OPTIONAL["openlineage"]
+WITH_AIRFLOW = OPTIONAL["airflow"]
 DEMO, DEV = PROJECT["dependency-groups"]["demo"], PROJECT["dependency-groups"]["dev"]
 
 
@@ -89,11 +97,11 @@ def test_collectors_import_runtime_dependencies_only() -> None:
     paths = [path for path in modules("dredge") if path not in server]
     apart = {"dredge/lakefs/files/messages/generate.py"}  # a tool of ours, imported by nothing
     found = {path: extra for path, extra in strangers(paths, names(RUNTIME)).items() if path not in apart}
-    stores = {folder: {path for path in found if path.startswith(folder)} for folder in STORES}
+    parts = {folder: {path for path in found if path.startswith(folder)} for folder in APART}
     assert found.pop(SESSIONS) == {"requests"}
-    assert found.keys() == set().union(*stores.values())
-    for folder, extra in STORES.items():
-        assert set().union(*(found[path] for path in stores[folder])) <= names(extra) | {"requests"}
+    assert found.keys() == set().union(*parts.values())
+    for folder, extra in APART.items():
+        assert set().union(*(found[path] for path in parts[folder])) <= names(extra) | {"requests"}
 
 
 def test_what_knows_airflow_and_spark_imports_its_extra_too() -> None:
@@ -115,7 +123,7 @@ def test_the_server_imports_its_extra_too() -> None:
 
 @pytest.mark.parametrize(("folder", "groups"), [("demo", [DEMO]), ("benchmarks", [DEMO, DEV])])
 def test_what_run_starts_imports_what_run_installs(folder: str, groups: list[list[str]]) -> None:
-    allowed = names(RUNTIME, WITH_AIRFLOW, EXTRA, *groups, *STORES.values()) | {"requests"}
+    allowed = names(RUNTIME, WITH_AIRFLOW, EXTRA, *groups, *APART.values()) | {"requests"}
     assert strangers(modules(folder), allowed) == {}
 
 
@@ -137,4 +145,20 @@ def test_run_installs_every_extra_and_the_image_neither_demo_nor_tests() -> None
     assert "--all-extras" in (ROOT / "run").read_text()
     syncs = re.findall(r"uv sync.*", (ROOT / "Dockerfile").read_text())
     assert len(syncs) == 2
-    assert all("--no-default-groups --extra airflow" in line for line in syncs)
+    assert all("--no-default-groups --extra airflow --extra icechunk --extra kv" in line for line in syncs)
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "use"),
+    [
+        ("icechunk", "icechunk", lambda: open_library("file:///nowhere")),
+        ("zstandard", "icechunk", lambda: list(unpack_locations([], b"", 0, "m"))),
+        ("psycopg", "kv", lambda: open_store("postgresql://nowhere/lakefs")),
+    ],
+)
+def test_an_extra_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, module: str, extra: str, use: Callable[[], object]
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=rf"dredge\[{extra}\]"):
+        use()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.patches import patches
+from tests.support.wording import in_code, in_page
 
 ROOT = Path(__file__).resolve().parents[2]
 AIRFLOW = """#!/bin/sh
@@ -113,3 +114,10 @@ def test_every_verb_is_explained_and_every_verb_that_the_readme_names_exists(clo
 def test_places_of_tests_that_replace_parts_of_modules_are_counted(line: str, is_counted: bool) -> None:
     tree = ast.parse(f"from dredge import gc\n{line}\n")
     assert list(patches(tree)) == [2] * is_counted
+
+
+def test_avoided_words_are_found_where_people_read_them() -> None:
+    code = 'def told():\n    """It stands here all day."""  # anew\n    return "nobody looks at it", "gone"\n'
+    assert sorted(in_code(code)) == [(2, "anew"), (2, "stands"), (3, "looks at"), (3, "nobody")]
+    page = "What is\n```\nnobody\n```\n{% if gone %}\nsomebody\n"
+    assert list(in_page(page)) == [(1, "What is"), (6, "somebody")]

@@ -163,6 +163,7 @@ def collect_and_restore(found: Environment) -> dict[str, str]:
             "undo": "quarantine",
             "unsafe_min_age_seconds": 1,
             "unsafe_grace_seconds": 0,
+            "max_delete_percent": None,
             "spark_rows_min": 0,
         }
         done = found.inside("run", "lakefs_gc", json.dumps(conf), more=connections)

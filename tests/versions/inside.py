@@ -74,8 +74,12 @@ def pages() -> dict[str, int]:
     def get(address: str) -> httpx.Response:
         return asyncio.run(ask(address, {"Authorization": f"Bearer {token}"}))
 
-    (place,) = set(re.findall(r"/place/\w+", get("/").text))
-    runs = set(re.findall(r"/place/\w+/run/\w+", get(place).text))
+    def links(address: str, wanted: str) -> set[str]:
+        """Addresses that a page leads to; they are relative to the first page."""
+        return {f"/{link}" for link in re.findall(rf'href="({wanted})"', get(address).text)}
+
+    (place,) = links("/", r"place/\w+")
+    runs = links(place, r"place/\w+/run/\w+")
     addresses = [*ADDRESSES, place, f"{place}/gaps"]
     addresses += [run + page for run in sorted(runs) for page in ("", "/report", "/objects", "/restore")]
     found = {address: get(address).status_code for address in addresses}

@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import DredgeError
-from dredge.gc.analysis.amount import Amount
-from dredge.gc.analysis.base_run import History, read_history
-from dredge.gc.analysis.naming import addresses_of, with_metaranges
 from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds
 from dredge.gc.index.ranges import Ranges
+from dredge.gc.insight.addresses import Amount, addresses_of, with_metaranges
+from dredge.gc.insight.base_run import History, read_history
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.retention.lines import Line, lines_of
 from dredge.gc.run import Run

@@ -4,14 +4,15 @@ changed ends the round."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from dredge.errors import RefusedError, UnavailableError
-from dredge.gc.bulk_delete.new_commits import NewCommits
+from dredge.errors import ConfigError, RefusedError, UnavailableError
+from dredge.gc.bulk_delete.new_commits import NewCommits, Published
 from dredge.gc.bulk_delete.recheck import Subtracted
 from dredge.gc.namespaces import refuse_sharing
+from dredge.gc.referring import Referred, find_referring, open_referring
 from dredge.gc.run import Run
 from dredge.runs.clock import running_seconds
 from dredge.runs.watch import Watch, watching
@@ -48,16 +49,17 @@ def watching_refs(
         pins: names of those that workers respect.
         veto: looked at as well: says who forbids to go on, "" for nobody.
     """
-    safety = run.plan.config.safety
-    new, began = NewCommits(run, subtracted, keys.published), running_seconds()
+    safety, began = run.plan.config.safety, running_seconds()
+    published = Published(run.folder, keys.published)
+    followed = [NewCommits(run, subtracted, published), *_of_referring(run, subtracted, published)]
 
     def look() -> str | None:
         with at_once() as ask:
             looks = [
                 ask(lambda: veto() or None),
-                ask(lambda: look_at_refs(run, new)),
+                *(ask(look_at_refs, new) for new in followed),
                 ask(lambda: look_at_rules(run, subtracted)),
-                ask(lambda: look_at_namespaces(run, kept)),
+                ask(lambda: look_at_namespaces(run, kept, subtracted.referring)),
                 ask(lambda: look_at_pins(run, pins)),
             ]
         found = next(filter(None, (answer.result() for answer in looks)), None)
@@ -65,7 +67,13 @@ def watching_refs(
         return found or (ROUND_OVER if is_over else None)
 
     every_seconds = safety.heads_every_seconds
-    return watching(run.folder, run.state, keys.looks, look, every_seconds, lambda: new.number)
+    return watching(run.folder, run.state, keys.looks, look, every_seconds, lambda: published.number)
+
+
+def _of_referring(run: Run, subtracted: Subtracted, published: Published) -> Iterator[NewCommits]:
+    for item in subtracted.referring:
+        view = open_referring(run, item.repository, item.namespace)
+        yield NewCommits(view, Subtracted.of_referring(run, item), published)
 
 
 def check_sharing(run: Run) -> frozenset[str]:
@@ -78,21 +86,29 @@ def check_sharing(run: Run) -> frozenset[str]:
     Raises:
         RefusedError: one shares it.
     """
-    namespaces = {found.name: found.namespace for found in run.client.repositories()}
-    return refuse_sharing(run.plan.repository, run.plan.namespace, namespaces)
+    return refuse_sharing(run.plan.repository, run.plan.namespace, _namespaces(run))
 
 
-def look_at_namespaces(run: Run, kept: frozenset[str]) -> str | None:
+def _namespaces(run: Run) -> dict[str, str]:
+    return {found.name: found.namespace for found in run.client.repositories()}
+
+
+def look_at_namespaces(run: Run, kept: frozenset[str], referring: Collection[Referred] = ()) -> str | None:
     """Tell why the sweep must stop, or None.
 
     Args:
         run: this run.
         kept: folders in which workers delete nothing.
+        referring: repositories that refer to this one, as they were read.
     """
+    namespaces = _namespaces(run)
     try:
-        new = check_sharing(run) - kept
-    except RefusedError as error:
+        new = refuse_sharing(run.plan.repository, run.plan.namespace, namespaces) - kept
+        refer = find_referring(run.plan.config, namespaces)
+    except (ConfigError, RefusedError) as error:
         return str(error)
+    if changed := refer.items() ^ {(item.repository, item.namespace) for item in referring}:
+        return f"repository {min(changed)[0]}, which may refer to this one, was made or deleted"
     return f"another repository was made in {min(new)}" if new else None
 
 
@@ -117,13 +133,13 @@ def look_at_rules(run: Run, subtracted: Subtracted) -> str | None:
     return "the retention rules were changed" if is_changed else None
 
 
-def look_at_refs(run: Run, new: NewCommits) -> str | None:
-    """Tell why the sweep must stop, or None; publishes what new commits name.
+def look_at_refs(new: NewCommits) -> str | None:
+    """Tell why the sweep must stop, or None; publishes what new commits of a repository name.
 
     Raises:
         UnavailableError: branches and tags could not be looked at.
     """
-    client, plan = run.client, run.plan
+    client, plan = new.run.client, new.run.plan
     try:
         with at_once() as ask:
             tags = ask(client.tags, plan.repository) if plan.config.keep_tags else None

@@ -5,6 +5,7 @@
       → the ranges of each new commit that no active metarange had      too many: stop
       → hashes of the addresses that these name, published to the workers
 
+Refs of repositories that refer to this one are followed in the same way; of them, all commits are known as active.
 "Stop" means that the round ends and everything is checked again. Parents alone prove nothing: a revert, a cherry-pick
 and a commit from a metarange have a known parent and bring back entries of expired commits (L25). A range counts as
 known only if an active metarange had it. The committed index is not asked, since it has ranges of expired commits too.
@@ -24,10 +25,10 @@ from dredge.gc.namespaces import METADATA
 from dredge.gc.retention.policy.model import main_parent
 from dredge.gc.run import Run
 from dredge.lakefs import Commit, Ref
+from dredge.runs.folder import RunFolder
 from dredge.runs.gate import publish
 from dredge.runs.summary import PartInfo
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import NONE, contains, unite
+from dredge.sets.hashes import NONE, Hashes, contains, unite, write_hashes
 
 _COMMITS_MAX = 500
 """New commits that are followed in one look."""
@@ -41,28 +42,56 @@ class _StopError(Exception):
     """Why the round of deleting must end."""
 
 
-class NewCommits:
-    """Follows refs to new commits during one round of deleting.
+class Published:
+    """What the driver publishes to the workers of one round of deleting: hashes of addresses that came alive.
 
     Args:
-        run: this run.
-        subtracted: what the mark and the re-checks subtracted; is not changed, so the next re-check reads everything
-            that is found here once more.
+        folder: the run folder.
         where: folder of the publications, relative to the run folder.
 
     Attributes:
         number: of the newest publication; 0 for none.
+        parts: files of hashes that it names.
     """
 
-    def __init__(self, run: Run, subtracted: Subtracted, where: str) -> None:
+    def __init__(self, folder: RunFolder, where: str) -> None:
         self.number = 0
-        self._run = run
-        self._subtracted = subtracted
+        self._folder = folder
         self._where = where
+        self._hashes = NONE
+        self.parts: list[PartInfo] = []
+
+    def add(self, found: Hashes) -> None:
+        """Publish hashes, except those that are published already."""
+        new = found[~contains(self._hashes, found)]
+        if not len(new):
+            return
+        everything = unite([self._hashes, new])
+        number = self.number + 1
+        if len(self.parts) >= _FILES_MAX:
+            self.parts, new = [], everything
+        part = write_hashes(self._folder, f"{self._where}/{number:06d}.u64", new)
+        publish(self._folder, self._where, number, [*self.parts, part])
+        self.parts.append(part)
+        self._hashes, self.number = everything, number
+
+
+class NewCommits:
+    """Follows refs to new commits during one round of deleting.
+
+    Args:
+        run: this run, or its view of a repository that refers to this one.
+        subtracted: what the mark and the re-checks subtracted of that repository; is not changed, so the next re-check
+            reads everything that is found here once more.
+        published: takes what the new commits name.
+    """
+
+    def __init__(self, run: Run, subtracted: Subtracted, published: Published) -> None:
+        self.run = run
+        self._subtracted = subtracted
+        self.published = published
         self._commits: set[str] = set()
         self._ranges: set[str] = set()
-        self._hashes = NONE
-        self._parts: list[PartInfo] = []
         self._heads = set(subtracted.branches)
 
     def follow(self, branches: Iterable[Ref], tags: Iterable[Ref]) -> str | None:
@@ -100,9 +129,7 @@ class NewCommits:
         if not waiting:
             return
         try:
-            for commit in islice(
-                self._run.client.log(self._run.plan.repository, ref.commit_id), _COMMITS_MAX
-            ):
+            for commit in islice(self.run.client.log(self.run.plan.repository, ref.commit_id), _COMMITS_MAX):
                 if commit.id in waiting:
                     self._take(ref, commit, waiting, found)
                 if not waiting:
@@ -112,7 +139,7 @@ class NewCommits:
         while waiting:
             commit_id = next(iter(waiting))
             try:
-                commit = self._run.client.commit(self._run.plan.repository, commit_id)
+                commit = self.run.client.commit(self.run.plan.repository, commit_id)
             except NotFoundError:
                 raise _StopError(
                     f"{ref.id} leads to commit {commit_id}, which lakeFS does not know"
@@ -153,7 +180,7 @@ class NewCommits:
 
     def _keeps_as_much(self, other: str, branch: str) -> bool:
         """Whether rules keep as much of the history of another branch."""
-        policy = self._run.plan.config.policy
+        policy = self.run.plan.config.policy
         return self._days(other) >= self._days(branch) and all(
             rule.names_branch(other) or not rule.names_branch(branch)
             for rule in (policy.rules if policy is not None else ())
@@ -161,7 +188,7 @@ class NewCommits:
 
     def _may_keep_more(self, branch: str) -> bool:
         """Whether rules keep more of the history of a branch than they keep of some others."""
-        rules, policy = self._subtracted.rules, self._run.plan.config.policy
+        rules, policy = self._subtracted.rules, self.run.plan.config.policy
         shortest = 0 if rules is None else min((rules.default_retention_days, *rules.branches.values()))
         named = policy is not None and any(rule.names_branch(branch) for rule in policy.rules)
         return named or self._days(branch) > shortest
@@ -174,7 +201,7 @@ class NewCommits:
         """The ranges of commits that no active metarange had."""
         metaranges = {commit.metarange_id for commit in commits} - {""}
         try:
-            named = read_files(self._run.reader, sorted(metaranges)).select(metaranges)
+            named = read_files(self.run.reader, sorted(metaranges)).select(metaranges)
         except (RefusedError, FormatError) as error:
             raise _StopError(f"what a new commit names cannot be read: {error}") from None
         return {
@@ -191,20 +218,11 @@ class NewCommits:
         if records > _RECORDS_MAX:
             raise _StopError(f"new commits name {records:,} entries in new ranges")
         ordered = dict(sorted(ranges.items(), key=lambda item: item[1].min_key))
-        files = self._run.reader.get_many([METADATA + range_id for range_id in ordered])
+        files = self.run.reader.get_many([METADATA + range_id for range_id in ordered])
+        keys = self.run.keys
         try:
-            decoded = list(decode(files, ordered, self._run.plan.namespace))
+            decoded = list(decode(files, ordered, keys.namespace, keys.own))
         except (NotFoundError, FormatError) as error:
             raise _StopError(f"what a new commit names cannot be read: {error}") from None
-        found = unite([item.addresses for item in decoded])
-        new = found[~contains(self._hashes, found)]
-        if len(new):
-            everything = unite([self._hashes, new])
-            number = self.number + 1
-            if len(self._parts) >= _FILES_MAX:
-                self._parts, new = [], everything
-            part = write_hashes(self._run.folder, f"{self._where}/{number:06d}.u64", new)
-            publish(self._run.folder, self._where, number, [*self._parts, part])
-            self._parts.append(part)
-            self._hashes, self.number = everything, number
+        self.published.add(unite([item.addresses for item in decoded]))
         self._ranges.update(ranges)

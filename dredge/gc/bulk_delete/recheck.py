@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from dredge.gc.index.metaranges import Metaranges, read_ranges
 from dredge.gc.index.ranges import Ranges, find_range_files, unite_ranges
 from dredge.gc.list_committed import (
+    REFERRING,
     ActiveCommits,
     ListCommittedOutput,
     Roles,
@@ -24,6 +25,7 @@ from dredge.gc.list_committed import (
     take_in_tags,
 )
 from dredge.gc.mark_uncommitted import scan_staging
+from dredge.gc.referring import Referred, look_at_referring
 from dredge.gc.retention.kept_sets import find_extra
 from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
@@ -31,7 +33,7 @@ from dredge.gc.witness.mark import find_unnamed_now
 from dredge.lakefs import Rules
 from dredge.runs.payload import from_json
 from dredge.runs.tasks import TaskRunner
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.live import ShardedSet
 
 log = logging.getLogger("dredge")
 
@@ -49,6 +51,7 @@ class Subtracted:
         unnamed: metaranges that counted as active commits, whatever named them.
         expired: ids of commits in the history of refs that were not active when the mark read them.
         rules: the repository's retention rules during the last re-check; None where it had none.
+        referring: what repositories that refer to this one named during the last re-check.
     """
 
     commits: dict[str, str]
@@ -59,6 +62,7 @@ class Subtracted:
     unnamed: set[str] = field(default_factory=set)
     expired: frozenset[str] = frozenset()
     rules: Rules | None = None
+    referring: list[Referred] = field(default_factory=list)
 
     @classmethod
     def of_mark(cls, run: Run, committed: ListCommittedOutput) -> Subtracted:
@@ -90,6 +94,12 @@ class Subtracted:
             expired=frozenset(history["commit_id"].filter(expired).to_pylist()),
             rules=rules,
         )
+
+    @classmethod
+    def of_referring(cls, run: Run, referred: Referred) -> Subtracted:
+        """What another repository named that refers to this one."""
+        ranges = run.folder.read_part(referred.ranges, ["range_id"])
+        return cls(referred.heads, set(ranges["range_id"].to_pylist()), set(), branches={*referred.branches})
 
 
 def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) -> dict[str, int]:
@@ -133,12 +143,17 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     subtracted.unnamed.update(unnamed)
     subtracted.ranges.update(new_ranges)
     _find_new_paths(run, runner, subtracted, where, active)
+    # As a whole: the index has the ranges that the mark read, and little of them lies here.
+    subtracted.referring = look_at_referring(run, runner, f"{where}/{REFERRING}")
+    live_addresses = subtracted.live[-1].values
+    subtracted.live += [item.live for item in subtracted.referring]
     counts = {
         "staged_rows": scan.rows,
         "new_commits": len(new_commits),
         "new_ranges": len(new_ranges),
         "unnamed_metaranges": len(unnamed),
-        "live_addresses": subtracted.live[-1].values,
+        "live_addresses": live_addresses,
+        "referring_addresses": sum(item.live.values for item in subtracted.referring),
     }
     log.info("run %s: re-check: %s", run.plan.run_id, counts)
     return counts

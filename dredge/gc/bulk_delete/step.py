@@ -19,8 +19,8 @@ import uuid
 from collections.abc import Sequence
 from datetime import timedelta
 
-from dredge.approve.needed import approval_inputs, why_asked
-from dredge.approve.proof import approval_of
+from dredge.approve.output import approval_inputs, why_asked
+from dredge.approve.step import approval_of
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete.head_watch import ROUND_OVER, WatchKeys, check_sharing, watching_refs

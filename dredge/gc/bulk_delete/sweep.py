@@ -27,14 +27,12 @@ from dredge.runs.gate import GateConfig
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.sweep import DeletingTask
-from dredge.sets.files import read_hashes
-from dredge.sets.hashes import Hashes, contains
-from dredge.sets.live import LocatedSet, in_any
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import Hashes, contains, read_hashes
+from dredge.sets.live import LocatedSet, ShardedSet, in_any
 from dredge.storage import open_deleter
-from dredge.undo import OFF, QUARANTINE
 from dredge.undo.pins import PINNED
 from dredge.undo.protecting import GROUP_KEYS, protection
+from dredge.undo.ways import OFF, QUARANTINE
 
 _FIRST_GROUP = 16_000
 """As many keys as a deleter has on the way at once by default."""

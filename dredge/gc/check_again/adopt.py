@@ -11,8 +11,7 @@ from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.sets.files import read_hashes
-from dredge.sets.hashes import Hashes, unite
+from dredge.sets.hashes import Hashes, read_hashes, unite
 from dredge.undo.deletions import Deletion, Deletions, write_deletion, write_hashes
 
 

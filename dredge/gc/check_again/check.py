@@ -28,11 +28,8 @@ from dredge.sets.hashes import Hashes, contains, unite
 from dredge.storage.parallel import at_once
 from dredge.undo import alarms
 from dredge.undo.alarms import NOT_YET, Alarm
-from dredge.undo.bringing_back import Source, bring_back
-from dredge.undo.checked import read_checked, write_checked
-from dredge.undo.deletions import read_deletions
-from dredge.undo.restore.output import FAILED, GONE, RESTORED, THERE
-from dredge.undo.restore.putting_back import Restored
+from dredge.undo.deletions import read_checked, read_deletions, write_checked
+from dredge.undo.putting_back import FAILED, GONE, RESTORED, THERE, Restored, Source, bring_back
 
 log = logging.getLogger("dredge")
 

@@ -23,18 +23,19 @@ from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import PLAN
+from dredge.gc.referring import Referred, open_referring
 from dredge.gc.run import Run
 from dredge.gc.undo import open_swept
 from dredge.gc.witness.unnamed import list_tables
 from dredge.hashing import hash64
+from dredge.runs.payload import from_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, contains, unite
 from dredge.storage.parallel import ordered_map
 from dredge.undo import deletions
-from dredge.undo.checked import Checked
 from dredge.undo.deleted import SweptRun, swept_rows
-from dredge.undo.deletions import Deletion
+from dredge.undo.deletions import Checked, Deletion
 
 _AGAIN = f"{CheckLimitsOutput.STEP}/again"
 _ROWS = pa.schema(
@@ -307,3 +308,15 @@ def _names(
     for name in without:
         ranges.pop(name, None)
     yield lookup.addresses_in(lookup.ranges_with(ranges, wanted), wanted)
+    for item in committed.referring:
+        yield from _names_of(run, from_json(Referred, item), wanted, lookup)
+
+
+def _names_of(run: Run, item: Referred, wanted: Hashes, lookup: Lookup) -> Iterator[pa.StringArray]:
+    """The addresses with some hashes that another repository names, which refers to this one."""
+    for rows in run.folder.read_parts(item.addresses, ["address"]):
+        yield with_hashes(rows["address"], wanted)
+    other = Lookup(open_referring(run, item.repository, item.namespace))
+    ranges = dict(facts_of(run.folder.read_part(item.ranges)))
+    yield other.addresses_in(other.ranges_with(ranges, wanted), wanted)
+    lookup.unread |= other.unread

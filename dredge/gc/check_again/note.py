@@ -6,8 +6,7 @@ from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs.perform import StepRecord
-from dredge.sets.files import read_hashes
-from dredge.sets.hashes import unite
+from dredge.sets.hashes import read_hashes, unite
 from dredge.undo import deletions
 
 

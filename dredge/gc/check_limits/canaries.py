@@ -34,8 +34,7 @@ from dredge.lakefs.files.metaranges import read_metarange
 from dredge.lakefs.files.ranges import RangeInfo
 from dredge.lakefs.files.sstable import RANGES, SeekableTable
 from dredge.runs.summary import PartInfo
-from dredge.sets.files import read_hashes
-from dredge.sets.hashes import contains
+from dredge.sets.hashes import contains, read_hashes
 from dredge.storage import ObjectReader, exists
 from dredge.storage.keys import is_text
 

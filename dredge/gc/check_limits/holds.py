@@ -23,8 +23,7 @@ from dredge.gc.check_limits.output import HoldFiles
 from dredge.gc.check_limits.verdicts import Verdicts
 from dredge.gc.subtract import SAME_SIZE, why_of_hold
 from dredge.runs.folder import RunFolder
-from dredge.sets.files import read_hashes
-from dredge.sets.hashes import NONE, Hashes, contains, unite
+from dredge.sets.hashes import NONE, Hashes, contains, read_hashes, unite
 
 COLUMNS = ["hash", "size", "hold"]
 """Columns of the candidates that are needed to tell what is held."""

@@ -49,7 +49,7 @@ class CheckLimitsOutput(GuardsOutput):
 
     @property
     def pending(self) -> dict[str, Any]:
-        """Figures of the pending list after this run (`dredge.gc.pending.figures`); {} in older runs."""
+        """Figures of the pending list after this run (`dredge.runs.pending.figures`); {} in older runs."""
         found: dict[str, Any] = self.summary.details.get("pending", {})
         return found
 

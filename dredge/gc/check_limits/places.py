@@ -28,8 +28,7 @@ from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, in_chunks
-from dredge.sets.files import read_hashes, write_hashes
-from dredge.sets.hashes import NONE, Hashes, contains, unite
+from dredge.sets.hashes import NONE, Hashes, contains, read_hashes, unite, write_hashes
 from dredge.storage import ObjectReader
 
 SCHEMA = pa.schema(

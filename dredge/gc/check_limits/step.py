@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dredge.approve.needed import LET_IT
+from dredge.approve.output import LET_IT
 from dredge.approve.settings import NEVER
 from dredge.errors import RefusedError
 from dredge.gc.check_again.check import check_again
@@ -29,20 +29,20 @@ from dredge.gc.pending.advance import advance_list
 from dredge.gc.pending.known import leave
 from dredge.gc.run import Run
 from dredge.gc.state.base import base_of
-from dredge.gc.subtract import Figures, SubtractOutput
+from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.mark import leave_record
 from dredge.gc.witness.owner import claim_namespace, leave_id
 from dredge.hashing import hash64
+from dredge.runs.figures import Figures
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import unite
+from dredge.sets.hashes import unite, write_hashes
 from dredge.storage.parallel import at_once
-from dredge.undo.cost import cost_of_undo
 from dredge.undo.deletions import first_objects_max
+from dredge.undo.ways import cost_of_undo
 
 GUARD = "guard.json"
 

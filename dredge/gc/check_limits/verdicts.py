@@ -16,8 +16,7 @@ from dredge.gc.check_limits import codes
 from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
-from dredge.sets.files import read_hashes, write_hashes
-from dredge.sets.hashes import Hashes, contains
+from dredge.sets.hashes import Hashes, contains, read_hashes, write_hashes
 
 _CODES = (None, *codes.UNSETTLED)
 _FREE = 0

@@ -39,13 +39,16 @@ class RangeHashes:
     sizes: Hashes
 
 
-def decode(files: Iterable[tuple[str, bytes]], ranges: Ranges, namespace: str) -> Iterator[RangeHashes]:
+def decode(
+    files: Iterable[tuple[str, bytes]], ranges: Ranges, namespace: str, own: bool = True
+) -> Iterator[RangeHashes]:
     """Decode range files.
 
     Args:
         files: key relative to the namespace, and content; fastest in the order of their first keys.
         ranges: what the metaranges say of each.
-        namespace: URI.
+        namespace: URI of the namespace whose keys are looked for.
+        own: whether the ranges are those of its repository (`Keys`).
 
     Raises:
         FormatError: damaged, or not the range that its name and metarange promise.
@@ -65,7 +68,9 @@ def decode(files: Iterable[tuple[str, bytes]], ranges: Ranges, namespace: str) -
     for key, rows in decode_ranges(remembering(), _COLUMNS, expected):
         addresses, outside = rows["address_hash"].to_numpy(), 0
         if np.any(rows["address_type"].to_numpy() != AddressType.RELATIVE):
-            addresses, outside = _resolved(latest[key], key, namespace, addresses)
+            addresses, outside = _resolved(latest[key], key, namespace, addresses, own)
+        elif not own:
+            addresses, outside = addresses[:0], rows.num_rows
         yield RangeHashes(
             key.removeprefix(METADATA),
             rows.num_rows,
@@ -75,29 +80,32 @@ def decode(files: Iterable[tuple[str, bytes]], ranges: Ranges, namespace: str) -
         )
 
 
-def _resolved(data: bytes, key: str, namespace: str, hashes: Hashes) -> tuple[Hashes, int]:
+def _resolved(data: bytes, key: str, namespace: str, hashes: Hashes, own: bool) -> tuple[Hashes, int]:
     """Replace hashes of addresses that are not relative by those of the keys they may mean."""
     rows = read_addresses(data, key)
     relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
     keys, outside = _other_keys(rows.filter(pc.invert(relative)), namespace)
+    if not own:
+        return hash64(keys), outside + pc.sum(relative).as_py()
     return np.concatenate([hashes[relative.to_numpy(False)], hash64(keys)]), outside
 
 
-def keys_of(data: bytes, key: str, namespace: str) -> pa.Array:
+def keys_of(data: bytes, key: str, namespace: str, own: bool = True) -> pa.Array:
     """Every key of the namespace that the entries of a range may mean.
 
     Args:
         data: the file.
         key: what to call it in errors.
         namespace: URI.
+        own: whether the range is one of its repository (`Keys`).
 
     Raises:
         FormatError: damaged.
     """
     rows = read_addresses(data, key)
     relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
-    others = rows.filter(pc.invert(relative))
-    return pa.concat_arrays([rows["address"].filter(relative), _other_keys(others, namespace)[0]])
+    found, _ = _other_keys(rows.filter(pc.invert(relative)), namespace)
+    return pa.concat_arrays([rows["address"].filter(relative), found]) if own else found
 
 
 def _other_keys(rows: pa.RecordBatch, namespace: str) -> tuple[pa.Array, int]:

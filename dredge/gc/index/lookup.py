@@ -41,7 +41,7 @@ class Lookup:
         Returns:
             By range id, those of the wanted hashes that it names.
         """
-        index = CommittedIndex.load(self.run.state, self.run.plan.namespace)
+        index = CommittedIndex.load(self.run.state, self.run.keys.namespace)
         groups, lacking = index.group(ranges)
         found: dict[str, Hashes] = {}
         for name, ids in groups.items():
@@ -64,26 +64,27 @@ class Lookup:
             ranges: ids.
             wanted: sorted and distinct.
         """
-        found = [pa.nulls(0, pa.string())]
+        found, keys = [pa.nulls(0, pa.string())], self.run.keys
         for range_id in sorted(ranges):
             key = METADATA + range_id
             try:
-                keys = keys_of(self.run.reader.get(key), key, self.run.plan.namespace)
+                named = keys_of(self.run.reader.get(key), key, keys.namespace, keys.own)
             except UnavailableError:
                 raise
             except DredgeError:
                 self.unread.add(range_id)
                 continue
-            found.append(with_hashes(keys, wanted))
+            found.append(with_hashes(named, wanted))
         return pc.unique(pa.concat_arrays(found))
 
     def _decoded(self, ranges: Ranges, ids: Collection[str]) -> dict[str, Hashes]:
         found: dict[str, Hashes] = {}
+        keys = self.run.keys
         for range_id in ids:
             key = METADATA + range_id
             try:
-                data = self.run.reader.get(key)
-                items = list(decode([(key, data)], {range_id: ranges[range_id]}, self.run.plan.namespace))
+                file = [(key, self.run.reader.get(key))]
+                items = list(decode(file, {range_id: ranges[range_id]}, keys.namespace, keys.own))
             except UnavailableError:
                 raise
             except DredgeError:

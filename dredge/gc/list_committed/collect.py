@@ -25,7 +25,7 @@ from dredge.gc.list_committed.roles import Roles
 from dredge.gc.run import Run
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.live import ShardedSet
 
 _TASK_VALUES = 50_000_000
 
@@ -145,7 +145,7 @@ class _Reading:
         """
         if not (roles.to_read or roles.expired or roles.dropped):
             return
-        index = CommittedIndex.load(self._run.state, self._run.plan.namespace)
+        index = CommittedIndex.load(self._run.state, self._run.keys.namespace)
         wanted = roles.to_read
         new = {item: facts for item, facts in wanted.items() if index.part_of(item, facts.count) is None}
         used = sorted(index.group(wanted.keys() - new.keys())[0])
@@ -156,6 +156,7 @@ class _Reading:
             where=self._where,
             bits=self._bits,
             roles=self._run.folder.write_table(self._where, 0, roles.table(index, new), "roles"),
+            keys=self._run.keys,
         )
         self.counts["index_parts_read"] = len(used)
         tasks = [

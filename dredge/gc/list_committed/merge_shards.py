@@ -9,9 +9,16 @@ from dredge.gc.list_committed.output import COUNTED, COUNTS, LIVE
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.sets.files import read_counted, read_hashes, write_counted, write_hashes
-from dredge.sets.hashes import Hashes, split, unite
-from dredge.sets.refcounts import Counted
+from dredge.sets.hashes import (
+    Counted,
+    Hashes,
+    read_counted,
+    read_hashes,
+    split,
+    unite,
+    write_counted,
+    write_hashes,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

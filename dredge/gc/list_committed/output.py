@@ -11,8 +11,7 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_json
 from dredge.runs.summary import PartInfo
-from dredge.sets.live import LiveSet, LocatedSet
-from dredge.sets.sharded import CountedSet, ShardedSet
+from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 
 LIVE, SIZES, EXPIRED = "live", "sizes", "expired"
 """Files of hashes begin with these names: addresses of active ranges and of staging; sizes of the entries of branch
@@ -27,6 +26,8 @@ RANGES, DROPPED, PATH_RANGES = "ranges", "dropped", "path-ranges"
 NAMED_RANGES, METARANGES, FILES = "named-ranges", "metaranges", "files"
 HISTORY, REFS = "history", "refs"
 UNNAMED, CARRIED, OPENED = "unnamed-metaranges", "carried-commits", "opened-tables"
+REFERRING = "referring"
+"""Folder of what other repositories name below the namespace."""
 
 
 class ListCommittedOutput(StepOutput):
@@ -123,6 +124,12 @@ class ListCommittedOutput(StepOutput):
     def live(self) -> LiveSet:
         """Hashes of every address that is live."""
         return from_json(LiveSet, self.detail("live"))
+
+    @property
+    def referring(self) -> list[dict[str, Any]]:
+        """What other repositories name, which `live` has: payloads of `dredge.gc.referring.Referred`."""
+        found: list[dict[str, Any]] = self.detail(REFERRING)
+        return found
 
     @property
     def sizes(self) -> tuple[LocatedSet, ...]:

@@ -19,13 +19,11 @@ from dredge.gc.index.ranges import Ranges, RangeShare
 from dredge.gc.index.store import IndexPart, NewPart, read_part, write_part
 from dredge.gc.list_committed.output import COUNTS, EXPIRED, SIZES
 from dredge.gc.list_committed.roles import IN_HEADS, TO_ADD, TO_EXPLAIN, TO_SUBTRACT, RoleTable
-from dredge.gc.namespaces import METADATA
+from dredge.gc.namespaces import METADATA, Keys
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.sets.files import write_counted, write_hashes
-from dredge.sets.hashes import Hashes, split, unite
-from dredge.sets.refcounts import Counted
+from dredge.sets.hashes import Counted, Hashes, split, unite, write_counted, write_hashes
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import ordered_map
 
@@ -46,11 +44,13 @@ class ReadConfig:
         where: folder of the files, in the run folder.
         bits: results are cut into 2**bits shards.
         roles: rows for `RoleTable`.
+        keys: that are looked for in the entries.
     """
 
     where: str
     bits: int
     roles: PartInfo
+    keys: Keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ def read_ranges(run: WorkerRun, config: ReadConfig, task: ReadTask) -> ReadResul
     subtracted: list[str] = []
     ranges = task.ranges.read(run.folder) if task.ranges else {}
     name = f"{run.folder.label}-{config.where.replace('/', '-')}-{task.name}"
-    for batch in _batches(_decode(run, ranges, lenient=task.purpose != "index")):
+    for batch in _batches(_decode(run, ranges, config.keys, lenient=task.purpose != "index")):
         if task.purpose == "subtract":
             subtracted.extend(item.range_id for item in batch)
         else:
@@ -158,14 +158,14 @@ def _batches(ranges: Iterable[RangeHashes]) -> Iterator[list[RangeHashes]]:
         yield batch
 
 
-def _decode(run: WorkerRun, ranges: Ranges, lenient: bool) -> Iterator[RangeHashes]:
-    reader, namespace = run.open_store(), run.stores.store_uri
+def _decode(run: WorkerRun, ranges: Ranges, keys: Keys, lenient: bool) -> Iterator[RangeHashes]:
+    reader = run.open_store()
     if lenient:
-        yield from _decode_leniently(reader, ranges, namespace)
+        yield from _decode_leniently(reader, ranges, keys)
         return
     files = reader.get_many([METADATA + range_id for range_id in ranges])
     try:
-        yield from decode(files, ranges, namespace)
+        yield from decode(files, ranges, keys.namespace, keys.own)
     except NotFoundError as error:
         raise RefusedError(
             f"a range of an active commit is missing: {error}. Its objects cannot be told from garbage."
@@ -176,7 +176,7 @@ def _decode(run: WorkerRun, ranges: Ranges, lenient: bool) -> Iterator[RangeHash
         ) from None
 
 
-def _decode_leniently(reader: ObjectReader, ranges: Ranges, namespace: str) -> Iterator[RangeHashes]:
+def _decode_leniently(reader: ObjectReader, ranges: Ranges, keys: Keys) -> Iterator[RangeHashes]:
     def read(range_id: str) -> tuple[str, bytes | DredgeError]:
         try:
             return range_id, reader.get(METADATA + range_id)
@@ -187,7 +187,7 @@ def _decode_leniently(reader: ObjectReader, ranges: Ranges, namespace: str) -> I
         try:
             if isinstance(found, DredgeError):
                 raise found
-            yield from list(decode([(METADATA + range_id, found)], ranges, namespace))
+            yield from list(decode([(METADATA + range_id, found)], ranges, keys.namespace, keys.own))
         except DredgeError as error:
             log.info("range %s of an expired commit cannot be read: %s", range_id, error)
 

@@ -11,9 +11,10 @@ from dredge.gc.list_committed import tables
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads
 from dredge.gc.list_committed.collect import Collected, collect_ranges
 from dredge.gc.list_committed.expired import find_expired
-from dredge.gc.list_committed.output import DROPPED, PATH_RANGES, SIZES, ListCommittedOutput
+from dredge.gc.list_committed.output import DROPPED, PATH_RANGES, REFERRING, SIZES, ListCommittedOutput
 from dredge.gc.list_committed.roles import Roles
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.referring import Referred, look_at_referring
 from dredge.gc.retention.kept_figures import count_kept
 from dredge.gc.retention.kept_sets import Extra, find_extra
 from dredge.gc.retention.path_rules import collect_paths
@@ -25,8 +26,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
-from dredge.sets.live import LiveSet, LocatedSet
-from dredge.sets.sharded import CountedSet, ShardedSet
+from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 
 STEP = ListCommittedOutput.STEP
 
@@ -81,7 +81,8 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     extras = _find_extra(run, runner, history)
     by_path = dict(item for extra in extras if extra.kept.paths for item in extra.ranges.items())
     record.parts.append(tables.write_ranges(run.folder, by_path, PATH_RANGES))
-    undropped = _collect(run, runner, record, roles, base, extras)
+    referred = look_at_referring(run, runner, f"{STEP}/{REFERRING}", record.parts.extend)
+    undropped = _collect(run, runner, record, roles, base, extras, referred)
     record.parts += [
         tables.write_commits(run.folder, active),
         tables.write_ranges(run.folder, ranges | undropped),
@@ -101,12 +102,15 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         tags=len(active.tags),
         metaranges=len({metarange for metarange in active.metaranges.values() if metarange}),
         range_rows=sum(facts.count for facts in (ranges | undropped).values()),
+        referring_repositories=len(referred),
+        referring_addresses=sum(item.live.values for item in referred),
     )
     record.details.update(
         sources=active.sources,
         all_commits=active.all_commits,
         rules=None if active.rules is None else to_json(active.rules),
         expired_explained=expired.complete,
+        referring=[to_json(item) for item in referred],
     )
 
 
@@ -180,8 +184,9 @@ def _collect(
     roles: Roles,
     base: Base | None,
     extras: list[Extra],
+    referred: list[Referred],
 ) -> Ranges:
-    """Unite what ranges and staging name, and note where later steps and later runs find it.
+    """Unite what ranges, staging and other repositories name, and note where later steps and later runs find it.
 
     Returns:
         Ranges that are not active any more but still count, because they could not be read.
@@ -204,7 +209,8 @@ def _collect(
     counted = _count(record, roles, base, collected)
     path_files = collect_paths(run, runner, STEP, extras)
     record.parts.extend(path_files)
-    _note_sets(run, record, base, collected, counted, [ShardedSet(0, {0: part}) for part in path_files])
+    more = [*(ShardedSet(0, {0: part}) for part in path_files), *(item.live for item in referred)]
+    _note_sets(run, record, base, collected, counted, more)
     listed = record.input(SliceListingOutput).listed
     counted_uri = run.plan.run_uri if count_here else run.state.uri
     record.details["kept"] = count_kept(run, runner, STEP, extras, listed, staged, counted, counted_uri)
@@ -241,16 +247,16 @@ def _note_sets(
     base: Base | None,
     collected: Collected,
     counted: CountedSet,
-    by_path: list[ShardedSet],
+    more: list[ShardedSet],
 ) -> None:
     """Note where later steps find what is live, and later runs the counts."""
 
     def located(found: ShardedSet) -> LocatedSet:
         return LocatedSet(run.plan.run_uri, found)
 
-    # In a run that builds on an earlier one, the live set of this run is only what is staged.
+    # In a run that builds on an earlier one, these are only what is staged and what other repositories name.
     live = LiveSet(
-        tuple(located(found) for found in (collected.live, *by_path)),
+        tuple(located(found) for found in (collected.live, *more)),
         None if base is None else counted,
         run.state.uri,
     )

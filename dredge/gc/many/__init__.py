@@ -1,26 +1,7 @@
-"""All repositories of a server, one run each: which of them, and what became of their runs.
+"""Collections of all repositories of a server, one run each.
 
-config      what a user may ask for
-choose      the repositories that are collected, and why the others are left out
-others      whether another collector works on a repository
-summary     what became of each run, as one page
+choose      the settings; the collected repositories, and the reasons for leaving others out
+collect     collects one repository after the other in this process; the outcome of each run
 
-Each repository has a run of its own, with its own lease, plan and report; nothing here touches an object.
+Each repository has its own run, with its own lease, plan and report. This package deletes nothing.
 """
-
-from dredge.gc.many.choose import Chosen, choose_repositories
-from dredge.gc.many.config import ManyConfig
-from dredge.gc.many.summary import outcome_of
-from dredge.runs.many import Outcome, left_out, save_summary, summarize, table_lines
-
-__all__ = [
-    "Chosen",
-    "ManyConfig",
-    "Outcome",
-    "choose_repositories",
-    "left_out",
-    "outcome_of",
-    "save_summary",
-    "summarize",
-    "table_lines",
-]

@@ -1,19 +1,90 @@
-"""The repositories of a server that are collected, and why the others are left out."""
+"""Chooses the repositories of a server to collect, and says why others are left out.
+
+A repository of another collector is left out. Files in its namespace show another collector:
+
+    _lakefs/retention/gc/unified/<run>/           a run; a run of Dredge has a plan.json, others have none
+    _lakefs/retention/gc/uncommitted/<run>/       staging, prepared for a collector
+    _lakefs/retention/gc/commits/run_id=<run>/    active commits, prepared for a collector
+    _lakefs/retention/gc/dredge/lease.json        the lease, taken first by every run of Dredge
+
+lakeFS prepares these files for any caller, so the second and third do not name the collector. But a run of Dredge asks
+only while it holds the lease: files newer than the last use of the lease belong to another collector.
+
+Source: docs/lakefs-behaviour.md, "What a collector reads"; `pkg/graveler/retention/garbage_collection_manager.go`
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from typing import Any
 
-from dredge.errors import DredgeError
-from dredge.gc.many.config import ManyConfig
-from dredge.gc.many.others import other_collector
-from dredge.gc.plan import STATE
+from dredge.errors import ConfigError, DredgeError, FormatError
+from dredge.gc.plan import PLAN, RUNS, STATE
 from dredge.lakefs import LakeFS, Repository
-from dredge.storage import StorageOptions, open_reader
+from dredge.lakefs.files.prepared import COMMITS, UNCOMMITTED
+from dredge.runs.lease import LEASE, used_until
+from dredge.settings import check_settings, read_settings, setting
+from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.storage.parallel import ordered_map
+from dredge.xid import descending_time
+
+_BETWEEN = re.compile(r"[,\s]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyConfig:
+    """The repositories to collect, and the folder of the summaries."""
+
+    repositories: str = setting(
+        "Repositories",
+        "Names, or globs such as `team-*`, separated by commas or spaces. Each repository has its own run.",
+        default="*",
+    )
+    leave_out: str | None = setting(
+        "Excluded repositories",
+        "Names or globs of repositories that are not collected. Empty: none.",
+        default=None,
+    )
+    summary_root: str | None = setting(
+        "Folder of summaries",
+        "URI of the folder for the pages about all runs. Empty: the run root, or otherwise Dredge's folder"
+        " in the namespace of the first repository by name.",
+        default=None,
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.summary_root is not None and "://" not in self.summary_root:
+            raise ConfigError(f"summary_root {self.summary_root!r} is not a URI such as s3://bucket/folder")
+
+    @property
+    def wanted(self) -> list[str]:
+        """Names and globs of the repositories to collect."""
+        return _words(self.repositories)
+
+    @property
+    def unwanted(self) -> list[str]:
+        """Names and globs of the repositories to leave out."""
+        return _words(self.leave_out or "")
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> ManyConfig:
+        """Read settings given as values or as rendered text.
+
+        Raises:
+            ConfigError: an unknown name, or an invalid value.
+        """
+        return cls(**read_settings(cls, params))
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _BETWEEN.split(text) if word]
+
 
 log = logging.getLogger("dredge")
 
@@ -22,12 +93,12 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What was chosen.
+    """The chosen repositories.
 
     Attributes:
-        repositories: names of those to collect, in order.
-        left_out: why, by name, of those that were asked for and are not collected.
-        summary_root: URI of the folder for summaries; "" when there is no repository to put it into.
+        repositories: names, in order.
+        left_out: the reason by name, for requested repositories without a run.
+        summary_root: URI of the folder for summaries; "" without a repository.
     """
 
     repositories: list[str]
@@ -41,15 +112,15 @@ def choose_repositories(
     options: StorageOptions | None = None,
     run_root: str | None = None,
 ) -> Chosen:
-    """Choose the repositories to collect: those asked for on which no other collector works.
+    """Choose the repositories to collect: the requested ones without another collector.
 
-    A repository whose store does not answer is collected like any other: its run says what is wrong with it.
+    A repository on an unreachable store is collected too: its run reports the error.
 
     Args:
-        config: what the user asks for.
+        config: the request.
         client: the lakeFS server.
-        options: how stores are reached; None reads the environment.
-        run_root: where the runs put their folders; None is a place in each repository's namespace.
+        options: None reads the environment.
+        run_root: folder of the runs; None is a place in each repository's namespace.
     """
     known = sorted(client.repositories(), key=lambda found: found.name)
     asked = [found for found in known if _matches(found.name, config.wanted)]
@@ -83,7 +154,7 @@ def _why_not(repository: Repository, options: StorageOptions | None) -> str:
     try:
         return other_collector(open_reader(repository.namespace, options))
     except DredgeError as error:
-        log.warning("%s: whether another collector works on it cannot be told: %s", repository.name, error)
+        log.warning("%s: the check for another collector failed: %s", repository.name, error)
         return ""
 
 
@@ -91,3 +162,53 @@ def _summary_root(config: ManyConfig, run_root: str | None, asked: Sequence[Repo
     if config.summary_root or run_root:
         return (config.summary_root or run_root or "").rstrip("/")
     return f"{asked[0].namespace.rstrip('/')}/{STATE}" if asked else ""
+
+
+_LOOK_BACK = 20
+# The clock of servers, in the ids of runs, and the store's clock may differ by this much unnoticed (`Safety`).
+_CLOCKS = timedelta(minutes=5)
+
+
+def other_collector(reader: ObjectReader) -> str:
+    """Why a repository seems to belong to another collector; "" when it does not.
+
+    Args:
+        reader: on the storage namespace.
+
+    Raises:
+        FormatError: the lease is damaged.
+    """
+    ours = used_until(reader, f"{STATE}/{LEASE}")
+    for run_id, when in _of_others(reader):
+        if ours is None or when > ours + _CLOCKS:
+            before = "never collected it" if ours is None else f"last collected it {ours:%Y-%m-%d %H:%M} UTC"
+            return (
+                f"another collector works on it: its run {run_id} wrote files at {when:%Y-%m-%d %H:%M} UTC, and this"
+                f" collector {before}. After stopping the other collector, run `lakefs_gc` on it once"
+            )
+    return ""
+
+
+def _of_others(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:
+    """The newest runs of each kind of other collectors, with the time of their files."""
+    for folder, run_id, began in _newest(reader, f"{RUNS}/"):
+        objects = reader.list_level(folder).objects
+        if f"{folder}{PLAN}" not in {info.key for info in objects}:
+            # The id has the start of a run; its files are written at its end.
+            yield run_id, max([began, *(info.last_modified for info in objects)])
+    for place in (UNCOMMITTED, COMMITS):
+        yield from ((run_id, began) for _, run_id, began in _newest(reader, f"{place}/"))
+
+
+def _newest(reader: ObjectReader, place: str) -> list[tuple[str, str, datetime]]:
+    """Folder, id and time of the newest runs below a folder. Ids of newer runs sort first."""
+    found = []
+    for folder in sorted(reader.list_level(place).folders):
+        run_id = folder.rstrip("/").rpartition("/")[2].removeprefix("run_id=")
+        try:
+            found.append((folder, run_id, descending_time(run_id)))
+        except FormatError:
+            continue
+        if len(found) == _LOOK_BACK:
+            break
+    return found

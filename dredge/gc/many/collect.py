@@ -1,4 +1,4 @@
-"""One repository after the other collected in this process, some at once, without an orchestrator."""
+"""Collects repositories in this process, without an orchestrator, and reads the outcome of each run."""
 
 from __future__ import annotations
 
@@ -8,14 +8,39 @@ from collections.abc import Callable, Iterator, Sequence
 from dredge.errors import DredgeError
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
-from dredge.gc.many.summary import outcome_of
 from dredge.lakefs import LakeFS
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.defects import foreseen
-from dredge.runs.many import Outcome
+from dredge.runs.many import Outcome, lost, reported
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
 from dredge.storage.parallel import ordered_map
+
+
+def outcome_of(
+    repository: str, run_uri: str, why: str = "", options: StorageOptions | None = None
+) -> Outcome:
+    """The outcome of a repository's run, from its report.
+
+    Args:
+        repository: name in lakeFS.
+        run_uri: folder of the run; "" without a plan.
+        why: the known error, for a run without a report.
+        options: None reads the environment.
+    """
+    if not run_uri:
+        return lost(repository, why)
+    try:
+        report = steps.read_report(steps.Run.open(run_uri, options))
+    except DredgeError as error:
+        return lost(repository, why or str(error), run_uri)
+    counts = report["counts"]
+    found, deleted = (
+        (counts.get(f"{what}_objects", 0), counts.get(f"{what}_bytes", 0))
+        for what in ("deletable", "deleted")
+    )
+    return reported(repository, run_uri, report, found, deleted)
+
 
 log = logging.getLogger("dredge")
 
@@ -29,19 +54,19 @@ def collect_each(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[Outcome]:
-    """Collect repositories, each with its own lease, plan and report. One that fails stops no other.
+    """Collect repositories, each with its own lease, plan and report. A failed run stops no other run.
 
     Args:
         repositories: names in lakeFS.
-        config_of: gives what is asked for of a repository.
+        config_of: the settings for a repository.
         runner: spreads the tasks of all runs.
         client: the lakeFS server.
-        at_once: repositories collected at the same time.
-        options: how stores are reached; None reads the environment.
+        at_once: number of parallel runs.
+        options: None reads the environment.
         clock: this machine's clock.
 
     Returns:
-        What became of each, in their order.
+        The outcomes, in the order of the names.
     """
     return ordered_map(
         lambda name: _collect(name, config_of, runner, client, options, clock), repositories, at_once

@@ -11,10 +11,24 @@ kv_repository    the records of a repository; kv_access opens the store
 kv_standing      what they are worth: whether it is the server's own store, as of now
 """
 
+from dredge.gc.mark_uncommitted.branch_reader import BranchReader, TooManyError, UnreadableError
 from dredge.gc.mark_uncommitted.kv_access import KVAccess
+from dredge.gc.mark_uncommitted.kv_records import read_records
 from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords
 from dredge.gc.mark_uncommitted.kv_standing import Standing, look
-from dredge.gc.mark_uncommitted.output import MarkUncommittedOutput
+from dredge.gc.mark_uncommitted.output import MarkUncommittedOutput, StagedFiles
 from dredge.gc.mark_uncommitted.staging import scan_staging
 
-__all__ = ["KVAccess", "MarkUncommittedOutput", "RepositoryRecords", "Standing", "look", "scan_staging"]
+__all__ = [
+    "BranchReader",
+    "KVAccess",
+    "MarkUncommittedOutput",
+    "RepositoryRecords",
+    "StagedFiles",
+    "Standing",
+    "TooManyError",
+    "UnreadableError",
+    "look",
+    "read_records",
+    "scan_staging",
+]

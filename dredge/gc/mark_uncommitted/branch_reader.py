@@ -13,7 +13,7 @@ from dredge.gc.mark_uncommitted.extents import REPLACED
 from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats
-from dredge.lakefs.files.addresses import AddressType, address_readings
+from dredge.lakefs.files.addresses import AddressType, address_readings, answer_readings
 from dredge.sets.hashes import Hashes, contains
 
 _PAGE = 1000
@@ -48,7 +48,7 @@ class BranchReader:
         self.addresses: set[str] = set()
         self._client = run.client
         self._repository = run.plan.repository
-        self._namespace = run.plan.namespace
+        self._keys = run.keys
         self._scanned = scanned
         self._page = page
         self._dense = dense
@@ -114,8 +114,16 @@ class BranchReader:
         return keys
 
     def readings(self, stats: ObjectStats | None) -> tuple[str, ...]:
-        """What an object's address may mean in the namespace."""
-        return () if stats is None else address_readings(stats.address, AddressType.FULL, self._namespace)
+        """What an object's address may mean in the namespace.
+
+        A scan is compared with what it must have had. Of another repository's entries everything counts that an answer
+        may mean.
+        """
+        if stats is None:
+            return ()
+        if self._keys.own:
+            return address_readings(stats.address, AddressType.FULL, self._keys.namespace)
+        return answer_readings(stats.address, self._keys.namespace)
 
     def were_scanned(self, keys: Iterable[str]) -> bool:
         """Whether the scan had any of some keys."""

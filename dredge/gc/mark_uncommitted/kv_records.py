@@ -126,6 +126,7 @@ def read_records(run: Run, files: StagedFiles, shown: Hashes, access: KVAccess |
 def _read(run: Run, found: RepositoryRecords, sink: _Sink) -> Records:
     """Read tokens until every one that a branch names was read, then recorded copies."""
     records = Records()
+    found.keys = run.keys
     read: set[str] = set()
     rounds_max = run.plan.config.safety.scan_rounds_max
     for _ in range(rounds_max):

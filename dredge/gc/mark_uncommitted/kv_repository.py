@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.namespaces import canonical_namespace
+from dredge.gc.namespaces import Keys, canonical_namespace
 from dredge.kv.rows import RowView, show_key
 from dredge.lakefs import Commit, CommitText, Ref
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.addresses import address_readings
+from dredge.lakefs.files.addresses import AddressType, address_readings
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class RepositoryRecords:
         location: the store, without credentials.
         heads: commit by branch, as each was read last.
         unknown: names of records with fields that this version does not know; a few of them.
+        keys: that are looked for in entries; the repository's own, unless they are set.
 
     Raises:
         RefusedError: it is not the store of this repository.
@@ -67,6 +68,7 @@ class RepositoryRecords:
         self.location = location
         self.heads: dict[str, str] = {}
         self.unknown: list[str] = []
+        self.keys = Keys(namespace=plan.namespace)
         self._plan = plan
         self._view = view
         self._check_schema()
@@ -135,7 +137,9 @@ class RepositoryRecords:
             yield self._keys(self._note_unknown(messages.Entry, _COPIES + name, value))
 
     def _keys(self, entry: messages.Entry) -> tuple[str, ...]:
-        return address_readings(entry.address, entry.address_type, self._plan.namespace)
+        if not self.keys.own and int(entry.address_type) == AddressType.RELATIVE:
+            return ()
+        return address_readings(entry.address, entry.address_type, self.keys.namespace)
 
     def _check_schema(self) -> None:
         found = self._one(*_SCHEMA)

@@ -11,8 +11,7 @@ from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
-from dredge.sets.files import read_hashes, write_hashes
-from dredge.sets.hashes import Hashes, unite
+from dredge.sets.hashes import Hashes, read_hashes, unite, write_hashes
 
 _ADDRESSES, _HASHES, _HEADS = "addresses", "hashes", "heads"
 

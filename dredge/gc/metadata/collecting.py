@@ -199,6 +199,15 @@ class _Collection:
             return f"the records of commits are not all there is: {found.standing.doubt}"
         if found.at_work:
             return f"at work are {', '.join(found.at_work[:5])}: what they write may be about to be named"
+        past = Past.read(self.run.state, self.run.plan.namespace)
+        if past.record is None:
+            return "no run of lakefs_gc has left a complete mark here, which would tell of an older database"
+        if lost := past.active_metaranges - found.files:
+            return (
+                f"no commit names metarange {min(lost)} now, and one did that the last mark of lakefs_gc called active:"
+                " lakeFS's database was put back from a backup, or is another one"
+                f" (`dredge gc lost {self.run.plan.repository}` lists what was lost)"
+            )
         if found.missing:
             return f"metarange {found.missing[0]} of a commit is not there, so that nobody knows which ranges it names"
         versioning = open_versions(self.run.plan.namespace, self.run.options).versioning()

@@ -23,22 +23,22 @@ REPORT, DELETE = "report", "delete"
 class MetadataConfig:
     """Whether range and metarange files go that no commit names, and how long copies of them count."""
 
-    repository: str = setting("Repository", "Its name in lakeFS.")
+    repository: str = setting("Repository", "Name of the repository in lakeFS.")
     metadata: str = setting(
         "Metadata",
-        "`report`: find range and metarange files that no commit names, and note since when. `delete`: let those go"
-        " that an earlier run found and that have waited for the grace since. Only in a bucket that keeps versions, and"
-        " where lakeFS's key-value store is read: then only the very version goes that was looked at, and a commit that"
-        " writes its files meanwhile keeps them. Should a commit come that names a file without writing it (by its id,"
-        " or by a server that looks before it writes), the file is missing, and what reads that commit fails, **until"
-        " the next such run puts the copy back**.",
+        "`report`: find range and metarange files without a commit, and put them on the pending list."
+        " `delete`: delete files that an earlier run found and that have waited for the grace since. This"
+        " needs a bucket with versions and lakeFS's key-value store: the run then deletes only the checked"
+        " version, and a commit that writes the same file meanwhile keeps its own version. If a later commit"
+        " refers to a deleted file without writing it (by its id, or through a server that checks before it"
+        " writes), readers of that commit fail **until the next such run restores the copy**.",
         default=REPORT,
         choices=(REPORT, DELETE),
     )
-    dry_run: bool = setting("Dry run", "Say what would go, **delete nothing**.", default=True)
+    dry_run: bool = setting("Dry run", "Report the files, **delete nothing**.", default=True)
     min_age_hours: float = setting(
         "Minimum age in hours",
-        "Files that were written since stay: a commit may be about to name them. At least 25.",
+        "Younger files are kept: a commit may be about to refer to them. At least 25.",
         default=MIN_AGE_HOURS,
         minimum=MIN_AGE_HOURS,
         maximum=HOURS_MAX,
@@ -47,22 +47,23 @@ class MetadataConfig:
     grace_hours: float | None = grace_hours_setting(" Empty where lakeFS keeps no id of the last mark: 72.")
     unsafe_grace_seconds: float | None = unsafe_grace_setting()
     keep_unnamed_days: float = setting(
-        "Days that unnamed metaranges are kept",
-        "A metarange file that no known commit names counts as an active commit in runs of `lakefs_gc` for so long"
-        " after it was written, and longer if no mark was complete since. It stays for as long, with its ranges. Not"
-        " less than in those runs.",
+        "Days that unreferenced metaranges are kept",
+        "A metarange file without a known commit counts as an active commit in runs of `lakefs_gc` for this"
+        " long after it was written, and longer if no mark has completed since. It is kept for as long, with"
+        " its ranges. Not less than in those runs.",
         default=KEEP_UNNAMED_DAYS,
         minimum=0,
         maximum=DAYS_MAX,
     )
     keep_copies_days: float = setting(
-        "Days that copies are looked through",
-        "Before a file goes it is copied below the run's folder. Each later run puts back what a commit names by then."
-        " Older copies that no commit names go for good, by runs with `metadata` = `delete`.",
+        "Days that copies are kept",
+        "Before a file is deleted, it is copied below the run's folder. Each later run restores the copies"
+        " that a commit refers to by then. Runs with `metadata` = `delete` permanently delete older copies"
+        " without a commit.",
         default=90.0,
         minimum=7,
         maximum=DAYS_MAX,
-        because="a file that a commit comes to name is missing until it is put back",
+        because="a file that a later commit refers to is missing until it is restored",
     )
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.gc.analysis.amount import Amount
+from dredge.gc.insight.addresses import Amount
 from dredge.gc.namespaces import METADATA
 from dredge.lakefs.files.metaranges import read_metarange
 from dredge.lakefs.files.ranges import is_table_id

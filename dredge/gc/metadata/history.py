@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dredge.gc.analysis.kv_records import all_commits
+from dredge.gc.insight.base_run import all_commits
 from dredge.gc.list_committed import Graph, active_by_rules, load_graph
 from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords
 from dredge.kv.rows import show_key

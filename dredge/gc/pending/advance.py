@@ -24,8 +24,7 @@ from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, Holds
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.pending import found as reading
-from dredge.gc.pending.figures import Waits
-from dredge.gc.pending.found import CUT, Sources
+from dredge.gc.pending.found import Sources
 from dredge.gc.pending.gone import Gone
 from dredge.gc.pending.known import Known
 from dredge.gc.run import Run
@@ -33,13 +32,13 @@ from dredge.gc.subtract import SubtractOutput, folders_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
-from dredge.runs.pending.rows import PENDING, Turn, advance, changes
-from dredge.runs.pending.store import write_part
+from dredge.runs.pending.figures import Waits
+from dredge.runs.pending.rows import FOUND, PENDING, Turn, advance, changes
+from dredge.runs.pending.store import same_or_written
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner, TaskRunner, round_robin
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import Hashes, contains, shard_of, unite
+from dredge.sets.hashes import Hashes, contains, shard_of, unite, write_hashes
 from dredge.sets.live import LiveSet
 
 _STEP = CheckLimitsOutput.STEP
@@ -305,7 +304,7 @@ def cut_sources(run: WorkerRun, config: CutConfig, task: CutTask) -> CutResult:
         run, [part for source in task.sources for part in source.before], config.config
     )
     return CutResult(
-        found=dict(_cut(run.folder, found, config.bits, f"found-{task.name}", CUT)),
+        found=dict(_cut(run.folder, found, config.bits, f"found-{task.name}", FOUND)),
         before=dict(_cut(run.folder, before, config.bits, f"before-{task.name}", PENDING)),
         unread=unread,
     )
@@ -365,7 +364,9 @@ def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: Sh
     before += run.folder.read_parts(todo.found.before)
     previous = pa.concat_tables([PENDING.empty_table(), *(rows.cast(PENDING) for rows in before)])
     previous = previous.combine_chunks()
-    found = pa.concat_tables([CUT.empty_table(), *todo.found.read_found(run.folder, holds)]).combine_chunks()
+    found = pa.concat_tables(
+        [FOUND.empty_table(), *todo.found.read_found(run.folder, holds)]
+    ).combine_chunks()
     hashes = previous["hash"].to_numpy()
     live = np.zeros(len(hashes), bool)
     if len(hashes):
@@ -373,7 +374,7 @@ def _advance_shard(run: WorkerRun, config: AdvanceConfig, holds: Holds, todo: Sh
     advanced = advance(previous, found, live, config.gone.among(hashes), turn)
     return AdvanceResult(
         rows=found.num_rows,
-        parts=_write(run, config, todo, previous, advanced.rows),
+        parts=_write(run, todo, previous, advanced.rows) if config.writes else {},
         confirmed=_write_confirmed(run.folder, todo.shard, found, advanced.confirmed),
         waits=Waits.of(advanced.rows, found, advanced.confirmed, turn),
         unread=unread,
@@ -403,15 +404,9 @@ def _quiet_shards(
     }
 
 
-def _write(
-    run: WorkerRun, config: AdvanceConfig, todo: ShardTodo, previous: pa.Table, rows: pa.Table
-) -> dict[int, PartInfo]:
-    if not config.writes or not rows.num_rows:
-        return {}
-    if len(todo.before) == 1 and not todo.found.before and rows.equals(previous):
-        return {todo.shard: todo.before[0]}
-    label = "-".join(filter(None, (run.folder.label, run.folder.call)))
-    return {todo.shard: write_part(run.open_state(), label, todo.shard, rows)}
+def _write(run: WorkerRun, todo: ShardTodo, previous: pa.Table, rows: pa.Table) -> dict[int, PartInfo]:
+    known = todo.before[0] if len(todo.before) == 1 and not todo.found.before else None
+    return same_or_written(run.open_state(), run.folder.call_label, todo.shard, rows, previous, known)
 
 
 def _write_confirmed(folder: RunFolder, shard: int, found: pa.Table, confirmed: np.ndarray) -> list[PartInfo]:

@@ -12,8 +12,6 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.pending.rows import FOUND, YOUNG
 from dredge.runs.summary import PartInfo
 
-CUT = pa.schema([*FOUND, pa.field("reason", pa.string())])
-"""Rows of what was found, with the reason why each is garbage; null for young ones."""
 _TAKEN = ["address", "hash", "size", "etag", "last_modified"]
 
 
@@ -24,7 +22,7 @@ class Sources:
     Attributes:
         candidates: rows of candidates.
         young: rows of young objects.
-        cut: rows of either that were cut into shards (`CUT`).
+        cut: rows of either that were cut into shards (`FOUND`).
         before: rows of the list that were, or are to be, cut.
     """
 
@@ -39,7 +37,7 @@ class Sources:
         return sum(part.rows for part in (*self.candidates, *self.young, *self.cut))
 
     def read_found(self, folder: RunFolder, holds: Holds) -> Iterator[pa.Table]:
-        """Read what was found, as rows of `CUT`.
+        """Read what was found, as rows of `FOUND`.
 
         Args:
             folder: the run folder.
@@ -63,5 +61,5 @@ def plain(holds: Holds) -> Holds:
 def _as_cut(rows: pa.Table, codes: pa.Array, reasons: pa.Array) -> pa.Table:
     columns = {name: rows[name] for name in _TAKEN}
     columns |= {"version_id": pa.nulls(rows.num_rows, pa.string()), "code": codes, "reason": reasons}
-    cast = [columns[item.name].cast(item.type) for item in CUT]
-    return pa.Table.from_arrays(cast, schema=CUT)
+    cast = [columns[item.name].cast(item.type) for item in FOUND]
+    return pa.Table.from_arrays(cast, schema=FOUND)

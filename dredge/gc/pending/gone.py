@@ -12,8 +12,7 @@ from dredge.gc.state.base import open_base
 from dredge.runs.folder import RunFolder
 from dredge.runs.pending.rows import Mask
 from dredge.runs.summary import PartInfo
-from dredge.sets.files import read_hashes
-from dredge.sets.hashes import Hashes, contains
+from dredge.sets.hashes import Hashes, contains, read_hashes
 from dredge.storage import open_writer
 
 

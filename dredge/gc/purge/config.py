@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dredge.settings import setting
-from dredge.undo.purge.config import PurgeConfig as AnyPurgeConfig
+from dredge.undo.config import PurgeConfig as AnyPurgeConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
-from dredge.undo.purge.output import PurgeOutput as AnyPurgeOutput
+from dredge.undo.leftovers import PurgeOutput as AnyPurgeOutput
 
 
 class PurgeOutput(AnyPurgeOutput):

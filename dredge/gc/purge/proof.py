@@ -19,10 +19,8 @@ from dredge.gc.purge.output import PurgeOutput
 from dredge.gc.run import Run
 from dredge.runs.perform import StepRecord
 from dredge.runs.tasks import TaskRunner
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import NONE, Hashes, contains, unite
-from dredge.sets.live import LiveSet, LocatedSet, in_any
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import NONE, Hashes, contains, unite, write_hashes
+from dredge.sets.live import LiveSet, LocatedSet, ShardedSet, in_any
 from dredge.undo.deleted import SweptRun
 
 

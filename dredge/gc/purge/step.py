@@ -28,9 +28,9 @@ from dredge.runs.sweep import refuse_old_mark
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import LiveSet
 from dredge.storage import StorageOptions
-from dredge.undo import OFF
 from dredge.undo.alarms import refuse_alarmed
-from dredge.undo.purge.step import purge_runs, swept_before
+from dredge.undo.purge import purge_runs, swept_before
+from dredge.undo.ways import OFF
 
 
 def purge_old(run: Run, runner: TaskRunner, config: PurgeConfig | None = None) -> StepSummary:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dredge.settings import setting
-from dredge.undo.restore.config import RestoreConfig as AnyRestoreConfig
+from dredge.undo.config import RestoreConfig as AnyRestoreConfig
 
 REASONS = ("expired", "never_linked", "unreferenced")
 """Those of `dredge.gc.subtract`, which a form must not load."""

@@ -1,4 +1,4 @@
-"""Restore: see `dredge.undo.restore.step`."""
+"""Restore: see `dredge.undo.restore`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dredge.runs.clock import Clock, utc_now
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
-from dredge.undo.restore import step
-from dredge.undo.restore.choosing import Choice, foresee
+from dredge.undo import restore as restoring
+from dredge.undo.deleted import Choice, preview
 
 
 def restore(
@@ -38,7 +38,7 @@ def restore(
         UnavailableError: some objects could not be brought back; the others were.
     """
     collected = collected_of(config.repository, client, options)
-    return step.restore(collected, config, runner, holder, options, clock)
+    return restoring.restore(collected, config, runner, holder, options, clock)
 
 
 def foresee_restore(config: RestoreConfig, run_uri: str, options: StorageOptions | None = None) -> Choice:
@@ -53,4 +53,4 @@ def foresee_restore(config: RestoreConfig, run_uri: str, options: StorageOptions
         ConfigError: there is no such run, or it deleted nothing.
         FormatError: its files are damaged.
     """
-    return foresee(config, open_swept(run_uri, options=options))
+    return preview(config, open_swept(run_uri, options=options))

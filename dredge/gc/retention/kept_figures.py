@@ -28,10 +28,17 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
-from dredge.sets.files import read_counted, read_hashes, write_counted, write_hashes
-from dredge.sets.hashes import Hashes, contains, unite
-from dredge.sets.refcounts import Counted
-from dredge.sets.sharded import CountedSet
+from dredge.sets.hashes import (
+    Counted,
+    Hashes,
+    contains,
+    read_counted,
+    read_hashes,
+    unite,
+    write_counted,
+    write_hashes,
+)
+from dredge.sets.live import CountedSet
 from dredge.storage import open_writer
 
 log = logging.getLogger("dredge")

@@ -32,8 +32,7 @@ from dredge.lakefs.files.sstable.columns import Expected, read_addresses
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import NONE, Hashes, unite
+from dredge.sets.hashes import NONE, Hashes, unite, write_hashes
 from dredge.storage import open_writer
 
 

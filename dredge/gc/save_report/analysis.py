@@ -1,7 +1,7 @@
 """Sections of the report about the whole repository: what objects cost, what other rules would free, what was expected.
 
     analysis.json     written once at the end of a complete clean run; the report is made from it
-    forecast.json     written with the plan; see `dredge.gc.foresee.run_cost`
+    forecast.json     written with the plan; see `dredge.gc.insight.run_cost`
 
 They explain, and nothing depends on them: a run whose figures cannot be counted is none the worse.
 """
@@ -13,13 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dredge.errors import DredgeError, FormatError, NotFoundError
-from dredge.gc.analysis.base_run import base_of_run, runs_below
 from dredge.gc.config import CLEAN
-from dredge.gc.cost import cost_of
-from dredge.gc.foresee import foresee
-from dredge.gc.foresee.curve import curve_of
-from dredge.gc.foresee.proposals import as_now, by_days
-from dredge.gc.foresee.run_cost import FORECAST, compare_rows
+from dredge.gc.insight.base_run import base_of_run, runs_below
+from dredge.gc.insight.cost import cost_of
+from dredge.gc.insight.proposals import as_now, by_days, curve_of
+from dredge.gc.insight.run_cost import FORECAST, compare_rows
+from dredge.gc.insight.what_if import what_if
 from dredge.gc.run import Run
 from dredge.gc.save_report.results import RunResults
 from dredge.runs.defects import foreseen
@@ -60,7 +59,7 @@ def _count(run: Run) -> dict[str, Any] | None:
     return {
         "about": f"As this run saw it at {run.plan.created_at:%Y-%m-%d %H:%M} UTC.",
         "cost": cost_of(base).tables(),
-        "foreseen": [to_json(item) for item in foresee(base, proposals)],
+        "foreseen": [to_json(item) for item in what_if(base, proposals)],
     }
 
 

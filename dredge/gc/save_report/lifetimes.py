@@ -43,15 +43,13 @@ from dredge.gc.witness.record import FOLDER, parts_of, read_record
 from dredge.runs.clock import check_clocks
 from dredge.runs.lifetimes import ListedFiles, counting_versions
 from dredge.runs.pending.store import FOLDER as PENDING
-from dredge.runs.pending.store import parts_named
+from dredge.runs.pending.store import superseded_parts
 from dredge.runs.perform import StepRecord
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, open_reader
 from dredge.storage.parallel import at_once, ordered_map
-from dredge.undo.came_back import is_seen
-from dredge.undo.checked import CHECKED, named_by_check
-from dredge.undo.deletions import DELETIONS, Deletions, read_deletions
-from dredge.undo.pins import PINS, Pin, read_pins
+from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check, read_deletions
+from dredge.undo.pins import PINS, Pin, is_seen, read_pins
 
 log = logging.getLogger("dredge")
 
@@ -190,16 +188,14 @@ def _superseded_marks(run: Run, files: ListedFiles) -> list[str]:
 
 
 def _superseded_lists(run: Run, files: ListedFiles) -> list[str]:
-    """Parts of earlier pending lists. The pointers are read after they were listed."""
+    """Parts of earlier pending lists."""
     of_files = open_reader(f"{run.plan.namespace.rstrip('/')}/{METADATA_RUNS}", run.options)
     with at_once() as ask:
-        asked = {PENDING: ask(parts_named, run.state), FILES_PENDING: ask(parts_named, of_files)}
-    found = list[str]()
-    for place, parts in asked.items():
-        named = {f"{OWN}/{place}/{key.removeprefix(f'{PENDING}/')}" for key in parts.result()}
-        old = files.old(f"{OWN}/{place}/")
-        found += [key for key in old if key.endswith(".parquet") and key not in named]
-    return found
+        asked = [
+            ask(superseded_parts, state, files, f"{OWN}/{place}/")
+            for place, state in ((PENDING, run.state), (FILES_PENDING, of_files))
+        ]
+    return [key for parts in asked for key in parts.result()]
 
 
 def _kept_deletions(run: Run, deletions: Deletions, now: datetime) -> set[str]:

@@ -23,10 +23,9 @@ from dredge.gc.witness.record import FOLDER as WITNESS
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
 from dredge.storage.keys import is_plain
-from dredge.undo.checked import CHECKED
-from dredge.undo.deletions import DELETIONS
+from dredge.undo.deletions import CHECKED, DELETIONS
 from dredge.undo.pins import PINS
-from dredge.undo.purge.step import FOLDER as PURGES
+from dredge.undo.purge import FOLDER as PURGES
 from dredge.undo.ways import QUARANTINE_FOLDER
 from dredge.xid import is_xid
 

@@ -13,12 +13,12 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dredge.approve.needed import approval_inputs
+from dredge.approve.output import approval_inputs
 from dredge.errors import FormatError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.foresee.run_cost import work_of
+from dredge.gc.insight.run_cost import work_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import Plan

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dredge.approve.words import approval_text
-from dredge.approve.words import what_to_do as about_approval
+from dredge.approve.question import approval_text
+from dredge.approve.question import what_to_do as about_approval
 from dredge.errors import AlarmError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.check_limits import CheckLimitsOutput
@@ -20,7 +20,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.pending.words import facts_of_waiting, what_waits
 from dredge.runs.summary import StepSummary
 from dredge.runs.words import size_text
-from dredge.undo import OFF
+from dredge.undo.ways import OFF
 from dredge.undo.ways import WORDS as UNDO_WORDS
 
 OUTCOMES = {

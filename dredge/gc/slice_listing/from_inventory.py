@@ -29,9 +29,8 @@ from dredge.gc.slice_listing.items import (
 )
 from dredge.gc.slice_listing.output import OLD, YOUNG, SliceListingOutput
 from dredge.gc.slice_listing.slices import slice_time
-from dredge.inventory.download import downloaded
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
-from dredge.inventory.rows import read_rows
+from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord

@@ -17,12 +17,13 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.approve.needed import approval_inputs
+from dredge.approve.output import approval_inputs
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import Plan
+from dredge.gc.referring import Referred
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.base import Base, base_of
@@ -36,12 +37,11 @@ from dredge.runs import ledger
 from dredge.runs.chain import check_chain, links_of
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
-from dredge.runs.payload import to_json
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.versions import Current
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import Hashes, unite
+from dredge.sets.hashes import Hashes, unite, write_hashes
 from dredge.storage import open_writer
 
 _GONE_ROWS = 1_000_000
@@ -88,6 +88,7 @@ def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -
 def _state(plan: Plan, base: Base | None, record: StepRecord, gone: list[PartInfo]) -> RunState:
     listing, staged = record.input(SliceListingOutput), record.input(MarkUncommittedOutput)
     committed = record.input(ListCommittedOutput)
+    referred = [from_json(Referred, item) for item in committed.referring]
     since = _since_clean(plan, base)
     begin, end = plan.window
     deleted = record.input(BulkDeleteOutput).counts.get("deleted_objects", 0)
@@ -107,7 +108,7 @@ def _state(plan: Plan, base: Base | None, record: StepRecord, gone: list[PartInf
         all_commits=committed.all_commits,
         first_slice=listing.first_slice,
         objects=listed - deleted if base is None else base.state.objects,
-        staged=tuple(staged.addresses),
+        staged=(*staged.addresses, *(part for item in referred for part in item.addresses)),
         commits=committed.commits,
         ranges=committed.ranges,
         named_ranges=committed.named_ranges,

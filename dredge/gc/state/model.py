@@ -16,8 +16,7 @@ from dredge.errors import FormatError
 from dredge.gc.index import store as index
 from dredge.runs.coverage import Coverage
 from dredge.runs.summary import PartInfo
-from dredge.sets.live import LocatedSet
-from dredge.sets.sharded import CountedSet
+from dredge.sets.live import CountedSet, LocatedSet
 
 FORMAT = 5
 
@@ -41,7 +40,7 @@ class RunState:
         all_commits: the repository had no rules, so that every range file counted as active.
         first_slice: newest slice that the listing saw.
         objects: objects in the namespace, as the last clean run counted them.
-        staged: files with the addresses that were staged.
+        staged: files with the addresses that were staged, also in repositories that refer to this one.
         commits: file of the active commits.
         ranges: file of the active ranges.
         named_ranges: file of the ranges that metaranges name.

@@ -20,10 +20,8 @@ from dredge.gc.subtract.output import SubtractOutput
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
-from dredge.sets.files import read_hashes, write_hashes
-from dredge.sets.hashes import split, unite
-from dredge.sets.live import LiveSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import read_hashes, split, unite, write_hashes
+from dredge.sets.live import LiveSet, ShardedSet
 
 _FOLDER = f"{SubtractOutput.STEP}/shards"
 

@@ -17,17 +17,15 @@ from dredge.gc.namespaces import DATA
 from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract import reasons
 from dredge.gc.subtract.early_deletion import Early, add_early, early_deletions
-from dredge.gc.subtract.figures import EXAMPLES_MAX, Figures, add_up
 from dredge.gc.subtract.holds import Evidence, holds_of
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.upload_parts import Uploads, going_on
 from dredge.hashing import hash64
+from dredge.runs.figures import EXAMPLES_MAX, Figures, add_up
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import unite
-from dredge.sets.live import LiveSet, LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import unite, write_hashes
+from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 
 CANDIDATES = pa.schema(
     [*LISTED, pa.field("reason", pa.string(), nullable=False), pa.field("hold", pa.string())]

@@ -21,15 +21,17 @@ from dredge.gc.index.decoding import keys_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
 from dredge.gc.pending.known import Known
+from dredge.gc.referring import Referred
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import slice_time
 from dredge.gc.state.base import Base, open_base
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.sets.hashes import Hashes, contains, unite
+from dredge.sets.hashes import Hashes, contains, read_hashes, unite
 
 log = logging.getLogger("dredge")
 
@@ -100,6 +102,7 @@ def _looked_at(run: Run, base: Base, record: StepRecord, known: Known) -> Iterat
     for part in base.state.staged:
         addresses = base.folder.read_part(part, ["address"])["address"]
         yield hash64(addresses.combine_chunks())
+    yield from _named_by_others(base)
     table = run.folder.read_part(record.input(ListCommittedOutput).ranges, ["range_id"])
     now = set(table["range_id"].to_pylist())
     by_path = base.folder.read_part(base.state.path_ranges, ["range_id"])["range_id"].to_pylist()
@@ -109,3 +112,11 @@ def _looked_at(run: Run, base: Base, record: StepRecord, known: Known) -> Iterat
             yield np.unique(hash64(keys_of(run.reader.get(key), key, run.plan.namespace)))
         except DredgeError as error:
             log.info("range %s, which is not active any more, cannot be read: %s", range_id, error)
+
+
+def _named_by_others(base: Base) -> Iterator[Hashes]:
+    """What other repositories named: where they do not any more, a clean run follows."""
+    summary = base.folder.read_summary(ListCommittedOutput.STEP)
+    for item in [] if summary is None else ListCommittedOutput.of(summary).referring:
+        for part in from_json(Referred, item).live.shards.values():
+            yield read_hashes(base.folder, part)

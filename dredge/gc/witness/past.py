@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dredge.errors import FormatError
 from dredge.gc.witness.consents import read_consents
@@ -96,6 +97,12 @@ class Past:
         found: list[str] = self.commits.filter(self.commits["active"])["commit_id"].to_pylist()
         left_at = self.record.left_at
         return [item for item in found if item not in self.given_up or self.given_up[item] < left_at]
+
+    @property
+    def active_metaranges(self) -> set[str]:
+        """Metaranges of the commits in `active`."""
+        rows = self.commits.filter(pc.is_in(self.commits["commit_id"], pa.array(self.active, pa.string())))
+        return set(filter(None, rows["metarange_id"].to_pylist()))
 
     @property
     def metaranges(self) -> set[str]:

@@ -25,7 +25,7 @@ from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.lakefs.files.sstable import METARANGES
-from dredge.lakefs.files.sstable.envelope import read_envelope
+from dredge.lakefs.files.sstable.envelope import Envelope, read_envelope
 from dredge.storage import ObjectInfo, ObjectReader, ObjectWriter
 from dredge.storage.parallel import ordered_map
 
@@ -195,28 +195,45 @@ def read_kinds(reader: ObjectReader, files: Iterable[ObjectInfo]) -> dict[str, s
         By name: `ranges`, `metaranges`, `DUMP`, or `DAMAGED` for a file that no lakeFS can read.
     """
     wanted = list(files)
-    kinds = ordered_map(lambda info: _read_kind(reader, info), wanted, _AT_ONCE)
-    found = {info.key.removeprefix(METADATA): kind for info, kind in zip(wanted, kinds, strict=True)}
+    envelopes = ordered_map(lambda info: _envelope_or_none(reader, info), wanted, _AT_ONCE)
+    found = {
+        info.key.removeprefix(METADATA): DAMAGED if envelope is None else kind_of(envelope)
+        for info, envelope in zip(wanted, envelopes, strict=True)
+    }
     for name, kind in found.items():
         if kind == DAMAGED:
             log.warning("%s%s is named like a table and cannot be read as one", METADATA, name)
     return found
 
 
-def _read_kind(reader: ObjectReader, info: ObjectInfo) -> str:
-    size = min(info.size, _TAIL_BYTES)
-    try:
-        return _kind(bytes(info.size - size) + reader.get_range(info.key, info.size - size, size), info.key)
-    except FormatError:
-        try:
-            return _kind(reader.get(info.key), info.key)  # its properties hold long keys
-        except FormatError:
-            return DAMAGED
-
-
-def _kind(data: bytes, name: str) -> str:
-    envelope = read_envelope(data, name, None, None)
+def kind_of(envelope: Envelope) -> str:
+    """`ranges`, `metaranges`, or `DUMP`."""
     return envelope.kind if envelope.entity is None else DUMP
+
+
+def open_table(reader: ObjectReader, info: ObjectInfo) -> Envelope:
+    """Open a file of `_lakefs/` at its end.
+
+    Args:
+        reader: on the storage namespace.
+        info: of the file.
+
+    Raises:
+        FormatError: no lakeFS can read it.
+    """
+    size = min(info.size, _TAIL_BYTES)
+    tail = reader.get_range(info.key, info.size - size, size)
+    try:
+        return read_envelope(bytes(info.size - size) + tail, info.key, None, None)
+    except FormatError:  # its properties hold long keys
+        return read_envelope(reader.get(info.key), info.key, None, None)
+
+
+def _envelope_or_none(reader: ObjectReader, info: ObjectInfo) -> Envelope | None:
+    try:
+        return open_table(reader, info)
+    except FormatError:
+        return None
 
 
 def _is_forgotten(known: Known, name: str, info: ObjectInfo) -> bool:

@@ -18,6 +18,5 @@ A step is a package; its name is the folder of its results in the run's folder. 
 `bulk_delete` is handed a deleter: all others read the repository, and write into the run's folder.
 
 All steps share `kinds` (the folders of a repository), `age`, `sets` (ids as numbers), `live_files` (what snapshots and
-manifests name) and `index` (the same, read once for ever). `estimate` counts garbage without a run; `by_library` lets
-the icechunk package collect.
+manifests name) and `index` (the same, read once for ever). `estimate` counts garbage without a run.
 """

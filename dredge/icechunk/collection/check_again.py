@@ -33,9 +33,9 @@ from dredge.sets.hashes import Hashes, unite
 from dredge.storage import ObjectReader, exists
 from dredge.undo import alarms, deletions
 from dredge.undo.alarms import Alarm, alarm_error, open_alarms
-from dredge.undo.bringing_back import Source, bring_back, outcomes_of
 from dredge.undo.deleted import SweptRun, swept_rows
 from dredge.undo.deletions import Deletion, read_deletions, read_hashes
+from dredge.undo.putting_back import Source, bring_back, outcomes_of
 
 log = logging.getLogger("dredge")
 

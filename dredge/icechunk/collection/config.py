@@ -130,33 +130,33 @@ class CollectConfig:
     )
     mode: str = setting(
         "Mode",
-        "`clean` lists every chunk. `optimized` looks at what manifests named that are not in use any more since the"
-        " last complete run that was no dry run. `auto` is optimized, and clean at intervals. Without such a run"
-        " before it, every run is a clean one. `library` as the way to collect knows no modes.",
+        "`clean` lists every chunk. `optimized` reads the manifests that have become unreferenced since the"
+        " last complete run that was no dry run. `auto` is optimized, with a clean run at intervals. Without"
+        " an earlier complete run, every run is clean.",
         default=AUTO,
         choices=(AUTO, OPTIMIZED, CLEAN),
     )
     dry_run: bool = setting("Dry run", "Plan and report, **change and delete nothing**.", default=True)
     clean_every_days: float = setting(
         "Days between clean runs",
-        "An `auto` run is a clean one when the last clean run is as long ago. It finds what optimized runs cannot see:"
-        " chunks that no commit ever named.",
+        "An `auto` run is clean when the last clean run is this long ago. A clean run finds garbage that"
+        " optimized runs cannot see: chunks without a commit.",
         default=30.0,
         minimum=0,
         maximum=DAYS_MAX,
     )
     min_age_hours: float = setting(
         "Minimum age in hours",
-        "Younger objects stay. Must exceed the longest writing session; at least 24.",
+        "Younger objects are kept. Must exceed the longest writing session; at least 24.",
         default=168.0,
         minimum=MIN_AGE_HOURS,
         maximum=HOURS_MAX,
-        because="an open writer's chunks could be deleted. For tests, where nobody writes, there is"
+        because="an open writer's chunks could be deleted. For tests without writers, there is"
         " unsafe_min_age_seconds",
     )
     unsafe_min_age_seconds: float | None = setting(
         "Unsafe minimum age in seconds",
-        "Replaces the minimum age and **can delete what writers are about to commit**. For tests. Empty: not used.",
+        "Replaces the minimum age and **can delete chunks of open writers**. For tests. Empty: not used.",
         default=None,
         minimum=0,
         maximum=SECONDS_MAX,
@@ -167,56 +167,58 @@ class CollectConfig:
     unsafe_grace_seconds: float | None = unsafe_grace_setting()
     keep_lost_days: float = setting(
         "Days that lost snapshots are kept",
-        "A ref's tip that is not reached any more and that no expiration released stays so long, and so does a snapshot"
-        " file that nothing names and that is younger: refs put back from a backup, or a commit in the making.",
+        "A ref's tip that became unreachable without an expiration is kept this long; so is a younger"
+        " snapshot file without a reference. Refs may have been restored from a backup, or a commit may be"
+        " in progress.",
         default=30.0,
         minimum=0,
         maximum=DAYS_MAX,
     )
     keep_old_refs: bool = setting(
-        "Keep what old refs reach",
-        "Spec 2: what files in `refs/` reach that an upgrade left beside `repo`. Off: it is garbage unless the repo"
-        " info lists it.",
+        "Keep snapshots of old refs",
+        "Spec 2: keeps everything that files in `refs/` reach, which an upgrade left beside `repo`. Off:"
+        " those objects are garbage unless the repo info lists them.",
         default=True,
     )
     overwritten_min_age_hours: float | None = setting(
         "Age of old repo infos in hours",
-        "Spec 2: also delete copies of the repo info that are older and that neither its chain nor its log names."
-        " Empty: keep them.",
+        "Spec 2: also delete older copies of the repo info that are in neither its chain nor its log. Empty:"
+        " keep them.",
         default=None,
         minimum=0,
         maximum=HOURS_MAX,
     )
     keep_chunks: bool = setting(
         "Keep all chunks",
-        "Delete no chunk. For a repository that lacks live chunks, which holds every other run.",
+        "Delete no chunk. For a repository with missing live chunks, which stop every other run.",
         default=False,
     )
     keep_transactions: bool = setting(
         "Keep all transaction logs",
-        "Delete no transaction log. For a repository that lacks logs which its repo info names.",
+        "Delete no transaction log. For a repository with missing logs that its repo info lists.",
         default=False,
     )
     inventory: str | None = setting(
         "Inventory instead of a listing",
-        "URI of a `manifest.json` of S3 Inventory, of the folder with those of all dates (the newest counts), or of"
-        " parquet, ORC or CSV files with `key`, `size`, `last_modified`. Clean runs read it instead of listing chunks;"
-        " what is younger than it waits for the next one. Empty: the store is listed.",
+        "URI of a `manifest.json` of S3 Inventory, of the folder with those of all dates (the newest is"
+        " used), or of parquet, ORC or CSV files with `key`, `size`, `last_modified`. Clean runs read it"
+        " instead of listing chunks; younger objects wait for the next inventory. Empty: the store is"
+        " listed.",
         default=None,
     )
     undo: str = setting(
         "Undo",
-        "How deletions can be taken back (`dredge icechunk restore`). `versions`: the bucket keeps versions, and the"
-        " ledger says which. `quarantine`: each object is copied below the run's folder, and the copy is looked at,"
-        " before the object goes; that takes three more requests for each. `auto`: versions where the bucket has them,"
-        " else off. `library` as the way to collect can only do without.",
+        "How deletions can be restored (`dredge icechunk restore`). `versions`: from the versions of the"
+        " bucket. `quarantine`: each object is copied below the run's folder, and the copy is checked,"
+        " before the object is deleted; that takes three more requests for each. `auto`: versions where the"
+        " bucket keeps them, otherwise off.",
         default=AUTO,
         choices=(AUTO, ways.OFF, ways.VERSIONS, ways.QUARANTINE),
     )
     keep_runs_days: float | None = setting(
         "Days that run folders are kept",
-        "Older ones are removed at the end of a complete run, but for what later runs build on or what could still be"
-        " brought back, and so are superseded counts, notes and parts of the index. Empty: they stay for ever.",
+        "Older run folders are removed at the end of a complete run, unless later runs or a restore need"
+        " them; so are superseded counts, notes and parts of the index. Empty: they are kept.",
         default=90.0,
         minimum=KEEP_DAYS_MIN,
         maximum=DAYS_MAX,

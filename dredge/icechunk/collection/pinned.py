@@ -30,10 +30,8 @@ from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of_names
 from dredge.icechunk.repository import ids_in_config
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import NONE, Hashes, to_bytes, unite
-from dredge.sets.live import LocatedSet, in_any
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import NONE, Hashes, to_bytes, unite, write_hashes
+from dredge.sets.live import LocatedSet, ShardedSet, in_any
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import ordered_map
 from dredge.undo.protecting import is_archived

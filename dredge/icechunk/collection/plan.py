@@ -8,7 +8,7 @@ from typing import Literal
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.inventory import Inventory
+from dredge.inventory.manifest import Inventory
 from dredge.runs.folder import read_json
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_versioned

@@ -15,8 +15,7 @@ from dredge.icechunk.collection.state.model import RunState
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
-from dredge.inventory import Inventory
-from dredge.inventory.manifest import find_inventory
+from dredge.inventory.manifest import Inventory, find_inventory
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant

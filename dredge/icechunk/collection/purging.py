@@ -23,10 +23,8 @@ from dredge.runs.lease import LeaseGrant
 from dredge.runs.run import PlannedRun
 from dredge.runs.tasks import TaskRunner
 from dredge.runs.versions import CLEAN
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import Hashes, unite
-from dredge.sets.live import LiveSet, LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import Hashes, unite, write_hashes
+from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage import StorageOptions
 from dredge.undo.deleted import SweptRun, swept_rows
 

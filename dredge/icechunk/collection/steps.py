@@ -21,7 +21,7 @@ from typing import Any
 
 from dredge.approve.question import Question
 from dredge.approve.records import AIRFLOW, TIME_OUT, Decision
-from dredge.approve.waiting import given_back
+from dredge.approve.step import given_back
 from dredge.icechunk.collection.approve.question import make_question
 from dredge.icechunk.collection.approve.step import answer, approve, find_question
 from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput

@@ -18,10 +18,10 @@ from dredge.runs.consents import check_reason, record_consent
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions, open_reader
+from dredge.undo import purge as purging
+from dredge.undo import restore as restoring
 from dredge.undo.alarms import Acknowledged, Alarm, acknowledge, open_alarms
 from dredge.undo.deleted import Collected
-from dredge.undo.purge import step as purging
-from dredge.undo.restore import step as restoring
 from dredge.xid import new_xid
 
 ACKNOWLEDGE = "acknowledge"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dredge.settings import setting
-from dredge.undo.purge.config import PurgeConfig
-from dredge.undo.restore.config import RestoreConfig
+from dredge.undo.config import PurgeConfig, RestoreConfig
 
 REASONS = ("unreachable", "overwritten")
 _URI = "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder."

@@ -16,25 +16,28 @@ class ExpireConfig:
 
     older_than: str = setting(
         "Older than",
-        "A duration (`30d`, `12h`), a date, or a time with its zone. Older snapshots leave history.",
+        "A duration (`30d`, `12h`), a date, or a time with its zone. Older snapshots are removed from the"
+        " history.",
         default="30d",
     )
     rule: str | None = setting(
         "Rule",
-        "Empty: what Icechunk itself does. `document` and `spec_v1` can be applied to spec 1 only.",
+        "Empty: Icechunk's own rule. `document` and `spec_v1` can be applied to spec 1 only.",
         default=None,
         choices=tuple(RULES),
     )
     delete_expired_branches: bool = setting(
-        "Delete expired branches", "Branches whose tip is expired go too; never main.", default=False
+        "Delete expired branches", "Also delete branches whose tip is expired; never main.", default=False
     )
     delete_expired_tags: bool = setting(
         "Delete expired tags",
-        "Tags whose tip is expired go too. **Their names can never be used again.**",
+        "Also delete tags whose tip is expired. **Their names can never be used again.**",
         default=False,
     )
     estimate: bool = setting(
-        "Estimate", "Count what a collection would then free; reads every live manifest.", default=True
+        "Estimate",
+        "Count the objects that a collection would then delete; reads every live manifest.",
+        default=True,
     )
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from dredge.errors import FormatError
+from dredge.extras import need
 from dredge.icechunk.ids import ALPHABET, ID_CHARS
 
 LOCATION_BYTES_MAX = 1 << 16
@@ -64,6 +65,7 @@ def unpack_locations(
     Raises:
         FormatError: a frame that is damaged or too large, or another algorithm.
     """
+    need("zstandard", "icechunk")
     import zstandard
 
     if algorithm:

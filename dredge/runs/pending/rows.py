@@ -36,19 +36,20 @@ _OBJECT = [
     pa.field("version_id", pa.string()),
     pa.field("last_modified", _TIME),
 ]
-FOUND = pa.schema([*_OBJECT, pa.field("code", pa.string())])
+FOUND = pa.schema([*_OBJECT, pa.field("code", pa.string()), pa.field("reason", pa.string())])
 """Rows of what a mark found. `last_modified` is null where nobody asked the store. `code` is that of what holds the
-object, or `YOUNG`; null: nothing holds it."""
+object, or `YOUNG`; null: nothing holds it. `reason`: why it is garbage."""
 PENDING = pa.schema(
     [
         *_OBJECT,
         pa.field("status", pa.string(), nullable=False),
         pa.field("since", _TIME),
         pa.field("run_id", pa.string()),
+        pa.field("min_age", pa.int64()),
     ]
 )
-"""Rows of the list. `status` is `WAITING`, `YOUNG`, `LIVE`, or the code of what holds the object. `since` and `run_id`
-are of the run that began the wait; of a live row `run_id` is the run that saw it live."""
+"""Rows of the list. `status` is `WAITING`, `YOUNG`, `LIVE`, or the code of what holds the object. `since`, `run_id` and
+`min_age` (microseconds) are of the run that began the wait; of a live row `run_id` is the run that saw it live."""
 
 type Mask = npt.NDArray[np.bool_]
 
@@ -62,7 +63,7 @@ class Turn:
         marked_at: when it was planned, before it read anything.
         now: when its mark had read its last input; waits begin then, but never before `marked_at`.
         cutoff: an object that was modified later is young.
-        min_age: younger objects are young; a wait that began at an earlier age is none. None: that is not compared.
+        min_age: younger objects are young; a wait that began at an earlier age is none.
         grace: how long an object waits at least.
         waits: whether an object waits for another run at all; without it every free one may be deleted.
         lists_all: whether what is old and was not found is gone: the run listed everything.
@@ -74,11 +75,16 @@ class Turn:
     marked_at: datetime
     now: datetime
     cutoff: datetime
-    min_age: timedelta | None
+    min_age: timedelta
     grace: timedelta
     waits: bool
     lists_all: bool
     state_of: str | None
+
+    @property
+    def min_age_us(self) -> int:
+        """`min_age` in microseconds."""
+        return self.min_age // timedelta(microseconds=1)
 
     @property
     def begins_at(self) -> datetime:
@@ -173,7 +179,7 @@ def _found_rows(previous: pa.Table, found: pa.Table, deleted: Mask, turn: Turn) 
     if deleted.any():
         forgotten = _mask(pc.fill_null(pa.array(deleted).take(place), False))
     goes_on = _is(before, WAITING) & _unchanged(before, found) & ~forgotten
-    goes_on &= young | _was_old(before, turn)
+    goes_on &= young | _was_old(before, found, turn)
     waits = free | (young & goes_on)
     status = pc.if_else(pa.array(waits), WAITING, codes)
     keeps = pa.array(goes_on & waits)
@@ -181,19 +187,17 @@ def _found_rows(previous: pa.Table, found: pa.Table, deleted: Mask, turn: Turn) 
     since = pc.if_else(
         keeps, before["since"], pc.if_else(begun, _time(turn.begins_at), pa.scalar(None, _TIME))
     )
-    text = pa.string()
-    run_id = pc.if_else(
-        keeps,
-        before["run_id"],
-        pc.if_else(begun, pa.scalar(turn.run_id, text), pa.scalar(None, text)),
-    )
+    run_id, min_age = [
+        pc.if_else(keeps, before[name], pc.if_else(begun, pa.scalar(new, before[name].type), pa.scalar(None)))
+        for name, new in (("run_id", turn.run_id), ("min_age", turn.min_age_us))
+    ]
     confirmed = free
     if turn.waits:
         by_another = _mask(pc.fill_null(pc.not_equal(before["run_id"], turn.run_id), False))
         over = _is_at_most(before["since"], turn.marked_at - turn.grace)
         confirmed = free & goes_on & by_another & over
     columns = [_known(before[name], found[name], goes_on) for name in FOUND.names[: len(_OBJECT)]]
-    columns += [status, since, run_id]
+    columns += [status, since, run_id, min_age]
     rows = pa.Table.from_arrays(
         [column.cast(field.type) for column, field in zip(columns, PENDING, strict=True)], schema=PENDING
     )
@@ -208,7 +212,9 @@ def _known(before: pa.ChunkedArray, found: pa.ChunkedArray, goes_on: Mask) -> pa
 def _unseen_rows(rows: pa.Table, live: Mask, turn: Turn) -> pa.Table:
     """Rows of what was not found."""
     was_live = _is(rows, LIVE)
-    rows = _with(rows, live & ~was_live, {"status": LIVE, "since": None, "run_id": turn.run_id})
+    rows = _with(
+        rows, live & ~was_live, {"status": LIVE, "since": None, "run_id": turn.run_id, "min_age": None}
+    )
     gone = ~live & _is_gone(rows, turn)
     # Run ids sort newest first: the state is of the run that saw it live, or of a later one.
     if turn.state_of is None:
@@ -218,13 +224,13 @@ def _unseen_rows(rows: pa.Table, live: Mask, turn: Turn) -> pa.Table:
     return rows.filter(pa.array(~gone & ~known))
 
 
-def _was_old(rows: pa.Table, turn: Turn) -> Mask:
-    """Whether an object was old by the age of this run when its wait began."""
-    if turn.min_age is None:
-        return np.ones(rows.num_rows, bool)
-    return _mask(
-        pc.fill_null(pc.less_equal(pc.add(rows["last_modified"], turn.min_age), rows["since"]), False)
-    )
+def _was_old(before: pa.Table, found: pa.Table, turn: Turn) -> Mask:
+    """Whether an object was old by the age of this run when its wait began: the run that began it asked for that age,
+    or the object's own time shows it."""
+    asked = pc.greater_equal(before["min_age"], turn.min_age_us)
+    modified = pc.coalesce(before["last_modified"], found["last_modified"])
+    shown = pc.less_equal(pc.add(modified, turn.min_age), before["since"])
+    return _mask(pc.fill_null(asked, False)) | _mask(pc.fill_null(shown, False))
 
 
 def _unchanged(before: pa.Table, found: pa.Table) -> Mask:

@@ -20,13 +20,13 @@ def grace_hours_setting(more: str = "") -> Any:
     """
     return setting(
         "Grace in hours",
-        "A run deletes only what an earlier run found, and what has waited for so long since. At least 20. Empty: 20"
-        f" where deletions can be taken back, 72 where not.{more}",
+        "A run deletes only objects that an earlier run found and that have waited for this long since. At least 20."
+        f" Empty: 20 where deletions can be restored, 72 otherwise.{more}",
         default=None,
         minimum=GRACE_HOURS,
         maximum=HOURS_MAX,
-        because="a mark that knows too little, such as that of a restored database, is found out within a day. For"
-        " tests, on a repository that nobody writes to, there is unsafe_grace_seconds",
+        because="an incomplete mark, such as one of a restored database, is detected within a day. For tests, on a"
+        " repository without writers, there is unsafe_grace_seconds",
     )
 
 
@@ -34,8 +34,8 @@ def unsafe_grace_setting() -> Any:
     """The setting `unsafe_grace_seconds`."""
     return setting(
         "Unsafe grace in seconds",
-        "Replaces the grace and **gives up the second look at garbage**. 0: a run deletes what it finds itself. For"
-        " tests, demos, and maintenance windows in which nothing writes. Empty: not used.",
+        "Replaces the grace and **skips the wait for a second run**. 0: a run deletes its own finds. For"
+        " tests, demos, and maintenance windows without writers. Empty: not used.",
         default=None,
         minimum=0,
         maximum=SECONDS_MAX,

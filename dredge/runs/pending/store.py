@@ -2,15 +2,16 @@
 
     <state>/pending/current.json      the pointer: what the list is about, whose it is, when, its parts with digests
     <state>/pending/<label>-….parquet a part: the rows of one shard
+    <state>/newest_list.json          a note: when the newest list was left
 
-The parts are written first and the pointer last, under the lease and with a condition: after a kill between the two the
-old list counts. A part whose rows did not change is named again.
+The parts are written first and then the pointer, under the lease and with a condition: after a kill between the two the
+old list counts. A part whose rows did not change is named again. The note comes last, so no list that counts is older.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -19,15 +20,17 @@ import pyarrow as pa
 from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.runs.conditional import replace_again
 from dredge.runs.folder import RunFolder
+from dredge.runs.lifetimes import ListedFiles
 from dredge.runs.payload import NewerFormatError, from_json, from_versioned, to_json
 from dredge.runs.pending.rows import PENDING
 from dredge.runs.summary import PartInfo
 from dredge.runs.versions import verify
 from dredge.storage import ObjectReader, ObjectWriter
 
-FORMAT = 1
+FORMAT = 2
 FOLDER = "pending"
 POINTER = f"{FOLDER}/current.json"
+NEWEST = "newest_list.json"
 _AHEAD_MAX = timedelta(minutes=5)
 """The clocks of a store's servers may differ so much."""
 _LATE_MAX = timedelta(hours=1)
@@ -61,6 +64,12 @@ class PendingList:
     def rows(self) -> int:
         """How many there are."""
         return sum(part.rows for part in self.parts.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Newest:
+    left_at: datetime
+    format: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +128,9 @@ def read_list(state: ObjectReader, expected: Expected, now: datetime) -> Stored:
         raise error.as_refusal(f"{state.uri}/{POINTER}") from None
     except (FormatError, ValueError) as error:
         return Stored(etag=etag, problem=f"{POINTER} cannot be read ({error})")
-    problem = _why_not(pending, expected, now, written_at) or _damage(state, pending)
+    problem = (
+        _why_not(pending, expected, now, written_at) or _later(state, pending) or _damage(state, pending)
+    )
     return Stored(etag=etag, pending=None if problem else pending, problem=problem)
 
 
@@ -137,6 +148,18 @@ def _why_not(pending: PendingList, expected: Expected, now: datetime, written_at
         )
     if expected.valid_from is not None and pending.marked_at <= expected.valid_from:
         return expected.why
+    return ""
+
+
+def _later(state: ObjectReader, pending: PendingList) -> str:
+    try:
+        newest = from_versioned(_Newest, json.loads(state.get(NEWEST)), 1)
+    except NotFoundError:
+        return ""
+    except (FormatError, ValueError) as error:
+        return f"{NEWEST} cannot be read ({error})"
+    if pending.left_at < newest.left_at:
+        return f"a later one was left at {newest.left_at:%Y-%m-%d %H:%M} UTC, so that somebody put it back"
     return ""
 
 
@@ -166,6 +189,59 @@ def write_part(state: ObjectWriter, label: str, shard: int, rows: pa.Table) -> P
     return RunFolder(state, label).write_table(FOLDER, shard, rows.cast(PENDING), label)
 
 
+def same_or_written(
+    state: ObjectWriter, label: str, shard: int, rows: pa.Table, before: pa.Table, known: PartInfo | None
+) -> dict[int, PartInfo]:
+    """Name the part of a shard again where its rows are as they were; else write it.
+
+    Args:
+        state: on the folder of lease and index.
+        label: see `write_part`.
+        shard: its number.
+        rows: of the list.
+        before: rows of the list that the run has read.
+        known: the one part that has these; None where they are in none, or in several.
+
+    Returns:
+        The part by number of the shard; none where there are no rows.
+    """
+    if not rows.num_rows:
+        return {}
+    if known is not None and rows.equals(before):
+        return {shard: known}
+    return {shard: write_part(state, label, shard, rows)}
+
+
+def read_rows(folder: RunFolder, parts: Iterable[PartInfo]) -> pa.Table:
+    """Read rows of a list, in no order.
+
+    Args:
+        folder: of `folder_of`.
+        parts: of the list.
+
+    Raises:
+        FormatError: a part is gone or damaged.
+    """
+    tables = [folder.read_part(part).cast(PENDING) for part in parts]
+    return pa.concat_tables([PENDING.empty_table(), *tables]).combine_chunks()
+
+
+def superseded_parts(state: ObjectReader, files: ListedFiles, prefix: str = f"{FOLDER}/") -> list[str]:
+    """Parts of earlier lists, which no run reads any more: a run that waits builds on the list that it has read.
+
+    Args:
+        state: on the folder of lease and index. Its pointer is read now, after the files were listed, so that no part
+            that it names is taken for an old one.
+        files: listed a week back, or further.
+        prefix: where the parts are among the files.
+
+    Raises:
+        DredgeError: the pointer cannot be read, so that nobody knows.
+    """
+    named = {f"{prefix}{key.removeprefix(f'{FOLDER}/')}" for key in parts_named(state)}
+    return [key for key in files.old(prefix) if key.endswith(".parquet") and key not in named]
+
+
 def leave_list(state: ObjectWriter, pending: PendingList, etag: str | None) -> None:
     """Let the pointer name a list whose parts are written. The caller holds the lease.
 
@@ -183,6 +259,7 @@ def leave_list(state: ObjectWriter, pending: PendingList, etag: str | None) -> N
             f"run {pending.run_id}: another run has left its pending list in {state.uri}/{POINTER} since this run"
             " compared what is listed with what is live. Nothing was deleted. Start a new run."
         )
+    state.put(NEWEST, json.dumps(to_json(_Newest(left_at=pending.left_at))).encode())
 
 
 def parts_named(state: ObjectReader) -> set[str]:

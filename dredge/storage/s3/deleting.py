@@ -36,7 +36,7 @@ class S3Deleter(BatchDeleter):
 
     def __init__(self, location: Location, options: StorageOptions, rate: AdaptiveRate | None = None) -> None:
         super().__init__(location, options, rate)
-        self._has_bulk = True
+        self.has_bulk = True
 
     def _can_name(self, key: str) -> bool:
         return is_text(key)
@@ -62,12 +62,12 @@ class S3Deleter(BatchDeleter):
                 raise translated from None
             self._versioned = True  # not allowed to know: ask for every key's answer
 
-    def _send(self, keys: list[str], _may_send: MaySend) -> list[DeleteOutcome]:
+    def _send(self, keys: list[str], may_send: MaySend) -> list[DeleteOutcome]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         client = s3_client(self._options, self._location.bucket, retries=False)
         try:
-            if len(keys) == 1 and not (self._has_bulk and is_xml_safe(self._root + keys[0])):
+            if len(keys) == 1 and not (self.has_bulk and is_xml_safe(self._root + keys[0])):
                 return [self._send_single(client, keys[0])]
             return self._send_bulk(client, keys)
         except ClientError as error:
@@ -76,8 +76,10 @@ class S3Deleter(BatchDeleter):
             code = found.get("Code") or str(status)
             if status in {429, 500, 502, 503, 504} and not self.CODES.may_pass(code):
                 code = str(status)
-            if len(keys) > 1 and code in UNKNOWN_REQUEST:
-                self._has_bulk = False
+            if self.has_bulk and code in UNKNOWN_REQUEST:
+                self.has_bulk = False
+                if len(keys) == 1:
+                    return self._send(keys, may_send)
             return all_failed(keys, code, redact(found.get("Message") or ""))
         except (BotoCoreError, DredgeError) as error:
             return all_failed(keys, _code_without_answer(error), str(translate(error, "delete")))

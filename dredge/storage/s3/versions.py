@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC
 from typing import Any, cast
 
@@ -41,7 +41,7 @@ class S3Versions:
         return cast(Versioning, str(answer.get("Status", "off")).lower())
 
     def expiry(self, prefix: str) -> Expiry:
-        """When the first lifecycle rule removes old versions of some keys; raises UnavailableError."""
+        """When the first lifecycle rules remove versions of some keys; raises UnavailableError."""
         bucket = self._location.bucket
         try:
             with translated(f"asking for the lifecycle rules of {bucket}"):
@@ -51,8 +51,21 @@ class S3Versions:
             return Expiry(None)
         except ConfigError:
             return Expiry(None, known=False)
-        days = [_days(rule) for rule in found.get("Rules", []) if _is_about(rule, self._root + prefix)]
-        return Expiry(min((item for item in days if item is not None), default=None))
+        rules = [rule for rule in found.get("Rules", []) if _is_about(rule, self._root + prefix)]
+        return Expiry(_earliest(map(_days, rules)), current_days=_earliest(map(_current_days, rules)))
+
+    def locked_days(self) -> int | None:
+        """For how many days a version is locked by the bucket's own rule; raises UnavailableError."""
+        bucket = self._location.bucket
+        try:
+            with translated(f"asking for the Object Lock of {bucket}"):
+                found = s3_client(self._options, bucket).get_object_lock_configuration(Bucket=bucket)
+        except NotFoundError:
+            return 0
+        except ConfigError:
+            return None
+        rule = found.get("ObjectLockConfiguration", {}).get("Rule", {}).get("DefaultRetention", {})
+        return rule.get("Days", 0) + 365 * rule.get("Years", 0)
 
     def versions(self, key: str) -> list[ObjectVersion]:
         """Every version and marker of a key, the newest first."""
@@ -86,6 +99,16 @@ def _days(rule: Any) -> int | None:
     """Days after which a rule removes the newest old version of a key; None where it leaves that one."""
     found = rule.get("NoncurrentVersionExpiration", {})
     return None if found.get("NewerNoncurrentVersions") else found.get("NoncurrentDays")
+
+
+def _current_days(rule: Any) -> int | None:
+    """Age at which a rule removes objects that nobody deleted; a date counts as no age."""
+    found = rule.get("Expiration", {})
+    return 0 if "Date" in found else found.get("Days")
+
+
+def _earliest(days: Iterable[int | None]) -> int | None:
+    return min((item for item in days if item is not None), default=None)
 
 
 class S3VersionDeleter:

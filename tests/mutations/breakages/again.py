@@ -89,7 +89,7 @@ AGAIN = (
     ),
     Breakage(
         "a purge removes what is live",
-        "dredge.undo.purge.step",
+        "dredge.undo.purge",
         "_look",
         Keep("BinOp", 2, "left"),
         ("test_what_is_live_again_stays_although_it_was_not_brought_back",),
@@ -131,7 +131,7 @@ AGAIN = (
     ),
     Breakage(
         "a restore pins what is gone",
-        "dredge.undo.restore.step",
+        "dredge.undo.restore",
         "",
         Put("Assign", "_ABSENT", ()),
         ("test_what_came_back_is_pinned_and_what_is_gone_is_not",),

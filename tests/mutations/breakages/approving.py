@@ -8,14 +8,14 @@ from tests.mutations.edits import Always, Drop, Keep, Put, Rename
 APPROVED = (
     Breakage(
         "a question that was changed before its answer counts",
-        "dredge.approve.proof",
+        "dredge.approve.step",
         "check_approved",
         Put("BoolOp", 1, False, "values.0"),
         ("test_a_question_that_was_changed_before_its_answer_is_none_of_the_run",),
     ),
     Breakage(
         "an answer from the future counts for longer",
-        "dredge.approve.proof",
+        "dredge.approve.step",
         "check_approved",
         Keep("Call", "min", "args.0"),
         ("test_an_answer_from_the_future_is_none",),
@@ -36,14 +36,14 @@ APPROVED = (
     ),
     Breakage(
         "the sweep takes the word of the step that asked",
-        "dredge.approve.proof",
+        "dredge.approve.step",
         "approval_of",
         Put("If", 1, True),
         ("test_the_step_itself_lets_nobody_delete",),
     ),
     Breakage(
         "a run beyond its limits asks nobody",
-        "dredge.approve.needed",
+        "dredge.approve.output",
         "why_asked",
         Put("If", "verdict", False),
         ("test_a_limit_holds_the_run_and_nothing_is_deleted",),
@@ -57,7 +57,7 @@ APPROVED = (
     ),
     Breakage(
         "a run that must always ask asks nobody",
-        "dredge.approve.needed",
+        "dredge.approve.output",
         "why_asked",
         Put("Return", "wanted", ""),
         ("test_a_run_asks_only_where_it_has_to_and_else_leaves_nothing",),
@@ -92,7 +92,7 @@ APPROVED = (
     ),
     Breakage(
         "a yes wins against a no",
-        "dredge.approve.proof",
+        "dredge.approve.step",
         "approval_of",
         Put("If", "rejected", False),
         ("test_a_no_that_comes_after_the_step_took_a_yes_ends_the_run",),
@@ -106,14 +106,14 @@ APPROVED = (
     ),
     Breakage(
         "an answer to something else counts",
-        "dredge.approve.proof",
+        "dredge.approve.step",
         "check_approved",
         Put("If", 2, False),
         ("test_an_answer_to_something_else_is_none", "test_an_answer_of_another_run_is_none_of_this_one"),
     ),
     Breakage(
         "a question may be changed after its answer",
-        "dredge.approve.proof",
+        "dredge.approve.step",
         "approval_of",
         Put("BoolOp", 2, False, "values.1"),
         ("test_a_question_that_was_dated_anew_after_its_answer_has_none",),
@@ -127,7 +127,7 @@ APPROVED = (
     ),
     Breakage(
         "an approval never expires",
-        "dredge.approve.proof",
+        "dredge.approve.step",
         "check_approved",
         Put("If", "now", False),
         ("test_an_approval_expires_before_the_mark_does",),
@@ -176,7 +176,7 @@ APPROVED = (
     ),
     Breakage(
         "names from the lake are shown as they are",
-        "dredge.approve.markdown",
+        "dredge.approve.question",
         "_shown",
         Put("If", 1, True),
         ("test_a_hostile_name_stays_one_span_of_text", "test_hostile_names_do_not_get_out_of_their_lines"),

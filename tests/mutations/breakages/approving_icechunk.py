@@ -49,13 +49,6 @@ APPROVED_ICECHUNK = (
         ("test_beyond_its_limits_a_run_that_may_ask_nobody_fails",),
     ),
     Breakage(
-        "the library deletes what somebody has to see first",
-        "dredge.icechunk.collection.by_library",
-        "collect_by_library",
-        Put("If", 3, False),
-        ("test_the_library_deletes_nothing_that_somebody_has_to_see_first",),
-    ),
-    Breakage(
         "the state of an approved run of Icechunk is made from another chain than its sweep",
         "dredge.icechunk.collection.state.advance",
         "advance_state",

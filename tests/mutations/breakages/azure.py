@@ -78,14 +78,14 @@ AZURE = (
     ),
     Breakage(
         "of several versions that are like the run's one is purged",
-        "dredge.undo.purge.choosing",
+        "dredge.undo.leftovers",
         "Choosing._version",
         Put("If", 2, False),
         ("test_of_several_versions_that_are_alike_none_goes",),
     ),
     Breakage(
         "a deletion is as old as what it deleted",
-        "dredge.undo.purge.choosing",
+        "dredge.undo.leftovers",
         "Choosing._version",
         Keep("Call", "max", "args.0"),
         ("test_a_deletion_is_as_young_as_the_last_word_of_the_ledger",),

@@ -170,6 +170,13 @@ ICECHUNK_PAST = (
         ("test_commit_that_no_run_saw_in_a_long_pause_is_kept_from_the_first_run_that_missed_it",),
     ),
     Breakage(
+        "a mark that keeps lost tips for less time forgets them",
+        "dredge.icechunk.collection.witness.judging",
+        "judge",
+        Drop("BoolOp", 7, "values.0"),
+        ("test_mark_that_keeps_lost_tips_for_less_time_forgets_none",),
+    ),
+    Breakage(
         "no mark notes since when it misses a snapshot that nothing names",
         "dredge.icechunk.collection.witness.judging",
         "judge",
@@ -245,27 +252,6 @@ ICECHUNK_PAST = (
         "purge",
         Drop("Call", "partial"),
         ("test_purge_leaves_copies_of_what_is_live",),
-    ),
-    Breakage(
-        "the library collects what is to stay",
-        "dredge.icechunk.collection.by_library",
-        "collect_by_library",
-        Drop("Expr", "_ask_witnesses"),
-        ("test_library_does_not_collect_what_a_run_called_live",),
-    ),
-    Breakage(
-        "the library collects snapshots that no run saw",
-        "dredge.icechunk.collection.by_library",
-        "_ask_witnesses",
-        Put("Attribute", "unnamed", ()),
-        ("test_library_is_not_let_at_a_commit_that_no_run_saw",),
-    ),
-    Breakage(
-        "the library collects chunks that virtual references name",
-        "dredge.icechunk.collection.by_library",
-        "collect_by_library",
-        Drop("Expr", "_refuse_virtual"),
-        ("test_library_is_not_let_at_chunks_that_only_virtual_references_name",),
     ),
     Breakage(
         "a file of the local store has its name before its bytes are on the disk",

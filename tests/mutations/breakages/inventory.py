@@ -52,7 +52,7 @@ INVENTORY = (
     ),
     Breakage(
         "a file that was changed is believed",
-        "dredge.inventory.download",
+        "dredge.inventory.rows",
         "downloaded",
         Put("If", 1, False),
         ("test_a_file_that_is_not_what_the_manifest_says_stops_the_run",),

@@ -50,14 +50,14 @@ MANY = (
     ),
     Breakage(
         "a collector that has not ended is not seen",
-        "dredge.gc.many.others",
+        "dredge.gc.many.choose",
         "_of_others",
         Put("For", "place", (), "iter"),
         ("test_a_collector_that_has_not_ended_is_seen_by_what_it_had_prepared",),
     ),
     Breakage(
         "runs of another collector are taken for ours",
-        "dredge.gc.many.others",
+        "dredge.gc.many.choose",
         "_of_others",
         Put("If", 1, False),
         ("test_a_run_without_a_plan_that_is_newer_than_ours_is_another_collectors",),
@@ -72,8 +72,22 @@ MANY = (
     Breakage(
         "a try that died is followed by a second run",
         "airflow_dredge.operators.lakefs.collect_repository",
-        "LakeFSCollectRepositoryOperator.execute",
-        Put("If", 2, False),
+        "LakeFSCollectRepositoryOperator._go_on",
+        Put("If", 1, False),
         ("test_a_try_that_died_is_followed_by_one_that_waits_for_the_same_run",),
+    ),
+    Breakage(
+        "a run for many is good though one repository was not collected",
+        "airflow_dredge.operators.many",
+        "AllCollectedOperator.execute",
+        Drop("Raise", 2),
+        ("test_a_run_is_not_good_where_one_was_not",),
+    ),
+    Breakage(
+        "a run that a person deleted is waited for",
+        "airflow_dredge.operators.lakefs.collect_repository",
+        "LakeFSCollectRepositoryOperator.resume_execution",
+        Put("Return", 2, None),
+        ("test_a_run_that_a_person_deleted_is_noticed_within_minutes",),
     ),
 )

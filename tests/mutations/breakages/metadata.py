@@ -14,6 +14,22 @@ METADATA = (
         ("test_what_another_repository_on_the_namespace_may_name_stays",),
     ),
     Breakage(
+        "files of commits go that an older database does not know",
+        "dredge.gc.metadata.collecting",
+        "_Collection._why_not",
+        Put("If", "lost", False),
+        (
+            "test_files_of_a_commit_that_the_last_mark_called_active_and_the_database_lost_stay_until_it_is_given_up",
+        ),
+    ),
+    Breakage(
+        "files go where no mark would tell of an older database",
+        "dredge.gc.metadata.collecting",
+        "_Collection._why_not",
+        Put("If", "record", False),
+        ("test_where_no_mark_would_show_an_older_database_nothing_goes",),
+    ),
+    Breakage(
         "files of commits that nothing leads to are garbage",
         "dredge.gc.metadata.report",
         "look_at_metadata",
@@ -91,11 +107,15 @@ METADATA = (
         ("test_the_mark_of_another_server_or_of_an_older_database_leaves_no_list",),
     ),
     Breakage(
-        "the upkeep takes parts of the pending list of metadata",
-        "dredge.gc.save_report.lifetimes",
-        "_superseded_lists",
+        "the upkeep takes parts of the pending list",
+        "dredge.runs.pending.store",
+        "superseded_parts",
         Put("Assign", "named", set()),
-        ("test_parts_of_earlier_lists_of_metadata_go_a_week_later_and_those_of_the_list_stay",),
+        (
+            "test_parts_of_earlier_lists_are_removed_a_week_later_and_those_of_the_list_are_not",
+            "test_parts_of_earlier_lists_of_metadata_go_a_week_later_and_those_of_the_list_stay",
+            "test_parts_of_earlier_lists_of_a_key_value_store_go_a_week_later_and_those_of_the_list_stay",
+        ),
     ),
     Breakage(
         "metadata does not wait",

@@ -105,7 +105,7 @@ OWNER = (
     ),
     Breakage(
         "a copy purges what production may need",
-        "dredge.undo.purge.step",
+        "dredge.undo.purge",
         "purge_runs",
         Drop("Expr", "check"),
         ("test_a_copy_purges_nothing",),

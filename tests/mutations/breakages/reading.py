@@ -109,7 +109,7 @@ AGE_AND_PLACE = (
     ),
     Breakage(
         "a shard of what lives is passed over though something is wanted in it",
-        "dredge.sets.sharded",
+        "dredge.sets.live",
         "_any_in",
         Always(False),
         ("test_both_ways_find_the_same",),

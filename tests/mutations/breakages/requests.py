@@ -85,7 +85,7 @@ REQUESTS = (
     ),
     Breakage(
         "a local run that waits holds nobody back",
-        "dredge.approve.waiting",
+        "dredge.approve.step",
         "given_back",
         Drop("Expr", "keep_lease"),
         ("test_a_run_that_waits_holds_others_back_until_its_question_expires",),

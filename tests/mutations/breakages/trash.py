@@ -7,6 +7,13 @@ from tests.mutations.edits import Always, Drop, Keep, Put
 
 TRASH = (
     Breakage(
+        "a look without a grace forgets which tokens were named",
+        "dredge.trash.steps",
+        "_scan",
+        Keep("Call", 14, "args.0"),
+        ("test_a_look_without_a_grace_does_not_forget_that_a_token_was_named",),
+    ),
+    Breakage(
         "a store that lacks the head of a branch is judged",
         "dredge.trash.noted",
         "check_known",
@@ -79,7 +86,7 @@ TRASH = (
     Breakage(
         "one look is enough",
         "dredge.trash.waiting",
-        "WaitingList.advance",
+        "advance_waiting",
         Put("If", 1, False),
         ("test_nothing_goes_for_being_found_whatever_its_kind",),
     ),
@@ -100,7 +107,7 @@ TRASH = (
     Breakage(
         "a list of the database as it was before is believed",
         "dredge.trash.waiting",
-        "WaitingList.read",
+        "read_waiting",
         Put("keyword", "life", ""),
         ("test_another_id_of_the_database_is_another_life",),
     ),

@@ -94,7 +94,7 @@ OWN = (
     Breakage(
         "orphans wait for ever",
         "dredge.trash.waiting",
-        "WaitingList.advance",
+        "advance_waiting",
         Put("Assign", "confirmed", set()),
     ),
 )

@@ -70,7 +70,7 @@ class Oracle:
         records: the last record of each name by which it was in use, once it is gone.
         looked: when each process of the cleaner, by its name, last opened a view.
         torn: tokens with rows that branches named until a table was put back to an earlier day, and that the cleaner
-            had seen named.
+            had seen named; each with the time of that. They are held for a day from the next look on, and then wait.
         read: when each began to read the rows of each partition last.
     """
 
@@ -89,7 +89,7 @@ class Oracle:
     looked: Mapping[str, float] = field(default_factory=dict)
     read: Mapping[tuple[str, bytes], float] = field(default_factory=dict)
     removed_by: dict[tuple[bytes, bytes], str] = field(default_factory=dict)
-    torn: set[bytes] = field(default_factory=set)
+    torn: dict[bytes, float] = field(default_factory=dict)
     _mirror: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
     _ours: bool = False
 
@@ -120,7 +120,8 @@ class Oracle:
         self.removed.clear()  # what names it again is the work of whoever puts the store back
         yield
         now = read_named(self.store).tokens
-        self.torn |= {token for token in before - now.keys() if next(iter(self.store.scan(token)), None)}
+        torn = [token for token in before - now.keys() if next(iter(self.store.scan(token)), None)]
+        self.torn |= dict.fromkeys(torn, self.simulation.scheduler.now)
 
     def on_put(self, key: str, data: bytes) -> None:
         """An object was written to the state folder's bucket."""
@@ -268,13 +269,20 @@ class Oracle:
         if partition in named.tokens:
             owners = ", ".join(sorted(map(show, named.tokens[partition])))
             return f"a branch of {owners} names its token"
-        if partition in self.torn:
+        if (
+            partition in self.torn
+            and self.simulation.scheduler.now < self._missed(partition) + 2 * GRACE_SECONDS
+        ):
             return "a branch named its token until a table was put back"
         if partition in self.lost and has_substance(self.store, partition):
             return "its life lost its record while it was in use, and holds what users would miss"
         if birth_of(partition) is None and b":" not in partition:
             return "nobody knows what that partition is"
         return ""
+
+    def _missed(self, token: bytes) -> float:
+        """When the cleaner first looked at a store without the branch of a torn token."""
+        return min(at for at in self.looked.values() if at > self.torn[token])
 
     def _is_approved(self, row: Row) -> bool:
         current = self.simulation.scheduler.current

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dredge.approve.needed import approval_inputs, why_asked
+from dredge.approve.output import approval_inputs, why_asked
 from dredge.approve.settings import ALWAYS, NEVER
-from dredge.gc.approve.output import ApproveOutput
+from dredge.gc.approve import ApproveOutput
 from tests.support.gc import make_world
 
 OVER = [

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from dredge.approve.needed import why_asked
-from dredge.approve.proof import approval_of, check_approved
+from dredge.approve.output import why_asked
 from dredge.approve.records import AIRFLOW, Answer, Asked, record_answer, request_of
+from dredge.approve.step import approval_of, check_approved
 from dredge.errors import AwaitingApprovalError, FormatError, RefusedError, RejectedError
-from dredge.gc.approve.output import ApproveOutput
-from dredge.gc.approve.step import approve, find_question
+from dredge.gc.approve import ApproveOutput, approve, find_question
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.planning import release_lease

@@ -10,8 +10,7 @@ import pytest
 from dredge.approve import records
 from dredge.approve.records import AIRFLOW, is_rejected, read_asked, record_answer, request_of
 from dredge.errors import FormatError, RejectedError
-from dredge.gc.approve import ApproveOutput
-from dredge.gc.approve.step import answer, approve, find_question
+from dredge.gc.approve import ApproveOutput, answer, approve, find_question
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.storage import ObjectWriter
 from tests.support.approvals import change, said, waiting_run

@@ -9,8 +9,7 @@ import pytest
 
 from dredge.approve.records import AIRFLOW
 from dredge.errors import AwaitingApprovalError, DredgeError, RefusedError, RejectedError
-from dredge.gc.approve import ApproveOutput
-from dredge.gc.approve.step import answer, approve, find_question
+from dredge.gc.approve import ApproveOutput, answer, approve, find_question
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.check_limits.step import check_limits
 from dredge.gc.run import Run

@@ -8,7 +8,7 @@ import pytest
 
 from dredge.approve import records
 from dredge.errors import AwaitingApprovalError, LeaseHeldError, RejectedError
-from dredge.gc.approve.step import approve
+from dredge.gc.approve import approve
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import acquire_lease, plan_run
 from dredge.gc.run import Run

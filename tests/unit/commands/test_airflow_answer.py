@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -14,9 +15,9 @@ import pytest
 from dredge.approve.records import AIRFLOW
 from dredge.commands import airflow_answer
 from dredge.commands.airflow_answer import TOKEN, URL, answer_in_airflow
-from dredge.errors import ConfigError, NotFoundError, RefusedError, UnavailableError
-from dredge.gc.approve.step import find_question
-from dredge.runs.lease import LeaseGrant
+from dredge.errors import ConfigError, LeaseHeldError, NotFoundError, RefusedError, UnavailableError
+from dredge.gc.approve import find_question
+from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.payload import from_json, to_json
 from tests.support.approvals import gc, waiting_run
 
@@ -120,6 +121,27 @@ def test_the_command_leaves_a_yes_to_airflow_and_writes_a_no_down_first(
     found = find_question(run).rejected
     assert found is not None
     assert (found.by, found.through == AIRFLOW) == ("eve", False)
+
+
+@pytest.mark.parametrize(("status", "is_free"), [(404, True), (500, False)])
+def test_a_no_to_a_run_that_airflow_no_longer_has_gives_its_lease_back(
+    api: Api, capsys: pytest.CaptureFixture[str], status: int, is_free: bool
+) -> None:
+    """A person deleted it there, so no task of its own will."""
+    _, run, _, _ = waiting_run()
+    api.status = status
+    in_airflow(run)
+    lease = run.plan.lease
+    Lease(run.state, timedelta(hours=1), run.store_now).release(lease)
+    held = Lease(run.state, timedelta(hours=1), run.store_now).acquire("gc_lake manual__1")
+    plan = run.folder.read_json("plan.json")
+    run.folder.write_json("plan.json", {**plan, "lease": to_json(held)})
+    assert gc(capsys, "reject", run.folder.uri, "--by", "eve")[0] == 0
+    if is_free:
+        Lease(run.state, timedelta(hours=1), run.store_now).check_free("another")
+    else:
+        with pytest.raises(LeaseHeldError):
+            Lease(run.state, timedelta(hours=1), run.store_now).check_free("another")
 
 
 def test_without_an_address_the_answer_stands_in_the_folder(

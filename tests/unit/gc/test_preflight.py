@@ -106,7 +106,9 @@ def test_a_good_set_up_has_no_complaint_and_is_left_as_it_was(lake: Lake, tmp_pa
         "block",
         "alarms",
     }
-    assert expected | {"past", "state", "kv", "undo", "estimate", "store_elsewhere"} <= set(levels(found))
+    assert expected | {"past", "state", "kv", "undo", "object_lock", "estimate", "store_elsewhere"} <= set(
+        levels(found)
+    )
     assert keys(lake) == before
     assert client(lake).metadata("lake") == metadata
 
@@ -238,6 +240,21 @@ def test_a_server_whose_clock_is_off_is_told(tmp_path: Path) -> None:
     with lakefs_server(tmp_path, clock=Clock(hours=1)) as lake:
         prepared(lake)
         assert levels(checked(lake))["server_clock"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("version", "warnings"),
+    [("0.111.0", 2), ("v1.7.1", 2), ("1.71.0", 1), ("1.72.0", 0), ("2.0", 0), ("dev", 0)],
+)
+def test_an_older_server_is_told_by_what_it_lacks(lake: Lake, version: str, warnings: int) -> None:
+    class OfVersion(LakeFSClient):
+        def version(self) -> str:
+            return version
+
+    server = OfVersion(lake.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
+    lines = [line for line in checked(lake, client=server).lines if line.check == "server"]
+    assert [line.level for line in lines] == ["ok"] + ["warning"] * warnings
+    assert all(line.todo for line in lines[1:])
 
 
 def test_a_lost_state_no_rules_and_no_undo_are_warnings(lake: Lake) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.gc.check_limits import Canary, canaries
-from dredge.gc.explain.target import find_target
+from dredge.gc.insight.why_answer import find_target
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.runs.summary import PartInfo
 from tests.support.gc import World, make_world, stage_again, summary_of

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dredge import cli
-from dredge.errors import ConfigError, NotFoundError, RefusedError, UnavailableError
+from dredge.errors import ConfigError, NotFoundError, RefusedError
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.repository import read_history
 from dredge.icechunk.threshold import parse_duration, parse_older_than
@@ -90,13 +90,10 @@ def test_digest_of_a_duration_stays_while_it_decides_the_same(repo: Path) -> Non
     assert len(digests) == 1
 
 
-@pytest.mark.parametrize("mode", ["local", "library"])
-def test_collect_deletes_only_when_told_to(repo: Path, when: str, mode: str) -> None:
+def test_collect_deletes_only_when_told_to(repo: Path, when: str) -> None:
     run("expire", repo, "--older-than", when, "--apply")
     before = objects(repo)
     settings = [
-        "--collect-mode",
-        mode,
         "--unsafe-min-age-seconds",
         "0",
         "--unsafe-grace-seconds",
@@ -116,13 +113,10 @@ def test_collect_deletes_only_when_told_to(repo: Path, when: str, mode: str) -> 
     assert held.exit_code == 0, "nothing is left to delete"
 
 
-@pytest.mark.parametrize("mode", ["local", "library"])
-def test_limits_hold_both_modes(repo: Path, when: str, mode: str) -> None:
+def test_limits_hold_a_collection(repo: Path, when: str) -> None:
     run("expire", repo, "--older-than", when, "--apply")
     before = objects(repo)
     settings = [
-        "--collect-mode",
-        mode,
         "--unsafe-min-age-seconds",
         "0",
         "--unsafe-grace-seconds",
@@ -137,18 +131,6 @@ def test_limits_hold_both_modes(repo: Path, when: str, mode: str) -> None:
 
 def test_age_below_a_day_needs_the_option_that_says_so(repo: Path) -> None:
     assert isinstance(run("collect", repo, "--min-age-hours", "1").exception, ConfigError)
-
-
-def test_failures_of_the_librarys_collection_are_errors(repo: Path) -> None:
-    from dredge.icechunk.collection.by_library import collect_by_library
-    from dredge.icechunk.collection.config import CollectConfig
-    from dredge.icechunk.library import LibraryCollection
-
-    def failing(cutoff: datetime, dry_run: bool) -> LibraryCollection:
-        return LibraryCollection(1, 1, 1, 1, 10, 0 if dry_run else 2, ("SlowDown",), ("chunks",))
-
-    with pytest.raises(UnavailableError):
-        collect_by_library(CollectConfig(uri=f"file://{repo}", dry_run=False), collect=failing)
 
 
 def test_folder_without_a_repository_is_said_to_be_one(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.apply import expire
@@ -179,13 +178,14 @@ def test_advice_for_a_wrong_clock_can_be_followed_for_main(repo: Path) -> None:
     assert contents(quiet().Repository.open(local_storage(repo)), branch="main") == wanted
 
 
-def test_history_with_a_wrong_clock_can_be_collected_by_the_library(repo: Path) -> None:
+def test_history_with_a_wrong_clock_can_be_collected(repo: Path) -> None:
     rewritten(repo, by_message(history_of(repo))["commit 4"], b"ic-2.3.0")
     settings = CollectConfig(
         uri=f"file://{repo}",
         dry_run=False,
         unsafe_min_age_seconds=0,
+        unsafe_grace_seconds=0,
         keep_lost_days=0,
         max_delete_percent=None,
     )
-    assert collect_by_library(settings)["outcome"] == "success"
+    assert collect(settings)["outcome"] == "success"

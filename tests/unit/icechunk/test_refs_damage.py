@@ -19,7 +19,6 @@ from dredge import cli
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk import repository
 from dredge.icechunk.collection.bulk_delete.recheck import look_again
-from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.apply import expire
@@ -72,14 +71,12 @@ ENTRIES: dict[str, Callable[[Path], Any]] = {
     "expire": lambda folder: expire(f"file://{folder}", NOW),
     "expire in place": lambda folder: expire_in_place(open_writer(f"file://{folder}"), NOW),
     "collect": lambda folder: collect(config(folder)),
-    "collect by the library": lambda folder: collect_by_library(config(folder)),
     "look again": lambda folder: look_again(open_reader(f"file://{folder}"), 1, set(), set()),
     "command plan": command("plan", "--older-than", "0s"),
     "command expire": command("expire", "--older-than", "0s", "--apply"),
     "command collect": command(
         "collect", "--apply", "--unsafe-min-age-seconds", "0", "--unsafe-grace-seconds", "0"
     ),
-    "command collect, library": command("collect", "--apply", "--collect-mode", "library"),
 }
 DAMAGES: dict[str, Callable[[Path], Any]] = {
     "missing": Path.unlink,
@@ -141,7 +138,7 @@ def test_ref_on_a_snapshot_that_is_not_there_stops_everything(repo: Path) -> Non
     ref = repo / "refs" / "branch.qa" / "ref.json"
     ref.write_text(json.dumps({"snapshot": "0" * 20}))
     before = objects(repo)
-    for entry in ("plan", "expire", "collect", "collect by the library"):
+    for entry in ("plan", "expire", "collect"):
         with pytest.raises(FormatError, match=r"snapshots/0{20}"):
             ENTRIES[entry](repo)
     assert objects(repo) == before
@@ -217,7 +214,7 @@ def test_repo_info_without_main_is_refused(tmp_path: Path) -> None:
         at = body.find(name)
     (tmp_path / "repo").write_bytes(close_file(opened.header, body))
     before = objects(tmp_path)
-    for entry in ("plan", "expire", "collect", "collect by the library"):
+    for entry in ("plan", "expire", "collect"):
         with pytest.raises(RefusedError, match="branch main"):
             ENTRIES[entry](tmp_path)
     assert objects(tmp_path) == before
@@ -251,7 +248,7 @@ def test_repo_info_that_was_put_back_to_an_earlier_version_is_refused(
         for number in range(4):
             library.writable_session("main").commit(f"after {number}", allow_empty=True)
     before = objects(tmp_path)
-    for entry in ("plan", "expire", "collect", "collect by the library"):
+    for entry in ("plan", "expire", "collect"):
         with pytest.raises(RefusedError):
             ENTRIES[entry](tmp_path)
     assert objects(tmp_path) == before

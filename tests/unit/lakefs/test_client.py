@@ -18,7 +18,7 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.lakefs import Environment, LakeFSClient, Ref, Rules, Usage
-from dredge.lakefs.client import normalized_url
+from dredge.lakefs.client import OLDEST_SERVER, normalized_url
 from dredge.lakefs.transport import TRIES
 from tests.support.captured import FOLDER, captured_answer
 from tests.support.http import Asked, Script
@@ -160,14 +160,16 @@ def test_rules_of_a_missing_repository_are_not_no_rules(server: Script, client: 
         client.rules("lake")
 
 
-def test_rules_of_an_old_server_are_found_at_the_old_place(server: Script, client: LakeFSClient) -> None:
-    def answer(asked: Asked) -> tuple[int, Any]:
-        if asked.path.endswith("/gc/rules"):
-            return 200, {"default_retention_days": 3, "branches": None}
-        return 404, {"message": "invalid API endpoint"}
-
-    server.answer = answer
-    assert client.rules("lake") == Rules(3, {})
+@pytest.mark.parametrize("answer", [UNKNOWN_CALL, OLD_SERVER])
+def test_a_server_without_the_call_for_rules_is_not_one_without_rules(
+    server: Script, client: LakeFSClient, answer: tuple[int, Any]
+) -> None:
+    server.answer = lambda _: answer
+    with pytest.raises(ConfigError):
+        client.rules("lake")
+    with pytest.raises(ConfigError, match=OLDEST_SERVER):
+        client.version()
+    assert len(server.asked) == 2
 
 
 def test_trap_42_a_denied_commit_is_asked_for_by_a_shorter_prefix(

@@ -19,7 +19,6 @@ MANY = Many(
     collect=LakeFSCollectRepositoryOperator,
     summary=LakeFSSaveSummaryOperator,
     which=WHICH,
-    what="repository",
     asset="dredge_lakefs_gc_all",
 )
 
@@ -40,14 +39,16 @@ def test_each_chosen_repository_is_collected_by_a_run_of_its_own_a_few_at_a_time
     assert collect.is_mapped
     assert collect.upstream_task_ids == {"choose_repositories"}
     assert collect.partial_kwargs["max_active_tis_per_dag"] == 3
-    assert collect.partial_kwargs["map_index_template"] == "{{ task.conf['repository'] }}"
+    assert collect.partial_kwargs["map_index_template"] == "{{ task.label }}"
     assert (dag.max_active_runs, dag.params["dry_run"], choose.retries) == (1, False, 3)
 
 
 def test_the_page_is_written_whatever_happened_and_does_not_decide_about_the_run() -> None:
     dag = all_dag()
     page, end = dag.get_task("save_summary"), dag.get_task("all_collected")
-    assert (page.trigger_rule, end.trigger_rule) == ("all_done", "none_failed")
+    assert (page.is_teardown, page.on_failure_fail_dagrun) == (True, False)
+    assert (end.is_teardown, end.on_failure_fail_dagrun) == (True, True)
+    assert not any(task.is_setup for task in dag.tasks), "else teardowns would not run without it"
     assert page.runs.operator.task_id == "choose_repositories"
     assert [asset.name for asset in page.outlets] == ["dredge_lakefs_gc_all"]
     assert {"collect_repository", "choose_repositories"} <= page.upstream_task_ids
@@ -73,3 +74,15 @@ def test_a_dag_with_one_task_is_that_task_and_its_form() -> None:
     assert not dag.timetable.can_be_scheduled
     weekly = one_task_dag("purge", task, PURGE_FORM, ABOUT, "@weekly", repository="lake")
     assert weekly.timetable.can_be_scheduled
+
+
+def test_every_task_has_the_pool_that_its_dag_was_made_with() -> None:
+    def pools(dag: DAG) -> set[str]:
+        return {task.pool for task in dag.tasks}
+
+    def task() -> None:
+        EmptyOperator(task_id="purge")
+
+    own = {"pool": "gc"}
+    assert pools(all_dag(default_args=own)) == {"gc"}
+    assert pools(one_task_dag("purge", task, PURGE_FORM, ABOUT, default_args=own)) == {"gc"}

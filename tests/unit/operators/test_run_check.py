@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,12 +12,12 @@ import pytest
 
 from airflow_dredge.operators.failures import FAILURE
 from airflow_dredge.operators.lakefs.params import FORM
-from airflow_dredge.operators.run_check import RunCheck
+from airflow_dredge.operators.run_check import RunCheck, checked_tasks
 from dredge.errors import ConfigError, RefusedError
 from tests.support.lakefs_operators import Pushed
 
 ROOT = Path(__file__).resolve().parents[3]
-REPORTING = {"save_report", "save_summary", "release_lease"}
+REPORTING = {"save_report", "save_summary", "all_collected", "release_lease"}
 
 
 @pytest.fixture(autouse=True)
@@ -107,3 +108,16 @@ def test_every_task_of_every_dag_is_checked_but_those_that_report_and_clean_up()
             else:
                 assert isinstance(check, RunCheck)
                 assert {found.name for found in check.form} == set(dag.params), dag.dag_id
+
+
+def test_a_dag_takes_airflows_arguments_for_every_task_and_durations_in_seconds() -> None:
+    own = {"pool": "gc", "queue": "spark", "priority_weight": 7, "execution_timeout": 3600, "retries": 5}
+    found = checked_tasks(FORM, {"retries": 3, "repository": "lake"}, own)
+    assert found.pop("pre_execute") == RunCheck(FORM)
+    assert found == own | {"execution_timeout": timedelta(hours=1), "repository": "lake"}
+
+
+@pytest.mark.parametrize("name", ["pre_execute", "trigger_rule", "depends_on_past", "pol", "repository"])
+def test_what_makes_a_run_safe_and_words_that_airflow_lacks_are_no_such_arguments(name: str) -> None:
+    with pytest.raises(TypeError):
+        checked_tasks(FORM, {}, {name: None})

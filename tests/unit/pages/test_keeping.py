@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dredge.pages.keeping import Keeping, keeping_of, pieces
+from dredge.pages.figures import Keeping, keeping_of, pieces
 from dredge.pages.places import FolderPlaces, Place
-from dredge.pages.surroundings import Facts, Schedule
+from dredge.pages.surroundings import Blocking, Facts, Schedule
 from dredge.runs.coverage import Coverage
 from tests.support.gc import World, busy_world
 from tests.support.pages import Around, pages_of
@@ -85,5 +85,10 @@ def test_schedules_and_windows_are_those_of_the_repository(world: World) -> None
     assert "from <time" in windows
     assert "2026-04-02" in windows
     assert "off without" not in windows
+    assert "waits for it" not in windows
+    around.blocking = (Blocking("scheduled__1", "dags/gc_lake/runs/scheduled__1", "scheduled__2"),)
+    blocked = client.get(f"/place/{place.key}/gaps").text
+    assert 'href="../dags/gc_lake/runs/scheduled__1"' in blocked
+    assert "scheduled__2" in blocked
     around.starts = None
     assert "Who may start backfills" in client.get(f"/place/{place.key}/gaps").text

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dredge.pages.kept import Kept
+from dredge.pages.object_rows import Kept
 
 
 def test_one_works_for_all_who_ask_at_once() -> None:

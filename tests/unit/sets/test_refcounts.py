@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from dredge.errors import FormatError
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json, to_json
-from dredge.sets.files import write_counted
-from dredge.sets.refcounts import Counted, from_bytes, to_bytes
-from dredge.sets.sharded import CountedSet
+from dredge.sets.hashes import Counted, counted_from_bytes, counted_to_bytes, write_counted
+from dredge.sets.live import CountedSet
 from dredge.storage import open_writer
 
 sets = st.lists(st.sets(st.integers(0, 5) | st.sampled_from([2**63, 2**64 - 1])), max_size=5)
@@ -31,7 +30,7 @@ def test_what_is_added_and_subtracted_adds_up(added: list[set[int]], subtracted:
     expected.subtract(value for item in subtracted for value in item)
     found = dict(zip(total.hashes.tolist(), total.counts.tolist(), strict=True))
     assert found == {value: count for value, count in expected.items() if count}
-    again = from_bytes(to_bytes(total), len(total.hashes), "x.counts")
+    again = counted_from_bytes(counted_to_bytes(total), len(total.hashes), "x.counts")
     assert (again.hashes.tolist(), again.counts.tolist()) == (total.hashes.tolist(), total.counts.tolist())
 
 
@@ -69,4 +68,4 @@ def test_layers_that_do_not_belong_together_are_refused() -> None:
 @pytest.mark.parametrize("data", [b"", b"x" * 12, b"x" * 25])
 def test_a_file_that_is_not_as_long_as_its_hashes_is_refused(data: bytes) -> None:
     with pytest.raises(FormatError):
-        from_bytes(data, 2, "x.counts")
+        counted_from_bytes(data, 2, "x.counts")

@@ -6,6 +6,7 @@ import pytest
 
 from dredge.storage import open_versions
 from dredge.storage.undo import ExpiresOldVersions, Expiry
+from dredge.undo.preflight import check_lifecycle
 from dredge.undo.ways import VERSIONS, UndoWay, _with_expiry
 from tests.support.objectstore import ScriptedS3
 
@@ -31,7 +32,6 @@ def _below(prefix: str) -> str:
         ([_rule(7), _rule(3, "<Filter><And><Prefix>elsewhere/</Prefix></And></Filter>")], 7),
         ([_rule(7, "<Prefix>other</Prefix>")], None),
         ([_rule(7, status="Disabled")], None),
-        (["<Rule><Status>Enabled</Status><Expiration><Days>1</Days></Expiration></Rule>"], None),
         ([_rule(7, newer="<NewerNoncurrentVersions>2</NewerNoncurrentVersions>")], None),
     ],
 )
@@ -41,6 +41,27 @@ def test_the_first_rule_that_is_in_force_for_the_keys_counts(rules: list[str], d
         store = open_versions("s3://bucket/lake", server.options)
         assert isinstance(store, ExpiresOldVersions)
         assert store.expiry("data/") == Expiry(days)
+
+
+@pytest.mark.parametrize(
+    ("expiration", "days"),
+    [
+        ("<Days>30</Days>", 30),
+        ("<Date>2026-12-01T00:00:00Z</Date>", 0),
+        ("<ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker>", None),
+    ],
+)
+def test_rules_that_remove_objects_are_told_apart(expiration: str, days: int | None) -> None:
+    rule = f"<Rule><Status>Enabled</Status><Expiration>{expiration}</Expiration></Rule>"
+    told = f"<LifecycleConfiguration>{rule}</LifecycleConfiguration>"
+    with ScriptedS3(lambda *_: (200, told)) as server:
+        store = open_versions("s3://bucket/lake", server.options)
+        assert isinstance(store, ExpiresOldVersions)
+        assert store.expiry("data/") == Expiry(None, current_days=days)
+        levels = [
+            line.level for line in check_lifecycle({"state": "s3://bucket/lake/_lakefs"}, server.options)
+        ]
+    assert levels == ["ok" if days is None else "warning"]
 
 
 def test_a_bucket_without_rules_keeps_what_it_has() -> None:

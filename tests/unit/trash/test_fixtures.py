@@ -13,7 +13,7 @@ from dredge.trash.finding import TrashFinding
 from dredge.trash.look import Look, look_through
 from dredge.trash.margins import TrashMargins
 from dredge.trash.rules import classify
-from dredge.trash.waiting import WaitingList
+from dredge.trash.waiting import advance_waiting, no_list
 from tests.support.kv_world import TRUTH, dump
 from tests.support.memory_rows import FrozenView
 
@@ -29,14 +29,14 @@ class Judge:
     """Looks at dumps, one after the other."""
 
     def __init__(self) -> None:
-        self.waiting = WaitingList()
+        self.waiting = no_list()
         self.looks = 0
 
     def at(self, story: str, seconds: float) -> tuple[TrashFinding, ...]:
         self.looks += 1
         now = datetime.fromtimestamp(seconds, UTC)
         found = classify(look_at(story), now, MARGINS)
-        return self.waiting.advance(found, f"look {self.looks}", now, now, MARGINS.grace)
+        return advance_waiting(self.waiting, found, f"look {self.looks}", now, now, MARGINS)
 
 
 def name(partition: bytes, key: bytes | None) -> tuple[str, str | None]:

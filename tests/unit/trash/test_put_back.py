@@ -13,6 +13,7 @@ from dredge.kv.postgres import PostgresStore
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Row
 from dredge.runs.payload import from_json, to_json
+from dredge.trash.margins import TrashMargins
 from dredge.trash.noted import Noted
 from tests.support.kv_world import DAY, Store
 from tests.support.memory_rows import MemoryRows
@@ -94,6 +95,20 @@ def test_a_token_that_was_named_waits_thirty_days(ground: Ground) -> None:
     assert len(list(ground.world.kv.scan(token))) == 2, "its wait has begun after the thirty days"
     ground.clean(INSTANT)
     assert not list(ground.world.kv.scan(token))
+
+
+def test_a_look_without_a_grace_does_not_forget_that_a_token_was_named(ground: Ground) -> None:
+    """Somebody asks what a run would remove if nothing waited."""
+    ground.world.stage(ground.main, "a", "b")
+    ground.scan()
+    ground.world.branch(ground.partition, "main", ground.head, ground.world.token("lake", "main"))
+    ground.scan(DAY)
+    at_once = TrashMargins.with_grace(timedelta(0), unsafe_short_grace=True)
+    ground.clean(DAY, margins=at_once, dry_run=True)
+    for _ in range(3):
+        ground.clean(DAY)
+    assert len(list(ground.world.kv.scan(ground.main.encode()))) == 2
+    assert not ground.orphan_rows()
 
 
 def test_a_token_that_was_named_and_is_queued_waits_a_grace_only(ground: Ground) -> None:

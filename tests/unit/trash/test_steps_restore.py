@@ -9,7 +9,7 @@ from dredge.kv.rows import Row
 from dredge.trash.names import MARKERS
 from dredge.trash.steps import restore
 from dredge.trash.unqueue import unqueue
-from dredge.trash.waiting import WaitingList, address_of
+from dredge.trash.waiting import address_of, read_waiting
 from tests.support.kv_world import DAY, World
 from tests.support.trash import Ground
 
@@ -100,7 +100,7 @@ def test_a_row_that_comes_back_before_a_look_saw_it_gone_begins_anew(removed: Re
     run = removed.ground.clean(DAY, kinds=["marker"]).scan.plan.run_id
     assert not list(world.kv.scan(MARKERS))
     restore(world.store, removed.ground.state, run, dry_run=False)
-    rows = WaitingList.read(removed.ground.state, world.store).rows
+    rows = read_waiting(removed.ground.state, world.store).rows
     assert address_of(MARKERS, marker) not in rows["address"].to_pylist()
     assert removed.ground.clean(kinds=["marker"]).outcomes == ()
     assert list(world.kv.scan(MARKERS))

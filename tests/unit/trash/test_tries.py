@@ -19,7 +19,7 @@ from dredge.trash.rules import classify
 from dredge.trash.state import Right, TrashState
 from dredge.trash.steps import CleanReport, restore
 from dredge.trash.unqueue import unqueue
-from dredge.trash.waiting import WaitingList
+from dredge.trash.waiting import leave_waiting, read_waiting
 from tests.support.kv_world import DAY, START
 from tests.support.trash import Ground
 
@@ -183,11 +183,11 @@ def test_an_orphaned_look_does_not_bring_an_older_list_back(
 def test_a_try_that_was_overtaken_writes_nothing_that_tries_share(ground: Tries) -> None:
     """Also where the later try has written nothing yet."""
     with ground.state.held(TASK) as lost:
-        read = WaitingList.read(lost, ground.world.store)
+        read = read_waiting(lost, ground.world.store)
         take_over(ground)
         before = ground.state.writer.get(POINTER)
         with pytest.raises(LeaseHeldError):
-            read.leave("lost", START)
+            leave_waiting(lost, read, "lost", START)
         with pytest.raises(LeaseHeldError):
             lost.set_open_run("lost")
     assert ground.state.writer.get(POINTER) == before
@@ -205,17 +205,17 @@ def test_a_try_that_is_overtaken_as_it_writes_does_not_replace_what_the_later_on
         ground.scan(holder=TASK)
 
     with ground.state.held(TASK) as lost:
-        read = WaitingList.read(lost, ground.world.store)
+        read = read_waiting(lost, ground.world.store)
         read.rows = read.rows.slice(0, 0)
         monkeypatch.setattr(Right, "check", check_and_stand_still)
         with pytest.raises(LeaseHeldError):
-            read.leave("lost", START)
+            leave_waiting(lost, read, "lost", START)
     assert len(waiting(ground)) == 3
 
 
 def waiting(ground: Tries) -> list[bytes]:
     """Partitions that wait."""
-    rows = WaitingList.read(ground.state, ground.world.store).rows
+    rows = read_waiting(ground.state, ground.world.store).rows
     return [name_of(address) for address in rows["address"].to_pylist()]
 
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.runs.pending.store import POINTER
+from dredge.runs.pending.store import POINTER, parts_named
+from dredge.storage import open_deleter, open_writer
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.margins import TrashMargins
 from dredge.trash.state import TrashState
-from dredge.trash.waiting import WaitingList, address_of, forget
+from dredge.trash.waiting import address_of, forget, read_waiting
+from tests.support.killing import Killed, killed_at
 from tests.support.kv_world import DAY, START
+from tests.support.memory_store import forget_memory_store
 from tests.support.trash import Ground, fates
 
 INSTANT = timedelta(microseconds=1)
@@ -84,7 +90,7 @@ def test_what_a_run_puts_back_itself_waits_anew(ground: Ground) -> None:
     ground.world.store.after_delete.append(ground.name_orphan)
     with pytest.raises(NamedAgainError):
         ground.clean(DAY)
-    rows = WaitingList.read(ground.state, ground.world.store).rows
+    rows = read_waiting(ground.state, ground.world.store).rows
     assert address_of(ground.orphan, None) not in rows["address"].to_pylist()
 
 
@@ -124,7 +130,7 @@ def test_another_id_of_the_database_is_another_life(ground: Ground) -> None:
     ground.world.store.own = "1:1:1"
     ground.scan()
     ground.world.store.own = "1:2:1"
-    assert WaitingList.read(ground.state, ground.world.store).rows.num_rows == 0
+    assert read_waiting(ground.state, ground.world.store).rows.num_rows == 0
 
 
 def test_only_what_is_forgotten_waits_anew(ground: Ground) -> None:
@@ -134,3 +140,60 @@ def test_only_what_is_forgotten_waits_anew(ground: Ground) -> None:
         forget(held, ground.world.store, [(ground.orphan, None), (b"never", b"seen")], "a restore")
     assert [o.finding.partition for o in ground.clean(DAY).outcomes] == [other]
     assert ground.orphan_rows() == 2
+
+
+@pytest.mark.parametrize("shorter", ["id_age", "expiry", "ownership_expiry", "unnamed"])
+def test_a_wait_that_a_look_with_a_shorter_age_began_begins_anew(ground: Ground, shorter: str) -> None:
+    margins = replace(TrashMargins(unsafe_short_grace=True), **{shorter: timedelta(hours=1)})
+    ground.clean(margins=margins, dry_run=True)
+    assert ground.clean(DAY).outcomes == ()
+    ground.clean(margins=margins, dry_run=True)
+    assert fates(ground.clean(DAY)) == ["deleted"], "what a look with the usual ages began goes on"
+
+
+@pytest.mark.parametrize("days", [6, 8])
+def test_parts_of_earlier_lists_of_a_key_value_store_go_a_week_later_and_those_of_the_list_stay(
+    ground: Ground, state: TrashState, tmp_path: Path, days: int
+) -> None:
+    ground.scan()
+    old = parts_named(state.writer)
+    ground.world.stage(ground.world.token("lake", "main"))
+    ground.scan()
+    of_list = parts_named(state.writer)
+    assert old
+    assert old.isdisjoint(of_list)
+    for path in (tmp_path / "state" / "pending").iterdir():
+        os.utime(path, (path.stat().st_mtime - days * 86400,) * 2)
+    ground.clean(dry_run=True)
+    assert old | of_list <= parts_there(tmp_path)
+    ground.clean()
+    assert of_list <= parts_there(tmp_path)
+    assert old.isdisjoint(parts_there(tmp_path)) is (days > 7)
+
+
+def parts_there(folder: Path) -> set[str]:
+    return {f"pending/{path.name}" for path in (folder / "state" / "pending").iterdir()}
+
+
+@pytest.mark.parametrize("looks", ["scan", "dry run"])
+def test_after_a_kill_at_any_write_rows_are_neither_lost_nor_confirmed_early(looks: str) -> None:
+    number = 0
+    while True:
+        number += 1
+        forget_memory_store("kv-kills")
+        ground = Ground(TrashState(open_writer("memory://kv-kills/state")))
+        since = ground.scan().findings[0].first_seen
+        late = ground.world.stage(ground.world.token("lake", "main"))
+        ground.world.store.now += DAY
+        try:
+            with killed_at(number):
+                ground.scan() if looks == "scan" else ground.clean(dry_run=True)
+            break
+        except Killed:
+            open_deleter(ground.state.writer.uri).delete(["lease.json"])  # it may be left
+        seen = {finding.partition: finding.first_seen for finding in ground.scan(INSTANT).findings}
+        assert seen[ground.orphan] == since
+        assert seen[late] is not None
+        assert seen[late] >= since + DAY
+        assert [o.finding.partition for o in ground.clean().outcomes] == [ground.orphan]
+    assert number > 6

@@ -12,7 +12,7 @@ from dredge.errors import FormatError, UnavailableError
 from dredge.gc.steps import bulk_delete
 from dredge.storage import ObjectVersion
 from dredge.undo import deleted
-from dredge.undo.purge.choosing import Choosing, Leftover
+from dredge.undo.leftovers import Choosing, Leftover
 from tests.support.gc import World
 from tests.support.memory_store import MemoryVersions
 from tests.support.memory_versions import OlderVersions

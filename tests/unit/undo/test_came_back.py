@@ -9,8 +9,7 @@ import pytest
 
 from dredge.gc.run import Run
 from dredge.runs.coverage import Coverage
-from dredge.undo.came_back import INTERVALS_MAX, slices_of, unite_slices
-from dredge.undo.pins import read_pins
+from dredge.undo.pins import INTERVALS_MAX, read_pins, slices_of, unite_slices
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world, summary_of
 from tests.support.memory_versions import OlderVersions

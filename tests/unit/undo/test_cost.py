@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.undo.cost import cost_of_undo
+from dredge.undo.ways import cost_of_undo
 
 
 @pytest.mark.parametrize(

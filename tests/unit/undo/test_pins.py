@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
-from dredge.gc.explain.answer import KEPT
-from dredge.gc.explain.target import Target
-from dredge.gc.explain.why import why
+from dredge.gc.insight.why import why
+from dredge.gc.insight.why_answer import KEPT, Target
 from dredge.gc.steps import release_lease
 from dredge.hashing import hash64
 from dredge.storage import ObjectReader, open_deleter

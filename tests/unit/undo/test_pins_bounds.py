@@ -14,20 +14,21 @@ import pytest
 
 from dredge.errors import ConfigError, ConflictError, FormatError
 from dredge.runs.coverage import Coverage
-from dredge.sets.files import write_hashes
-from dredge.sets.live import LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import write_hashes
+from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import ObjectWriter, open_writer
 from dredge.undo import pins
-from dredge.undo.came_back import is_seen, slices_of, slices_to_list
 from dredge.undo.pins import (
     Pin,
     active_pins,
     end_pin,
+    is_seen,
     narrow_pin,
     pin_folder,
     read_pins,
     sets_of,
+    slices_of,
+    slices_to_list,
     write_pin,
 )
 from dredge.xid import new_descending_xid

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from dredge.errors import UnavailableError
-from dredge.undo.work import Tally, note_outcomes
+from dredge.undo.side_run import Tally, note_outcomes
 
 OUTCOMES = {"restored": "came back", "failed": "failed", "not_sent": "were not sent", "gone": "are gone"}
 TEXT = "{left} objects are left{example}."

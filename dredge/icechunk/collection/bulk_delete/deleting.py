@@ -20,9 +20,9 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.sweep import DeletingTask
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import open_deleter
-from dredge.undo import QUARANTINE
 from dredge.undo.pins import PINNED
 from dredge.undo.protecting import GROUP_KEYS, protection
+from dredge.undo.ways import QUARANTINE
 
 ALIVE_CODE = "alive_again"
 NAMED_BY_KEPT = "named_by_kept"

@@ -17,8 +17,8 @@ from datetime import timedelta
 
 import pyarrow.compute as pc
 
-from dredge.approve.needed import approval_inputs, why_asked
-from dredge.approve.proof import approval_of
+from dredge.approve.output import approval_inputs, why_asked
+from dredge.approve.step import approval_of
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.approve import ApproveOutput

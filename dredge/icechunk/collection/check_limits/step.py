@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from dredge.approve.needed import LET_IT
+from dredge.approve.output import LET_IT
 from dredge.approve.settings import NEVER
 from dredge.errors import LeaseHeldError, RefusedError
 from dredge.icechunk.collection.check_limits import canaries
@@ -21,8 +21,8 @@ from dredge.runs.limits import Finding, worst
 from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
-from dredge.undo.cost import cost_of_undo
 from dredge.undo.deletions import first_objects_max, read_deletions
+from dredge.undo.ways import cost_of_undo
 
 GUARD = "guard.json"
 

@@ -5,18 +5,16 @@ Shard 0 has all but the chunks, and the others have these, by the first bits of 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.age import is_old_column
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, names_of
 from dredge.icechunk.collection.list_candidates.candidates import SCHEMA, write_rows
 from dredge.icechunk.collection.mark import MarkOutput
@@ -24,17 +22,14 @@ from dredge.icechunk.collection.state.base import counts_folder
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.pending.figures import Waits
 from dredge.runs.pending.rows import FOUND as FOUND_ROWS
-from dredge.runs.pending.rows import PENDING, WAITING, Advanced, Turn, advance
-from dredge.runs.pending.store import write_part
+from dredge.runs.pending.rows import PENDING, YOUNG, Advanced, Mask, Turn, advance
+from dredge.runs.pending.store import read_rows, same_or_written
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import shard_of
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import ObjectWriter
-
-FIGURES = ("found_now", "waiting", "candidates")
-
-type Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,42 +79,53 @@ class WaitResult:
     Attributes:
         parts: files of the new list, by number of the shard; none for one without rows.
         confirmed: files of candidates that have waited.
-        counts: rows that were compared, and `FIGURES` by kind and unit.
-        since: when the waits began of what may not be deleted yet: of the first, and of the last.
+        waits: figures by kind.
+        rows: how many were compared.
     """
 
     parts: dict[int, PartInfo] = field(default_factory=dict)
     confirmed: list[PartInfo] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    since: list[datetime] = field(default_factory=list)
+    waits: dict[str, Waits] = field(default_factory=dict)
+    rows: int = 0
 
 
 @partition_function
 def advance_shards(run: WorkerRun, config: WaitConfig, task: WaitTask) -> WaitResult:
     """Advance some shards of the list, and write what has waited."""
-    result, counts = WaitResult(), Counter[str]()
+    parts, written, waits, compared = dict[int, PartInfo](), list[PartInfo](), dict[str, Waits](), 0
     for shard in task.shards:
-        rows, before, advanced = advance_shard(run.folder, run.open_state(), config, shard)
+        rows, found, before, advanced = advance_shard(run.folder, run.open_state(), config, shard)
         run.progress.add(rows.num_rows)
-        counts["compared"] += rows.num_rows
+        compared += rows.num_rows
         (named,) = in_any(config.named, [rows["hash"].to_numpy()], its_shards_only=True)
         confirmed = advanced.confirmed & ~named
-        result.confirmed.extend(_write_confirmed(run.folder, config, shard, rows, confirmed, counts))
-        _count_waiting(advanced.rows, rows, confirmed, config.turn, counts, result.since)
-        if config.writes and advanced.rows.num_rows:
+        for kind, prefix in FOLDERS.items():
+            own = _below(found, prefix)
+            written += write_rows(
+                run.folder,
+                f"{kind}-{shard:04d}",
+                rows.filter(pa.array(own & confirmed)),
+                config.candidate_rows,
+            )
+            after = advanced.rows.filter(pa.array(_below(advanced.rows, prefix)))
+            figures = Waits.of(after, found.filter(pa.array(own)), confirmed[own], config.turn)
+            waits[kind] = waits.get(kind, Waits()) + figures
+        if config.writes:
             known = config.before.get(shard) if config.same else None
-            if known is None or not advanced.rows.equals(before):
-                label = "-".join(filter(None, (run.folder.label, run.folder.call)))
-                known = write_part(run.open_state(), label, shard, advanced.rows)
-            result.parts[shard] = known
-    result.counts.update(counts)
-    return result
+            label = run.folder.call_label
+            parts |= same_or_written(run.open_state(), label, shard, advanced.rows, before, known)
+    return WaitResult(parts=parts, confirmed=written, waits=waits, rows=compared)
+
+
+def _below(rows: pa.Table, prefix: str) -> Mask:
+    return np.asarray(pc.starts_with(rows["address"], prefix), bool)
 
 
 def advance_shard(
     folder: RunFolder, state: ObjectWriter, config: WaitConfig, shard: int
-) -> tuple[pa.Table, pa.Table, Advanced]:
-    """Give what was found in a shard (`SCHEMA`), the list before, and what became of both.
+) -> tuple[pa.Table, pa.Table, pa.Table, Advanced]:
+    """Give what was found in a shard (`SCHEMA`, and as rows of what a mark found), the list before, and what became of
+    both.
 
     Args:
         folder: of the run.
@@ -138,19 +144,19 @@ def advance_shard(
         known = [config.before[shard]] if shard in config.before else []
     else:
         known = [part for number, part in config.before.items() if bool(number) == bool(shard)]
-    read = (_of_shard(lists.read_part(part), shard, config.bits) for part in known)
-    before = pa.concat_tables(
-        [PENDING.empty_table(), *(piece.cast(PENDING) for piece in read)]
-    ).combine_chunks()
+    read = (_of_shard(read_rows(lists, [part]), shard, config.bits) for part in known)
+    before = pa.concat_tables([PENDING.empty_table(), *read]).combine_chunks()
     previous = without(before, config.gone).sort_by("address").combine_chunks()
-    columns = {name: rows[name] for name in ("address", "hash", "size", "etag", "last_modified")}
-    if shard and not config.asked:
-        columns["last_modified"] = pa.nulls(rows.num_rows, PENDING.field("last_modified").type)
+    columns = {name: rows[name] for name in ("address", "hash", "size", "etag", "last_modified", "reason")}
     columns |= dict.fromkeys(("version_id", "code"), pa.nulls(rows.num_rows, pa.string()))
+    if shard and not config.asked:  # nobody knows when they were written, but that it was no later
+        old = is_old_column(rows["last_modified"], config.turn.cutoff)
+        columns["code"] = pc.if_else(pa.array(old), pa.scalar(None, pa.string()), YOUNG)
+        columns["last_modified"] = pa.nulls(rows.num_rows, PENDING.field("last_modified").type)
     found = pa.table([columns[item.name] for item in FOUND_ROWS], schema=FOUND_ROWS)
     turn = config.turn if shard else replace(config.turn, lists_all=True)
     live = _live(folder, state, previous, found)
-    return rows, before, advance(previous, found, live, np.zeros(previous.num_rows, bool), turn)
+    return rows, found, before, advance(previous, found, live, np.zeros(previous.num_rows, bool), turn)
 
 
 def _of_shard(rows: pa.Table, shard: int, bits: int) -> pa.Table:
@@ -195,39 +201,3 @@ def _live(folder: RunFolder, state: ObjectWriter, previous: pa.Table, found: pa.
         for part in parts:
             live[mine] |= sets.contains(sets.read_ids(folder, part), ids)
     return live
-
-
-def _write_confirmed(
-    folder: RunFolder,
-    config: WaitConfig,
-    shard: int,
-    rows: pa.Table,
-    confirmed: Mask,
-    counts: Counter[str],
-) -> Iterator[PartInfo]:
-    for kind, own in _by_kind(rows.filter(pa.array(confirmed))):
-        counts[f"{kind}_candidates_objects"] += own.num_rows
-        counts[f"{kind}_candidates_bytes"] += pc.sum(own["size"]).as_py()
-        yield from write_rows(folder, f"{kind}-{shard:04d}", own, config.candidate_rows)
-
-
-def _count_waiting(
-    after: pa.Table, rows: pa.Table, confirmed: Mask, turn: Turn, counts: Counter[str], since: list[datetime]
-) -> None:
-    """Count what waits and may not be deleted yet."""
-    goes = pc.is_in(after["address"], rows["address"].filter(pa.array(confirmed)).combine_chunks())
-    waits = after.filter(pc.and_(pc.equal(after["status"], WAITING), pc.invert(goes)))
-    new = waits.filter(pc.equal(waits["run_id"], turn.run_id))
-    for name, table in (("waiting", waits), ("found_now", new)):
-        for kind, own in _by_kind(table):
-            counts[f"{kind}_{name}_objects"] += own.num_rows
-            counts[f"{kind}_{name}_bytes"] += pc.sum(own["size"]).as_py()
-    bounds = pc.min_max(waits["since"]).as_py()
-    since.extend(at for at in bounds.values() if at is not None)
-
-
-def _by_kind(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    for kind, prefix in FOLDERS.items():
-        own = rows.filter(pc.starts_with(rows["address"], prefix))
-        if own.num_rows:
-            yield kind, own.combine_chunks()

@@ -43,9 +43,8 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, hashes_of_names
 from dredge.icechunk.repository import CHUNKS, MANIFESTS
-from dredge.inventory.download import downloaded
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
-from dredge.inventory.rows import read_rows
+from dredge.inventory.rows import downloaded, read_rows
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord

@@ -30,8 +30,7 @@ from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, raw_ids_of_name
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.sets.live import LocatedSet
-from dredge.sets.sharded import CountedSet
+from dredge.sets.live import CountedSet, LocatedSet
 from dredge.storage import LISTING_SCHEMA, ObjectInfo, ObjectReader
 from dredge.storage.parallel import ordered_map
 

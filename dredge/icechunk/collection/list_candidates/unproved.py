@@ -31,7 +31,7 @@ from dredge.icechunk.format.manifests import NATIVE, NamedChunks, parse_manifest
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.sets.sharded import CountedSet
+from dredge.sets.live import CountedSet
 from dredge.storage import ObjectReader, exists
 from dredge.storage.parallel import ordered_map
 

@@ -10,11 +10,9 @@ went before it) is a candidate as it stands there. What the run deleted that lef
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +22,6 @@ from dredge.hashing import hash64
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.kinds import FOLDERS, names_of
 from dredge.icechunk.collection.list_candidates.advancing import (
-    FIGURES,
     WaitConfig,
     WaitTask,
     advance_shard,
@@ -42,19 +39,21 @@ from dredge.icechunk.collection.witness.record import parse_known
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
+from dredge.runs.pending.figures import Waits
 from dredge.runs.pending.rows import PENDING, Turn, due
 from dredge.runs.pending.store import PendingList, Stored
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.versions import CLEAN
-from dredge.sets.files import write_hashes
-from dredge.sets.live import LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import write_hashes
+from dredge.sets.live import LocatedSet, ShardedSet
 
 _STEP = ListCandidatesOutput.STEP
 SHARD_ROWS = 500_000
 """Rows of a shard of chunks, about."""
+_FIGURES = {"found_now": "found_now", "waiting": "waiting", "candidates": "confirmed"}
+"""Counts of the step, and the figures of the list that they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +136,8 @@ def due_chunks(run: Run, before: Before, bits: int) -> dict[int, PartInfo]:
     for part in (part for shard, part in before.parts.items() if shard):
         rows = without(state.read_part(part).cast(PENDING), before.gone)
         rows = rows.filter(pa.array(due(rows, plan.created_at, plan.grace, plan.cutoff))).combine_chunks()
-        at = pc.coalesce(rows["last_modified"], rows["since"])
+        age = rows["min_age"].cast(pa.duration("us"))  # what waits was older than that when its wait began
+        at = pc.coalesce(rows["last_modified"], pc.subtract(rows["since"], age), rows["since"])
         rows = pa.table({"address": rows["address"], "size": rows["size"], "last_modified": at})
         pieces.append(rows_of_names(rows, names_of("chunks", rows["address"]).combine_chunks()))
     return write_by_shard(run.folder, bits, "due", once(pieces))
@@ -157,7 +157,7 @@ def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before
     """
     config = _config(run, record, before)
     if config.turn.waits and config.before:  # what waits is kept with all that it names
-        rows, _, advanced = advance_shard(run.folder, run.state, config, 0)
+        rows, _, _, advanced = advance_shard(run.folder, run.state, config, 0)
         waiting = rows["address"].filter(pa.array(~advanced.confirmed)).to_pylist()
         kept = with_needs(run, f"{_STEP}/_named_by_waiting", set(waiting), passes_archived=True)
         config = replace(config, named=(kept,))
@@ -165,19 +165,17 @@ def find_waited(run: Run, runner: TaskRunner, record: StepRecord, before: Before
     tasks = [WaitTask(shards=share) for share in round_robin(range(count), run.num_tasks(runner, count))]
     total = sum(record.counts.get(f"{kind}_candidates_objects", 0) for kind in FOLDERS)
     results = run.spread(runner, _STEP, advance_shards, config, tasks, "objects", total)
-    counts = Counter[str]()
-    for result in results:
-        counts.update(result.counts)
-        record.parts += result.confirmed
-    if counts.pop("compared", 0) != total:
+    record.parts += [part for result in results for part in result.confirmed]
+    if sum(result.rows for result in results) != total:
         raise FormatError(f"{run.plan.uri}: not all that was found was compared with the pending list.")
+    waits = {kind: sum((result.waits[kind] for result in results), Waits()) for kind in FOLDERS}
     for kind in (kind for kind in FOLDERS if f"{kind}_listed_objects" in record.counts):
+        figures = waits[kind].to_details(config.turn.grace)
         for unit in ("objects", "bytes"):
             record.counts[f"{kind}_found_{unit}"] = record.counts.get(f"{kind}_candidates_{unit}", 0)
-            for name in FIGURES:
-                record.counts[f"{kind}_{name}_{unit}"] = counts[f"{kind}_{name}_{unit}"]
-    since = [at for result in results for at in result.since]
-    record.details["pending"] = _details(config.turn.grace, counts, since)
+            for name, figure in _FIGURES.items():
+                record.counts[f"{kind}_{name}_{unit}"] = figures[figure][unit]
+    record.details["pending"] = sum(waits.values(), Waits()).to_details(config.turn.grace)
     if config.writes:
         pending = PendingList(
             subject=run.plan.uri.rstrip("/"),
@@ -206,7 +204,7 @@ def _config(run: Run, record: StepRecord, before: Before) -> WaitConfig:
             marked_at=plan.created_at,
             now=run.store_now(),
             cutoff=plan.cutoff,
-            min_age=None,
+            min_age=timedelta(seconds=plan.config.min_age_seconds),
             grace=plan.grace,
             # A report on a planned expiration tells what would go once all has waited.
             waits=plan.config.waits and plan.config.after is None,
@@ -222,21 +220,3 @@ def _config(run: Run, record: StepRecord, before: Before) -> WaitConfig:
         candidate_rows=plan.config.tuning.candidate_rows,
         writes=record.input(MarkOutput).known is not None,
     )
-
-
-def _details(grace: timedelta, counts: Mapping[str, int], since: Sequence[datetime]) -> dict[str, Any]:
-    """Figures as reports have them (`dredge.runs.pending.words`)."""
-
-    def total(name: str) -> dict[str, int]:
-        return {
-            unit: sum(counts[f"{kind}_{name}_{unit}"] for kind in FOLDERS) for unit in ("objects", "bytes")
-        }
-
-    return {
-        "found_now": total("found_now"),
-        "waiting": total("waiting"),
-        "confirmed": total("candidates"),
-        "first_deletion": (min(since) + grace).isoformat() if since else None,
-        "last_deletion": (max(since) + grace).isoformat() if since else None,
-        "grace_seconds": grace.total_seconds(),
-    }

@@ -23,9 +23,8 @@ from dredge.icechunk.collection.state.base import Base, counts_folder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
-from dredge.sets.files import read_counted, write_counted
-from dredge.sets.refcounts import Counted
-from dredge.sets.sharded import CountedSet
+from dredge.sets.hashes import Counted, read_counted, write_counted
+from dredge.sets.live import CountedSet
 
 log = logging.getLogger("dredge")
 

@@ -9,7 +9,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_json
 from dredge.runs.summary import PartInfo
-from dredge.sets.sharded import CountedSet
+from dredge.sets.live import CountedSet
 
 SNAPSHOT_NAMES = "snapshots.json"
 SNAPSHOT_ROWS = "snapshots.parquet"

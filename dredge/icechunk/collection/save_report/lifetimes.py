@@ -41,13 +41,13 @@ from dredge.runs.clock import check_clocks
 from dredge.runs.folder import read_json
 from dredge.runs.lifetimes import ListedFiles, counting_versions, run_ids
 from dredge.runs.pending.store import FOLDER as PENDING
-from dredge.runs.pending.store import POINTER, parts_named
+from dredge.runs.pending.store import superseded_parts
 from dredge.runs.perform import StepRecord
 from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
 from dredge.storage import ObjectReader, open_reader
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.pins import PINS, Pin, read_pins
-from dredge.undo.purge.step import FOLDER as PURGES
+from dredge.undo.purge import FOLDER as PURGES
 from dredge.undo.ways import QUARANTINE_FOLDER
 from dredge.xid import descending_time
 
@@ -131,14 +131,14 @@ def find_superseded(run: Run) -> Superseded:
     with at_once() as ask:
         versions_read = ask(counting_versions, StateStore(run.state, run.options), files["state"], "")
         index, pins = ask(ManifestIndex.load, run.state), ask(read_pins, run.state)
-        of_list = {POINTER, *parts_named(run.state)}
+        of_list = superseded_parts(run.state, files[PENDING])
     versions = versions_read.result()
     found = Superseded()
     found.bookkeeping += _state(files["state"], versions)
     named = {part.name for state in versions.values() for part in state.counted.parts}
     found.bookkeeping += [key for key in files[COUNTED].old(f"{COUNTED}/") if key not in named]
     found.bookkeeping += _index(index.result(), files["index"])
-    found.bookkeeping += [key for key in files[PENDING].old(f"{PENDING}/") if key not in of_list]
+    found.bookkeeping += of_list
     found.bookkeeping += _ended_pins(pins.result(), files[PINS], week_ago)
     sizes = {key: size for listed in files.values() for key, size in listed.sizes.items()}
     found.size_bytes = sum(sizes[key] for key in found.bookkeeping)

@@ -21,7 +21,7 @@ from dredge.runs.versions import DISTRUSTED, VERSIONS
 from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
 from dredge.storage.keys import is_plain
 from dredge.undo.pins import PINS
-from dredge.undo.purge.step import FOLDER as PURGES
+from dredge.undo.purge import FOLDER as PURGES
 from dredge.xid import is_xid
 
 OWN_RUNS = RUNS.removeprefix(f"{STATE}/")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dredge.approve.needed import approval_inputs
-from dredge.approve.words import approval_text
-from dredge.approve.words import what_to_do as about_approval
+from dredge.approve.output import approval_inputs
+from dredge.approve.question import approval_text
+from dredge.approve.question import what_to_do as about_approval
 from dredge.errors import FormatError
 from dredge.icechunk.collection.approve import ApproveOutput
 from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput

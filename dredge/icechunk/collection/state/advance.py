@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dredge.approve.needed import approval_inputs
+from dredge.approve.output import approval_inputs
 from dredge.icechunk.collection.approve import ApproveOutput
 from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
@@ -24,7 +24,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.versions import CLEAN, Current
-from dredge.sets.sharded import CountedSet
+from dredge.sets.live import CountedSet
 
 
 def advance_state(run: Run) -> StepSummary | None:

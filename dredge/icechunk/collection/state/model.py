@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dredge.runs.summary import PartInfo
-from dredge.sets.sharded import CountedSet
+from dredge.sets.live import CountedSet
 
 FORMAT = 3
 """Rises with the index's format when counts must be made anew."""

@@ -13,15 +13,12 @@ from dredge.runs.consents import check_reason, read_consents, record_consent
 from dredge.storage import StorageOptions, open_reader, store_clock
 
 
-def ask_witnesses(
-    uri: str, options: StorageOptions | None = None, keep: timedelta = timedelta.max
-) -> Judgement:
+def ask_witnesses(uri: str, options: StorageOptions | None = None) -> Judgement:
     """Ask which tips were lost, and what the next run would refuse. Changes nothing.
 
     Args:
         uri: the repository.
         options: None reads the environment.
-        keep: how long what is lost stays.
 
     Raises:
         NotFoundError: no repository.
@@ -38,7 +35,7 @@ def ask_witnesses(
         read_consents(state, FORGET_LOST),
         run_id="",
         now=store_clock(state, ""),
-        keep=keep,
+        keep=timedelta.max,
     )
 
 

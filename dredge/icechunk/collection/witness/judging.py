@@ -114,10 +114,10 @@ def judge(
     log = OperationsLog(reader, read_repo_info(reader)) if history.spec_version == 2 else None
     since = None if log is None or known.operation is None else log.since(known.operation)
     tip, released = _released(history, known, named, {})
-    lost = find_lost(known, named, released, now, keep)
+    lost = find_lost(known, named, released, now)
     if lost and log is not None and since is not None:
         tip, released = _released(history, known, named, log.parents_before_drops(since))
-        lost = find_lost(known, named, released, now, keep)
+        lost = find_lost(known, named, released, now)
     refusals = []
     if known.copied_back_at is not None:
         lost = {node: LostTip(_ANY_REF, now) for node in {*files}.difference(named)}
@@ -147,7 +147,8 @@ def judge(
             run_id=run_id,
             at=now,
             tips=labels_of(history),
-            lost=lost,
+            # Remembered for as long as they are there: another run may keep them longer than this one.
+            lost={node: tip for node, tip in lost.items() if node in files or now - tip.since < keep},
             unnamed=unnamed,
             parents=next_parents(known.parents, history, files),
             released=frozenset(known.released & {*files}) - frozenset(named),
@@ -155,8 +156,8 @@ def judge(
             migrated_at=migrated_at,
             root=first_of_main(history),
         ),
-        lost={node: tip for node, tip in lost.items() if node in files},
-        unnamed=frozenset(unnamed),
+        lost={node: tip for node, tip in lost.items() if node in files and now - tip.since < keep},
+        unnamed=frozenset(node for node, missed in unnamed.items() if now - missed < keep),
         released=released,
         old_refs=old_refs,
         refusals=refusals,

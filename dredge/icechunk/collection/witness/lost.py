@@ -45,23 +45,18 @@ def find_released(known: Known, named: Collection[str], more: Parents) -> frozen
 
 
 def find_lost(
-    known: Known, named: Collection[str], released: Collection[str], now: datetime, keep: timedelta
+    known: Known, named: Collection[str], released: Collection[str], now: datetime
 ) -> dict[str, LostTip]:
-    """Give the tips that were lost and are still kept.
+    """Give the tips that were lost, each with the time of the first mark that missed it.
 
     Args:
         known: what earlier marks saw.
         named: snapshots that are reached (spec 2: listed).
         released: snapshots that were released.
         now: the store's time.
-        keep: for how long from the first mark that missed a tip.
     """
     found = {tip: LostTip(label, now) for label, tip in known.tips.items()} | dict(known.lost)
-    return {
-        node: tip
-        for node, tip in found.items()
-        if node not in named and node not in released and now - tip.since < keep
-    }
+    return {node: tip for node, tip in found.items() if node not in named and node not in released}
 
 
 def find_unnamed(
@@ -72,8 +67,8 @@ def find_unnamed(
     now: datetime,
     keep: timedelta,
 ) -> dict[str, datetime]:
-    """Give the snapshot files that nothing names, that were not released and that are kept, each with the time of the
-    first mark that missed it.
+    """Give the snapshot files that nothing names and that were not released, each with the time of the first mark that
+    missed it.
 
     A mark misses one that was written in the time `keep`, or since the last complete mark where that is longer: a
     commit that no mark saw.
@@ -84,7 +79,7 @@ def find_unnamed(
         named: snapshots that are reached (spec 2: listed).
         released: snapshots that were released.
         now: the store's time.
-        keep: for how long from the first mark that missed one; zero keeps none.
+        keep: how young a file is that nothing has named yet.
     """
     found = {
         node: now
@@ -94,7 +89,7 @@ def find_unnamed(
     return {
         node: missed
         for node, missed in found.items()
-        if node in files and node not in named and node not in released and now - missed < keep
+        if node in files and node not in named and node not in released
     }
 
 

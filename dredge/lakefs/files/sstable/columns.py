@@ -53,7 +53,12 @@ _WITHOUT_PLACE = (k.BAD_CHECKSUM, k.BAD_TYPE, k.BAD_SNAPPY, k.NO_RECORDS)
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a metarange says of a range."""
+    """What a metarange says of a range.
+
+    Attributes:
+        count: number of records.
+        max_key: the last key; empty where it is not known.
+    """
 
     count: int
     max_key: bytes
@@ -167,7 +172,7 @@ class _Decoder:
 
     def decode(self, data: bytes, name: str, expected: Expected | None) -> _Decoded:
         envelope = read_envelope(data, name, RANGES, expected.count if expected else None)
-        if expected is not None and envelope.max_key != expected.max_key:
+        if expected is not None and expected.max_key and envelope.max_key != expected.max_key:
             problem = f"the last key is {envelope.max_key!r}, where {expected.max_key!r} is expected"
             raise damaged(name, "properties", problem)
         before, self._before = self._before, None

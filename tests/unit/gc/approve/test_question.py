@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dredge.approve.markdown import code, plain
+from dredge.approve.question import code, plain
 from dredge.errors import LeaseHeldError
 from dredge.gc.planning import acquire_lease
 from dredge.gc.run import Run

@@ -9,7 +9,7 @@ import pytest
 
 from dredge.errors import UnavailableError
 from dredge.gc.bulk_delete.head_watch import WatchKeys, look_at_refs, look_at_rules, watching_refs
-from dredge.gc.bulk_delete.new_commits import NewCommits
+from dredge.gc.bulk_delete.new_commits import NewCommits, Published
 from dredge.gc.bulk_delete.recheck import Subtracted
 from dredge.gc.run import Run
 from tests.support.gc import World, make_world
@@ -28,7 +28,7 @@ def test_heads_at_commits_that_were_subtracted_are_no_reason_to_stop() -> None:
     world = make_world()
     world.upload("a")
     run, subtracted = checked(world, world.lake.commit().id)
-    assert look_at_refs(run, NewCommits(run, subtracted, "published")) is None
+    assert look_at_refs(NewCommits(run, subtracted, Published(run.folder, "published"))) is None
 
 
 def test_a_new_commit_on_a_known_one_is_no_reason_to_stop() -> None:
@@ -37,9 +37,9 @@ def test_a_new_commit_on_a_known_one_is_no_reason_to_stop() -> None:
     run, subtracted = checked(world, world.lake.commit().id)
     world.upload("b")
     world.lake.commit()
-    new = NewCommits(run, subtracted, "published")
-    assert look_at_refs(run, new) is None
-    assert new.number == 1
+    new = NewCommits(run, subtracted, Published(run.folder, "published"))
+    assert look_at_refs(new) is None
+    assert new.published.number == 1
 
 
 @pytest.mark.parametrize("keep_tags", [True, False])
@@ -51,7 +51,9 @@ def test_a_tag_at_an_expired_commit_stops_the_sweep_where_tags_keep_data(keep_ta
     run, subtracted = checked(world, world.lake.commit().id, keep_tags=keep_tags)
     subtracted.expired = frozenset({first.id})
     world.lake.catalog.tags.create_tag(world.lake.repository, "v1", first.id)
-    assert (look_at_refs(run, NewCommits(run, subtracted, "published")) is not None) is keep_tags
+    assert (
+        look_at_refs(NewCommits(run, subtracted, Published(run.folder, "published"))) is not None
+    ) is keep_tags
 
 
 def test_other_rules_stop_the_sweep() -> None:
@@ -73,7 +75,7 @@ def test_a_look_that_fails_for_any_reason_stops_the_sweep(error: Exception) -> N
 
     world.client.branches = fail  # type: ignore[assignment, method-assign]
     with pytest.raises(UnavailableError, match="branch heads could not be looked at"):
-        look_at_refs(run, NewCommits(run, subtracted, "published"))
+        look_at_refs(NewCommits(run, subtracted, Published(run.folder, "published")))
 
 
 def test_a_no_stops_the_sweep_though_heads_and_namespaces_are_as_they_were() -> None:

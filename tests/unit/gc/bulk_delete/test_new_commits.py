@@ -13,7 +13,7 @@ import pytest
 
 from dredge.errors import NotFoundError
 from dredge.gc.bulk_delete import new_commits
-from dredge.gc.bulk_delete.new_commits import NewCommits
+from dredge.gc.bulk_delete.new_commits import NewCommits, Published
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 from dredge.gc.index.metaranges import read_files
 from dredge.gc.index.store import CommittedIndex
@@ -22,7 +22,7 @@ from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
 from dredge.hashing import hash64
-from dredge.sets.files import read_hashes
+from dredge.sets.hashes import read_hashes
 from tests.support.gc import World, busy_world, candidates, deleting, make_world, summary_of
 from tests.support.memory_store import memory_store
 
@@ -172,9 +172,9 @@ def follow(run: Run, new: NewCommits) -> str | None:
 
 def published(run: Run, new: NewCommits) -> set[int]:
     """Every hash that workers read at the newest publication."""
-    if not new.number:
+    if not new.published.number:
         return set()
-    parts = new._parts
+    parts = new.published.parts
     return {value for part in parts for value in read_hashes(run.folder, part).tolist()}
 
 
@@ -189,7 +189,7 @@ def test_a_range_that_only_an_expired_commit_had_is_read_although_the_index_has_
     run, subtracted = marked(world)
     ranges = set(CommittedIndex.load(run.state, run.plan.namespace).places)
     way(world, old, without)
-    new = NewCommits(run, subtracted, "published")
+    new = NewCommits(run, subtracted, Published(run.folder, "published"))
     assert follow(run, new) is None
     head = world.lake.catalog.commits.get_commit(world.lake.repository, "main")
     named = set(read_files(run.reader, [head.metarange_id]).ranges)
@@ -200,17 +200,19 @@ def test_a_range_that_only_an_expired_commit_had_is_read_although_the_index_has_
 def test_a_commit_that_is_followed_is_not_read_again_and_publishes_what_is_new_only() -> None:
     world, _, old, without = expired_world()
     run, subtracted = marked(world)
-    new = NewCommits(run, subtracted, "published")
-    assert (follow(run, new), new.number) == (None, 0), "nothing moved"
+    new = NewCommits(run, subtracted, Published(run.folder, "published"))
+    assert (follow(run, new), new.published.number) == (None, 0), "nothing moved"
     revert(world, old, without)
-    assert (follow(run, new), new.number) == (None, 1)
-    assert (follow(run, new), new.number) == (None, 1)
+    assert (follow(run, new), new.published.number) == (None, 1)
+    assert (follow(run, new), new.published.number) == (None, 1)
     first = published(run, new)
     fresh = world.upload("fresh", b"fresh")
     world.lake.commit()
-    assert (follow(run, new), new.number) == (None, 2)
+    assert (follow(run, new), new.published.number) == (None, 2)
     assert published(run, new) >= first | {hashed(fresh)}
-    assert sum(part.rows for part in new._parts) == len(published(run, new)), "no address is published twice"
+    assert sum(part.rows for part in new.published.parts) == len(published(run, new)), (
+        "no address is published twice"
+    )
     assert subtracted.commits.keys().isdisjoint(new._commits), "the next re-check reads them by itself"
 
 
@@ -220,15 +222,15 @@ def test_many_publications_are_united_so_that_a_new_worker_reads_few_files(
     monkeypatch.setattr(new_commits, "_FILES_MAX", 2)
     world, *_ = expired_world()
     run, subtracted = marked(world)
-    new = NewCommits(run, subtracted, "published")
+    new = NewCommits(run, subtracted, Published(run.folder, "published"))
     addresses = set()
     for number in range(5):
         addresses.add(hashed(world.upload(f"new/{number}", b"%d" % number)))
         world.lake.commit()
         assert follow(run, new) is None
         assert addresses <= published(run, new)
-        assert len(new._parts) <= 2
-    assert new.number == 5
+        assert len(new.published.parts) <= 2
+    assert new.published.number == 5
 
 
 def test_commits_between_two_looks_are_all_read() -> None:
@@ -238,7 +240,7 @@ def test_commits_between_two_looks_are_all_read() -> None:
     revert(world, old, without)
     world.lake.catalog.objects.delete_object(world.lake.repository, "main", "taken")
     world.lake.commit("gone from the head")
-    new = NewCommits(run, subtracted, "published")
+    new = NewCommits(run, subtracted, Published(run.folder, "published"))
     assert follow(run, new) is None
     assert hashed(address) in published(run, new)
 
@@ -251,7 +253,7 @@ def test_both_parents_of_a_merge_are_followed() -> None:
     catalog.merges.revert(repository, "side", without, committer="tester")
     catalog.merges.merge(repository, "side", "main", committer="tester")
     catalog.branches.delete_branch(repository, "side")
-    new = NewCommits(run, subtracted, "published")
+    new = NewCommits(run, subtracted, Published(run.folder, "published"))
     assert follow(run, new) is None
     assert len(new._commits) == 2
     assert hashed(address) in published(run, new)
@@ -261,7 +263,7 @@ def test_a_branch_or_tag_that_leads_to_an_expired_commit_ends_the_round() -> Non
     world, _, old, _ = expired_world()
     catalog, repository = world.lake.catalog, world.lake.repository
     run, subtracted = marked(world)
-    new = NewCommits(run, subtracted, "published")
+    new = NewCommits(run, subtracted, Published(run.folder, "published"))
     catalog.tags.create_tag(repository, "v1", old)
     assert "v1" in str(follow(run, new))
     catalog.tags.delete_tag(repository, "v1")
@@ -270,20 +272,20 @@ def test_a_branch_or_tag_that_leads_to_an_expired_commit_ends_the_round() -> Non
     world.upload("more", b"on it", "old")
     world.lake.commit("on it", branch="old")
     assert old in str(follow(run, new))
-    assert new.number == 0
+    assert new.published.number == 0
 
 
 @pytest.mark.parametrize("limit", ["_COMMITS_MAX", "_RECORDS_MAX"])
 def test_more_than_one_look_can_read_ends_the_round(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     world, *_ = expired_world()
     run, subtracted = marked(world)
-    new = NewCommits(run, subtracted, "published")
+    new = NewCommits(run, subtracted, Published(run.folder, "published"))
     for number in range(3):
         world.upload(f"new/{number}", b"%d" % number)
         world.lake.commit()
     monkeypatch.setattr(new_commits, limit, 2)
     assert follow(run, new) is not None
-    assert new.number == 0
+    assert new.published.number == 0
     monkeypatch.undo()
     assert follow(run, new) is None
 
@@ -297,7 +299,7 @@ def test_commits_that_the_servers_cache_denies_are_found_by_their_ids() -> None:
         raise NotFoundError("commit not found")
 
     world.client.log = deny  # type: ignore[method-assign]
-    new = NewCommits(run, subtracted, "published")
+    new = NewCommits(run, subtracted, Published(run.folder, "published"))
     assert follow(run, new) is None
     assert hashed(address) in published(run, new)
     world.client.commit = deny  # type: ignore[method-assign]
@@ -315,9 +317,9 @@ def test_a_metarange_or_range_that_cannot_be_read_ends_the_round() -> None:
     bucket, _, prefix = world.lake.namespace.removeprefix("memory://").partition("/")
     for name in (*range_id, head.metarange_id):
         memory_store(bucket).remove(f"{prefix}/_lakefs/{name}")
-        new = NewCommits(run, subtracted, "published")
+        new = NewCommits(run, subtracted, Published(run.folder, "published"))
         assert follow(run, new) is not None
-        assert new.number == 0
+        assert new.published.number == 0
 
 
 @pytest.mark.parametrize(
@@ -342,14 +344,14 @@ def test_a_new_branch_that_rules_keep_more_of_than_of_others_ends_the_round(
     world.lake.catalog.branches.create_branch(world.lake.repository, "two", "main")
     world.upload("more", b"more", "two")
     world.lake.commit("more", branch="two")
-    assert (follow(run, NewCommits(run, subtracted, "published")) is None) is goes_on
+    assert (follow(run, NewCommits(run, subtracted, Published(run.folder, "published"))) is None) is goes_on
 
 
 def test_a_branch_that_goes_on_from_its_own_head_needs_no_other_rule() -> None:
     world, *_ = expired_world(policy=RetentionPolicy((PolicyRule("last", ("main",), 3),)))
     world.rules(30, main=300)
     run, subtracted = marked(world)
-    new = NewCommits(run, subtracted, "published")
+    new = NewCommits(run, subtracted, Published(run.folder, "published"))
     for number in range(3):
         world.upload(f"new/{number}", b"%d" % number)
         world.lake.commit()

@@ -15,8 +15,7 @@ from dredge.gc.run import make_lease
 from dredge.hashing import hash64
 from dredge.lakefs import Repository
 from dredge.runs.limits import Finding
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import unite
+from dredge.sets.hashes import unite, write_hashes
 from tests.support.checks import check_of, marked
 
 

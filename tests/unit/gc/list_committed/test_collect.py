@@ -21,7 +21,7 @@ from dredge.lakefs.files.entries import Entry
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
-from dredge.sets.files import read_counted, read_hashes, write_hashes
+from dredge.sets.hashes import read_counted, read_hashes, write_hashes
 from dredge.storage import open_deleter
 from lakefs_embedded.committed.store import RangeStore
 from lakefs_embedded.committed.writing import MetaRangeWriter

@@ -16,9 +16,7 @@ from dredge.gc.list_committed.output import COUNTED, COUNTS, EXPIRED, LIVE, SIZE
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import Stores, WorkerRun
 from dredge.runs.summary import PartInfo
-from dredge.sets.files import read_counted, read_hashes, write_counted, write_hashes
-from dredge.sets.hashes import Hashes
-from dredge.sets.refcounts import Counted
+from dredge.sets.hashes import Counted, Hashes, read_counted, read_hashes, write_counted, write_hashes
 from tests.support.memory_store import forget_memory_store
 
 TOP = 1 << 63

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dredge.gc.config import GCConfig
-from dredge.gc.many import Outcome, left_out, outcome_of, save_summary, summarize, table_lines
-from dredge.gc.many.collect import collect_each
+from dredge.gc.many.collect import collect_each, outcome_of
+from dredge.runs.many import Outcome, left_out, save_summary, summarize, table_lines
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader
 from tests.support.gc import World, make_world

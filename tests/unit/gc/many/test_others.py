@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import FormatError
-from dredge.gc.many.others import other_collector
+from dredge.gc.many.choose import other_collector
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world
 
@@ -49,7 +49,7 @@ def test_a_run_without_a_plan_that_is_newer_than_ours_is_another_collectors() ->
     world = worked_on()
     world.age(hours=1)
     run_id = foreign(world)
-    assert f"its run {run_id} left files at 2026-01-04 04:04 UTC" in asked(world)
+    assert f"its run {run_id} wrote files at 2026-01-04 04:04 UTC" in asked(world)
     assert "2026-01-04 03:04" in asked(world)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -19,17 +21,23 @@ from dredge.gc.metadata.named import NamesReader
 from dredge.gc.metadata.taking import File, delete_files
 from dredge.gc.plan import METADATA_RUNS
 from dredge.gc.planning import release_lease
+from dredge.gc.run import open_state
 from dredge.gc.witness.block import lift, refuse
 from dredge.gc.witness.lost import forget_lost
 from dredge.gc.witness.mark_id import KEY
+from dredge.gc.witness.people import consent_without_id
+from dredge.gc.witness.record import POINTER as MARK
 from dredge.kv.memory import MemoryKV
 from dredge.lakefs.files import messages
+from dredge.runs.payload import from_json
+from dredge.runs.pending.store import POINTER, PendingList, folder_of, read_rows
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from dredge.storage.model import MaySend, always
 from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.refs.commits import new_commit
 from tests.support.gc import World, make_world
+from tests.support.killing import Killed, killed_at
 from tests.support.lost_database import back_up, restore
 from tests.support.memory_versions import OlderVersions
 from tests.support.undo import store_of
@@ -45,6 +53,7 @@ def versioned() -> World:
     world.lake.commit()
     left_behind(world.lake.objects)
     world.age(days=2)
+    world.collect(dry_run=True)
     return world
 
 
@@ -156,6 +165,46 @@ def test_a_metarange_that_no_mark_saw_stays_also_when_the_last_mark_is_older_tha
     assert metarange in there(world)
 
 
+def test_files_of_a_commit_that_the_last_mark_called_active_and_the_database_lost_stay_until_it_is_given_up() -> (
+    None
+):
+    """Without the right to set metadata no id tells of the older database."""
+    world = versioned()
+    world.client.may_update = False
+    world.collect(dry_run=True)
+    consent_without_id("lake", "no such right", client=world.client)
+    noon = back_up(world)
+    world.upload("new", b"afternoon")
+    metarange = world.lake.commit("the last mark saw it").metarange_id
+    world.age(days=2)
+    world.collect()
+    restore(world, noon)
+    world.client.may_update = False
+    for _ in range(3):
+        world.age(days=4)
+        summary = collect(world, keep_unnamed_days=30)
+    assert any(metarange in text for text in summary.warnings)
+    assert is_readable(world, metarange)
+    forget_lost(world.client, "lake", "it is not wanted", 30)
+    for _ in range(2):
+        world.age(days=4)
+        collect(world, keep_unnamed_days=30)
+    assert metarange not in there(world)
+    world.assert_readable()
+
+
+def test_where_no_mark_would_show_an_older_database_nothing_goes() -> None:
+    world = noted()
+    state = open_state(world.lake.namespace)
+    open_deleter(state.uri).delete([MARK])
+    assert collect(world).counts["confirmed_files"] == 0
+    assert left_metarange() in there(world)
+    world.collect(dry_run=True)
+    collect(world)
+    world.age(days=1)
+    assert collect(world).counts["deleted_files"] == 2
+
+
 @pytest.mark.parametrize("settings", [{"dry_run": True}, {"metadata": "report"}])
 def test_a_dry_run_and_a_report_only_note(settings: dict[str, Any]) -> None:
     world = noted()
@@ -222,10 +271,42 @@ def test_a_list_of_another_life_or_a_damaged_one_lets_everything_wait_anew() -> 
         place.put("pending/current.json", wrong)
         summary = collect(world, dry_run=True)
         assert (summary.counts["confirmed_files"], len(summary.warnings)) == (0, 1)
-    place.put("pending/current.json", honest.replace(b'"format": 1', b'"format": 2'))
+    place.put("pending/current.json", honest.replace(b'"format": 2', b'"format": 3'))
     with pytest.raises(RefusedError):
         collect(world)
     assert left_metarange() in there(world)
+
+
+def test_after_a_kill_at_any_write_rows_are_neither_lost_nor_confirmed_early() -> None:
+    number = 0
+    while True:
+        number += 1
+        world = versioned()
+        collect(world, metadata="report")
+        before = waits(world)
+        late = set(left_behind(world.lake.objects, "other"))
+        began = world.age(days=2)
+        try:
+            with killed_at(number):
+                collect(world, metadata="report")
+            break
+        except Killed:
+            world.age(hours=2)  # a lease may be left
+        again = collect(world, dry_run=True)
+        after = waits(world)
+        assert {name: after[name] for name in before} == before
+        assert after.keys() - before.keys() == late
+        assert min(after[name] for name in late) >= began
+        assert again.counts["confirmed_files"] == len(before) == 2
+    assert number > 8
+
+
+def waits(world: World) -> dict[str, datetime]:
+    """Since when files wait."""
+    place = open_writer(f"{world.lake.namespace}/{METADATA_RUNS}")
+    pending = from_json(PendingList, json.loads(place.get(POINTER)))
+    found = read_rows(folder_of(place, ""), pending.parts.values())
+    return dict(zip(found["address"].to_pylist(), found["since"].to_pylist(), strict=True))
 
 
 def test_the_mark_of_another_server_or_of_an_older_database_leaves_no_list() -> None:

@@ -131,6 +131,7 @@ def test_what_a_commit_names_since_the_first_look_stays_and_the_rest_goes(
     world = versioned()
     other = left_behind(world.lake.objects, "other")
     world.age(days=2)
+    world.collect(dry_run=True)
     noted(world)
     after_copies(monkeypatch, lambda: name(world, left_metarange()))
     summary = collect(world)
@@ -185,6 +186,7 @@ def test_a_metarange_as_young_as_may_be_keeps_the_ranges_it_names(older: int) ->
     world.lake.objects.put(f"_lakefs/{metarange}", content)
     world.age(hours=25)
     world.age(microseconds=older)
+    world.collect(dry_run=True)
     summary = collect(world)
     assert summary.counts["garbage_files"] == 2 * older
     assert summary.counts["confirmed_files"] == 0, (
@@ -283,6 +285,7 @@ def test_what_is_put_back_is_neither_garbage_nor_missing_for_the_rest_of_the_run
     world = noted()
     other = left_behind(world.lake.objects, "other")
     world.age(days=2)
+    world.collect(dry_run=True)
     went(world)
     world.age(days=2)
     name(world, left_metarange())

@@ -311,6 +311,25 @@ def test_a_list_that_is_older_than_the_state_is_not_believed() -> None:
     assert ORPHAN in world.data()
 
 
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+def test_a_list_of_before_a_dry_run_is_not_believed_though_no_state_came_since(mode: str) -> None:
+    """A later version of it was removed, so that the one before has its own time."""
+    world = waiting()
+    go(world)
+    world.age(hours=1)
+    pointer = f"{go(world, dry_run=True).state.uri}/{store.POINTER}"
+    bucket, _, key = pointer.removeprefix("memory://").partition("/")
+    old = memory_store(bucket).objects[key]
+    stage_again(world, ORPHAN)
+    world.age(hours=10)
+    assert pending_rows(go(world, mode=mode, dry_run=True))[ORPHAN]["status"] == LIVE
+    world.lake.catalog.branches.reset_branch("lake", "main")
+    memory_store(bucket).objects[key] = old
+    world.age(hours=10)
+    assert go(world).plan.mode == "clean"
+    assert ORPHAN in world.data()
+
+
 def spoil(world: World, run: Run, how: str) -> None:
     """Make the list one that may not be believed."""
     pointer = f"{run.state.uri}/{store.POINTER}"
@@ -325,7 +344,7 @@ def spoil(world: World, run: Run, how: str) -> None:
         case "copied back":
             held.write(key, data, world.lake.clock())
         case "older":
-            run.state.put(store.POINTER, data.replace(b'"format": 1', b'"format": 0'))
+            run.state.put(store.POINTER, data.replace(b'"format": 2', b'"format": 1'))
         case "elsewhere":
             run.state.put(store.POINTER, data.replace(b'"subject": "', b'"subject": "x'))
         case "another life":
@@ -407,7 +426,7 @@ def test_a_list_of_a_newer_version_stops_the_run() -> None:
     world = waiting()
     run = go(world)
     data = run.state.get(store.POINTER)
-    run.state.put(store.POINTER, data.replace(b'"format": 1', b'"format": 2'))
+    run.state.put(store.POINTER, data.replace(b'"format": 2', b'"format": 3'))
     with pytest.raises(RefusedError):
         world.plan()
 

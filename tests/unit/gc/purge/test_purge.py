@@ -13,7 +13,7 @@ from dredge.gc.purge.config import PurgeConfig
 from dredge.gc.steps import bulk_delete, release_lease
 from dredge.storage import DeleteOutcome, ObjectVersion, open_old_version_deleter, open_versions
 from dredge.storage.model import MaySend, always
-from dredge.undo.purge.choosing import Choosing, Leftover
+from dredge.undo.leftovers import Choosing, Leftover
 from tests.support import lost_database
 from tests.support.gc import World
 from tests.support.memory_store import MemoryVersionDeleter

@@ -26,8 +26,8 @@ from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_writer
 from dredge.storage.s3 import copying
+from dredge.undo import purge as purging
 from dredge.undo.pins import end_pin, read_pins
-from dredge.undo.purge import step as purging
 from tests.support.lakefs_server import KEY_PAIR, lakefs_server
 from tests.support.objectstore import TestBucket, make_bucket, moto_server
 

@@ -13,7 +13,7 @@ from dredge.errors import FormatError, RefusedError
 from dredge.gc.slice_listing import from_inventory
 from dredge.gc.slice_listing.from_inventory import ReadConfig
 from dredge.gc.slice_listing.items import Listed, ListResult
-from dredge.inventory.source import Inventory
+from dredge.inventory.manifest import Inventory
 from dredge.storage.model import LISTING_SCHEMA
 from dredge.xid import new_descending_xid
 

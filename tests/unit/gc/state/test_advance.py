@@ -26,7 +26,7 @@ from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.payload import from_json, to_json, to_sealed
 from dredge.runs.pending.rows import YOUNG
 from dredge.runs.versions import Version
-from dredge.sets.files import read_hashes
+from dredge.sets.hashes import read_hashes
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world, pending_rows, stage_again, summary_of
 from tests.support.kv_views import Snapshots, open_as

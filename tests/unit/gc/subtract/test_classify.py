@@ -19,10 +19,8 @@ from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
-from dredge.sets.files import read_hashes, write_hashes
-from dredge.sets.hashes import unite
-from dredge.sets.live import LiveSet, LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import read_hashes, unite, write_hashes
+from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage import open_writer
 from dredge.undo.pins import PINNED
 from tests.support.gc import make_world

@@ -17,9 +17,8 @@ from dredge.gc.subtract.earlier_runs import SearchResult, _search, _Sources
 from dredge.hashing import hash64
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
-from dredge.sets.files import write_hashes
-from dredge.sets.live import LiveSet, LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import write_hashes
+from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from tests.support.gc import Parallel, make_world, summary_of
 from tests.support.inventories import Inventory
 

@@ -23,9 +23,8 @@ from dredge.gc.subtract.holds import (
 )
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.sets.files import write_hashes
-from dredge.sets.live import LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import write_hashes
+from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage import open_writer
 from dredge.undo.pins import PINNED
 from tests.support.gc import World, make_world, summary_of

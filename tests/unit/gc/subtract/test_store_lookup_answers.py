@@ -13,8 +13,8 @@ import pytest
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.subtract import store_lookup
 from dredge.gc.subtract.classify import Candidates
-from dredge.gc.subtract.figures import Figures
 from dredge.gc.subtract.store_lookup import LookedUp, _checked, _Refused, ask, folders_of
+from dredge.runs.figures import Figures
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectInfo
 from dredge.storage.neighbours import LOOKS_PER_PAGE, PAGE_ROWS

@@ -16,9 +16,8 @@ from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import encode_ids
-from dredge.sets.files import write_hashes
-from dredge.sets.live import LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.hashes import write_hashes
+from dredge.sets.live import LocatedSet, ShardedSet
 from dredge.storage.local.store import LocalReader
 from tests.support.icechunk_repo import Repo
 

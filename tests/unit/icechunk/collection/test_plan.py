@@ -10,7 +10,7 @@ import pytest
 from dredge.errors import ConfigError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.plan import CollectionPlan, read_plan
-from dredge.inventory import Inventory
+from dredge.inventory.manifest import Inventory
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.versions import Version

@@ -22,8 +22,7 @@ from dredge.icechunk.collection.planning import (
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.maintenance import make_lease, open_state
-from dredge.inventory import Inventory
-from dredge.inventory.manifest import Contents, Layout
+from dredge.inventory.manifest import Contents, Inventory, Layout
 from dredge.runs.payload import to_json
 from dredge.storage import open_writer, store_clock
 from tests.support.icechunk import objects

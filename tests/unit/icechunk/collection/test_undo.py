@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError
-from dredge.icechunk.collection.by_library import collect_by_library
+from dredge.errors import ConfigError, FormatError, LeaseHeldError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
@@ -25,7 +24,6 @@ from dredge.icechunk.collection.undo import purge, restore
 from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
-from dredge.icechunk.library import LibraryCollection
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.clock import utc_now
@@ -34,8 +32,8 @@ from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader, store_clock
 from dredge.undo import protecting, side_run
 from dredge.undo.pins import active_pins, end_pin
-from dredge.undo.restore.putting_back import PuttingBack, Restored
-from tests.support.icechunk import contents, objects
+from dredge.undo.putting_back import PuttingBack, Restored
+from tests.support.icechunk import contents
 from tests.support.icechunk_repo import Repo, change_number
 from tests.support.memory_store import MemoryStore, memory_store
 from tests.support.memory_versions import OlderVersions
@@ -270,32 +268,6 @@ def test_object_whose_copy_cannot_be_made_stays(
     report = kept.run()
     assert report["kept"]["objects"] > 0
     assert {key for key in before if key.startswith("chunks/")} <= kept.objects().keys()
-
-
-def test_library_is_not_let_loose_where_deletions_are_to_be_taken_back(v1: Repo) -> None:
-    before = objects(v1.folder)
-    for way in WAYS:
-        with pytest.raises(ConfigError):
-            collect_by_library(v1.config(undo=way))
-    assert objects(v1.folder) == before
-
-
-def test_library_is_not_let_loose_where_something_is_pinned(kept_v1: Kept) -> None:
-    first = kept_v1.run()
-    done = kept_v1.restore(first["run_id"])
-    before, called = kept_v1.objects(), []
-
-    def library(_cutoff: datetime, is_dry_run: bool) -> LibraryCollection:
-        called.append(is_dry_run)
-        return LibraryCollection(0, 0, 0, 0, 0)
-
-    with pytest.raises(RefusedError):
-        collect_by_library(kept_v1.config(undo="auto"), collect=library)
-    assert (called, kept_v1.objects()) == ([], before)
-    collect_by_library(kept_v1.config(undo="auto", dry_run=True), collect=library)
-    end_pin(open_state(kept_v1.uri), done.run_id, utc_now())
-    collect_by_library(kept_v1.config(undo="auto"), collect=library)
-    assert called == [True, True, False]
 
 
 def test_restore_beside_a_collection_is_refused_and_pins_nothing(kept_v1: Kept) -> None:

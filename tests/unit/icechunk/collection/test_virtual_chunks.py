@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dredge.errors import AlarmError, FormatError, RefusedError
+from dredge.errors import AlarmError, FormatError
 from dredge.hashing import hash64
-from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.pinned import _chunks_of
 from dredge.icechunk.collection.undo import acknowledge_alarms
 from dredge.icechunk.format.kernels import native_hashes
@@ -170,19 +169,6 @@ def test_both_readers_find_the_same_ids(make: Callable[..., Views], count: int) 
         found |= {*spelled}
     assert found == {*chunks}
     assert compressed is (count == MANY and manifest.spec_version == 2)
-
-
-@pytest.mark.parametrize("spec", [1, 2])
-def test_library_is_not_let_at_chunks_that_only_virtual_references_name(tmp_path: Path, spec: int) -> None:
-    views = Views(tmp_path / "repo", spec)
-    chunks = views.write("source")
-    views.expire_before(views.view("view", chunks, without="source"))
-    before = views.objects()
-    with pytest.raises(RefusedError):
-        collect_by_library(views.config(undo="off"))
-    after = views.objects()
-    assert all(after[kind] == before[kind] for kind in ("snapshots", "manifests", "chunks"))
-    assert views.numbers("view") == views.written
 
 
 def test_kept_manifest_with_an_unreadable_location_keeps_its_native_chunks(

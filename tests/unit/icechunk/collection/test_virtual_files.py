@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import AlarmError, RefusedError
+from dredge.errors import AlarmError
 from dredge.icechunk.collection import undo
-from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.estimate import live_ids
 from dredge.icechunk.collection.undo import acknowledge_alarms
 from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig
@@ -179,18 +178,6 @@ def test_old_repo_info_in_which_a_virtual_chunk_lies_stays(tmp_path: Path) -> No
     assert side.numbers("view") == numbers
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_library_is_not_let_at_files_in_which_virtual_chunks_lie(
-    make: Callable[..., Side], kind: str
-) -> None:
-    side = make()
-    side.lose_branch()
-    numbers = side.view_gone(kind)
-    with pytest.raises(RefusedError):
-        collect_by_library(side.config(undo="off", keep_lost_days=0))
-    assert side.numbers("view") == numbers
-
-
 def test_metadata_of_another_repository_hinders_nothing(make: Callable[..., Side]) -> None:
     side = make()
     side.lose_branch()
@@ -246,5 +233,3 @@ def test_file_that_is_the_prefix_of_a_stored_container_stays(
     changes = {"keep_lost_days": 0, "clean_every_days": 0 if mode == "clean" else 7}
     assert side.mode(**changes) == mode
     assert side.numbers("view") == numbers
-    with pytest.raises(RefusedError):
-        collect_by_library(side.config(undo="off", keep_lost_days=0))

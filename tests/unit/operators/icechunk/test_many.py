@@ -65,7 +65,7 @@ def chosen(storages: str, **params: Any) -> tuple[list[dict[str, Any]], dict[str
         "run_id": "manual__1",
         "dag_run": SimpleNamespace(dag_id="icechunk_all"),
     }
-    confs = [run["conf"] for run in operator.execute(context)]
+    confs = [run["conf"] for part in operator.execute(context) for run in part]
     task = pushed.task_id
     return confs, pushed[task, LEFT_OUT], pushed[task, SUMMARY_ROOT]
 

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
-from dredge.errors import ConfigError, LeaseHeldError, RefusedError
+from dredge.errors import ConfigError, LeaseHeldError
 from dredge.icechunk.collection.run import Run
-from tests.support.icechunk import objects
 from tests.support.icechunk_operators import NOTHING, Dated, acquire, plan
-from tests.support.icechunk_repo import Repo
 
 EXPIRATION = {
     "threshold": "2026-01-01T00:00:00+00:00",
@@ -73,24 +71,9 @@ def test_where_nobody_wants_a_collection_none_is_planned(dated: Dated, collect: 
     assert not (dated.repo.folder / "_dredge").exists()
 
 
-@pytest.mark.parametrize("dry_run", [True, False])
-def test_the_library_collects_under_the_right_of_the_run_and_leaves_nothing_to_do(
-    garbage: Repo, dry_run: bool
-) -> None:
-    before = objects(garbage.folder)
-    lease = acquire(garbage, "manual__1")
+def test_a_plan_takes_the_right_of_the_run_and_no_other_mode(dated: Dated) -> None:
+    lease = acquire(dated.repo, "manual__1")
     with pytest.raises(LeaseHeldError):
-        plan(garbage, mode="library", dry_run=dry_run)
-    done = plan(garbage, lease, mode="library", dry_run=dry_run, undo="off")
-    assert (done["run_uri"], done["mode"]) == ("", "library")
-    left = objects(garbage.folder)
-    assert len(before["snapshots"] - left["snapshots"]) == (0 if dry_run else 5)
-    with pytest.raises(LeaseHeldError):
-        plan(garbage, mode="library")
-
-
-def test_the_library_stops_at_the_limits_too(garbage: Repo) -> None:
-    before = objects(garbage.folder)
-    with pytest.raises(RefusedError):
-        plan(garbage, mode="library", dry_run=False, undo="off", max_delete_objects=3)
-    assert objects(garbage.folder) == before
+        plan(dated.repo, mode="local")
+    with pytest.raises(ConfigError):
+        plan(dated.repo, lease, mode="library")

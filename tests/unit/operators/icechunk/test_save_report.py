@@ -106,4 +106,4 @@ def test_without_a_plan_there_is_nothing_to_tell_and_without_a_run_of_its_own_ne
     with pytest.raises(RefusedError):
         Report(garbage, None).save()
     with pytest.raises(AirflowSkipException):
-        Report(garbage, {"run_uri": "", "mode": "library"}).save()
+        Report(garbage, {"run_uri": "", "mode": "none"}).save()

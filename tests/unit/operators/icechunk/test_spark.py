@@ -66,7 +66,7 @@ def test_without_a_plan_nothing_is_done(kind: type[IcechunkSparkOperator]) -> No
     with pytest.raises(ConfigError):
         work(kind, None)
     with pytest.raises(AirflowSkipException):
-        work(kind, {"run_uri": "", "mode": "library"})
+        work(kind, {"run_uri": "", "mode": "none"})
 
 
 def test_work_in_the_worker_reaches_the_store_by_the_connection_and_only_meanwhile(

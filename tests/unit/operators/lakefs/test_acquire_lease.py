@@ -31,6 +31,16 @@ def test_lease_keeps_a_second_run_out_until_it_is_given_back(namespace: str) -> 
     assert acquire(namespace, "manual__2")["fencing"] > first["fencing"]
 
 
+def test_a_task_that_waits_for_a_run_that_is_gone_says_so(
+    namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    acquire(namespace, "manual__1")
+    with pytest.raises(AirflowRescheduleException):
+        acquire(namespace, "manual__2")
+    warned = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert any("manual__1" in record.getMessage() for record in warned)
+
+
 def test_cleared_tasks_go_on_with_the_plan_under_a_new_lease(namespace: str) -> None:
     lease = acquire(namespace, "manual__1")
     planned = plan(namespace, lease)

@@ -182,7 +182,8 @@ def test_where_nobody_can_answer_it_does_not_wait(
     ],
 )
 def test_only_a_person_who_rejects_says_no(approval: Any, is_so: bool) -> None:
-    assert asking.somebody_said_no({"approval": approval}) is is_so
+    report = {"approval": approval, "problems": ["it was rejected"]}
+    assert (asking.what_went_wrong("rejected", lambda: report) == "") is is_so
 
 
 def test_only_in_a_test_of_a_dag_can_nobody_answer(monkeypatch: pytest.MonkeyPatch) -> None:

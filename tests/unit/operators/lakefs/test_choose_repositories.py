@@ -26,16 +26,28 @@ def chosen(
     variable: Any = None,
     which: Any = None,
     read_only: Any = (),
+    names: Any = ("lake", "pond"),
     **params: Any,
 ) -> tuple[list[dict[str, Any]], Pushed]:
     """What the task returns and pushes, for a server with the repositories lake and pond."""
+    parts, pushed = chosen_parts(monkeypatch, variable, which, read_only, names, **params)
+    return [run for part in parts for run in part], pushed
+
+
+def chosen_parts(
+    monkeypatch: pytest.MonkeyPatch,
+    variable: Any = None,
+    which: Any = None,
+    read_only: Any = (),
+    names: Any = ("lake", "pond"),
+    **params: Any,
+) -> tuple[list[list[dict[str, Any]]], Pushed]:
+    """The same, in parts."""
     monkeypatch.delenv(NAME, raising=False)
     if variable is not None:
         monkeypatch.setenv(NAME, variable if isinstance(variable, str) else json.dumps(variable))
     operator = LakeFSChooseRepositoriesOperator(task_id="choose_repositories", which=which or {})
-    found = [
-        Repository(name, f"memory://choosing/{name}", "main", name in read_only) for name in ("lake", "pond")
-    ]
+    found = [Repository(name, f"memory://choosing/{name}", "main", name in read_only) for name in names]
     operator.hook = SimpleNamespace(client=SimpleNamespace(repositories=lambda: found))
     operator.aws_conn_id = None
     pushed = Pushed()
@@ -133,3 +145,22 @@ def test_where_a_repositorys_own_settings_cannot_be_read_nothing_is_started(
     """They may say that it is a dry run."""
     with pytest.raises(ConfigError):
         chosen(monkeypatch, '{"gc_lake": {"dry_run": true}', dry_run=False)
+
+
+def test_more_repositories_than_airflow_makes_tasks_of_a_list_are_collected_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"repo-{number:04}" for number in range(1030)]
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "300")
+    parts, _ = chosen_parts(monkeypatch, names=names)
+    assert len(parts) <= 300
+    assert [run["conf"]["repository"] for part in parts for run in part] == names
+    assert {len(part) for part in parts} <= {4, 2}
+
+
+def test_each_repository_has_a_task_of_its_own_where_airflow_allows_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "2")
+    assert [len(part) for part in chosen_parts(monkeypatch)[0]] == [1, 1]
+    assert chosen_parts(monkeypatch, names=())[0] == []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_dredge.operators.events import EVENT
 from airflow_dredge.operators.lakefs import save_report
 from airflow_dredge.operators.lakefs.save_report import LakeFSSaveReportOperator
 from airflow_dredge.operators.links import REPORT
@@ -76,6 +77,9 @@ def test_a_run_that_ended_well_tells_its_figures_to_who_waits_for_them(
     assert done[REPORT] == report.pushed["save_report", REPORT] == f"{run.folder.uri}/report.html"
     told = report.event.extra
     assert (told["outcome"], told["deleted_objects"], told[REPORT]) == ("success", len(gone), done[REPORT])
+    event = report.pushed["save_report", EVENT]
+    assert (event["kind"], event["repository"], event["run"]) == ("success", "lake", run.plan.run_id)
+    assert (event["counts"]["deleted_objects"], event["text"]) == (len(gone), "")
     assert report.counted == ["success"]
 
 
@@ -87,6 +91,10 @@ def test_a_run_whose_task_was_lost_is_no_success(monkeypatch: pytest.MonkeyPatch
     assert report.pushed["save_report", REPORT] == f"{run.folder.uri}/report.html"
     assert report.operator.lineage.report == report.pushed["save_report", REPORT]
     assert report.event.extra is None
+    event = report.pushed["save_report", EVENT]
+    assert (event["kind"], event["repository"], event["run"]) == ("unfinished", "lake", run.plan.run_id)
+    assert event["report"] == report.pushed["save_report", REPORT]
+    assert event["text"]
     assert len(report.counted) == 1
 
 
@@ -109,6 +117,15 @@ def test_who_rejects_a_run_ends_it_well_and_who_does_not_answer_does_not(
         return
     with pytest.raises(RefusedError):
         report.save()
+
+
+def test_a_run_that_came_to_no_plan_has_an_event_as_well() -> None:
+    pushed = Pushed()
+    operator = LakeFSSaveReportOperator(task_id="save_report", run_uri="", repository="lake")
+    with pytest.raises(RefusedError):
+        operator.execute({"ti": pushed})  # type: ignore[typeddict-item]
+    event = pushed["save_report", EVENT]
+    assert (event["kind"], event["repository"], event["run"]) == ("failed", "lake", "")
 
 
 def test_a_run_that_waits_for_an_answer_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:

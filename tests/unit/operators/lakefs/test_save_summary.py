@@ -41,7 +41,10 @@ def run_of(repository: str) -> dict[str, Any]:
 
 def saved(xcoms: dict[Any, Any], *repositories: str, **settings: Any) -> tuple[dict[str, Any], Any, Pulled]:
     operator = LakeFSSaveSummaryOperator(
-        task_id="save_summary", runs=[run_of(name) for name in repositories], outlets=[OUTLET], **settings
+        task_id="save_summary",
+        runs=[[run_of(name) for name in repositories], []],
+        outlets=[OUTLET],
+        **settings,
     )
     operator.aws_conn_id = None
     event = SimpleNamespace(extra=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ from dredge.runs.pending.rows import FOUND, LIVE, PENDING, WAITING, YOUNG, Advan
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+AGE = 25 * HOUR // timedelta(microseconds=1)
 # Ids sort newest first.
 OLDER, STATE, NEWER, THIS = "d", "c", "b", "a"
 
@@ -47,10 +48,11 @@ class Row:
     size: int = 1
     etag: str | None = "e"
     version_id: str | None = None
-    last_modified: datetime = START - 50 * HOUR
+    last_modified: datetime | None = START - 50 * HOUR
     status: str = WAITING
     since: datetime | None = START
     run_id: str | None = OLDER
+    min_age: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Seen:
     size: int = 1
     etag: str | None = "e"
     version_id: str | None = None
-    last_modified: datetime = START - 50 * HOUR
+    last_modified: datetime | None = START - 50 * HOUR
     code: str | None = None
 
 
@@ -185,6 +187,19 @@ def test_a_wait_that_began_before_an_object_was_old_begins_now() -> None:
     assert one(kept, Seen(last_modified=early, code=YOUNG)) == (kept, False)
 
 
+@pytest.mark.parametrize("change", [-1, 0, 1])
+def test_where_nobody_knows_its_time_a_wait_goes_on_if_its_run_asked_for_the_age(change: int) -> None:
+    """Chunks that only manifests name, rows of a key-value store."""
+    before, seen = Row(last_modified=None, min_age=AGE + change), Seen(last_modified=None)
+    row, confirmed = one(before, seen)
+    assert row is not None
+    assert confirmed is (change >= 0)
+    assert (row.since, row.min_age) == ((START, AGE + change) if confirmed else (START + 21 * HOUR, AGE))
+    young, _ = one(before, replace(seen, code=YOUNG))
+    assert young is not None
+    assert (young, young.min_age) == (before, AGE + change)
+
+
 def test_a_clock_that_goes_back_while_a_mark_is_made_lets_no_wait_begin_before_it() -> None:
     row, _ = one(None, Seen(), now=START)
     assert row == Row(since=START + 20 * HOUR, run_id=THIS)
@@ -244,10 +259,11 @@ def pending(draw: st.DrawFn) -> list[Row]:
         found.append(
             Row(
                 name,
-                **{field: draw(values) for field, values in about.items()},
+                **{of: draw(values) for of, values in about.items()},
                 status=status,
                 since=draw(hours) if began else None,
                 run_id=draw(st.sampled_from([OLDER, NEWER, THIS])) if began or status == LIVE else None,
+                min_age=draw(st.sampled_from([None, AGE - 1, AGE, AGE + 1])) if began else None,
             )
         )
     return found
@@ -257,7 +273,7 @@ def pending(draw: st.DrawFn) -> list[Row]:
 def listed(draw: st.DrawFn) -> list[Seen]:
     code = st.sampled_from([None, None, YOUNG, "pinned"])
     return [
-        Seen(name, **{field: draw(values) for field, values in about.items()}, code=draw(code))
+        Seen(name, **{of: draw(values) for of, values in about.items()}, code=draw(code))
         for name in draw(st.sets(names))
     ]
 
@@ -285,6 +301,7 @@ def test_advancing_is_as_the_model_says(
     after, confirmed = do(rows, seen, run, live, deleted)
     expected, may_go = model(rows, seen, run, live, deleted)
     assert after == expected
+    assert [row.min_age for row in after] == [row.min_age for row in expected]
     assert confirmed == may_go
 
 
@@ -309,7 +326,11 @@ def model(
             and item.address not in deleted
             and is_same(row, item)
             and row.since is not None
-            and (item.code == YOUNG or row.last_modified + run.min_age <= row.since)
+            and (
+                item.code == YOUNG
+                or (row.min_age or 0) >= AGE
+                or row.last_modified + run.min_age <= row.since
+            )
         )
         if goes_on:
             assert row is not None
@@ -319,9 +340,9 @@ def model(
             }
         if goes_on and item.code in (None, YOUNG):
             assert row is not None
-            after[item.address] = Row(**fields, since=row.since, run_id=row.run_id)
+            after[item.address] = Row(**fields, since=row.since, run_id=row.run_id, min_age=row.min_age)
         elif item.code is None:
-            after[item.address] = Row(**fields, since=run.now, run_id=run.run_id)
+            after[item.address] = Row(**fields, since=run.now, run_id=run.run_id, min_age=AGE)
         else:
             after[item.address] = Row(**fields, status=item.code, since=None, run_id=None)
         if item.code is None:
@@ -333,7 +354,7 @@ def model(
             continue
         if row.address in live:
             if row.status != LIVE:
-                row = replace(row, status=LIVE, since=None, run_id=run.run_id)
+                row = replace(row, status=LIVE, since=None, run_id=run.run_id, min_age=None)
             if run.state_of is not None and (row.run_id or "") < run.state_of:
                 after[row.address] = row
         elif row.address in deleted:

@@ -17,6 +17,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.pending.rows import PENDING, WAITING
 from dredge.runs.pending.store import (
     FORMAT,
+    NEWEST,
     POINTER,
     Expected,
     PendingList,
@@ -51,6 +52,7 @@ def rows(count: int = 3) -> pa.Table:
         "status": [WAITING] * count,
         "since": [NOW] * count,
         "run_id": ["r1"] * count,
+        "min_age": [0] * count,
     }
     return pa.table(columns, schema=PENDING)
 
@@ -176,3 +178,29 @@ def test_a_later_try_of_a_run_replaces_its_own_list(state: ObjectWriter) -> None
     second = replace(first, left_at=NOW + timedelta(minutes=1))
     leave_list(state, second, None)
     assert json.loads(state.get(POINTER)) == json.loads(json.dumps(to_json(second)))
+
+
+def test_a_list_of_before_the_newest_one_is_not_believed(state: ObjectWriter) -> None:
+    leave(state)
+    data, etag = state.get(POINTER), read(state).etag
+    later = NOW + timedelta(minutes=1)
+    leave(state, etag, later, run_id="r2", left_at=later)
+    newest = state.get(NEWEST)
+    assert read(state, now=later).pending is not None
+    memory_store("pending-test").write(f"state/{POINTER}", data, NOW)
+    assert read(state, now=later).problem
+    for damaged in (b"", b"{}", b"[]"):
+        state.put(NEWEST, damaged)
+        assert read(state, now=later).problem
+    state.put(NEWEST, newest)
+    leave(state, read(state, now=later).etag, later, left_at=later)
+    assert read(state, now=later).pending is not None, "it is the newest one now"
+
+
+def test_a_kill_before_the_note_leaves_the_new_list(state: ObjectWriter) -> None:
+    leave(state)
+    note, etag = state.get(NEWEST), read(state).etag
+    later = NOW + timedelta(minutes=1)
+    new = leave(state, etag, later, run_id="r2", left_at=later)
+    state.put(NEWEST, note)
+    assert read(state, now=later).pending == new

@@ -96,6 +96,9 @@ def test_a_store_without_bulk_deletes_gets_a_request_for_each_key() -> None:
         assert [item.outcome for item in outcomes] == ["deleted", "failed", "deleted"]
         single = [path for method, path, _ in server.requests if method == "DELETE"]
         assert single == ["/bkt/lake/a", "/bkt/lake/held", "/bkt/lake/b"]
+        alone = S3Deleter(location, server.options)
+        assert [item.outcome for item in alone.delete(["a"])] == ["deleted"], "also where it is the first one"
+        assert not alone.has_bulk
 
 
 def test_a_store_that_overlooks_conditions_is_refused(moto_options: StorageOptions) -> None:

@@ -16,13 +16,11 @@ from dredge.approve import records
 from dredge.approve.records import AIRFLOW, Asked, Decision
 from dredge.errors import (
     AwaitingApprovalError,
-    ConfigError,
     FormatError,
     LeaseHeldError,
     RefusedError,
     RejectedError,
 )
-from dredge.icechunk.collection import by_library
 from dredge.icechunk.collection.approve import ApproveOutput
 from dredge.icechunk.collection.approve.step import find_question
 from dredge.icechunk.collection.bulk_delete import deleting
@@ -304,13 +302,6 @@ def test_beyond_its_limits_a_run_that_may_ask_nobody_fails(v1: Repo) -> None:
         check_limits(run)
     with pytest.raises(RefusedError):
         approve(run)
-
-
-def test_the_library_deletes_nothing_that_somebody_has_to_see_first(v1: Repo) -> None:
-    before = objects(v1.folder)
-    with pytest.raises(ConfigError, match="always"):
-        by_library.collect_by_library(v1.config(approval="always", undo="off"))
-    assert objects(v1.folder) == before
 
 
 def test_what_is_shown_names_the_repository_kinds_and_examples(repo: Repo) -> None:

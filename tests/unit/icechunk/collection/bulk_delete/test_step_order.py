@@ -21,8 +21,7 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
 from dredge.runs.watch import Watch
-from dredge.sets.live import LocatedSet
-from dredge.sets.sharded import ShardedSet
+from dredge.sets.live import LocatedSet, ShardedSet
 from tests.support.icechunk_repo import Repo
 
 HERE = LocalRunner()

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConfigError, FormatError, RefusedError
-from dredge.icechunk.collection.by_library import collect_by_library
+from dredge.errors import FormatError, RefusedError
 from dredge.icechunk.collection.check_limits import absent
 from dredge.icechunk.collection.list_candidates.ranges import NameRange
 from dredge.icechunk.collection.steps import check_limits, collect, list_candidates, mark
@@ -103,8 +102,6 @@ def test_keep_chunks_collects_everything_else_and_no_chunk(repo: Repo) -> None:
     assert len(before["manifests"] - after["manifests"]) == 5
     assert report["kinds"]["chunks"]["spared_objects"] == 6  # the five, and the one that is misnamed
     assert ("chunks", "kept", 6) in {(row["kind"], row["verdict"], row["objects"]) for row in report["rows"]}
-    with pytest.raises(ConfigError):
-        collect_by_library(repo.config(keep_chunks=True))
 
 
 def test_chunk_that_the_listing_left_out_is_asked_for_by_name(

@@ -21,7 +21,7 @@ from dredge.icechunk.collection.list_candidates.step import (
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import collect, mark, plan_collection
-from dredge.inventory import Inventory
+from dredge.inventory.manifest import Inventory
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner

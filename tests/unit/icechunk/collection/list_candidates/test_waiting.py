@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -282,6 +283,54 @@ def test_a_kill_at_the_pointer_neither_loses_rows_nor_confirms_early(
     assert orphan.exists()
 
 
+@pytest.mark.parametrize("goes_on", [True, False], ids=["the same run", "the next run"])
+def test_a_kill_between_parts_neither_loses_rows_nor_confirms_early(
+    v2: Repo, goes_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(v2)
+    let_wait(v2.folder, GRACE)
+    (v2.folder / "chunks" / ("0" * 20)).write_bytes(b"later")
+    before, parts = rows(v2.folder), 0
+    monkeypatch.setattr(waiting_step, "SHARD_ROWS", 3)
+    killed = v2.plan(**WAITS)
+    mark(killed, HERE)
+    while True:
+        with dying_at_part(parts := parts + 1) as written:
+            try:
+                list_candidates(killed, HERE)
+                break
+            except Killed:
+                assert rows(v2.folder) == before
+        if not goes_on:
+            killed.lease.release(killed.plan.lease)
+            killed = v2.plan(**WAITS)
+            mark(killed, HERE)
+    assert parts > len(written) > 2
+    check_limits(killed)
+    after = rows(v2.folder)
+    assert {key: after[key]["since"] for key in before} == {key: row["since"] for key, row in before.items()}
+    (late,) = after.keys() - before.keys()
+    assert after[late]["since"] >= killed.plan.created_at
+    killed.lease.release(killed.plan.lease)
+    assert run(v2)["deleted"]["objects"] == len(before)
+
+
+@contextmanager
+def dying_at_part(number: int) -> Iterator[list[int]]:
+    """Die right before a part of the list is written; gives the shards that were."""
+    honest, written = store.write_part, list[int]()
+
+    def write_part(state: Any, label: str, shard: int, table: Any) -> Any:
+        if len(written) + 1 == number:
+            raise Killed
+        written.append(shard)
+        return honest(state, label, shard, table)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "write_part", write_part)
+        yield written
+
+
 def test_a_run_that_another_one_overtook_leaves_no_list(v2: Repo) -> None:
     run(v2)
     slow = v2.plan(**WAITS)
@@ -325,3 +374,40 @@ def test_a_part_whose_rows_did_not_change_is_named_again(v2: Repo) -> None:
     before = pointer(v2.folder).parts
     run(v2)
     assert pointer(v2.folder).parts == before
+
+
+def grow_old(folder: Path, hours: float) -> None:
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        os.utime(path, (path.stat().st_mtime - hours * 3600,) * 2)
+
+
+@pytest.mark.parametrize("hours", [24, 48])
+def test_a_wait_that_began_while_objects_were_young_by_the_age_of_a_run_begins_anew(
+    repo: Repo, hours: int
+) -> None:
+    """A dry run with a shorter age has begun it when they were 28 hours old."""
+    grow_old(repo.folder, GRACE + 28)
+    run(repo, dry_run=True)
+    let_wait(repo.folder, GRACE)
+    before = objects(repo.folder)
+    settings = {"unsafe_min_age_seconds": None, "min_age_hours": hours, "keep_lost_days": 0}
+    report = run(repo, **settings)
+    assert bool(report["deleted"]["objects"]) is (hours == 24)
+    if hours == 48:
+        assert objects(repo.folder) == before
+        let_wait(repo.folder, GRACE)
+        assert run(repo, **settings)["deleted"]["objects"] > 0
+
+
+def test_an_optimized_run_knows_no_time_of_chunks_and_goes_by_the_age_that_their_wait_began_with(
+    v2: Repo, tmp_path: Path
+) -> None:
+    expected = v2.collected(tmp_path)
+    grow_old(v2.folder, 28)
+    run(v2)
+    let_wait(v2.folder, GRACE)
+    run(v2, mode="auto", unsafe_min_age_seconds=3600, dry_run=True)
+    assert run(v2, mode="auto")["deleted"]["objects"] == 0
+    let_wait(v2.folder, GRACE)
+    assert run(v2, mode="auto")["deleted"]["objects"] > 0
+    assert objects(v2.folder) == expected

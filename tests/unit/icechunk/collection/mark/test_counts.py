@@ -36,9 +36,8 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
-from dredge.sets.files import read_counted, write_counted
-from dredge.sets.refcounts import Counted
-from dredge.sets.sharded import CountedSet
+from dredge.sets.hashes import Counted, read_counted, write_counted
+from dredge.sets.live import CountedSet
 from tests.support.icechunk_repo import Repo
 from tests.support.icechunk_tasks import Task, named, raw
 from tests.unit.icechunk.collection.state.test_model import STATE

@@ -21,7 +21,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
-from dredge.sets.sharded import CountedSet
+from dredge.sets.live import CountedSet
 from tests.support.icechunk_repo import Repo
 
 HERE = LocalRunner()

@@ -34,7 +34,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
 from dredge.runs.versions import Current
-from dredge.sets.sharded import CountedSet
+from dredge.sets.live import CountedSet
 from dredge.storage import DeleteOutcome
 from dredge.undo.pins import Pin, write_pin
 from dredge.xid import new_descending_xid

@@ -11,7 +11,7 @@ from dredge.errors import FormatError
 from dredge.icechunk.collection.state.model import FORMAT, RunState
 from dredge.runs.payload import from_json, from_versioned, to_json
 from dredge.runs.summary import PartInfo
-from dredge.sets.sharded import CountedSet
+from dredge.sets.live import CountedSet
 
 STATE = RunState(
     uri="memory://here/repo",

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import FormatError, RefusedError, WitnessError
-from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.config import PlannedExpiration
 from dredge.icechunk.collection.steps import (
     Run,
@@ -18,6 +17,8 @@ from dredge.icechunk.collection.steps import (
     plan_collection,
     release_lease,
 )
+from dredge.icechunk.collection.undo import purge
+from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig
 from dredge.icechunk.collection.witness.forgetting import forget_lost
 from dredge.icechunk.collection.witness.record import KNOWN
 from dredge.icechunk.expiration.apply import expire
@@ -166,17 +167,6 @@ def test_report_on_a_planned_expiration_leaves_nothing_for_the_next_run(past: Pa
     assert past.record() is None
 
 
-def test_library_does_not_collect_what_a_run_called_live(v1: Past) -> None:
-    v1.commit()
-    v1.library.create_branch("job", v1.tip())
-    tip = v1.commit("job")
-    v1.collect()
-    v1.library.delete_branch("job")
-    with pytest.raises(RefusedError):
-        collect_by_library(v1.config(mode="auto"))
-    assert tip in v1.objects()["snapshots"]
-
-
 def test_commit_that_no_run_saw_is_kept_when_refs_are_put_back(v1: Past) -> None:
     v1.commit()
     v1.collect()
@@ -186,17 +176,6 @@ def test_commit_that_no_run_saw_is_kept_when_refs_are_put_back(v1: Past) -> None
     assert v1.collect()["deleted"]["objects"] == 0
     assert v1.read(late, 2) == [2, 2]
     assert v1.read(late, 3) == [3, 3]
-
-
-def test_library_is_not_let_at_a_commit_that_no_run_saw(v1: Past) -> None:
-    v1.commit()
-    v1.collect()
-    with v1.put_back("refs"):
-        v1.library.create_branch("dev", v1.tip())
-        late = v1.commit("dev")
-    with pytest.raises(RefusedError):
-        collect_by_library(v1.config(undo="off"))
-    assert late in v1.objects()["snapshots"]
 
 
 def test_commit_that_no_run_saw_in_a_long_pause_is_kept_from_the_first_run_that_missed_it(v1: Past) -> None:
@@ -251,6 +230,28 @@ def test_lost_tip_is_kept_from_the_first_run_that_missed_it_whatever_its_age(v1:
     assert v1.read(tip, 2) == [2, 2]
     v1.pass_days(2)
     assert v1.collect()["deleted"]["objects"] > 0
+
+
+@pytest.mark.parametrize("by", ["dry run", "purge"])
+def test_mark_that_keeps_lost_tips_for_less_time_forgets_none(v1: Past, by: str) -> None:
+    v1.commit()
+    repo = v1.library
+    repo.create_branch("job", v1.tip())
+    tip = v1.commit("job")
+    v1.collect()
+    v1.pass_days(100)
+    repo.delete_branch("job")
+    v1.collect()
+    v1.pass_days(40)
+    assert v1.collect(keep_lost_days=90)["deleted"]["objects"] == 0
+    if by == "dry run":
+        assert v1.collect(keep_lost_days=0, dry_run=True)["outcome"] == "dry_run"
+    else:
+        purge(IcechunkPurgeConfig(repository=v1.uri, dry_run=False), HERE)
+    assert v1.collect(keep_lost_days=90)["deleted"]["objects"] == 0
+    assert v1.read(tip, 2) == [2, 2]
+    v1.pass_days(51)
+    assert v1.collect(keep_lost_days=90)["deleted"]["objects"] > 0
 
 
 def test_expiration_by_the_library_asks_no_person_and_what_it_released_goes(past: Past) -> None:

@@ -1,0 +1,159 @@
+"""Objects and their bytes, added up.
+
+Listed objects beside the labels of their addresses, shard by shard.
+
+What ranges name: from the committed index, and from the range files where the index has nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import numpy.typing as npt
+
+from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.gc.index.decoding import RangeHashes, decode
+from dredge.gc.index.metaranges import Metaranges, read_files
+from dredge.gc.index.ranges import Ranges
+from dredge.gc.index.store import CommittedIndex, read_part
+from dredge.gc.namespaces import METADATA
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import PartInfo
+from dredge.sets.hashes import Hashes, shard_of
+from dredge.sets.labels import Labelled, LabelledSets
+from dredge.storage import ObjectReader, ObjectWriter
+
+
+@dataclass(slots=True)
+class Amount:
+    """Some objects.
+
+    Attributes:
+        objects: how many.
+        size_bytes: their sizes together.
+    """
+
+    objects: int = 0
+    size_bytes: int = 0
+
+    def add(self, objects: int, size_bytes: int) -> None:
+        """Add some; negative numbers take away."""
+        self.objects += objects
+        self.size_bytes += size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Some listed objects.
+
+    Attributes:
+        hashes: of their addresses, in any order.
+        sizes: in bytes.
+    """
+
+    hashes: Hashes
+    sizes: npt.NDArray[np.int64]
+
+
+def listed_shards(
+    folder: RunFolder, parts: Sequence[PartInfo], sets: LabelledSets
+) -> Iterator[tuple[Labelled, Listed]]:
+    """Give every listed object once, each with the labels of its shard.
+
+    Where there is one shard, parts of the listing are read one after the other; else they are sorted into shards in a
+    temporary folder first, so that every file is read once.
+
+    Args:
+        folder: of the run that listed.
+        parts: of the listing.
+        sets: the labels.
+    """
+    if sets.bits == 0:
+        ((_, labelled),) = sets.shards()
+        yield from ((labelled, _read(folder, part)) for part in parts)
+        return
+    with TemporaryDirectory(prefix="dredge-listed-") as place:
+        for number, part in enumerate(parts):
+            _spill(Path(place), number, _read(folder, part), sets.bits)
+        for shard, labelled in sets.shards():
+            for path in sorted(Path(place).glob(f"{shard:04d}-*.npz")):
+                with np.load(path) as arrays:
+                    yield labelled, Listed(arrays["hashes"], arrays["sizes"])
+
+
+def _read(folder: RunFolder, part: PartInfo) -> Listed:
+    rows = folder.read_part(part, ["hash", "size"])
+    return Listed(rows["hash"].to_numpy(), rows["size"].to_numpy())
+
+
+def _spill(place: Path, number: int, listed: Listed, bits: int) -> None:
+    shards = shard_of(listed.hashes, bits)
+    for shard in np.unique(shards).tolist():
+        here = shards == shard
+        np.savez(
+            place / f"{shard:04d}-{number:06d}.npz", hashes=listed.hashes[here], sizes=listed.sizes[here]
+        )
+
+
+log = logging.getLogger("dredge")
+
+
+def addresses_of(
+    reader: ObjectReader, state: ObjectWriter, namespace: str, ranges: Ranges
+) -> Iterator[RangeHashes]:
+    """Give what some ranges name, each range once, in any order.
+
+    Args:
+        reader: on the storage namespace.
+        state: the folder of the index; it is only read: what it lacks is decoded and not kept.
+        namespace: URI.
+        ranges: what metaranges say of them.
+
+    Raises:
+        RefusedError: a range is missing.
+        FormatError: a range is damaged.
+    """
+    index = CommittedIndex.load(state, namespace)
+    groups, lacking = index.group(ranges)
+    missing = set(lacking)
+    for name, wanted in groups.items():
+        ids = set(wanted)
+        try:
+            found = read_part(state, index.parts[name], lambda _: False)
+        except FormatError as error:
+            log.warning("the index's part %s is left out: %s", name, error)
+            missing |= ids
+            continue
+        yield from (item for item in found if item.range_id in ids)
+    yield from _decode(reader, namespace, {item: ranges[item] for item in ranges if item in missing})
+
+
+def _decode(reader: ObjectReader, namespace: str, ranges: Ranges) -> Iterator[RangeHashes]:
+    ordered = sorted(ranges, key=lambda item: (ranges[item].min_key, item))  # neighbours share blocks
+    try:
+        yield from decode(reader.get_many([METADATA + item for item in ordered]), ranges, namespace)
+    except NotFoundError as error:
+        raise RefusedError(f"a range is missing: {error}. What its commits name cannot be told.") from None
+
+
+def with_metaranges(reader: ObjectReader, known: Metaranges, wanted: Iterable[str]) -> Metaranges:
+    """Give some metaranges, read where they are not known.
+
+    Args:
+        reader: on the storage namespace.
+        known: those that a run read; grows.
+        wanted: ids; the empty one names nothing.
+
+    Raises:
+        RefusedError: one is missing.
+        FormatError: one is damaged.
+    """
+    unread = sorted({item for item in wanted if item and item not in known.named})
+    if unread:
+        known.add(read_files(reader, unread))
+    return known

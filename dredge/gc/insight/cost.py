@@ -1,0 +1,385 @@
+"""What storage costs a month, in US dollars for each GiB; without requests and transfer.
+
+Counting what a repository's objects cost, as one clean run saw them.
+
+    commits → owners of ranges → labels of addresses → listed objects, each counted once in every table
+
+Objects are never held as rows, only as hashes of one shard at a time. The figures are as old as the run.
+
+Figures of cost for people.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dredge.errors import ConfigError
+from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.check_limits import CheckLimitsOutput
+from dredge.gc.index.ranges import Ranges, facts_of
+from dredge.gc.insight.addresses import Amount, addresses_of, listed_shards
+from dredge.gc.insight.base_run import BaseRun, History
+from dredge.gc.insight.cost_labels import (
+    DANGLING,
+    DELETED,
+    GARBAGE,
+    HEAD,
+    HELD,
+    KINDS,
+    LIVE,
+    NOBODY,
+    POLICY,
+    STAGED,
+    YOUNG,
+    Owners,
+    Prefixes,
+    find_prefixes,
+    kind_of,
+    owners_of,
+)
+from dredge.gc.retention.kept_sets import PATHS
+from dredge.gc.subtract import SubtractOutput
+from dredge.runs import ledger
+from dredge.runs.payload import to_json
+from dredge.runs.words import size_text
+from dredge.sets.hashes import read_hashes
+from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
+
+
+def monthly(size_bytes: int, price: float) -> float:
+    """Give the price of some bytes for a month.
+
+    Args:
+        size_bytes: how many.
+        price: of a GiB for a month.
+    """
+    return size_bytes / 2**30 * price
+
+
+AGES = (7, 30, 90, 180, 365)
+"""Days at which ages of commits are told apart."""
+SEVERAL, NOT_COMMITTED = "(several)", "(not committed)"
+
+
+type Table = dict[str, Amount]
+
+
+def _table() -> Table:
+    return defaultdict(Amount)
+
+
+@dataclass(slots=True)
+class Cost:
+    """What objects there are, and why.
+
+    Attributes:
+        run_id: of the run that saw them.
+        as_of: when it was planned, by the store's clock.
+        kinds: by kind.
+        branches: what nothing but one branch keeps, by branch; it would go with the branch once no rule keeps its
+            commits any more.
+        ages: live objects that are in no head and not staged, by the age of the newest commit that keeps them.
+        alone: those of them that a single commit keeps, by its age.
+        prefixes: live objects by the folder of their path.
+        notes: what the figures do not tell.
+    """
+
+    run_id: str
+    as_of: datetime
+    kinds: Table = field(default_factory=_table)
+    branches: Table = field(default_factory=_table)
+    ages: Table = field(default_factory=_table)
+    alone: Table = field(default_factory=_table)
+    prefixes: Table = field(default_factory=_table)
+    notes: list[str] = field(default_factory=list)
+
+    def tables(self) -> dict[str, Any]:
+        """Everything as a JSON object; tables are lists, the largest first but for ages."""
+        return {
+            "run_id": self.run_id,
+            "as_of": self.as_of.isoformat(),
+            "kinds": [
+                {"kind": kind, "why": why, **to_json(self.kinds[kind])}
+                for kind, why in KINDS.items()
+                if kind in self.kinds and self.kinds[kind].objects
+            ],
+            "branches": _rows(self.branches, "branch"),
+            "ages": [
+                {"age": age, **to_json(self.ages[age]), "alone": to_json(self.alone[age])}
+                for age in age_names()
+                if age in self.ages
+            ],
+            "prefixes": _rows(self.prefixes, "prefix"),
+            "notes": self.notes,
+        }
+
+
+def _rows(table: Mapping[str, Amount], name: str) -> list[dict[str, Any]]:
+    ordered = sorted(table.items(), key=lambda item: (-item[1].size_bytes, item[0]))
+    return [{name: key, **to_json(amount)} for key, amount in ordered if amount.objects]
+
+
+def age_names() -> list[str]:
+    """The names of the ages, youngest first."""
+    names = [f"under {AGES[0]} days"]
+    names += [f"{low} to {high} days" for low, high in pairwise(AGES)]
+    return [*names, f"{AGES[-1]} days and more", "unknown"]
+
+
+def cost_of(base: BaseRun, depth: int = 1, shard_values: int = SHARD_VALUES) -> Cost:
+    """Count what a repository's objects cost.
+
+    Args:
+        base: a clean run.
+        depth: folders that make a prefix; 0 counts none.
+        shard_values: names of addresses in memory at a time.
+
+    Raises:
+        ConfigError: the run listed only a part.
+        RefusedError: a range is missing.
+        FormatError: a file is damaged.
+    """
+    if not base.is_whole:
+        raise ConfigError(f"{base.text} listed only what changed. Start a dry run with --mode clean.")
+    cost = Cost(base.plan.run_id, base.plan.created_at)
+    history = base.history()
+    owners = owners_of(base, history)
+    ranges = history.metaranges.ranges
+    prefixes = find_prefixes(base.reader, ranges, depth, base.plan.namespace) if depth else Prefixes()
+    counter = _Counter(cost, owners, prefixes if depth else None)
+    collecting = _Collecting.of(base, history, owners, prefixes)
+    with collecting.sets(shard_values) as sets:
+        collecting.fill(sets)
+        for labelled, listed in listed_shards(base.folder, base.listing.listed, sets):
+            found, places = labelled.find(listed.hashes)
+            columns = [column[places[found]] for column in labelled.columns]
+            counter.add(columns, listed.sizes[found])
+            cost.kinds[GARBAGE].add(int(np.count_nonzero(~found)), int(listed.sizes[~found].sum()))
+    _take_in_the_rest(base, cost)
+    if prefixes.skipped:
+        cost.notes.append(
+            f"{prefixes.skipped:,} ranges were not looked into; what they name counts as {SEVERAL}"
+        )
+    return cost
+
+
+@dataclass(frozen=True, slots=True)
+class _Collecting:
+    """Labels every address that something names."""
+
+    base: BaseRun
+    labels: _Labels
+    ranges: Ranges
+    row_of: dict[str, int]
+    prefixes: Prefixes
+    staged: int
+    policy: int
+    no_ref: int
+    of_prefix: list[int]
+
+    @classmethod
+    def of(cls, base: BaseRun, history: History, owners: Owners, prefixes: Prefixes) -> _Collecting:
+        ranges = history.metaranges.ranges
+        labels = _Labels(owners, prefixes)
+        # Without rules, ranges count as active that no known commit names.
+        unnamed = {item: facts for item, facts in facts_of(history.ranges_table) if item not in ranges}
+        return cls(
+            base=base,
+            labels=labels,
+            ranges=ranges | unnamed,
+            row_of={item: row for row, item in enumerate(ranges)},
+            prefixes=prefixes,
+            staged=labels.special(STAGED),
+            policy=labels.special(POLICY),
+            no_ref=labels.special(DANGLING),
+            of_prefix=[labels.special(0, prefix) for prefix in range(len(prefixes.names))],
+        )
+
+    def sets(self, shard_values: int) -> LabelledSets:
+        """Empty sets."""
+        return LabelledSets(
+            self.labels.made(), sum(facts.count for facts in self.ranges.values()), shard_values
+        )
+
+    def fill(self, sets: LabelledSets) -> None:
+        """Put the addresses together."""
+        base = self.base
+        for part in base.staged.hashes:
+            sets.add(self.staged, read_hashes(base.folder, part))
+        for part in base.committed.parts(f"{PATHS}-"):
+            if part.name.endswith(".u64"):
+                sets.add(self.policy, read_hashes(base.folder, part))
+        for item in addresses_of(base.reader, base.state, base.plan.namespace, self.ranges):
+            sets.add(self.row_of.get(item.range_id, self.no_ref), item.addresses)
+        for prefix, hashes in self.prefixes.addresses:
+            sets.add(self.of_prefix[prefix], hashes)
+
+
+class _Labels:
+    """The table of labels: a row for each range, and some more."""
+
+    def __init__(self, owners: Owners, prefixes: Prefixes) -> None:
+        count = len(owners.kinds)
+        self._kinds = owners.kinds
+        least, greatest = np.full(count, NOBODY, np.int32), np.full(count, -1, np.int32)
+        if len(prefixes.ranges):
+            single = prefixes.ranges >= 0
+            least[single] = greatest[single] = prefixes.ranges[single]
+        self._spans = [*owners.branches, *owners.commits, least, greatest]
+        self._more: list[list[int]] = []
+        self._num_branches = len(owners.branch_names)
+
+    def special(self, bit: int, prefix: int | None = None) -> int:
+        """Add a row of a kind that no single branch and no commit owns, or of a prefix; gives its number."""
+        below = [prefix, prefix] if prefix is not None else [int(NOBODY), -1]
+        owner = [0, self._num_branches] if bit else [int(NOBODY), -1]
+        self._more.append([bit, *owner, int(NOBODY), -1, *below])
+        return len(self._kinds) + len(self._more) - 1
+
+    def made(self) -> Labels:
+        """The table."""
+        more = list(zip(*self._more, strict=True))
+        columns = [np.concatenate([self._kinds, np.array(more[0], np.uint8)])]
+        columns += [
+            np.concatenate([span, np.array(values, np.int32)])
+            for span, values in zip(self._spans, more[1:], strict=True)
+        ]
+        spans = (np.minimum, np.maximum)
+        return Labels(tuple(columns), (np.bitwise_or, *spans, *spans, *spans))
+
+
+class _Counter:
+    """Counts live objects by their labels."""
+
+    def __init__(self, cost: Cost, owners: Owners, prefixes: Prefixes | None) -> None:
+        self._cost = cost
+        self._owners = owners
+        self._prefixes = prefixes
+        self._ages = _age_of_commits(owners.dates, cost.as_of)
+
+    def add(self, columns: Sequence[npt.NDArray[Any]], sizes: npt.NDArray[np.int64]) -> None:
+        """Count some objects.
+
+        Args:
+            columns: their labels.
+            sizes: in bytes.
+        """
+        bits, branch, branch_to, commit, commit_to, prefix, prefix_to = columns
+        found = kind_of(bits)
+        _count(self._cost.kinds, found, sizes, LIVE)
+        one = branch == branch_to
+        _count(self._cost.branches, branch[one], sizes[one], self._owners.branch_names)
+        old = (bits & (HEAD | STAGED) == 0) & (commit_to >= 0)
+        ages = self._ages[commit_to[old]]
+        _count(self._cost.ages, ages, sizes[old], age_names())
+        alone = commit[old] == commit_to[old]
+        _count(self._cost.alone, ages[alone], sizes[old][alone], age_names())
+        if self._prefixes is not None:
+            names = [*self._prefixes.names, SEVERAL, NOT_COMMITTED]
+            # Of an object in several ranges some may lie below one prefix and none may be decoded.
+            below = np.where(prefix == prefix_to, prefix, len(names) - 2)
+            _count(self._cost.prefixes, np.where(commit_to < 0, len(names) - 1, below), sizes, names)
+
+
+def _count(table: Table, codes: npt.NDArray[Any], sizes: npt.NDArray[np.int64], names: Sequence[str]) -> None:
+    """Add objects to a table, by the index of their name."""
+    objects = np.bincount(codes, minlength=len(names))
+    size_bytes = np.bincount(codes, weights=sizes, minlength=len(names))
+    for code in np.flatnonzero(objects).tolist():
+        table[names[code]].add(int(objects[code]), int(size_bytes[code]))
+
+
+def _age_of_commits(dates: Sequence[datetime | None], now: datetime) -> npt.NDArray[np.int64]:
+    """The index of each commit's age in `age_names`."""
+    days = [None if date is None else (now - date).total_seconds() / 86_400 for date in dates]
+    unknown = len(AGES) + 1
+    found = [unknown if item is None else int(np.searchsorted(AGES, item, side="right")) for item in days]
+    return np.array(found, np.int64)
+
+
+def _take_in_the_rest(base: BaseRun, cost: Cost) -> None:
+    """Add what is not live: garbage that was deleted or is held, and what is young."""
+    counts = base.listing.counts
+    cost.kinds[YOUNG].add(counts["young_objects"], counts["young_bytes"])
+    if text := base.listing.unlisted_text:
+        cost.notes.append(text)
+    candidates = base.folder.read_summary(SubtractOutput.STEP)
+    if candidates is not None and (text := SubtractOutput.of(candidates).early_deletion):
+        cost.notes.append(f"Deleting the garbage of that run is charged as early deletion: {text}.")
+    swept, guards = (
+        base.folder.read_summary(output.STEP) for output in (BulkDeleteOutput, CheckLimitsOutput)
+    )
+    if swept is not None and BulkDeleteOutput.of(swept).is_settled:
+        for group in BulkDeleteOutput.of(swept).groups:
+            kind = {ledger.DELETED: DELETED, ledger.MISSING: DELETED, ledger.KEPT: HELD}
+            _move(cost, kind.get(group.outcome, GARBAGE), group.objects, group.size_bytes)
+    elif guards is not None:
+        for held in CheckLimitsOutput.of(guards).held:
+            _move(cost, HELD, held["objects"], held["bytes"])
+
+
+def _move(cost: Cost, kind: str, objects: int, size_bytes: int) -> None:
+    """Count some of the garbage as of another kind."""
+    cost.kinds[GARBAGE].add(-objects, -size_bytes)
+    cost.kinds[kind].add(objects, size_bytes)
+
+
+_ROWS_MAX = 20
+
+
+def cost_lines(
+    cost: Mapping[str, Any], price: float | None = None, rows_max: int = _ROWS_MAX
+) -> Iterator[str]:
+    """Word what `Cost.tables` gives.
+
+    Args:
+        cost: the figures.
+        price: of a GiB for a month; None words no money.
+        rows_max: rows of a table.
+    """
+    yield from _text_table("KIND", cost["kinds"], "kind", price, len(cost["kinds"]), "why")
+    tables = (
+        ("ONLY ON BRANCH", "branches", "branch", "nothing else keeps it: it would go with the branch"),
+        ("OF NO HEAD, BY AGE", "ages", "age", "age of the newest commit that keeps it"),
+        ("BELOW", "prefixes", "prefix", ""),
+    )
+    for title, name, column, about in tables:
+        if cost[name]:
+            yield ""
+            yield from _text_table(title, cost[name], column, price, rows_max, about=about)
+    for note in cost["notes"]:
+        yield f"* {note}"
+
+
+def _text_table(
+    title: str,
+    rows: Sequence[Mapping[str, Any]],
+    column: str,
+    price: float | None,
+    rows_max: int,
+    why: str = "",
+    about: str = "",
+) -> Iterator[str]:
+    names = [row[column] or "(root)" for row in rows]
+    width = max(len(name) for name in [title, *names[:rows_max]]) + 2
+    yield (
+        f"{title:<{width}}{'OBJECTS':>12}{'SIZE':>12}{'A MONTH':>12}  {about}".rstrip()
+        if price
+        else (f"{title:<{width}}{'OBJECTS':>12}{'SIZE':>12}  {about}".rstrip())
+    )
+    for name, row in list(zip(names, rows, strict=True))[:rows_max]:
+        money = "" if price is None else f"{monthly(row['size_bytes'], price):>12,.2f}"
+        more = row.get(why, "")
+        if "alone" in row:
+            more = f"{row['alone']['objects']:,} of them in one commit alone"
+        yield f"{name:<{width}}{row['objects']:>12,}{size_text(row['size_bytes']):>12}{money}  {more}".rstrip()
+    if len(rows) > rows_max:
+        yield f"… and {len(rows) - rows_max:,} more"

@@ -1,0 +1,305 @@
+"""Kinds of objects: each listed object is of exactly one.
+
+Whose a range is: for each range the kinds of commits that name it, the one branch, and the oldest and newest commit.
+
+commit → metarange → range; where several meet, kinds are united and owners become a span from the least to the
+greatest. A span of one is a single owner.
+
+Prefixes of paths: which one each range lies below, or, where it lies below several, each of its addresses.
+
+Keys between the first and the last key of a range share what these two share, so most ranges need no look inside.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.gc.index.ranges import RangeFacts, Ranges
+from dredge.gc.insight.base_run import BaseRun, History
+from dredge.gc.namespaces import METADATA
+from dredge.gc.retention.lines import Line, lines_of
+from dredge.hashing import hash64
+from dredge.lakefs.files.addresses import AddressType, address_readings
+from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_addresses
+from dredge.sets.hashes import Hashes
+from dredge.storage import ObjectReader
+
+HEAD, STAGED, OLD, DANGLING, TAGS, POLICY = (1 << bit for bit in range(6))
+"""What names an object, as bits: a branch head, staging, an active commit that is no head, one that no ref leads to, a
+tag's commit, a commit or path that a policy keeps; the last two only where no rule of the repository keeps it."""
+
+HEADS, STAGING, HISTORY, NO_REF = "heads", "staged", "history", "no_ref"
+TAGS_ONLY, POLICY_ONLY, TAGS_AND_POLICY = "tags", "policy", "tags_and_policy"
+GARBAGE, HELD, YOUNG, DELETED = "garbage", "held", "young", "deleted"
+
+KINDS = {
+    HEADS: "in the head of a branch",
+    STAGING: "staged on a branch, in no head",
+    HISTORY: "only in older commits that the rules keep",
+    NO_REF: "only in commits that no branch and no tag leads to, and that the rules keep",
+    TAGS_ONLY: "only because a tag names its commit",
+    POLICY_ONLY: "only because of the retention policy",
+    TAGS_AND_POLICY: "only because of a tag and of the retention policy",
+    GARBAGE: "garbage: the next run that deletes takes it",
+    HELD: "garbage, but held back by a guard",
+    DELETED: "garbage that this run deleted",
+    YOUNG: "too young to be judged",
+}
+"""Every kind, with a sentence for people. The first seven are live."""
+LIVE = (HEADS, STAGING, HISTORY, NO_REF, TAGS_ONLY, POLICY_ONLY, TAGS_AND_POLICY)
+
+
+def kind_of(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """The index in `LIVE` of the kind of each object, by the bits of what names it; -1 for none."""
+    return np.select(
+        [
+            bits & HEAD > 0,
+            bits & STAGED > 0,
+            bits & OLD > 0,
+            bits & DANGLING > 0,
+            bits & (TAGS | POLICY) == TAGS,
+            bits & (TAGS | POLICY) == POLICY,
+            bits & (TAGS | POLICY) > 0,
+        ],
+        list(range(len(LIVE))),
+        -1,
+    )
+
+
+NOBODY = np.iinfo(np.int32).max
+"""Least owner of what has none; the greatest is -1 then."""
+
+type Spans = npt.NDArray[np.int32]
+"""Rows of least and greatest owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """Whose each of some ranges is.
+
+    Attributes:
+        kinds: bits.
+        branches: span of indices of branches; never a single one where something besides one branch keeps it.
+        commits: span of indices into `dates`.
+        branch_names: by index.
+        dates: of the active commits, oldest first; None where nobody told.
+    """
+
+    kinds: npt.NDArray[np.uint8]
+    branches: Spans
+    commits: Spans
+    branch_names: list[str]
+    dates: list[datetime | None]
+
+
+def owners_of(base: BaseRun, history: History) -> Owners:
+    """Find whose the ranges of a run are, in the order of `history.metaranges.ranges`."""
+    now = base.plan.created_at
+    lines = lines_of(history.graph, history.branches, base.rules, now)
+    bits = _bits(base, history, lines)
+    names = sorted(branch.id for branch in history.branches)
+    place = {name: index for index, name in enumerate(names)}
+    active = sorted(
+        history.active, key=lambda item: _date(history, item) or datetime.min.replace(tzinfo=now.tzinfo)
+    )
+    count = len(history.metaranges.ranges)
+    found = Owners(
+        np.zeros(count, np.uint8),
+        _nobody(count),
+        _nobody(count),
+        names,
+        [_date(history, item) for item in active],
+    )
+    for index, commit_id in enumerate(active):
+        metarange = history.active[commit_id]
+        if metarange:
+            rows = history.metaranges.named[metarange]
+            found.kinds[rows] |= np.uint8(bits[commit_id])
+            branch = _single(bits[commit_id], lines.get(commit_id), place)
+            span(found.branches, rows, *((0, len(names)) if branch is None else (branch, branch)))
+            span(found.commits, rows, index, index)
+    # Ranges of metaranges that count although no active commit names them.
+    found.kinds[found.kinds == 0] = DANGLING
+    return found
+
+
+def span(spans: Spans, rows: Any, least: int, greatest: int) -> None:
+    """Let spans take in an owner, or several."""
+    spans[0, rows] = np.minimum(spans[0, rows], least)
+    spans[1, rows] = np.maximum(spans[1, rows], greatest)
+
+
+def _nobody(count: int) -> Spans:
+    return np.stack([np.full(count, NOBODY, np.int32), np.full(count, -1, np.int32)])
+
+
+def _single(bits: int, line: Line | None, place: Mapping[str, int]) -> int | None:
+    """The index of the one branch that keeps a commit; None where others do as well, or none does."""
+    if bits & (TAGS | POLICY) or line is None or line.keeper is None:
+        return None
+    return place[line.keeper]
+
+
+def _bits(base: BaseRun, history: History, lines: Mapping[str, Line]) -> dict[str, int]:
+    """The kinds of every active commit."""
+    now = base.plan.created_at
+    found = dict.fromkeys(history.active, 0)
+    for commit_id in found:
+        line = lines.get(commit_id)
+        if commit_id in history.heads:
+            found[commit_id] |= HEAD
+        elif line is None:
+            found[commit_id] |= DANGLING
+        elif base.rules is None or line.is_active(now):
+            found[commit_id] |= OLD
+    if base.plan.config.keep_tags:
+        _mark(found, (tag.commit_id for tag in history.tags), TAGS)
+    policy = base.plan.config.policy
+    for keep in policy.keeps(history.branches, history.graph) if policy is not None else ():
+        if not keep.rule.paths:
+            _mark(found, keep.commits, POLICY)
+    # Within the slack of clocks a commit is active that no line keeps any more.
+    return {commit_id: bits or OLD for commit_id, bits in found.items()}
+
+
+def _mark(found: dict[str, int], commits: Any, bit: int) -> None:
+    for commit_id in commits:
+        if commit_id in found:
+            found[commit_id] |= bit
+
+
+def _date(history: History, commit_id: str) -> datetime | None:
+    commit = history.graph.get(commit_id)
+    return None if commit is None else commit.created_at
+
+
+ROWS_MAX = 20_000_000
+"""Records that are decoded to tell prefixes apart; what lies in further ranges counts as below several."""
+
+
+@dataclass(slots=True)
+class Prefixes:
+    """What lies below which prefix.
+
+    Attributes:
+        names: prefixes, each ending with "/"; "" is the root.
+        ranges: index of the prefix by range, in the order they were given; -1 for those below several.
+        addresses: hashes of addresses in ranges below several, with the index of their prefix.
+        skipped: number of ranges that were not looked into.
+    """
+
+    names: list[str] = field(default_factory=list)
+    ranges: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    addresses: list[tuple[int, Hashes]] = field(default_factory=list)
+    skipped: int = 0
+
+    def index(self, name: str) -> int:
+        """The index of a prefix, which is added when it is new."""
+        if name not in self._places:
+            self._places[name] = len(self.names)
+            self.names.append(name)
+        return self._places[name]
+
+    _places: dict[str, int] = field(default_factory=dict, repr=False)
+
+
+def find_prefixes(reader: ObjectReader, ranges: Ranges, depth: int, namespace: str) -> Prefixes:
+    """Find the prefixes of ranges.
+
+    Args:
+        reader: on the storage namespace.
+        ranges: what metaranges say of them.
+        depth: folders that make a prefix; at least 1.
+        namespace: URI.
+
+    Raises:
+        FormatError: a range is damaged.
+    """
+    found = Prefixes()
+    inside: Ranges = {}
+    rows = 0
+    places = np.full(len(ranges), -1, np.int32)
+    for row, (item, facts) in enumerate(ranges.items()):
+        prefix = _common(facts, depth)
+        if prefix is not None:
+            places[row] = found.index(prefix)
+        elif rows + facts.count <= ROWS_MAX:
+            rows += facts.count
+            inside[item] = facts
+        else:
+            found.skipped += 1
+    found.ranges = places
+    _look_inside(reader, inside, depth, namespace, found)
+    return found
+
+
+def _common(facts: RangeFacts, depth: int) -> str | None:
+    """The prefix of everything in a range; None where there may be several."""
+    first, last = (key.split(b"/")[:-1][:depth] for key in (facts.min_key, facts.max_key))
+    if first != last or len(first) < depth:
+        return None
+    return _text(b"/".join(first) + b"/")
+
+
+def _look_inside(reader: ObjectReader, ranges: Ranges, depth: int, namespace: str, found: Prefixes) -> None:
+    ordered = sorted(ranges, key=lambda item: (ranges[item].min_key, item))  # neighbours share blocks
+    expected = {METADATA + item: Expected(facts.count, facts.max_key) for item, facts in ranges.items()}
+    latest: dict[str, bytes] = {}
+
+    def remembering() -> Iterator[tuple[str, bytes]]:
+        for key, data in reader.get_many([METADATA + item for item in ordered]):
+            latest.clear()
+            latest[key] = data
+            yield key, data
+
+    for key, rows in decode_ranges(remembering(), ("address_type", "address_hash", "key"), expected):
+        hashes = rows["address_hash"].to_numpy()
+        others: list[tuple[int, Hashes]] = []
+        relative = pc.equal(rows["address_type"], AddressType.RELATIVE).to_numpy(zero_copy_only=False)
+        if not relative.all():
+            others = list(_others(latest[key], key, namespace))
+        for prefix, first, stop in _runs(rows["key"], depth):
+            place = found.index(prefix)
+            found.addresses.append((place, hashes[first:stop][relative[first:stop]].copy()))
+            found.addresses.extend((place, found_there) for row, found_there in others if first <= row < stop)
+
+
+def _others(data: bytes, key: str, namespace: str) -> Iterator[tuple[int, Hashes]]:
+    """Rows whose address is not relative, each with the hashes of the keys that it may mean."""
+    rows = read_addresses(data, key)
+    pairs = zip(rows["address"].to_pylist(), rows["address_type"].to_pylist(), strict=True)
+    for row, (address, kind) in enumerate(pairs):
+        if kind != AddressType.RELATIVE:
+            yield row, hash64(pa.array(address_readings(address, kind, namespace), pa.string()))
+
+
+def _runs(keys: pa.BinaryArray, depth: int) -> Iterator[tuple[str, int, int]]:
+    """Prefixes of sorted keys, each with the first row and the one after the last of a run of it.
+
+    Keys below one folder lie together, so the end of a run is found by halving; those that lie less deep are mixed with
+    others and go one by one.
+    """
+    first = 0
+    while first < len(keys):
+        folders = keys[first].as_py().split(b"/")[:-1][:depth]
+        prefix = b"".join(folder + b"/" for folder in folders)
+        stop = first + 1
+        if len(folders) == depth:
+            stop = bisect_left(
+                range(len(keys)), prefix[:-1] + b"0", lo=stop, key=lambda row: keys[row].as_py()
+            )
+        yield _text(prefix), first, stop
+        first = stop
+
+
+def _text(prefix: bytes) -> str:
+    return prefix.decode("utf-8", "backslashreplace")

@@ -1,0 +1,329 @@
+"""What other rules would free: the candidates that a clean dry run under them would find, without one.
+
+    proposals → for each the active commits → metaranges → ranges: a bit for each proposal
+    ranges, staging, paths of policies → addresses, each with the bits of all that name it
+    listed objects whose bit is not set = what the proposal frees
+
+Listing, staging and history are those of one clean run, so the answer is as of then. Nothing is asked of the server but
+dates of commits that no ref leads to, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import numpy as np
+import numpy.typing as npt
+
+from dredge.errors import ConfigError, NotFoundError
+from dredge.gc.index.metaranges import Metaranges
+from dredge.gc.index.ranges import Ranges, facts_of
+from dredge.gc.insight.addresses import Amount, addresses_of, listed_shards, with_metaranges
+from dredge.gc.insight.base_run import BaseRun, History
+from dredge.gc.list_committed import Graph, active_by_rules
+from dredge.gc.namespaces import METADATA
+from dredge.gc.retention.lines import lines_of
+from dredge.gc.retention.path_rules import addresses_below
+from dredge.gc.retention.policy.globs import compile_glob, may_match
+from dredge.lakefs import Commit, Rules
+from dredge.sets.hashes import read_hashes
+from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
+from dredge.sets.live import in_any
+
+PROPOSALS_MAX = 64
+AT_MOST, AT_LEAST, ABOUT = "≤", "≥", "~"
+_ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+
+type AskCommit = Callable[[str], Commit]
+"""Gives a commit by its id; raises NotFoundError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Rules that somebody thinks of.
+
+    Attributes:
+        name: for the table.
+        rules: the rules.
+        days: where it stands on a curve; None where it is on none.
+    """
+
+    name: str
+    rules: Rules
+    days: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What a proposal would free.
+
+    Attributes:
+        proposal: the rules.
+        commits: active commits under it.
+        freed: candidates of a clean dry run under it: garbage of any kind.
+        held: of these, as long as an object of some branch head, so that a run may hold them.
+        more: freed under it, and not garbage now.
+        less: garbage now, and not under it.
+        bound: whether `freed` is `AT_MOST`, `AT_LEAST` or `ABOUT` what goes; "" where it is exact.
+        unknown: why; "" where it is exact.
+    """
+
+    proposal: Proposal
+    commits: int
+    freed: Amount
+    held: Amount
+    more: Amount
+    less: Amount
+    bound: str = ""
+    unknown: str = ""
+
+
+def what_if(
+    base: BaseRun,
+    proposals: Sequence[Proposal],
+    ask: AskCommit | None = None,
+    known: Graph | None = None,
+    shard_values: int = SHARD_VALUES,
+) -> list[WhatIf]:
+    """Tell what rules would free.
+
+    Args:
+        base: a clean run.
+        proposals: at most 63.
+        ask: gives commits that no ref leads to; None takes those that are active now for kept.
+        known: every commit of the repository, from its key-value store, so that nothing needs to be asked and all
+            figures are exact; None where nobody read it.
+        shard_values: names of addresses in memory at a time.
+
+    Raises:
+        ConfigError: the run listed only a part, or there are too many proposals.
+        RefusedError: a range or metarange is missing.
+        FormatError: a file is damaged.
+    """
+    if not base.is_whole:
+        raise ConfigError(f"{base.text} listed only what changed. Start a dry run with --mode clean.")
+    if len(proposals) >= PROPOSALS_MAX:
+        raise ConfigError(f"{len(proposals)} proposals are too many; {PROPOSALS_MAX - 1} are the most")
+    history = base.history()
+    dangling = _Dangling.read(base, history, ask) if known is None else _Dangling.of(history, known)
+    active = [_active(base, history, dangling, proposal) for proposal in proposals]
+    named = _name(
+        base, history, dangling.commits, [set(history.active), *(found.commits for found in active)]
+    )
+    totals = _Totals(len(proposals))
+    with named.sets(shard_values) as sets:
+        named.fill(sets)
+        for labelled, listed in listed_shards(base.folder, base.listing.listed, sets):
+            found, places = labelled.find(listed.hashes)
+            bits = np.where(found, labelled.columns[0][places] if len(labelled.hashes) else np.uint64(0), 0)
+            same = np.zeros(len(bits), bool)
+            if not base.staged.exact:
+                (same,) = in_any(base.committed.sizes, [listed.sizes.astype(np.uint64)])
+            totals.add(bits.astype(np.uint64), listed.sizes, same)
+    return [
+        WhatIf(proposal, len(made.commits), **totals.found[number], bound=made.bound, unknown=made.unknown)
+        for number, (proposal, made) in enumerate(zip(proposals, active, strict=True))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Dangling:
+    """Commits that no ref leads to.
+
+    Attributes:
+        commits: those of which the dates are known, by id; with them their parents, as far as those are known.
+        undated: ids of the others; they are taken for kept.
+        up_to_days: under rules of no more days no others are active; None where that is not known.
+    """
+
+    commits: Graph
+    undated: set[str]
+    up_to_days: int | None
+
+    @classmethod
+    def read(cls, base: BaseRun, history: History, ask: AskCommit | None) -> _Dangling:
+        commits: Graph = {}
+        undated: set[str] = set()
+        for commit_id in sorted(history.dangling):
+            try:
+                commits[commit_id] = ask(commit_id) if ask is not None else _unknown()
+            except NotFoundError:
+                undated.add(commit_id)
+        rules = base.rules
+        return cls(commits, undated, None if rules is None else rules.default_retention_days)
+
+    @classmethod
+    def of(cls, history: History, known: Graph) -> _Dangling:
+        commits = {item: commit for item, commit in known.items() if item not in history.graph}
+        return cls(commits, history.dangling - commits.keys(), timedelta.max.days)
+
+    def doubt(self, rules: Rules) -> tuple[str, str]:
+        """On which side figures may be wrong under some rules, and why; empty where they are exact."""
+        less = self._unseen(rules)
+        if not self.undated:
+            return (AT_MOST, less) if less else ("", "")
+        more = f"{len(self.undated):,} commits that no branch and no tag leads to are taken for kept"
+        return (ABOUT, f"{more}; {less}") if less else (AT_LEAST, more)
+
+    def _unseen(self, rules: Rules) -> str:
+        """Why commits may stay that nobody sees."""
+        if self.up_to_days is None:
+            return "commits that no branch and no tag leads to are not known without rules; young ones stay"
+        if rules.default_retention_days > self.up_to_days:
+            return (
+                f"commits that no branch and no tag leads to and that are older than {self.up_to_days} days are not"
+                " known; some may stay"
+            )
+        return ""
+
+
+def _unknown() -> Commit:
+    raise NotFoundError("nobody to ask")
+
+
+@dataclass(frozen=True, slots=True)
+class _Active:
+    """The active commits of a proposal."""
+
+    commits: set[str]
+    bound: str
+    unknown: str
+
+
+def _active(base: BaseRun, history: History, dangling: _Dangling, proposal: Proposal) -> _Active:
+    """Find the commits that a run under a proposal would find active: see `list_committed.active`."""
+    rules, now = proposal.rules, base.plan.created_at
+    own = active_by_rules(history.graph, history.branches, rules, now)
+    server = {
+        commit_id
+        for commit_id, line in lines_of(
+            history.graph | dangling.commits, history.branches, rules, now
+        ).items()
+        if line.is_active(now)
+    }
+    kept = own | server | dangling.undated | history.heads
+    if base.plan.config.keep_tags:
+        kept |= {tag.commit_id for tag in history.tags}
+    policy = base.plan.config.policy
+    for keep in policy.keeps(history.branches, history.graph) if policy is not None else ():
+        if not keep.rule.paths:
+            kept |= keep.commits
+    return _Active(kept, *dangling.doubt(rules))
+
+
+@dataclass(slots=True)
+class _Named:
+    """What names addresses, as rows of labels.
+
+    Attributes:
+        base: the run.
+        ranges: with their bits, one for each proposal, the first for what is active now.
+        bits: by range id.
+        paths: the pattern of each rule about paths, with the ranges in which it may match; all proposals keep it.
+    """
+
+    base: BaseRun
+    ranges: Ranges
+    bits: dict[str, np.uint64]
+    paths: list[tuple[re.Pattern[str], Ranges]] = field(default_factory=list)
+
+    def sets(self, shard_values: int) -> LabelledSets:
+        """Empty sets with a row for each combination of bits; the first is for what every proposal keeps."""
+        labels = Labels((np.array(self._rows, np.uint64),), (np.bitwise_or,))
+        return LabelledSets(labels, sum(facts.count for facts in self.ranges.values()), shard_values)
+
+    def fill(self, sets: LabelledSets) -> None:
+        """Put the addresses together."""
+        base, place = self.base, {bits: row for row, bits in enumerate(self._rows)}
+        for part in base.staged.hashes:
+            sets.add(0, read_hashes(base.folder, part))
+        for item in addresses_of(base.reader, base.state, base.plan.namespace, self.ranges):
+            sets.add(place[int(self.bits[item.range_id])], item.addresses)
+        for pattern, ranges in self.paths:
+            for key, data in base.reader.get_many([METADATA + range_id for range_id in ranges]):
+                facts = ranges[key.removeprefix(METADATA)]
+                sets.add(0, addresses_below(data, key, facts, pattern, base.plan.namespace))
+
+    @property
+    def _rows(self) -> list[int]:
+        return [int(_ALL), *sorted({int(bits) for bits in self.bits.values()} - {int(_ALL)})]
+
+
+def _name(base: BaseRun, history: History, dangling: Graph, active: Sequence[set[str]]) -> _Named:
+    """Find the ranges of every proposal."""
+    metaranges = [
+        history.unnamed | {_metarange(history, dangling, commit) for commit in commits} for commits in active
+    ]
+    with_paths = list(_path_keeps(base, history))
+    needed = set[str]().union(*metaranges, *(found for _, found in with_paths))
+    named = with_metaranges(base.reader, history.metaranges, needed)
+    bits = _bits(named, metaranges)
+    if base.committed.all_commits:
+        for item, _ in facts_of(history.ranges_table):
+            bits[item] = bits.get(item, np.uint64(0)) | np.uint64(1)
+    ranges = {item: named.ranges[item] for item in bits if item in named.ranges}
+    ranges |= {
+        item: facts for item, facts in facts_of(history.ranges_table) if item in bits and item not in ranges
+    }
+    found = _Named(base, ranges, bits)
+    whole = np.uint64((1 << len(active)) - 1)
+    for globs, kept in with_paths:
+        pattern = re.compile("|".join(f"(?:{compile_glob(glob).pattern})" for glob in globs), re.DOTALL)
+        some = {
+            item: facts
+            for item, facts in named.select(kept).items()
+            if may_match(globs, facts.min_key, facts.max_key) and bits.get(item, np.uint64(0)) != whole
+        }
+        if some:
+            found.paths.append((pattern, some))
+    return found
+
+
+def _metarange(history: History, dangling: Graph, commit_id: str) -> str:
+    return dangling[commit_id].metarange_id if commit_id in dangling else history.metarange_of(commit_id)
+
+
+def _path_keeps(base: BaseRun, history: History) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+    """The patterns of each rule about paths, with the metaranges of its commits."""
+    policy = base.plan.config.policy
+    for keep in policy.keeps(history.branches, history.graph) if policy is not None else ():
+        if keep.rule.paths:
+            yield keep.rule.paths, {history.metarange_of(commit) for commit in keep.commits} - {""}
+
+
+def _bits(named: Metaranges, active: Sequence[set[str]]) -> dict[str, np.uint64]:
+    """A bit for each of some sets of metaranges, by range id; no entry for ranges that none of them names."""
+    bits = np.zeros(len(named.ranges), np.uint64)
+    for number, metaranges in enumerate(active):
+        for metarange in metaranges:
+            if metarange:
+                bits[named.named[metarange]] |= np.uint64(1 << number)
+    ids = list(named.ranges)
+    rows = np.flatnonzero(bits)
+    return dict(zip((ids[row] for row in rows.tolist()), bits[rows], strict=True))
+
+
+class _Totals:
+    """Adds up what each proposal frees.
+
+    Attributes:
+        found: for each proposal the amounts of `WhatIf`.
+    """
+
+    def __init__(self, num_proposals: int) -> None:
+        kinds = ("freed", "held", "more", "less")
+        self.found = [{kind: Amount() for kind in kinds} for _ in range(num_proposals)]
+
+    def add(
+        self, bits: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64], same: npt.NDArray[np.bool_]
+    ) -> None:
+        """Add some listed objects: their bits, sizes, and whether a run may hold them."""
+        garbage = bits & np.uint64(1) == 0
+        for number, amounts in enumerate(self.found):
+            dead = bits & np.uint64(1 << (number + 1)) == 0
+            masks = {"freed": dead, "held": dead & same, "more": dead & ~garbage, "less": garbage & ~dead}
+            for kind, mask in masks.items():
+                amounts[kind].add(int(np.count_nonzero(mask)), int(sizes[mask].sum()))

@@ -1,0 +1,356 @@
+"""Everything that keeps an object, or the run that deleted it.
+
+    refs and their history, from the server      → which commits are active, and until when
+    metaranges and the index                     → which of them name the object, under which path
+    metaranges that no commit names              → which of them count as active commits
+    staging records, or the branches' changes    → which branch has it staged
+    the store, and what runs left                → its age, what held it, when it was deleted
+
+The answer is about now: only the index and the metaranges of earlier runs are reused, and these never change. What
+cannot be read is said, and then nothing counts as garbage or absent that was not found.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+
+from dredge.errors import FormatError, NotFoundError, UnavailableError
+from dredge.gc.config import MIN_AGE_HOURS
+from dredge.gc.index.metaranges import Metaranges
+from dredge.gc.insight.base_run import BaseRun, History, all_commits, find_base
+from dredge.gc.insight.why_answer import COMMITS, STORE, Answer, NamedBy, PinnedBy, StagedBy, Target
+from dredge.gc.insight.why_evidence import (
+    Naming,
+    last_judged,
+    named_by_unnamed,
+    staged_by_server,
+    staged_in_kv,
+)
+from dredge.gc.list_committed import Graph, load_graph
+from dredge.gc.mark_uncommitted import KVAccess
+from dredge.gc.retention.lines import FOREVER, Line, lines_of
+from dredge.gc.retention.policy.globs import compile_glob
+from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
+from dredge.gc.run import open_state
+from dredge.hashing import hash64
+from dredge.lakefs import LakeFS, Ref, Rules
+from dredge.sets.hashes import read_hashes
+from dredge.storage import StorageOptions, open_reader
+from dredge.undo.pins import active_pins
+
+REQUESTS_MAX = 500
+"""Requests made to the server to find out which branch has the object staged."""
+EXPIRED_MAX = 500
+"""Expired commits that are looked into, newest first; they keep nothing, but tell where an object was."""
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """Refs and commits, as the server has them now, with what keeps them."""
+
+    branches: list[Ref]
+    tags: list[Ref]
+    rules: Rules | None
+    graph: Graph
+    lines: dict[str, Line]
+    policies: dict[str, list[PolicyRule]]
+    has_all: bool
+
+
+def why(
+    client: LakeFS,
+    target: Target,
+    now: datetime,
+    run_root: str | None = None,
+    access: KVAccess | None = None,
+    options: StorageOptions | None = None,
+    policy: RetentionPolicy | None = None,
+    requests_max: int = REQUESTS_MAX,
+) -> Answer:
+    """Find everything that keeps an object, or the run that deleted it.
+
+    Args:
+        client: the server.
+        target: the object.
+        now: aware UTC.
+        run_root: where runs were told to put their folders; None is the repository's namespace.
+        access: lakeFS's key-value store; None asks the server about staging.
+        options: None reads the environment.
+        policy: that runs are given; None takes that of the newest run.
+        requests_max: requests to the server about staging.
+
+    Raises:
+        RefusedError: history cannot be read, or the key-value store is not the server's.
+    """
+    root = run_root or target.namespace
+    answer = Answer(target)
+    with _failing(answer, STORE):
+        _look_at_the_store(answer, now, options)
+    base: BaseRun | None = None
+    with _failing(answer, "what runs left"):
+        base = find_base(root, target.repository, options, whole=False)
+        _note_age(answer, base, now)
+        if base is None:
+            answer.not_looked_at.append(
+                "no run of this repository was found: what runs held or deleted is not known"
+            )
+    branches: list[Ref] = []
+    with _failing(answer, COMMITS):
+        history = _history(client, target, base, now, policy, access)
+        branches = history.branches
+        _find_commits(answer, base, history, now, options)
+    with _failing(answer, "staging"):
+        _find_staged(
+            answer, base, client, branches or client.branches(target.repository), access, requests_max
+        )
+    with _failing(answer, "pins"):
+        pins = active_pins(open_state(target.namespace, options), now)
+        answer.pins = [
+            PinnedBy(pin.pin_id, pin.run_id, pin.reason, pin.until)
+            for pin in pins
+            if pin.has(int(_hash(target)))
+        ]
+    with _failing(answer, "what runs thought of it"):
+        answer.judged, unread = last_judged(target, int(_hash(target)), root, options)
+        answer.not_looked_at += unread
+    return answer
+
+
+@contextmanager
+def _failing(answer: Answer, what: str) -> Iterator[None]:
+    """Go on without what cannot be read now, and say so; what somebody has to put right is raised."""
+    try:
+        yield
+    except (UnavailableError, FormatError) as error:
+        answer.failed.add(what)
+        answer.not_looked_at.append(f"{what}: {error}")
+
+
+def _look_at_the_store(answer: Answer, now: datetime, options: StorageOptions | None) -> None:
+    try:
+        info = open_reader(answer.target.namespace, options).stat(answer.target.address)
+    except NotFoundError:
+        return
+    answer.size_bytes, answer.last_modified = info.size, info.last_modified
+    _note_age(answer, None, now)
+
+
+def _note_age(answer: Answer, base: BaseRun | None, now: datetime) -> None:
+    """Say until when it is too young, by the minimum age of a run, or by ours where there is none."""
+    if answer.last_modified is None:
+        return
+    seconds = MIN_AGE_HOURS * 3600 if base is None else base.plan.config.min_age_seconds
+    until = answer.last_modified + timedelta(seconds=seconds)
+    answer.young_until = until if until > now else None
+
+
+def _history(
+    client: LakeFS,
+    target: Target,
+    base: BaseRun | None,
+    now: datetime,
+    policy: RetentionPolicy | None,
+    access: KVAccess | None,
+) -> _History:
+    name = target.repository
+    branches, tags = client.branches(name), client.tags(name)
+    graph = load_graph(client, name, branches)
+    load_graph(client, name, tags, graph)
+    if access is not None:
+        graph = all_commits(access, name, target.namespace) | graph
+    rules = client.rules(name)
+    if policy is None and base is not None:
+        policy = base.plan.config.policy
+    policies: dict[str, list[PolicyRule]] = defaultdict(list)
+    for keep in policy.keeps(branches, graph) if policy is not None else ():
+        for commit in keep.commits:
+            policies[commit].append(keep.rule)
+    return _History(
+        branches=branches,
+        tags=tags,
+        rules=rules,
+        graph=graph,
+        lines=lines_of(graph, branches, rules, now),
+        has_all=access is not None,
+        policies=dict(policies),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Commits:
+    """The commits that may name the object.
+
+    Attributes:
+        metaranges: by commit id.
+        active: ids of those that keep everything that they name.
+        tags: names by commit id.
+    """
+
+    metaranges: dict[str, str]
+    active: set[str]
+    tags: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, history: _History, past: History | None, keep_tags: bool, now: datetime) -> _Commits:
+        """Find them.
+
+        Args:
+            history: as it is now.
+            past: what a run saw, for active commits that no ref leads to.
+            keep_tags: whether runs keep what tags name.
+            now: aware UTC.
+        """
+        metaranges = {commit.id: commit.metarange_id for commit in history.graph.values()}
+        tags: dict[str, list[str]] = defaultdict(list)
+        for tag in history.tags:
+            tags[tag.commit_id].append(tag.id)
+        active = {item for item, line in history.lines.items() if line.is_active(now)}
+        if keep_tags:
+            active |= tags.keys()
+        if past is not None:
+            dangling = {item: past.active[item] for item in past.dangling if item not in metaranges}
+            metaranges |= dangling
+            active |= dangling.keys()
+        return cls(metaranges, active, tags)
+
+
+def _find_commits(
+    answer: Answer, base: BaseRun | None, history: _History, now: datetime, options: StorageOptions | None
+) -> None:
+    past = None if base is None else base.history()
+    commits = _Commits.of(history, past, base is None or base.plan.config.keep_tags, now)
+    looked = _to_look_at(answer, commits, history)
+    naming = _naming(answer.target, past, options)
+    named = naming.ranges_of({commits.metaranges[item] for item in looked} - {""})
+    naming_it = [item for item in looked if commits.metaranges[item] in named]
+    by_date = sorted(naming_it, key=lambda item: _date(history, item), reverse=True)
+    paths = naming.paths_of(
+        dict.fromkeys(found for item in by_date for found in sorted(named[commits.metaranges[item]]))
+    )
+    for item in by_date:
+        ranges = named[commits.metaranges[item]]
+        if all(found in paths and not paths[found] for found in ranges):
+            continue  # another address with the same hash
+        there = tuple(dict.fromkeys(path for found in ranges for path in paths.get(found, ())))
+        answer.commits.append(_named_by(history, commits, item, there, now))
+    answer.commits.sort(key=lambda commit: not commit.active)
+    active = {commits.metaranges[item] for item in commits.active}
+    answer.unnamed = list(named_by_unnamed(naming, base, commits.metaranges.values(), active, now))
+    answer.not_looked_at += naming.unread
+    keeping = commits.active | history.policies.keys()
+    if naming.may_name({commits.metaranges[item] for item in keeping} - {""}):
+        answer.failed.add(COMMITS)
+    if not history.has_all:
+        known = "" if past is None else f", but for {len(past.dangling):,} that {_name(base)} found active"
+        answer.not_looked_at.append(f"commits that no branch and no tag leads to{known}")
+
+
+def _to_look_at(answer: Answer, commits: _Commits, history: _History) -> list[str]:
+    """Every active commit, and the newest of the expired ones."""
+    keeping = commits.active | history.policies.keys()
+    expired = sorted(commits.metaranges.keys() - keeping, key=lambda item: _date(history, item), reverse=True)
+    if len(expired) > EXPIRED_MAX:
+        left = len(expired) - EXPIRED_MAX
+        answer.not_looked_at.append(f"{left:,} of {len(expired):,} expired commits; they keep nothing")
+    return [*keeping, *expired[:EXPIRED_MAX]]
+
+
+def _naming(target: Target, past: History | None, options: StorageOptions | None) -> Naming:
+    return Naming(
+        target=target,
+        hashed=_hash(target),
+        reader=open_reader(target.namespace, options),
+        state=open_state(target.namespace, options),
+        known=Metaranges() if past is None else past.metaranges,
+    )
+
+
+def _hash(target: Target) -> np.uint64:
+    found: np.uint64 = hash64(pa.array([target.address], pa.string()))[0]
+    return found
+
+
+def _date(history: _History, commit_id: str) -> str:
+    commit = history.graph.get(commit_id)
+    return "" if commit is None else commit.created_at.isoformat()
+
+
+def _name(base: BaseRun | None) -> str:
+    return "no run" if base is None else base.text
+
+
+def _named_by(
+    history: _History, commits: _Commits, commit_id: str, paths: tuple[str, ...], now: datetime
+) -> NamedBy:
+    line, commit = history.lines.get(commit_id, Line()), history.graph.get(commit_id)
+    policies = tuple(rule.name for rule in history.policies.get(commit_id, ()) if _keeps(rule, paths))
+    return NamedBy(
+        commit_id=commit_id,
+        created_at=None if commit is None else commit.created_at,
+        active=bool(policies) or commit_id in commits.active,
+        paths=paths,
+        heads=tuple(line.heads),
+        branches=tuple(line.branches),
+        num_branches=line.num_branches,
+        tags=tuple(commits.tags.get(commit_id, ())),
+        policies=policies,
+        until=line.until if line.until != FOREVER else None,
+        rule=_rule(history.rules, line, now),
+    )
+
+
+def _keeps(rule: PolicyRule, paths: Sequence[str]) -> bool:
+    """Whether a rule keeps an object under one of some paths; in doubt it does."""
+    if not rule.paths or not paths:
+        return True
+    return any(compile_glob(glob).fullmatch(path) for glob in rule.paths for path in paths)
+
+
+def _rule(rules: Rules | None, line: Line, now: datetime) -> str:
+    """What keeps a commit the longest that is no head, in words."""
+    if rules is None:
+        return "the repository has no rules: nothing expires"
+    if line.until is None or line.until <= now:
+        return ""
+    if line.by in rules.branches:
+        return f"{rules.branches[line.by]} days for {line.by}"
+    where = f"on {line.by}" if line.by else "where no branch leads to"
+    return f"{rules.default_retention_days} days by default, {where}"
+
+
+def _find_staged(
+    answer: Answer,
+    base: BaseRun | None,
+    client: LakeFS,
+    branches: Sequence[Ref],
+    access: KVAccess | None,
+    requests_max: int,
+) -> None:
+    target = answer.target
+    if access is not None:
+        answer.staged = staged_in_kv(access, target)
+        return
+    first = sorted(branches, key=lambda branch: branch.id != target.ref)
+    answer.staged, left = staged_by_server(client, target, first, requests_max)
+    if base is not None and not answer.staged and _was_staged(base, target):
+        answer.staged.append(StagedBy("", as_of=base.plan.created_at))
+    if left:
+        answer.not_looked_at.append(
+            f"what {left:,} of {len(branches):,} branches have staged; the key-value store (DREDGE_KV_URL) would tell"
+        )
+    else:
+        answer.not_looked_at.append(
+            "staged copies of what a head has: lakeFS does not show them, the key-value store (DREDGE_KV_URL) would"
+        )
+
+
+def _was_staged(base: BaseRun, target: Target) -> bool:
+    hashed = _hash(target)
+    return any(hashed in read_hashes(base.folder, part) for part in base.staged.hashes)

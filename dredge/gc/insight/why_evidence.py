@@ -1,0 +1,389 @@
+"""Which ranges name an address, by the committed index, and which commits name these ranges.
+
+Metaranges that no commit names, or that were just written: a run counts them as active commits.
+
+Which branches have an object staged.
+
+With the key-value store every staging record is read. Without it, branches are asked for what they changed, as far as a
+number of requests goes; a staged copy of what a head has is not shown that way.
+
+What runs thought of an object: from the newest that had it among its candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import DredgeError, FormatError, NotFoundError
+from dredge.gc.approve import ApproveOutput
+from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
+from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds, why_held
+from dredge.gc.config import KEEP_UNNAMED_DAYS, MIN_AGE_HOURS
+from dredge.gc.index.decoding import decode
+from dredge.gc.index.metaranges import Metaranges, read_files
+from dredge.gc.index.ranges import RangeFacts, Ranges
+from dredge.gc.index.store import CommittedIndex, read_part
+from dredge.gc.insight.base_run import BaseRun, repository_record, runs_below
+from dredge.gc.insight.why_answer import Judged, StagedBy, Target, UnnamedBy
+from dredge.gc.mark_uncommitted import KVAccess
+from dredge.gc.namespaces import METADATA
+from dredge.gc.plan import Plan
+from dredge.gc.subtract import REASONS, SubtractOutput
+from dredge.gc.witness.past import Past
+from dredge.gc.witness.unnamed import Known, list_tables, sort_out
+from dredge.kv.rows import RowView, show_key
+from dredge.lakefs import LakeFS, Ref
+from dredge.lakefs.files import messages
+from dredge.lakefs.files.addresses import AddressType, address_readings
+from dredge.lakefs.files.records import Branch
+from dredge.lakefs.files.sstable.columns import read_addresses
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
+from dredge.runs.output import StepOutput
+from dredge.runs.summary import PartInfo
+from dredge.storage import ObjectReader, ObjectWriter, StorageOptions
+from dredge.undo.ways import VERSIONS, way_back
+
+_DECODED_MAX = 32
+
+
+@dataclass(slots=True)
+class Naming:
+    """Looks for an address in what commits name.
+
+    Attributes:
+        target: the object.
+        hashed: hash of its address.
+        reader: on the storage namespace.
+        state: the folder of the index.
+        known: metaranges that a run read; grows.
+        unread: what was not looked at, as sentences.
+        unread_ids: of the metaranges and ranges of which nobody knows whether they name the object.
+    """
+
+    target: Target
+    hashed: np.uint64
+    reader: ObjectReader
+    state: ObjectWriter
+    known: Metaranges
+    unread: list[str] = field(default_factory=list)
+    unread_ids: set[str] = field(default_factory=set)
+
+    def may_name(self, metaranges: Collection[str]) -> bool:
+        """Whether one of some metaranges may name the address for all that could be read."""
+        known = [item for item in metaranges if item in self.known.named]
+        return not self.unread_ids.isdisjoint([*metaranges, *self.known.select(known)])
+
+    def ranges_of(self, metaranges: Collection[str]) -> dict[str, set[str]]:
+        """Find which of some metaranges name the address: ranges that do, by metarange id."""
+        self._read_metaranges(metaranges)
+        there = [item for item in metaranges if item in self.known.named]
+        rows_of = {item: row for row, item in enumerate(self.known.ranges)}
+        wanted = self.known.select(there)
+        found = self._in_index(wanted)
+        rows = np.array(sorted(rows_of[item] for item in found), np.int64)
+        ids = list(self.known.ranges)
+        naming = {item: np.intersect1d(self.known.named[item], rows) for item in there}
+        return {item: {ids[row] for row in hit.tolist()} for item, hit in naming.items() if len(hit)}
+
+    def paths_of(self, ranges: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Find the paths under which ranges name the address; ranges beyond a number are left out, and so are those
+        that do not name it after all: another address has the same hash."""
+        found: dict[str, tuple[str, ...]] = {}
+        for item in list(ranges)[:_DECODED_MAX]:
+            try:
+                data = self.reader.get(METADATA + item)
+                found[item] = tuple(dict.fromkeys(self._paths(data, METADATA + item)))
+            except DredgeError as error:
+                self.unread.append(f"range {item}: {error}")
+        return found
+
+    def _paths(self, data: bytes, name: str) -> Iterator[str]:
+        rows = read_addresses(data, name, ("key", "address", "address_type"))
+        relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
+        same = rows.filter(pc.and_(relative, pc.equal(rows["address"], self.target.address)))
+        others = rows.filter(pc.invert(relative))
+        columns = (others[column].to_pylist() for column in ("key", "address", "address_type"))
+        keys = same["key"].to_pylist()
+        for key, address, kind in zip(*columns, strict=True):
+            if self.target.address in address_readings(address, kind, self.target.namespace):
+                keys.append(key)
+        yield from (key.decode("utf-8", "backslashreplace") for key in keys)
+
+    def _read_metaranges(self, metaranges: Collection[str]) -> None:
+        unknown = sorted({item for item in metaranges if item and item not in self.known.named})
+        try:
+            self.known.add(read_files(self.reader, unknown))
+        except DredgeError:
+            for item in unknown:
+                self._read_metarange(item)
+
+    def _read_metarange(self, item: str) -> None:
+        try:
+            self.known.add(read_files(self.reader, [item]))
+        except DredgeError as error:
+            self.unread.append(f"metarange {item}: {error}")
+            self.unread_ids.add(item)
+
+    def _in_index(self, ranges: Ranges) -> set[str]:
+        """The ranges that name the address; those that the index lacks are decoded."""
+        index = CommittedIndex.load(self.state, self.target.namespace)
+        groups, lacking = index.group(ranges)
+        found: set[str] = set()
+        for name, ids in groups.items():
+            try:
+                items = read_part(self.state, index.parts[name], lambda _: False)
+            except FormatError:
+                lacking += ids
+                continue
+            wanted = set(ids)
+            found |= {
+                item.range_id for item in items if item.range_id in wanted and self.hashed in item.addresses
+            }
+        return found | self._decoded({item: ranges[item] for item in lacking})
+
+    def _decoded(self, ranges: Mapping[str, RangeFacts]) -> set[str]:
+        found: set[str] = set()
+        for item, facts in ranges.items():
+            key = METADATA + item
+            try:
+                hits = decode([(key, self.reader.get(key))], {item: facts}, self.target.namespace)
+                found |= {hit.range_id for hit in hits if self.hashed in hit.addresses}
+            except DredgeError as error:
+                self.unread.append(f"range {item}: {error}")
+                self.unread_ids.add(item)
+        return found
+
+
+def named_by_unnamed(
+    naming: Naming, base: BaseRun | None, named: Collection[str], active: Collection[str], now: datetime
+) -> Iterator[UnnamedBy]:
+    """Find the metaranges that name an object and count as active commits although no active commit names them.
+
+    Args:
+        naming: looks for the object; what it could not read is noted there.
+        base: the newest run; None takes the settings that a run has by default.
+        named: metaranges of all commits that are known.
+        active: metaranges of those of them that keep everything they name.
+        now: aware UTC.
+
+    Raises:
+        RefusedError: a newer version of Dredge wrote the record of the last mark.
+        FormatError: the record is damaged.
+    """
+    config = None if base is None else base.plan.config
+    age = timedelta(seconds=MIN_AGE_HOURS * 3600 if config is None else config.min_age_seconds)
+    keep = timedelta(days=KEEP_UNNAMED_DAYS if config is None else config.keep_unnamed_days)
+    namespace = naming.target.namespace
+    past, files = Past.read(naming.state, namespace), list_tables(naming.reader)
+    known = Known(
+        named={*named},
+        earlier=past.metaranges,
+        ranges=naming.known.ranges,
+        kinds=past.kinds,
+        forgotten=past.forgotten,
+    )
+    since = past.since(now, keep)
+    found = sort_out(naming.reader, naming.state, namespace, files, known, now - age, since)
+    hits = naming.ranges_of(found.metaranges.difference(active))
+    for metarange_id, ranges in sorted(hits.items()):
+        paths = naming.paths_of(ranges)
+        if all(item in paths and not paths[item] for item in ranges):
+            continue  # another address with the same hash
+        written_at = files[metarange_id].last_modified
+        until = written_at + (keep if metarange_id in found.lost else age)
+        there = tuple(dict.fromkeys(path for item in ranges for path in paths.get(item, ())))
+        yield UnnamedBy(metarange_id, written_at, until if until > now else None, there)
+
+
+_BRANCHES = b"branches/"
+
+
+def staged_in_kv(access: KVAccess, target: Target) -> list[StagedBy]:
+    """Read every staging record of the repository.
+
+    Raises:
+        RefusedError: it is not the store of this repository.
+        FormatError: a record cannot be read.
+    """
+    with access.open() as store, store.view() as view:
+        record = repository_record(view, store.location, target.repository, target.namespace)
+        return list(_named(view, record.partition, target))
+
+
+def _named(view: RowView, partition: bytes, target: Target) -> Iterator[StagedBy]:
+    for entry in view.scan(partition, _BRANCHES):
+        if not entry.key.startswith(_BRANCHES):
+            return
+        branch = Branch.decode(entry.value)
+        for token in branch.tokens:
+            for row in view.scan(token.encode()):
+                if _names(row.value, show_key(token.encode(), row.key), target):
+                    yield StagedBy(branch.name, row.key.decode("utf-8", "backslashreplace"), token)
+
+
+def _names(value: bytes, name: str, target: Target) -> bool:
+    name_bytes = target.address.rpartition("/")[2].encode()
+    if name_bytes.isalnum() and name_bytes not in value:
+        return False  # most records, without decoding them: a plain name is written in one way only
+    record = messages.decode(messages.StagedEntryData, value, name)
+    if not record.identity:
+        return False  # a tombstone
+    entry = messages.decode(messages.Entry, record.data, name)
+    return target.address in address_readings(entry.address, entry.address_type, target.namespace)
+
+
+def staged_by_server(
+    client: LakeFS, target: Target, branches: Sequence[Ref], requests_max: int
+) -> tuple[list[StagedBy], int]:
+    """Ask branches what they changed.
+
+    Args:
+        client: the server.
+        target: the object.
+        branches: the one that was asked about first.
+        requests_max: requests to make at most.
+
+    Returns:
+        What was found, and how many branches were not, or not wholly, asked.
+    """
+    found: list[StagedBy] = []
+    left = requests_max
+    for number, branch in enumerate(branches):
+        if left < 1:
+            return found, len(branches) - number
+        left -= 1
+        try:
+            changes = client.changes(target.repository, branch.id, amount=1000)
+        except NotFoundError:
+            continue
+        paths = [change.path for change in changes if change.type != "removed"]
+        for path in paths[:left]:
+            if _reads(client, target, branch.id, path):
+                found.append(StagedBy(branch.id, path))
+        if len(paths) > left or len(changes) == 1000:
+            return found, len(branches) - number
+        left -= len(paths)
+    return found, 0
+
+
+def _reads(client: LakeFS, target: Target, branch: str, path: str) -> bool:
+    try:
+        address = client.stat(target.repository, branch, path).address
+    except NotFoundError:
+        return False
+    return target.address in address_readings(address, AddressType.FULL, target.namespace)
+
+
+def last_judged(
+    target: Target, hashed: int, root: str, options: StorageOptions | None = None, runs_max: int = 100
+) -> tuple[Judged | None, list[str]]:
+    """Find the newest run that had an object among its candidates.
+
+    Args:
+        target: the object.
+        hashed: hash of its address.
+        root: URI of the namespace, or the run root.
+        options: None reads the environment.
+        runs_max: runs to look into.
+
+    Returns:
+        What it thought; and what was not looked at, as sentences.
+    """
+    unread: list[str] = []
+    looked = 0
+    for folder, plan in runs_below(root, options):
+        if plan.repository != target.repository:
+            continue
+        if looked == runs_max:
+            unread.append(f"runs older than {folder.run_id}")
+            break
+        looked += 1
+        try:
+            found = _judged(folder, target.address, hashed, plan, options)
+        except DredgeError as error:
+            unread.append(f"run {folder.run_id}: {error}")
+            continue
+        if found is not None:
+            return found, unread
+    return None, unread
+
+
+def _judged(
+    folder: RunFolder, address: str, hashed: int, plan: Plan, options: StorageOptions | None
+) -> Judged | None:
+    candidates = _output(folder, SubtractOutput)
+    if candidates is None:
+        return None
+    found = _row(folder, candidates.candidates, address, hashed)
+    if found is None:
+        return None
+    part, row = found
+    at = plan.created_at
+    swept = _output(folder, BulkDeleteOutput)
+    if swept is not None and swept.is_settled:
+        judged = _from_ledger(folder, swept, part, address, row["reason"][0].as_py())
+        return None if judged is None else _restorable(judged, folder, plan, address, options)
+    reason = row["reason"][0].as_py()
+    hold = row["hold"][0].as_py() or ""
+    guards = _output(folder, CheckLimitsOutput)
+    if guards is not None:
+        hold = Holds.of(folder, guards.hold_files).codes_of(row)[0].as_py() or ""
+    return Judged(folder.run_id, at, reason, "", hold, why_held(hold) if hold else REASONS[reason])
+
+
+def _from_ledger(
+    folder: RunFolder, swept: BulkDeleteOutput, part: PartInfo, address: str, reason: str
+) -> Judged | None:
+    rows = folder.read_part(swept.settled_of(part))
+    rows = rows.filter(pc.equal(rows["address"], address))
+    if not rows.num_rows:
+        return None
+    (row,) = rows.to_pylist()
+    at = swept.summary.finished_at
+    if row["outcome"] == ledger.KEPT:
+        return Judged(folder.run_id, at, reason, ledger.KEPT, row["code"] or "", why_kept(row["code"] or ""))
+    why = row["message"] or REASONS[reason]
+    judged = Judged(folder.run_id, at, reason, row["outcome"], "", why, row["version_id"] or "")
+    approved = _output(folder, ApproveOutput)
+    if approved is None:
+        return judged
+    said = approved.approval
+    return replace(judged, approved_by=said["by"], approved_at=datetime.fromisoformat(said["at"]))
+
+
+def _restorable(
+    judged: Judged, folder: RunFolder, plan: Plan, address: str, options: StorageOptions | None
+) -> Judged:
+    """Add whether a restore would find what it needs."""
+    if judged.outcome not in (ledger.DELETED, ledger.MISSING):
+        return judged
+    by_versions = plan.undo.way == VERSIONS
+    way = way_back(plan.namespace, folder.uri, address, judged.version_id, options, by_versions)
+    until = plan.undo.until(plan.created_at, plan.config.purge_days)
+    return replace(judged, restorable=way, restorable_until=until)
+
+
+def _row(
+    folder: RunFolder, parts: Iterable[PartInfo], address: str, hashed: int
+) -> tuple[PartInfo, pa.Table] | None:
+    """Find the row of an object, and the part that has it."""
+    for part in parts:
+        if not np.any(folder.read_part(part, ["hash"])["hash"].to_numpy() == np.uint64(hashed)):
+            continue
+        rows = folder.read_part(part, ["address", "reason", *HOLD_COLUMNS])
+        rows = rows.filter(pc.equal(rows["address"], address))
+        if rows.num_rows:
+            return part, rows.slice(0, 1)
+    return None
+
+
+def _output[O: StepOutput](folder: RunFolder, output: type[O]) -> O | None:
+    summary = folder.read_summary(output.STEP)
+    return None if summary is None else output.of(summary)

@@ -1,0 +1,148 @@
+"""Figures about what waits, which add up over shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.runs.figures import EXAMPLES_MAX, Figures, add_up
+from dredge.runs.pending.rows import WAITING, Mask, Turn
+
+FOUND_NOW = "found_now"
+"""Beside the statuses of rows: what waits since this run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """Some rows of the list, and the candidates among them; a payload.
+
+    Attributes:
+        by_status: rows of the list by status, and `FOUND_NOW`.
+        first_since: when the first wait began of what may not be deleted yet; None where there is none.
+        last_since: when the last one began.
+        waiting: candidates that wait, by the reason why they are garbage.
+        sizes: of the examples of these, by address.
+        confirmed: candidates that have waited, by the reason why they are garbage.
+    """
+
+    by_status: dict[str, Figures] = field(default_factory=dict)
+    first_since: datetime | None = None
+    last_since: datetime | None = None
+    waiting: dict[str, Figures] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    confirmed: dict[str, Figures] = field(default_factory=dict)
+
+    def __add__(self, other: Waits) -> Waits:
+        first = [item for item in (self.first_since, other.first_since) if item is not None]
+        last = [item for item in (self.last_since, other.last_since) if item is not None]
+        return Waits(
+            by_status=add_up([self.by_status, other.by_status]),
+            first_since=min(first, default=None),
+            last_since=max(last, default=None),
+            waiting=add_up([self.waiting, other.waiting]),
+            sizes={**self.sizes, **other.sizes},
+            confirmed=add_up([self.confirmed, other.confirmed]),
+        )
+
+    @classmethod
+    def of_rows(cls, rows: pa.Table) -> Waits:
+        """Count rows of the list that a run left as they were.
+
+        Args:
+            rows: with at least `size`, `status` and `since`, of which only rows that wait have one.
+        """
+        bounds = pc.min_max(rows["since"]).as_py()
+        return cls(by_status=_sums(rows, "status"), first_since=bounds["min"], last_since=bounds["max"])
+
+    @classmethod
+    def of(cls, rows: pa.Table, found: pa.Table, confirmed: Mask, turn: Turn) -> Waits:
+        """Count a shard.
+
+        Args:
+            rows: the list after the run.
+            found: what the run found, with `code` and `reason`.
+            confirmed: which of that have waited.
+            turn: the run.
+        """
+        new = rows.filter(
+            pc.and_(pc.equal(rows["run_id"], turn.run_id), pc.equal(rows["since"], _us(turn.begins_at)))
+        )
+        mask = pa.array(confirmed)
+        goes = pc.is_in(rows["address"], found.filter(mask)["address"].combine_chunks())
+        rest = cls.of_rows(rows.filter(pc.invert(goes)))
+        by_status = _sums(rows, "status")
+        if new.num_rows:
+            by_status[FOUND_NOW] = Figures(objects=new.num_rows, size_bytes=pc.sum(new["size"]).as_py())
+        held_off = found.filter(pc.and_(pc.is_null(found["code"]), pc.invert(mask)))
+        waiting = _by(held_off, "reason")
+        examples = [name for figures in waiting.values() for name in figures.examples]
+        own = held_off.filter(pc.is_in(held_off["address"], pa.array(examples, pa.string())))
+        return replace(
+            rest,
+            by_status=by_status,
+            waiting=waiting,
+            sizes=dict(zip(own["address"].to_pylist(), own["size"].to_pylist(), strict=True)),
+            confirmed=_by(found.filter(mask), "reason"),
+        )
+
+    @property
+    def examples(self) -> list[dict[str, Any]]:
+        """A few candidates that wait: `address`, `size`."""
+        names = [name for figures in self.waiting.values() for name in figures.examples]
+        return [{"address": name, "size": self.sizes[name]} for name in names[:EXAMPLES_MAX]]
+
+    def to_details(self, grace: timedelta) -> dict[str, Any]:
+        """As summaries and reports have it.
+
+        Returns:
+            `by_status` (objects and bytes by status), `found_now`, `waiting`, `confirmed` (each `objects`, `bytes`),
+            `first_deletion` and `last_deletion` (from when what waits first, and last, may be deleted, ISO 8601; None
+            where nothing waits), `grace_seconds`.
+        """
+        counted = {name: {"objects": f.objects, "bytes": f.size_bytes} for name, f in self.by_status.items()}
+        confirmed = sum(self.confirmed.values(), Figures())
+        nothing = {"objects": 0, "bytes": 0}
+        new = counted.pop(FOUND_NOW, nothing)
+        dates = [
+            None if at is None else (at + grace).isoformat() for at in (self.first_since, self.last_since)
+        ]
+        waiting = counted.get(WAITING, nothing)
+        return {
+            "by_status": counted,
+            "found_now": new,
+            "confirmed": {"objects": confirmed.objects, "bytes": confirmed.size_bytes},
+            "waiting": {
+                "objects": waiting["objects"] - confirmed.objects,
+                "bytes": waiting["bytes"] - confirmed.size_bytes,
+            },
+            "first_deletion": dates[0],
+            "last_deletion": dates[1],
+            "grace_seconds": grace.total_seconds(),
+        }
+
+
+def _by(rows: pa.Table, column: str) -> dict[str, Figures]:
+    found = _sums(rows, column)
+    for value, figures in found.items():
+        own = rows.filter(pc.equal(rows[column], value))
+        found[value] = replace(figures, examples=tuple(own["address"].slice(0, EXAMPLES_MAX).to_pylist()))
+    return found
+
+
+def _sums(rows: pa.Table, column: str) -> dict[str, Figures]:
+    sums: Mapping[str, list[Any]] = (
+        rows.group_by(column).aggregate([("size", "count"), ("size", "sum")]).to_pydict()
+    )
+    columns = (sums[column], sums["size_count"], sums["size_sum"])
+    return {
+        value: Figures(objects=count, size_bytes=total) for value, count, total in zip(*columns, strict=True)
+    }
+
+
+def _us(at: datetime) -> pa.Scalar:
+    return pa.scalar(at, pa.timestamp("us", tz="UTC"))

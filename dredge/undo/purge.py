@@ -1,0 +1,350 @@
+"""Purge: look at what each run's deletions left, and delete what is old enough; a dry run only looks.
+
+runs that deleted, older than the cutoff → rows of their ledgers → chosen, page by page → gate → deleted → ledger
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import ConfigError, FormatError
+from dredge.runs import ledger
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.folder import RunFolder
+from dredge.runs.gate import Gate, GateConfig
+from dredge.runs.lifetimes import run_ids
+from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.payload import to_json
+from dredge.runs.perform import StepRecord
+from dredge.runs.run import PlannedRun
+from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.tasks import TaskRunner
+from dredge.sets.live import LiveSet, LocatedSet, in_any
+from dredge.storage import StorageOptions, open_reader, open_writer
+from dredge.storage.parallel import ordered_map
+from dredge.undo.config import PurgeConfig
+from dredge.undo.deleted import Collected, SweptRun, swept_rows
+from dredge.undo.deleting_leftovers import delete_leftovers
+from dredge.undo.deletions import note_purged, read_deletions
+from dredge.undo.leftovers import (
+    CURRENT,
+    FAILED,
+    LIVE,
+    OUTCOMES,
+    PINNED,
+    PURGED,
+    UNSENT,
+    WOULD_GO,
+    Choosing,
+    Leftover,
+    PurgeOutput,
+)
+from dredge.undo.pins import active_pins, sets_of
+from dredge.undo.side_run import Done, Tally, note_outcomes, shares_of, side_run, work_through
+from dredge.undo.ways import QUARANTINE, VERSIONS
+from dredge.xid import descending_time
+
+log = logging.getLogger("dredge")
+
+FOLDER = "purges"
+"""Below the folder with lease and pins."""
+_PAGE_ROWS = 1000
+_AT_ONCE = 16
+_WENT = (ledger.DELETED, ledger.MISSING)
+SCHEMA = pa.schema(
+    [
+        pa.field("run_id", pa.string(), nullable=False),
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("way", pa.string(), nullable=False),
+        pa.field("version_id", pa.string()),
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("message", pa.string(), nullable=False),
+    ]
+)
+"""Rows of the ledger of a purge."""
+
+
+def purge(
+    collected: Collected,
+    config: PurgeConfig,
+    runner: TaskRunner,
+    holder: str | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+    find_live: Callable[[PlannedRun[Any], Sequence[SweptRun]], LiveSet] | None = None,
+) -> StepSummary:
+    """Let copies and old versions go that runs left behind.
+
+    Args:
+        collected: the repository.
+        config: which; a dry run only looks.
+        runner: spreads the work.
+        holder: who takes the lease; None is this purge alone.
+        options: how stores are reached; None reads the environment. Tasks always read theirs.
+        clock: this machine's clock.
+        find_live: gives hashes of what stays because something live names it; None where nothing is known.
+
+    Raises:
+        LeaseHeldError: another run works on the repository.
+        RefusedError: nothing may be deleted for good in this repository.
+        UnavailableError: something could not be deleted; the rest was.
+        FormatError: a pin cannot be read, so nobody can tell what it holds.
+    """
+
+    with side_run(
+        collected.repository,
+        collected.uri,
+        collected.state,
+        f"{collected.state.uri}/{FOLDER}",
+        "purge",
+        to_json(config),
+        holder,
+        options,
+        clock,
+    ) as run:
+
+        def work(record: StepRecord) -> None:
+            runs = list(swept_before(collected, run, config))
+            live = LiveSet(()) if find_live is None else find_live(run, runs)
+            purge_runs(collected, run, runner, record, config, runs, live)
+
+        return run.step(PurgeOutput, work)
+
+
+def purge_runs(
+    collected: Collected,
+    run: PlannedRun[Any],
+    runner: TaskRunner,
+    record: StepRecord,
+    config: PurgeConfig,
+    runs: Sequence[SweptRun],
+    live: LiveSet,
+) -> None:
+    """Let copies and old versions of some runs go; the body of a step.
+
+    Args:
+        collected: the repository.
+        run: that holds the repository's lease.
+        runner: spreads the work.
+        record: of the step.
+        config: which; a dry run only looks.
+        runs: that deleted, as `swept_before` gives them.
+        live: hashes of what stays because something live names it, or may.
+    """
+    cutoff = _cutoff(run, config)
+    parts = [
+        SweptPart(run_uri=swept.folder.uri, way=swept.way, below=list(swept.below), part=part)
+        for swept in runs
+        for part in swept.candidates
+    ]
+    tasks = [PurgeTask(name=name, parts=share) for name, share in shares_of(run, runner, parts)]
+    pinned = sets_of(active_pins(run.state, run.store_now()))
+    if not config.dry_run:
+        collected.check(run.plan.run_id)
+
+    def purging(gate: GateConfig) -> PurgingConfig:
+        return PurgingConfig(cutoff=cutoff, dry_run=config.dry_run, pinned=pinned, live=live, gate=gate)
+
+    tally = work_through(run, runner, record, PurgeOutput, purge_parts, purging, tasks, "parts", len(parts))
+    record.counts["runs"] = len(runs)
+    _say_what_is_young(run, record, config)
+    if not config.dry_run:
+        _note_purged(run, runs, tally)
+    _sum_up(run, record, tally, config.dry_run)
+
+
+def _cutoff(run: PlannedRun[Any], config: PurgeConfig) -> datetime:
+    began: datetime = run.plan.created_at
+    return began - timedelta(days=config.older_than_days)
+
+
+def swept_before(collected: Collected, run: PlannedRun[Any], config: PurgeConfig) -> Iterator[SweptRun]:
+    """Runs of this repository that deleted, began before the cutoff, and may have left something.
+
+    Args:
+        collected: the repository.
+        run: that purges.
+        config: which.
+    """
+    if config.run is not None:
+        yield collected.open_run(collected.run_uri_of(config.run))
+        return
+    root = (config.run_root or collected.runs_uri).rstrip("/")
+    places = {run_id: f"{root}/{run_id}" for run_id in run_ids(open_reader(root, run.options))}
+    now, cutoff = run.store_now(), _cutoff(run, config)
+    for deletion in read_deletions(run.state).found:
+        places[deletion.run_id] = deletion.run_uri
+        if not deletion.can_come_back(now):
+            del places[deletion.run_id]
+    for run_id, uri in sorted(places.items()):
+        if descending_time(run_id) >= cutoff:
+            continue
+        try:
+            yield collected.open_run(uri)
+        except (ConfigError, FormatError) as error:
+            log.info("purge %s: nothing of %s: %s", run.plan.run_id, uri, error)
+
+
+def _say_what_is_young(run: PlannedRun[Any], record: StepRecord, config: PurgeConfig) -> None:
+    """Say when the deletions can be purged that are too young now."""
+    now, cutoff = run.store_now(), _cutoff(run, config)
+    young = [
+        item.at for item in read_deletions(run.state).found if item.can_come_back(now) and item.at >= cutoff
+    ]
+    if young:
+        first = min(young) + timedelta(days=config.older_than_days)
+        record.warn(
+            f"the deletions of {len(young):,} runs are too young: the first of them can be purged from"
+            f" {first:%Y-%m-%d %H:%M} UTC on"
+        )
+
+
+def _note_purged(run: PlannedRun[Any], runs: Sequence[SweptRun], tally: Tally) -> None:
+    """Note of which runs nothing is left: their ledgers need not be kept any longer."""
+    for swept in runs:
+        if not tally.left[swept.folder.run_id]:
+            note_purged(run.state, swept.folder.run_id, run.store_now())
+
+
+def _sum_up(run: PlannedRun[Any], record: StepRecord, tally: Tally, dry_run: bool) -> None:
+    went = WOULD_GO if dry_run else PURGED
+    record.counts[f"{went}_bytes"] = tally.size_bytes[went]
+    if dry_run:
+        record.status = "dry_run"
+    text = (
+        f"purge {run.plan.run_id}: {{left}} copies or versions could not be deleted{{example}};"
+        f" {tally.objects[PURGED]:,} were. Purge again: only what is left is tried again."
+    )
+    note_outcomes(record, tally, OUTCOMES, (FAILED, UNSENT), text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptPart:
+    """A part of the candidates of a run that deleted; a payload.
+
+    Attributes:
+        run_uri: URI of its folder.
+        way: how its deletions can be taken back.
+        below: folders in which it deletes.
+        part: of its candidates.
+    """
+
+    run_uri: str
+    way: str
+    below: list[str]
+    part: PartInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgingConfig:
+    """What every task needs; a payload.
+
+    Attributes:
+        cutoff: only what is older goes.
+        dry_run: whether nothing goes.
+        pinned: hashes of what stays because somebody brought it back.
+        live: hashes of what stays because something live names it, or may.
+        gate: what every request must pass.
+    """
+
+    cutoff: datetime
+    dry_run: bool
+    pinned: tuple[LocatedSet, ...]
+    live: LiveSet
+    gate: GateConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeTask:
+    """Some parts; a payload.
+
+    Attributes:
+        name: of the files that the task writes.
+        parts: of runs' candidates.
+    """
+
+    name: str
+    parts: list[SweptPart]
+
+
+@partition_function
+def purge_parts(run: WorkerRun, config: PurgingConfig, task: PurgeTask) -> Done:
+    """Delete, or in a dry run only count, what some parts' deletions left."""
+    gate, tally = Gate.of_task(run, config.gate), Tally()
+    for swept in task.parts:
+        run_id = swept.run_uri.rpartition("/")[2]
+        for page in _pages(swept):
+            found = _look(run.stores.store_uri, swept, page, config)
+            if not config.dry_run:
+                gate.is_open()  # raises what is wrong
+                found = delete_leftovers(run.stores.store_uri, swept.run_uri, found, gate.lets_through)
+            if found:
+                rows, name = _ledger(swept, found), f"part-{task.name}"
+                tally.parts.append(run.folder.write_table(PurgeOutput.STEP, len(tally.parts), rows, name))
+            for item in found:
+                tally.count(item.outcome, item.size_bytes, item.row["address"], item.message)
+                tally.left[run_id] += item.outcome not in (PURGED, CURRENT)
+        if not config.dry_run and not tally.left[run_id]:
+            tally.left[run_id] += _has_untold(run.stores.store_uri, swept, config)
+        run.progress.add(1)
+    return tally.done()
+
+
+def _has_untold(namespace: str, swept: SweptPart, config: PurgingConfig) -> bool:
+    """Whether something may be left of deletions that the ledger does not tell of, such as those of a sweep that was
+    killed. No purge takes it; as long as it is there, check again needs the run's record."""
+    choosing = Choosing(namespace, swept.run_uri, swept.way, config.cutoff)
+    rows = _rows(swept)
+    rows = rows.filter(pc.invert(pc.is_in(rows["outcome"], pa.array(_WENT))))
+    return any(item.outcome != CURRENT for row in rows.to_pylist() for item in choosing.look(row))
+
+
+def _rows(swept: SweptPart) -> pa.Table:
+    folder = RunFolder(open_writer(swept.run_uri), swept.run_uri.rpartition("/")[2])
+    return swept_rows(folder, swept.part, swept.below)
+
+
+def _pages(swept: SweptPart) -> Iterator[pa.Table]:
+    """What the ledger says was deleted, page by page."""
+    rows = _rows(swept)
+    rows = rows.filter(pc.is_in(rows["outcome"], pa.array(_WENT)))
+    if swept.way != QUARANTINE:
+        known = pc.is_valid(rows["version_id"])
+        unknown = pc.and_(pc.equal(rows["outcome"], ledger.DELETED), pa.scalar(swept.way == VERSIONS))
+        rows = rows.filter(pc.or_(known, unknown))
+    for start in range(0, rows.num_rows, _PAGE_ROWS):
+        yield rows.slice(start, _PAGE_ROWS)
+
+
+def _look(namespace: str, swept: SweptPart, page: pa.Table, config: PurgingConfig) -> list[Leftover]:
+    """Look at what the deletions of a page left; what is pinned or live is not looked at."""
+    choosing = Choosing(namespace, swept.run_uri, swept.way, config.cutoff)
+    hashes = page["hash"].to_numpy()
+    (pinned,) = in_any(config.pinned, [hashes])
+    (live,) = config.live.find([hashes])
+    kept = [Leftover(row, PINNED, swept.way) for row in page.filter(pa.array(pinned)).to_pylist()]
+    kept += [Leftover(row, LIVE, swept.way) for row in page.filter(pa.array(live & ~pinned)).to_pylist()]
+    asked = page.filter(pa.array(~pinned & ~live)).to_pylist()
+    return kept + [item for items in ordered_map(choosing.look, asked, _AT_ONCE) for item in items]
+
+
+def _ledger(swept: SweptPart, found: Sequence[Leftover]) -> pa.Table:
+    run_id = swept.run_uri.rpartition("/")[2]
+    columns = {
+        "run_id": [run_id] * len(found),
+        "address": [item.row["address"] for item in found],
+        "size": [item.row["size"] for item in found],
+        "way": [item.way for item in found],
+        "version_id": [None if item.version is None else item.version.version_id for item in found],
+        "outcome": [item.outcome for item in found],
+        "message": [item.message for item in found],
+    }
+    return pa.table(columns, schema=SCHEMA)

@@ -1,0 +1,82 @@
+"""The run that an analysis is about is the newest that knows what is live, and its history is as it found it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dredge.errors import ConfigError
+from dredge.gc.insight.base_run import base_of_run, find_base, open_base
+from dredge.gc.planning import release_lease
+from dredge.gc.run import Run
+from dredge.gc.steps import slice_listing
+from tests.support.gc import World, make_world
+
+
+@pytest.fixture
+def world() -> World:
+    """Two commits on a branch, a tag, and a commit whose branch is gone."""
+    made = make_world()
+    made.rules(30)
+    name, catalog = made.lake.repository, made.lake.catalog
+    made.upload("a", b"a")
+    catalog.tags.create_tag(name, "v1", made.lake.commit("first").id)
+    catalog.branches.create_branch(name, "gone", "main")
+    made.upload("b", b"b", "gone")
+    made.lake.commit("dangling", "gone")
+    catalog.branches.delete_branch(name, "gone")
+    made.upload("c", b"c")
+    made.lake.commit("second")
+    made.age(days=2)
+    return made
+
+
+def run(world: World, **settings: object) -> Run:
+    context = world.plan(dry_run=True, **settings)
+    world.run(context)
+    world.age(minutes=1)
+    return context
+
+
+def test_the_newest_run_that_listed_everything_and_knows_what_is_live_is_found(world: World) -> None:
+    world.collect()
+    world.age(hours=1)
+    whole = run(world, mode="clean").plan
+    part = run(world, mode="optimized").plan
+    assert (whole.mode, part.mode) == ("clean", "optimized")
+    begun = world.plan(dry_run=True)
+    slice_listing(begun, world.runner)
+    release_lease(begun)
+    namespace, name = world.lake.namespace, world.lake.repository
+    found, newest = find_base(namespace, name), find_base(namespace, name, whole=False)
+    assert found is not None
+    assert newest is not None
+    assert (found.plan.run_id, found.is_whole) == (whole.run_id, True)
+    assert (newest.plan.run_id, newest.is_whole) == (part.run_id, False)
+    assert whole.run_id in found.text
+    assert find_base(namespace, "another") is None
+
+
+def test_a_run_that_did_not_come_to_know_what_is_live_is_refused(world: World) -> None:
+    begun = world.plan(dry_run=True)
+    slice_listing(begun, world.runner)
+    assert base_of_run(begun) is None
+    with pytest.raises(ConfigError, match=begun.plan.run_id):
+        open_base(begun.plan.run_uri)
+    with pytest.raises(ConfigError, match="nowhere"):
+        open_base(f"{world.lake.namespace}/nowhere")
+
+
+def test_the_history_has_refs_commits_and_what_dangles(world: World) -> None:
+    base = open_base(run(world).plan.run_uri + "/")
+    history = base.history()
+    (main,) = history.branches
+    (tag,) = history.tags
+    assert (main.id, tag.id) == ("main", "v1")
+    assert history.heads == {main.commit_id}
+    assert {main.commit_id, tag.commit_id} <= history.graph.keys()
+    (dangling,) = history.dangling
+    assert dangling not in history.graph
+    assert history.metarange_of(dangling) == history.active[dangling]
+    assert history.metarange_of(main.commit_id) in history.metaranges.named
+    assert base.rules is not None
+    assert base.rules.default_retention_days == 30

@@ -1,0 +1,138 @@
+"""What objects cost: each object is counted once, by the strongest thing that keeps it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dredge.errors import ConfigError
+from dredge.gc.insight.base_run import BaseRun, open_base
+from dredge.gc.insight.cost import cost_of
+from dredge.gc.insight.cost_labels import find_prefixes
+from dredge.runs.payload import to_json
+from tests.support.gc import World, make_world
+from tests.support.lost_database import back_up, restore
+from tests.support.policies import policy as policy_of
+
+SMALL = {"part_rows": 2, "candidate_rows": 3, "shard_values": 8}
+
+
+def base_of(world: World, **settings: object) -> BaseRun:
+    context = world.plan(dry_run=True, **settings)
+    world.run(context)
+    return open_base(context.plan.run_uri)
+
+
+def size(number: int) -> bytes:
+    """Content whose length tells objects apart in sums of bytes."""
+    return b"x" * (1 << number)
+
+
+@pytest.fixture
+def world() -> World:
+    """One object of each kind, of 1, 2, 4, 8 … bytes."""
+    world = make_world(tuning=SMALL)
+    world.rules(5, side=60)
+    world.upload("logs/tagged", size(0))
+    world.lake.catalog.tags.create_tag(world.lake.repository, "v1", world.lake.commit().id)
+    world.lake.catalog.objects.delete_object(world.lake.repository, "main", "logs/tagged")
+    world.upload("logs/old", size(1))
+    world.lake.commit()
+    world.age(days=100)
+    world.upload("logs/head", size(2))
+    world.lake.catalog.objects.delete_object(world.lake.repository, "main", "logs/old")
+    world.lake.commit()
+    world.age(days=10)
+    world.lake.catalog.branches.create_branch(world.lake.repository, "side", "main")
+    world.upload("side/own", size(3), "side")
+    world.lake.commit("side", "side")
+    world.lake.catalog.objects.delete_object(world.lake.repository, "side", "side/own")
+    world.upload("side/other", size(4), "side")
+    world.lake.commit("side again", "side")
+    world.upload("staged", size(5))
+    world.orphan("data/orphan", size(6))
+    world.age(days=2)
+    world.upload("young", size(7))
+    return world
+
+
+def table(rows: list[dict[str, object]], name: str) -> dict[object, object]:
+    return {row[name]: row["size_bytes"] for row in rows}
+
+
+@pytest.mark.parametrize("shard_values", [1, 1000])
+def test_each_object_is_of_one_kind(world: World, shard_values: int) -> None:
+    found = cost_of(base_of(world), shard_values=shard_values).tables()
+    kinds = table(found["kinds"], "kind")
+    # The commit before the head of main is active: its child was made 12 days ago, and `side` keeps 60.
+    assert kinds == {
+        "heads": 4 + 16,
+        "staged": 32,
+        "history": 2 + 8,
+        "tags": 1,
+        "garbage": 64,
+        **({"young": 128} if "young" in kinds else {}),
+    }
+    assert table(found["branches"], "branch") == {"side": 2 + 8 + 16}
+    assert table(found["prefixes"], "prefix") == {"logs/": 1 + 2 + 4, "side/": 8 + 16, "(not committed)": 32}
+    assert table(found["ages"], "age") == {"under 7 days": 8, "90 to 180 days": 1 + 2}
+
+
+def test_what_a_policy_keeps_is_told_apart(world: World) -> None:
+    whole = policy_of("branches: main, last: all")
+    found = cost_of(base_of(world, policy=to_json(whole), keep_tags=False)).tables()
+    assert table(found["kinds"], "kind")["policy"] == 1
+    paths = policy_of("branches: main, paths: logs/t*")
+    found = cost_of(base_of(world, policy=to_json(paths), keep_tags=False)).tables()
+    assert table(found["kinds"], "kind")["policy"] == 1
+
+
+def test_what_a_tag_keeps_as_well_would_not_go_with_its_branch(world: World) -> None:
+    world.lake.catalog.tags.create_tag(world.lake.repository, "v2", "side")
+    found = cost_of(base_of(world)).tables()
+    assert table(found["branches"], "branch") == {"side": 2 + 8}
+
+
+def test_garbage_that_the_run_deleted_is_not_there_any_more(world: World) -> None:
+    context = world.plan()
+    world.run(context)
+    kinds = table(cost_of(open_base(context.plan.run_uri)).tables()["kinds"], "kind")
+    assert (kinds.get("garbage"), kinds["deleted"]) == (None, 64)
+
+
+def test_a_run_that_read_only_what_changed_cannot_tell(world: World) -> None:
+    world.collect()
+    world.age(hours=1)
+    context = world.plan(mode="optimized", dry_run=True)
+    world.run(context)
+    with pytest.raises(ConfigError, match="--mode clean"):
+        cost_of(open_base(context.plan.run_uri))
+
+
+def test_prefixes_of_ranges_that_lie_below_several_are_those_of_their_entries() -> None:
+    world = make_world()
+    paths = ["a", "b/c/1", "b/c/2", "b/d", "e/f/g/h", "z"]
+    for path in paths:
+        world.upload(path)
+    world.lake.commit()
+    world.age(days=2)
+    base = base_of(world)
+    ranges = base.history().metaranges.ranges
+    for depth, wanted in ((1, {"": 2, "b/": 3, "e/": 1}), (2, {"": 2, "b/c/": 2, "b/": 1, "e/f/": 1})):
+        found = find_prefixes(base.reader, ranges, depth, base.plan.namespace)
+        counts: dict[str, int] = {}
+        for place, hashes in found.addresses:
+            counts[found.names[place]] = counts.get(found.names[place], 0) + len(hashes)
+        assert counts == wanted
+
+
+def test_what_only_a_lost_commit_names_counts_as_of_a_commit_without_a_ref() -> None:
+    world = make_world()
+    world.upload("head", size(2))
+    world.lake.commit()
+    backup = back_up(world)
+    world.upload("lost", size(3))
+    world.lake.commit()
+    restore(world, backup)
+    world.age(days=2)
+    kinds = table(cost_of(base_of(world)).tables()["kinds"], "kind")
+    assert kinds["no_ref"] == 8

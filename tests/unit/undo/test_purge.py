@@ -1,0 +1,252 @@
+"""A purge looks only into runs that began before its cutoff, and there only at what their ledgers call gone."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dredge.errors import ConfigError, FormatError, LeaseHeldError
+from dredge.hashing import hash64
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
+from dredge.runs.gate import Gate, GateConfig
+from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.tasks import LocalRunner
+from dredge.sets.hashes import write_hashes
+from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
+from dredge.storage import (
+    ObjectWriter,
+    open_writer,
+)
+from dredge.undo import purge as step
+from dredge.undo.config import PurgeConfig
+from dredge.undo.deleted import Collected, SweptRun
+from dredge.undo.leftovers import OTHER, PINNED, WOULD_GO, Choosing, Leftover, PurgeOutput
+from dredge.undo.purge import PurgingConfig, SweptPart
+from dredge.undo.side_run import SideRun
+from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
+from dredge.xid import new_descending_xid
+from tests.support.memory_store import forget_memory_store, memory_store
+
+NOW, DAY = datetime(2026, 3, 1, tzinfo=UTC), timedelta(days=1)
+
+
+@pytest.fixture
+def root() -> Iterator[str]:
+    name = f"purge-{uuid.uuid4().hex[:8]}"
+    yield f"memory://{name}"
+    forget_memory_store(name)
+
+
+def swept(root: str, way: str) -> SweptPart:
+    """Of each outcome an object whose marker is known, `<outcome>-m`, and one without; `nothing` has no row."""
+    folder = RunFolder(open_writer(f"{root}/run"), "run")
+    told = [(f"data/{name}{mark}", name) for name in ledger.OUTCOMES for mark in ("", "-m")]
+    addresses = pa.array([*(address for address, _ in told), "data/nothing"], pa.string())
+    count = len(addresses)
+    columns = {
+        "address": addresses,
+        "size": pa.array([7] * count, pa.int64()),
+        "last_modified": pa.array([NOW] * count, pa.timestamp("us", tz="UTC")),
+        "etag": pa.array(["tag"] * count),
+        "hash": pa.array(hash64(addresses)),
+        "reason": ["expired"] * count,
+    }
+    part = folder.write_table("subtract", 0, pa.table(columns), "candidates")
+    rows = pa.table(
+        {"address": addresses[:-1], "size": [7] * (count - 1), "reason": ["expired"] * (count - 1)}
+    )
+    ids = ["m" if address.endswith("-m") else None for address, _ in told]
+    written = ledger.rows_of(rows, [outcome for _, outcome in told], 1, 1, version_id=ids)
+    ledger.write_raw(folder, ledger.stem_of(part), 1, 0, 0, written)
+    return SweptPart(run_uri=folder.uri, way=way, below=["data/"], part=part)
+
+
+@pytest.mark.parametrize(
+    ("way", "looked_at"),
+    [
+        (QUARANTINE, ["deleted", "deleted-m", "missing", "missing-m"]),
+        (VERSIONS, ["deleted", "deleted-m", "missing-m"]),
+        (OFF, ["deleted-m", "missing-m"]),
+    ],
+)
+def test_only_what_the_ledger_calls_gone_and_what_its_way_can_have_left_is_looked_at(
+    way: str, looked_at: list[str], root: str
+) -> None:
+    pages = [page["address"].to_pylist() for page in step._pages(swept(root, way))]
+    assert [key for page in pages for key in page] == [f"data/{name}" for name in looked_at]
+
+
+def test_what_is_pinned_is_told_of_and_not_looked_at(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = swept(root, QUARANTINE)
+    (page,) = step._pages(part)
+    folder = RunFolder(open_writer(f"{root}/pin"), "pin")
+    hashes = np.sort(hash64(pa.array(["data/deleted", "data/missing-m"])))
+    pin = LocatedSet(folder.uri, ShardedSet(0, {0: write_hashes(folder, "hashes-0.u64", hashes)}))
+    looked = []
+
+    def look(_: object, row: dict[str, Any]) -> list[Leftover]:
+        looked.append(row["address"])
+        return [Leftover(row, WOULD_GO, QUARANTINE), Leftover(row, OTHER, VERSIONS)]
+
+    monkeypatch.setattr(Choosing, "look", look)
+    config = PurgingConfig(
+        cutoff=NOW, dry_run=True, pinned=(pin,), live=LiveSet(()), gate=cast("GateConfig", None)
+    )
+    found = step._look(f"{root}/lake", part, page, config)
+    assert sorted(looked) == ["data/deleted-m", "data/missing"]
+    assert [(item.row["address"], item.outcome) for item in found] == [
+        ("data/deleted", PINNED),
+        ("data/missing-m", PINNED),
+        ("data/deleted-m", WOULD_GO),
+        ("data/deleted-m", OTHER),
+        ("data/missing", WOULD_GO),
+        ("data/missing", OTHER),
+    ]
+
+
+def opened(root: str, **asked: Any) -> list[str]:
+    """URIs of the runs that a purge with a cutoff of now opens; runs that end with 8 or 9 cannot be opened."""
+    uris = []
+
+    def open_run(uri: str) -> Any:
+        uris.append(uri)
+        if uri.endswith("9"):
+            raise FormatError("damaged")
+        if uri.endswith("8"):
+            raise ConfigError("deleted nothing")
+        return uri
+
+    collected = Collected(
+        repository="lake",
+        uri=f"{root}/lake",
+        state=open_writer(f"{root}/state"),
+        runs_uri=f"{root}/runs",
+        open_run=open_run,
+    )
+    config = PurgeConfig(repository="lake", **asked)
+    began = NOW + timedelta(days=config.older_than_days)
+    plan = SimpleNamespace(run_id="purge", created_at=began)
+    run = cast(
+        "SideRun", SimpleNamespace(options=None, plan=plan, state=collected.state, store_now=lambda: began)
+    )
+    given: list[Any] = list(step.swept_before(collected, run, config))
+    assert given == [uri for uri in uris if uri[-1] not in "89"]
+    return uris
+
+
+def test_only_runs_that_began_before_the_cutoff_are_opened_and_what_cannot_be_is_passed_over(
+    root: str,
+) -> None:
+    names = {at: new_descending_xid(NOW + timedelta(seconds=at)) for at in (-2, -1, 0, 1)}
+    for folder in ("runs", "elsewhere"):
+        for name in (*names.values(), "no-run"):
+            open_writer(f"{root}/{folder}/{name}").put("plan.json", b"{}")
+    assert sorted(opened(root)) == sorted(f"{root}/runs/{names[at]}" for at in (-1, -2))
+    assert sorted(opened(root, run_root=f"{root}/elsewhere/")) == sorted(
+        f"{root}/elsewhere/{names[at]}" for at in (-1, -2)
+    )
+    assert opened(root, run=names[1]) == [f"{root}/runs/{names[1]}"], (
+        "asked for by its name; what it left is looked at"
+    )
+    with pytest.raises(FormatError):
+        opened(root, run="run-9")
+
+
+RUN = new_descending_xid(NOW - 40 * DAY)
+
+
+def purged(root: str, **asked: Any) -> StepSummary:
+    """Purge what one run left that began 40 days ago."""
+
+    def open_run(uri: str) -> SweptRun:
+        assert uri == f"{root}/runs/{RUN}"
+        return SweptRun(QUARANTINE, RunFolder(open_writer(f"{root}/run"), "run"), [PARTS[root]], ("data/",))
+
+    collected = Collected(
+        repository="lake",
+        uri=f"{root}/lake",
+        state=open_writer(f"{root}/state"),
+        runs_uri=f"{root}/runs",
+        open_run=open_run,
+    )
+    config = PurgeConfig(repository="lake", **asked)
+    return step.purge(collected, config, LocalRunner(), clock=lambda: NOW)
+
+
+PARTS: dict[str, PartInfo] = {}
+"""Of the candidates of that run, by store."""
+
+
+@pytest.fixture
+def copies(root: str) -> ObjectWriter:
+    """Of what the run deleted: one 40 days old, and one younger than the cutoff by a moment."""
+    found, store = open_writer(quarantine_uri(f"{root}/run")), memory_store(root.removeprefix("memory://"))
+    store.clock = lambda: NOW - 40 * DAY
+    found.put("data/deleted", b"garbage")
+    PARTS[root] = swept(root, QUARANTINE).part
+    open_writer(f"{root}/runs/{RUN}").put("plan.json", b"{}")
+    store.clock = lambda: NOW - 30 * DAY
+    found.put("data/missing", b"garbage")
+    store.clock = lambda: NOW
+    return found
+
+
+def left(copies: ObjectWriter) -> list[str]:
+    return [item.key for item in copies.list_level("data/").objects]
+
+
+def test_a_dry_run_tells_what_would_go_and_a_purge_takes_what_is_older_than_was_asked(
+    root: str,
+    copies: ObjectWriter,
+) -> None:
+    dry = purged(root)
+    assert (dry.status, dry.counts["runs"], dry.counts["would_go_bytes"]) == ("dry_run", 1, 7)
+    assert (dry.counts["would_go_objects"], dry.counts["young_objects"]) == (1, 1)
+    assert "purged_bytes" not in dry.counts
+    assert left(copies) == ["data/deleted", "data/missing"]
+    done = purged(root, dry_run=False)
+    assert (done.status, done.counts["runs"], done.counts["purged_bytes"]) == ("success", 1, 7)
+    assert (done.counts["purged_objects"], done.counts["young_objects"]) == (1, 1)
+    assert "would_go_bytes" not in done.counts
+    assert left(copies) == ["data/missing"]
+
+
+def test_what_became_of_each_leftover_is_in_the_ledger(root: str, copies: ObjectWriter) -> None:
+    done = purged(root, dry_run=False)
+    (folder,) = open_writer(f"{root}/state/purges").list_level("").folders
+    (part,) = PurgeOutput.of(done).ledger
+    rows = RunFolder(open_writer(f"{root}/state/purges/{folder.rstrip('/')}"), "x").read_part(part)
+    assert rows.schema == step.SCHEMA
+    assert [(row["run_id"], row["address"], row["size"], row["outcome"]) for row in rows.to_pylist()] == [
+        ("run", "data/deleted", 7, "purged"),
+        ("run", "data/missing", 7, "young"),
+    ]
+    assert {row["version_id"] for row in rows.to_pylist()} == {None}
+
+
+def test_behind_a_closed_gate_nothing_is_asked_of_the_store(
+    root: str, copies: ObjectWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(_: Gate) -> None:
+        raise LeaseHeldError("taken over")
+
+    monkeypatch.setattr(Gate, "is_open", closed)
+    monkeypatch.setattr(step, "delete_leftovers", lambda *_: pytest.fail("asked"))
+    with pytest.raises(LeaseHeldError):
+        purged(root, dry_run=False)
+    assert purged(root).counts["would_go_objects"] == 1, "who only looks needs no gate"
+    assert len(left(copies)) == 2
+
+
+def test_less_than_a_day_is_refused() -> None:
+    assert PurgeConfig(repository="lake", older_than_days=1).dry_run
+    with pytest.raises(ConfigError):
+        PurgeConfig(repository="lake", older_than_days=0.9)

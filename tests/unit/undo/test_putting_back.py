@@ -1,0 +1,264 @@
+"""One object comes back where its key is free, as the run deleted it, or it is said why not."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError, ConflictError, FormatError, UnavailableError
+from dredge.storage import DeleteOutcome, ObjectVersion, open_deleter, open_versions, open_writer
+from dredge.storage.model import ObjectInfo, ObjectWriter
+from dredge.storage.streamed_copy import StreamedCopier
+from dredge.storage.undo import MarkerRemover
+from dredge.undo import putting_back
+from dredge.undo.putting_back import FAILED, GONE, REFUSED, RESTORED, TAKEN, THERE, PuttingBack, Restored
+from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
+from tests.support.memory_store import MemoryStore, MemoryVersions, forget_memory_store, memory_store
+from tests.support.memory_versions import OlderVersions
+
+KEY, GARBAGE, OTHERS = "data/a", b"garbage", b"another"
+WAYS = (VERSIONS, QUARANTINE, OFF)
+
+
+@pytest.fixture
+def lake() -> Iterator[str]:
+    """URI of a namespace in a store that keeps versions."""
+    name = f"putting-back-{uuid.uuid4().hex[:8]}"
+    memory_store(name).older = OlderVersions()
+    yield f"memory://{name}/lake"
+    forget_memory_store(name)
+
+
+def store_of(lake: str) -> MemoryStore:
+    return memory_store(lake.split("/")[2])
+
+
+def deleted(lake: str, content: bytes = GARBAGE) -> dict[str, Any]:
+    """Put an object, and delete it as a run does; gives what the run knows of it."""
+    writer = open_writer(lake)
+    writer.put(KEY, content)
+    found = writer.stat(KEY)
+    open_deleter(lake).delete([KEY])
+    return {"address": KEY, "size": found.size, "etag": found.etag}
+
+
+def put_back(lake: str, row: dict[str, Any], way: str) -> Restored:
+    return PuttingBack(lake, f"{lake}/run", way).put_back(row)
+
+
+def outcome(lake: str, row: dict[str, Any], way: str) -> tuple[str, str]:
+    found = put_back(lake, row, way)
+    return found.outcome, found.way
+
+
+def copies_of(lake: str) -> ObjectWriter:
+    return open_writer(quarantine_uri(f"{lake}/run"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_way_of_the_run_comes_first_and_the_other_one_after_it(way: str, lake: str) -> None:
+    row = deleted(lake)
+    copies_of(lake).put(KEY, GARBAGE)
+    first, second = (VERSIONS, QUARANTINE) if way == VERSIONS else (QUARANTINE, VERSIONS)
+    assert outcome(lake, row, way) == (RESTORED, first)
+    assert open_writer(lake).get(KEY) == GARBAGE
+    assert outcome(lake, row, way) == (THERE, "")
+    open_deleter(lake).delete([KEY])
+    if first == VERSIONS:
+        older = store_of(lake).older
+        assert older is not None
+        older.by_key.clear()
+    else:
+        open_deleter(quarantine_uri(f"{lake}/run")).delete([KEY])
+    assert outcome(lake, row, way) == (RESTORED, second)
+    assert open_writer(lake).get(KEY) == GARBAGE
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_neither_a_copy_nor_a_version_holds_is_gone(way: str, lake: str) -> None:
+    row = {"address": KEY, "size": 7, "etag": None}
+    assert put_back(lake, row, way) == Restored(GONE)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("content", [OTHERS, b"longer than that"])
+def test_what_somebody_put_under_the_key_stays(way: str, content: bytes, lake: str) -> None:
+    row = deleted(lake)
+    copies_of(lake).put(KEY, GARBAGE)
+    open_writer(lake).put(KEY, content)
+    found = put_back(lake, row, way)
+    assert (found.outcome, found.way) == (TAKEN, "")
+    assert open_writer(lake).get(KEY) == content
+
+
+def seen_as(monkeypatch: pytest.MonkeyPatch, lake: str, etag: str | None) -> None:
+    """Let the store tell this tag of what is there."""
+    honest = open_writer(lake).stat(KEY)
+    info = ObjectInfo(honest.key, honest.size, honest.last_modified, etag)
+    monkeypatch.setattr("tests.support.memory_store.MemoryReader.stat", lambda *_: info)
+
+
+PLAIN, OTHER_PLAIN, PIECES = "a" * 32, "b" * 32, f"{'c' * 32}-2"
+
+
+@pytest.mark.parametrize(
+    ("listed", "there", "by_versions", "by_copies"),
+    [
+        (PLAIN, PLAIN, THERE, THERE),
+        (PLAIN, OTHER_PLAIN, TAKEN, TAKEN),
+        (PIECES, PLAIN, TAKEN, THERE),  # a copy that is made in one piece has another tag
+        (PLAIN, PIECES, TAKEN, THERE),
+        (None, PLAIN, THERE, THERE),
+        (PLAIN, None, TAKEN, THERE),
+    ],
+)
+def test_of_objects_of_the_same_length_tags_tell_as_far_as_the_way_keeps_them(
+    listed: str | None,
+    there: str | None,
+    by_versions: str,
+    by_copies: str,
+    lake: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    open_writer(lake).put(KEY, GARBAGE)
+    seen_as(monkeypatch, lake, there)
+    row = {"address": KEY, "size": 7, "etag": listed}
+    assert [outcome(lake, row, way) for way in WAYS] == [(by_versions, ""), (by_copies, ""), (by_copies, "")]
+
+
+@pytest.mark.parametrize("content", [b"longer than that", OTHERS])
+def test_another_object_that_was_deleted_since_is_left_below_its_marker(content: bytes, lake: str) -> None:
+    row = deleted(lake)
+    deleted(lake, content)
+    copies_of(lake).put(KEY, GARBAGE)
+    found = put_back(lake, row, VERSIONS)
+    assert (found.outcome, found.way) == (GONE, "")
+    assert open_versions(lake).versions(KEY)[0].is_marker
+
+
+def test_where_the_run_knew_no_tag_the_length_decides(lake: str) -> None:
+    row = deleted(lake) | {"etag": None}
+    assert outcome(lake, row | {"size": 6}, VERSIONS) == (GONE, "")
+    assert outcome(lake, row, VERSIONS) == (RESTORED, VERSIONS)
+    assert open_writer(lake).get(KEY) == GARBAGE
+
+
+def test_all_markers_above_the_version_are_taken_away_and_no_version_is(lake: str) -> None:
+    row, store = deleted(lake), store_of(lake)
+    assert store.older is not None
+    for _ in range(3):
+        store.older.mark(f"lake/{KEY}", store.clock())
+    assert outcome(lake, row, VERSIONS) == (RESTORED, VERSIONS)
+    assert [(item.size, item.is_latest) for item in open_versions(lake).versions(KEY)] == [(7, True)]
+
+
+def test_more_markers_than_can_be_are_not_taken_away_for_ever(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, asked = deleted(lake), []
+
+    def gone(_: MarkerRemover, key: str, marker: ObjectVersion) -> DeleteOutcome:
+        asked.append(marker)
+        return DeleteOutcome(key, "deleted")
+
+    monkeypatch.setattr(MarkerRemover, "remove", gone)
+    found = put_back(lake, row, VERSIONS)
+    assert (found.outcome, found.way) == (FAILED, VERSIONS)
+    assert len(asked) == 100
+
+
+def test_what_is_put_under_the_key_while_markers_go_is_looked_at(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, honest = deleted(lake), MarkerRemover.remove
+
+    def late(self: MarkerRemover, key: str, marker: ObjectVersion) -> DeleteOutcome:
+        open_writer(lake).put(KEY, OTHERS)
+        return honest(self, key, marker)
+
+    monkeypatch.setattr(MarkerRemover, "remove", late)
+    assert outcome(lake, row, VERSIONS) == (TAKEN, "")
+    assert open_writer(lake).get(KEY) == OTHERS
+
+
+def test_what_is_put_under_the_key_between_look_and_copy_stays(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, honest = deleted(lake), StreamedCopier.copy
+    copies_of(lake).put(KEY, GARBAGE)
+
+    def late(self: StreamedCopier, key: str, **more: Any) -> ObjectInfo:
+        open_writer(lake).put(key, OTHERS)
+        return honest(self, key, **more)
+
+    monkeypatch.setattr(StreamedCopier, "copy", late)
+    assert outcome(lake, row, QUARANTINE) == (TAKEN, "")
+    assert open_writer(lake).get(KEY) == OTHERS
+
+
+def told(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[list[ObjectVersion]], list[ObjectVersion]]
+) -> None:
+    """Let a store tell of versions in its own way."""
+    honest = MemoryVersions.versions
+    monkeypatch.setattr(MemoryVersions, "versions", lambda self, key: change(honest(self, key)))
+
+
+def test_where_no_version_is_the_current_one_none_is_taken_away(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = deleted(lake)
+    told(monkeypatch, lambda found: [replace(item, is_latest=False) for item in found])
+    assert outcome(lake, row, VERSIONS) == (FAILED, VERSIONS)
+    assert [item.is_marker for item in open_versions(lake).versions(KEY)] == [True, False]
+
+
+class Copier:
+    """Fails, after it may have done something."""
+
+    def __init__(self, error: Exception, before: bytes | None = None, lake: str = "") -> None:
+        self.error, self.before, self.lake = error, before, lake
+
+    def copy(self, key: str, **_: Any) -> ObjectInfo:
+        if self.before is not None:
+            open_writer(self.lake).put(key, self.before)
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("first", "found"), [(GARBAGE, (THERE, "")), (OTHERS, (TAKEN, "")), (None, (FAILED, QUARANTINE))]
+)
+def test_who_was_first_with_the_key_is_looked_at(
+    first: bytes | None, found: tuple[str, str], lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Perhaps an earlier request of ours, whose answer was lost."""
+    copier = Copier(ConflictError("it exists"), first, lake)
+    monkeypatch.setattr(putting_back, "open_copier", lambda *_: copier)
+    row = deleted(lake)
+    assert outcome(lake, row, QUARANTINE) == found
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (UnavailableError("SlowDown"), FAILED),
+        (FormatError("the copy has another size"), FAILED),
+        (ConfigError("copying: XMinioInvalidObjectName unsupported characters"), REFUSED),
+    ],
+)
+def test_an_error_of_one_object_is_told_and_never_raised(
+    error: Exception, outcome: str, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(putting_back, "open_copier", lambda *_: Copier(error))
+    assert put_back(lake, deleted(lake), QUARANTINE) == Restored(outcome, "", str(error))
+
+
+def test_a_copy_of_another_length_is_not_put_back(lake: str) -> None:
+    row = deleted(lake)
+    copies_of(lake).put(KEY, b"half")
+    assert outcome(lake, row, QUARANTINE) == (FAILED, "")
+    assert open_versions(lake).versions(KEY)[0].is_marker
