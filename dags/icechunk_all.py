@@ -1,9 +1,9 @@
 """Expiration and collection of many Icechunk repositories.
 
-Each repository has a run of `icechunk_expiration` of its own, at most four at once; this DAG starts them, waits without
-a worker slot, and writes one page about all. Repositories that the Variable `dredge_icechunk_schedules` names have the
-settings from there. One that fails stops no other. A dry run (the default) changes and deletes nothing. For a schedule,
-make a DAG file of your own with `icechunk_all_dag("ice_nightly", "@daily", at_once=8, storages="s3://lake/*")`.
+Each repository has its own run of `icechunk_expiration`, at most four at once; this DAG starts them, waits without
+a worker slot, and writes one page with all results. Repositories in the Variable `dredge_icechunk_schedules` take their
+settings from there. A failed run stops no other. A dry run (the default) changes and deletes nothing. For a schedule,
+write a DAG file with `icechunk_all_dag("ice_nightly", "@daily", at_once=8, storages="s3://lake/*")`.
 """
 
 from __future__ import annotations

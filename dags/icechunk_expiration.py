@@ -1,12 +1,12 @@
 """Expiration and collection of one Icechunk repository.
 
-Takes snapshots older than a threshold out of history, then deletes the objects that nothing reaches. A dry run
-(the default) changes and deletes nothing; its plan shows the history before and after, its report says what a
-collection would delete after the expiration. With `check_only` there is no run: the task `check` says what one would
-lack.
+Removes snapshots older than a threshold from the history, then deletes unreachable objects. A dry run (the default)
+changes and deletes nothing; its plan shows the history before and after, and its report lists the objects that a
+collection would delete after the expiration. With `check_only` the task `check` lists missing permissions and other
+obstacles, and there is no run.
 
-`icechunk_expiration` is for runs by hand. Runs on a schedule, of any number of repositories, which can be backfilled,
-are named in the Variable `dredge_icechunk_schedules`:
+`icechunk_expiration` is for runs by hand. Schedules, with backfills, are entries of the Variable
+`dredge_icechunk_schedules`:
 `{"expire_weather": {"schedule": "@daily", "storage": "s3://lake/weather", "dry_run": false}}`.
 """
 

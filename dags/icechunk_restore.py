@@ -1,9 +1,9 @@
-"""Take deletions of an Icechunk collection back, and make old ones final.
+"""Restore deletions of an Icechunk collection, and purge old ones.
 
-`icechunk_restore` brings back what a run of `icechunk_expiration` deleted: the same bytes under the same keys; what is
-there is never replaced, and what came back is kept from the next runs for as long as you say. `icechunk_purge` deletes
-for good what could still be brought back and is old enough; a dry run (the default) says what would go. For a schedule,
-make a DAG file of your own with `purge_dag("purge_weather", "@weekly", storage="s3://lake/weather", dry_run=False)`.
+`icechunk_restore` restores objects that a run of `icechunk_expiration` deleted: the same bytes under the same keys.
+Existing objects are never replaced, and restored ones are pinned for `keep_days`. `icechunk_purge` permanently deletes
+old copies and versions of deleted objects; a dry run (the default) lists them. For a schedule, write a DAG file with
+`purge_dag("purge_weather", "@weekly", storage="s3://lake/weather", dry_run=False)`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Trash in lakeFS's key-value store: find it, and remove what an earlier run found and what has waited since.
+"""Trash in lakeFS's key-value store: find it, and remove rows that an earlier run found and that have waited since.
 
-The first run removes nothing. From the second on, a day later, trash can be removed; a dry run (the default)
-says what would go. With `check_only` there is no run: the task `check` says what one would lack. For a schedule, make
-a DAG file of your own with `trash_dag("trash_daily", "@daily", state_uri="s3://ops/trash", dry_run=False)`. What is
-trash, and why removing it is safe beside a live server, is in docs/trash.md.
+The first run removes nothing; from the second run on, a day later, trash can be removed. A dry run (the default)
+only lists it. With `check_only` the task `check` lists missing permissions and other obstacles, and there is no run.
+For a schedule, write a DAG file with `trash_dag("trash_daily", "@daily", state_uri="s3://ops/trash", dry_run=False)`.
+docs/trash.md has the rules, and the reasons why removing is safe beside a running server.
 """
 
 from __future__ import annotations

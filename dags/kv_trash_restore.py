@@ -1,7 +1,7 @@
-"""Put back what a run of the trash cleaner removed from lakeFS's key-value store.
+"""Restore rows that a run of the trash cleaner removed from lakeFS's key-value store.
 
-The rows are those of the run's undo files in the state folder; a key that exists by now stays as it is. A dry run (the
-default) only counts.
+The rows come from the run's undo files in the state folder; existing keys are not changed. A dry run (the default)
+only counts.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Garbage collection of one lakeFS repository.
 
-Deletes objects that no branch's staging and no active commit references, once they are older than the minimum
-age. A dry run (the default) deletes nothing; its report says what would go and why the rest stays. With `check_only`
-there is no run: the task `check` says what one would lack.
+Deletes objects without a reference in any branch's staging or active commit, once they are older than the minimum age
+and have waited since an earlier run found them. A dry run (the default) deletes nothing; its report lists candidates,
+and the reasons why other objects are kept. With `check_only` the task `check` lists missing permissions and other
+obstacles, and there is no run.
 
-`lakefs_gc` is for runs by hand. Collections on a schedule, which can be backfilled, are named in the Variable
-`dredge_gc_schedules`: `{"gc_lake": {"schedule": "@hourly", "repository": "lake", "dry_run": false}}`.
+`lakefs_gc` is for runs by hand. Schedules, with backfills, are entries of the Variable `dredge_gc_schedules`:
+`{"gc_lake": {"schedule": "@hourly", "repository": "lake", "dry_run": false}}`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Garbage collection of all lakeFS repositories of a server, or of those that match some globs.
 
-Each repository has a run of `lakefs_gc` of its own, at most four at once; this DAG starts them, waits without a worker
-slot, and writes one page about all. Repositories that the Variable `dredge_gc_schedules` names have the settings from
-there. One that fails stops no other; one on which another collector works is left out, and the page says why. A dry
-run (the default) deletes nothing. For a schedule, make a DAG file of your own with
+Each repository has its own run of `lakefs_gc`, at most four at once; this DAG starts them, waits without a worker slot,
+and writes one page with all results. Repositories in the Variable `dredge_gc_schedules` take their settings from there.
+A failed run stops no other; a repository of another collector is skipped, with the reason on the page. A dry run (the
+default) deletes nothing. For a schedule, write a DAG file with
 `gc_all_dag("gc_nightly", "@daily", at_once=8, dry_run=False)`.
 """
 

@@ -1,9 +1,9 @@
-"""Range and metarange files that no commit names: what failed commits, merges and imports left behind.
+"""Range and metarange files without a commit, which failed commits, merges and imports leave.
 
-Each run finds them, and first puts back what a commit has come to name. With `metadata = delete` those go that an
-earlier run found and that have waited for the grace since: only in a bucket that keeps versions, and with the key-value
-store of lakeFS (`kv_conn_id`), which alone knows every commit. A dry run (the default) only finds. For a schedule, make
-a DAG file with
+Each run finds them, and first restores files that a commit refers to now. With `metadata = delete` it deletes files
+that an earlier run found and that have waited for the grace since: only in a bucket with versions, and with lakeFS's
+key-value store (`kv_conn_id`), which has every commit. A dry run (the default) only finds them. For a schedule, write a
+DAG file with
 `metadata_dag("metadata_lake", "@daily", repository="lake", kv_conn_id="lakefs_db", metadata="delete", dry_run=False)`.
 """
 

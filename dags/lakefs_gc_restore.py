@@ -1,9 +1,9 @@
-"""Take deletions of a collection back, and make old ones final.
+"""Restore deletions of a collection, and purge old ones.
 
-`lakefs_gc_restore` brings back what a run of `lakefs_gc` deleted: the same bytes under the same keys; what is there is
-never replaced, and what came back is kept from the next runs for as long as you say. `lakefs_gc_purge` deletes for good
-what could still be brought back and is old enough; a dry run (the default) says what would go. For a schedule, make a
-DAG file of your own with `purge_dag("purge_lake", "@weekly", repository="lake", dry_run=False)`.
+`lakefs_gc_restore` restores objects that a run of `lakefs_gc` deleted: the same bytes under the same keys. Existing
+objects are never replaced, and restored ones are pinned for `keep_days`. `lakefs_gc_purge` permanently deletes old
+copies and versions of deleted objects; a dry run (the default) lists them. For a schedule, write a DAG file with
+`purge_dag("purge_lake", "@weekly", repository="lake", dry_run=False)`.
 """
 
 from __future__ import annotations

@@ -96,8 +96,8 @@ CHECKSUM = Cause(
     "checksum",
     ConfigError,
     "The store demands a checksum that the request does not have.",
-    "Buckets that demand one (such as those with Object Lock by default) are not supported; take the demand off the"
-    " bucket, or another one.",
+    "Set AWS_REQUEST_CHECKSUM_CALCULATION=when_supported, or request_checksum_calculation in config_kwargs of the"
+    " connection, where the store is S3; of another store, take the demand off.",
 )
 NOT_IMPLEMENTED = Cause(
     "not_implemented",

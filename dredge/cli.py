@@ -24,6 +24,7 @@ COMMANDS = {
     "icechunk": "Expire and collect Icechunk repositories.",
     "inspect": "Look into lakeFS's range and metarange files.",
     "kv": "Look into lakeFS's key-value store.",
+    "spark-env": "Pack a Python with Dredge for Spark's executors.",
     "serve": "Run the embedded lakeFS server.",
     "ui": "Show what runs found, did and kept, in a browser.",
     "trash": "Find and remove trash in lakeFS's key-value store.",
@@ -43,7 +44,9 @@ class LazyGroup(click.Group):
             return None
         if cmd_name == "serve":
             return _serve()
-        command: click.Command = importlib.import_module(f"dredge.commands.{cmd_name}").command
+        command: click.Command = importlib.import_module(
+            f"dredge.commands.{cmd_name.replace('-', '_')}"
+        ).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

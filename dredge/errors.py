@@ -1,21 +1,21 @@
-"""The errors of Dredge, grouped by what the handler does about them.
+"""The errors of Dredge, grouped by the reaction of the handler.
 
     DredgeError
-    ├── ConfigError        (ValueError)   the input is wrong: tell the user, nothing was touched
-    ├── RefusedError                      a safety check said no: never retried
-    │   ├── LeaseHeldError                another run holds the repository
+    ├── ConfigError        (ValueError)   wrong input: show it to the user, nothing was touched
+    ├── RefusedError                      a safety check failed: never retried
+    │   ├── LeaseHeldError                another run has the lease
     │   ├── OvertakenError                a later try of the same step has taken over
-    │   ├── WitnessError                  the server is not the one that earlier runs saw
-    │   ├── BlockedError                  such a refusal has to be lifted by a person first
-    │   ├── AwaitingApprovalError         a person has to say yes first
-    │   ├── RejectedError                 a person said no, or nobody said yes in time
-    │   └── AlarmError                    live objects had been deleted: a person has to acknowledge it
+    │   ├── WitnessError                  another server or database than that of earlier runs
+    │   ├── BlockedError                  a person must lift the block of such a refusal first
+    │   ├── AwaitingApprovalError         a person must approve first
+    │   ├── RejectedError                 rejected by a person, or not approved in time
+    │   └── AlarmError                    live objects had been deleted: a person must acknowledge it
     ├── UnavailableError                  throttled, down, timed out: retry later
-    ├── FormatError                       bytes we cannot trust: abort, nothing more is deleted
-    ├── NotFoundError      (LookupError)  the named thing is not there
-    ├── ConflictError                     a precondition failed: someone else was first
-    ├── DefectError                       Dredge itself is at fault: report it
-    └── PartialError                      done in part: the rest needs a person, then the step again
+    ├── FormatError                       damaged bytes: abort, nothing more is deleted
+    ├── NotFoundError      (LookupError)  an object, key or record does not exist
+    ├── ConflictError                     a precondition failed: another process was first
+    ├── DefectError                       an error in Dredge: report it
+    └── PartialError                      partly done: the rest needs a person, then a retry
 
 Retry policies and exit codes name these families, not single classes. `kind` is stable: reports, metrics and
 `--json` output carry it.
@@ -29,15 +29,17 @@ from typing import ClassVar
 class DredgeError(Exception):
     """Base of every error that Dredge raises on purpose.
 
-    The message says what happened, on what, what state was left, and what to do.
+    The message has the event, the object, the state that is left, and the action to take.
     """
 
     kind: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
-    what_to_do: ClassVar[str] = "Read the message: it says what happened, what state is left and what to do."
+    what_to_do: ClassVar[str] = (
+        "Read the message: it has the event, the state that is left and the action to take."
+    )
     """One sentence for docs/errors.md; the message of an error says it for its case."""
     is_retried: ClassVar[bool] = False
-    """Whether Airflow tries a task again that ends so: with the others, a retry would say the same."""
+    """Whether Airflow retries the task; a retry after one of the other errors has the same result."""
 
 
 class ConfigError(DredgeError, ValueError):
@@ -45,17 +47,17 @@ class ConfigError(DredgeError, ValueError):
 
     kind = "config"
     exit_code = 2
-    what_to_do = "Correct what the message names, and start again or clear the task."
+    what_to_do = "Correct the input named in the message, and start again or clear the task."
 
 
 class RefusedError(DredgeError):
-    """A safety check said no. Nothing (more) was deleted, and a retry would say the same."""
+    """A safety check failed. Nothing (more) was deleted, and a retry has the same result."""
 
     kind = "refused"
     exit_code = 3
     what_to_do = (
-        "Do not start the same again. The message and the report's findings name the check; "
-        "docs/when-a-run-stops.md has each."
+        "Do not repeat the run unchanged. The message and the report's findings name the check; "
+        "docs/when-a-run-stops.md describes each."
     )
 
 
@@ -64,35 +66,36 @@ class LeaseHeldError(RefusedError):
 
     kind = "lease_held"
     what_to_do = (
-        "Wait until the other run ends. The lease of a run that died passes by itself, at the time "
-        "the message says."
+        "Wait until the other run ends. If that run crashed, its lease expires at the time in the message."
     )
 
     def __init__(self, message: str, holder: str = "") -> None:
         super().__init__(message)
         self.holder = holder
-        """Who has the lease; "" where that is not known."""
+        """Holder of the lease; "" if not known."""
 
 
 class OvertakenError(RefusedError):
-    """A later try of the same step was begun, so this one no longer counts."""
+    """A later try of the same step has started, so this one does not count any more."""
 
     kind = "overtaken"
-    what_to_do = "Nothing: the later try does the work. This one is the orphan of a retry."
+    what_to_do = (
+        "Nothing: the later try does the work. This process belongs to a try that Airflow had given up."
+    )
 
 
 class WitnessError(RefusedError):
-    """The lakeFS server or its database is not the one that earlier runs of the namespace saw."""
+    """The lakeFS server or its database differs from that of earlier runs in the namespace."""
 
     kind = "witness"
     what_to_do = (
-        "Find out which lakeFS server and database this is: the message names the difference and the likely causes. "
-        "docs/owner.md has each; `dredge gc lift-block` ends the block that the refusal left."
+        "Find out which lakeFS server and database this is: the message has the difference and the likely "
+        "causes (docs/owner.md). Then `dredge gc lift-block` ends the block."
     )
 
 
 class BlockedError(RefusedError):
-    """An earlier run left a block in the namespace: deletions and purges wait until a person lifts it."""
+    """An earlier run left a block in the namespace: nothing is deleted or purged until a person lifts it."""
 
     kind = "blocked"
     what_to_do = (
@@ -106,27 +109,27 @@ class AwaitingApprovalError(RefusedError):
 
     kind = "awaiting_approval"
     what_to_do = (
-        "Look at what would go; then approve or reject, under *Required Actions* or by `approve` and "
+        "Read the list of candidates; then approve or reject, under *Required Actions* or with `approve` and "
         "`reject` of `dredge gc` or `dredge icechunk`."
     )
 
 
 class RejectedError(RefusedError):
-    """A person said no, or nobody said yes in time. It stays that way: another run asks again."""
+    """A person rejected the run, or the time for an approval is over. That is final; the next run asks again."""
 
     kind = "rejected"
     what_to_do = "Nothing, or change the limits or the rules, and start another run."
 
 
 class AlarmError(RefusedError):
-    """Live objects are among those that an earlier run deleted, and no expired commit explains it. They were brought
-    back where that is possible. Nothing is deleted or purged until a person acknowledges it."""
+    """An earlier run deleted live objects, and no expired commit explains it. They were restored where possible.
+    Nothing is deleted or purged until a person acknowledges the alarm."""
 
     kind = "alarm"
     exit_code = 10
     what_to_do = (
-        "Find out why the run that the message names took live objects for garbage (docs/restore.md); bring back "
-        "what is missing, then acknowledge: `dredge gc acknowledge REPOSITORY --reason`."
+        "Find out why the run in the message deleted live objects (docs/restore.md); restore missing objects, "
+        "then acknowledge: `dredge gc acknowledge REPOSITORY --reason`."
     )
 
 
@@ -136,21 +139,15 @@ class UnavailableError(DredgeError):
     kind = "unavailable"
     exit_code = 4
     is_retried = True
-    what_to_do = (
-        "Wait, or see to the service that the message names; Airflow tries again by itself. A step "
-        "goes on where it stopped."
-    )
+    what_to_do = "Wait, or repair the service named in the message; Airflow retries. A step continues where it stopped."
 
 
 class FormatError(DredgeError):
-    """Bytes that cannot be trusted. What was read so far must be thrown away."""
+    """Damaged bytes. Results that were read so far must be discarded."""
 
     kind = "format"
     exit_code = 5
-    what_to_do = (
-        "Do not force it. The message names the file: restore it, or start a clean run, which reads "
-        "everything anew."
-    )
+    what_to_do = "Restore the file named in the message, or start a clean run, which reads everything again."
 
 
 class NotFoundError(DredgeError, LookupError):
@@ -158,7 +155,7 @@ class NotFoundError(DredgeError, LookupError):
 
     kind = "not_found"
     exit_code = 6
-    what_to_do = "Check the name. If an object of lakeFS's own is gone, see to that first."
+    what_to_do = "Check the name. If an object of lakeFS itself is missing, restore that first."
 
 
 class ConflictError(DredgeError):
@@ -167,28 +164,25 @@ class ConflictError(DredgeError):
     kind = "conflict"
     exit_code = 7
     is_retried = True
-    what_to_do = "Run the step again: it looks anew."
+    what_to_do = "Run the step again: it reads the current state."
 
 
 class DefectError(DredgeError):
-    """Something went wrong that nobody foresaw: an exception from outside this tree, which is its cause."""
+    """An unexpected exception from outside this tree, which is its cause."""
 
     kind = "defect"
     exit_code = 8
     is_retried = True
-    what_to_do = (
-        "Report it, with the log and the run's folder. The step may be run again; nothing is deleted "
-        "without its proofs."
-    )
+    what_to_do = "Report it, with the log and the folder of the run. The step can run again without risk."
 
 
 class PartialError(DredgeError):
-    """Something was deleted or changed, and the rest could not be: a retry would end the same until somebody
-    mends what the message names. Run again after that, the step does only the rest."""
+    """Some objects were deleted or changed, and the rest could not be. A retry has the same result until the cause in
+    the message is removed; then the step does only the rest."""
 
     kind = "partial"
     exit_code = 9
     what_to_do = (
-        "See to what the message names, such as objects that the store refuses to delete; then run "
-        "the step again: it does the rest."
+        "Remove the cause named in the message, such as missing permissions; then run the step again: it does the "
+        "rest."
     )

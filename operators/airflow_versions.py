@@ -52,4 +52,8 @@ def allowed_run_types(kinds: Sequence[Any]) -> dict[str, Any]:
 
     :param kinds: of runs
     """
-    return {"allowed_run_types": [*kinds]} if _HAS_RUN_TYPES else {}
+    if not _HAS_RUN_TYPES:
+        return {}
+    # 3.3: a run that a task of another DAG started has a kind of its own; before, it is one by hand.
+    known = [kind for kind in kinds if HAS_RETRY_POLICY or kind != "operator_triggered"]
+    return {"allowed_run_types": known}

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -25,14 +25,18 @@ from airflow_dredge.operators.application import SparkApplication
 from airflow_dredge.operators.connect import TOKEN, remote_of_run
 from airflow_dredge.operators.environment import HasOptions
 from airflow_dredge.operators.hooks.finding import need_connection
+from airflow_dredge.operators.spark_master import (
+    check_answers,
+    check_deploy_mode,
+    check_kubernetes,
+    is_given,
+    python_conf,
+)
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.settings import setting
 from dredge.storage import environment_of_child
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +61,12 @@ class SparkSettings:
         default="submit",
         choices=("submit", "connect"),
     )
+    spark_python: str | None = setting(
+        "Python of Spark's executors",
+        "A path on their machines, the address of an environment that `dredge spark-env` packed (`.tar.gz`), or"
+        " `image:NAME` on Kubernetes. Empty: the path that the Airflow worker's own Python has.",
+        default=None,
+    )
 
 
 class PlannedRun(HasOptions, Protocol):
@@ -76,6 +86,7 @@ class SparkJobOperator(SparkSubmitOperator):
 
     :param run_uri: folder of the run, as the plan step returned it (templated)
     :param spark_engine: ``submit`` for spark-submit, ``connect`` for a Spark Connect server (templated)
+    :param spark_python: how executors get their Python, see `SparkSettings` (templated)
     :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     :param spark_conn_id: connection that names the Spark master; must exist
     :param spark_connect_conn_id: connection that names the Spark Connect server
@@ -85,13 +96,19 @@ class SparkJobOperator(SparkSubmitOperator):
     """
 
     step: ClassVar[str]
-    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "run_uri", "spark_engine")
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields,
+        "run_uri",
+        "spark_engine",
+        "spark_python",
+    )
 
     def __init__(
         self,
         *,
         run_uri: str,
         spark_engine: str = "submit",
+        spark_python: str | None = None,
         aws_conn_id: str | None = "aws_default",
         spark_conn_id: str = "spark_default",
         spark_connect_conn_id: str = SparkConnectHook.default_conn_name,
@@ -102,6 +119,7 @@ class SparkJobOperator(SparkSubmitOperator):
         super().__init__(conn_id=spark_conn_id, conf=conf, **kwargs)
         self.run_uri = run_uri
         self.spark_engine = spark_engine
+        self.spark_python = spark_python
         self.aws_conn_id = aws_conn_id
         self.spark_connect_conn_id = spark_connect_conn_id
         self._application_of_run: SparkApplication | None = None
@@ -114,15 +132,9 @@ class SparkJobOperator(SparkSubmitOperator):
         """Return the summary that the job left in the run's folder; None when there is none."""
         return run.folder.read_summary(self.step)
 
-    def run_job(self, context: Context, run: PlannedRun) -> StepSummary:
+    def run_job(self, run: PlannedRun) -> StepSummary:
         """Run the job and return the summary that its step left."""
-        match self.spark_engine:
-            case "submit":
-                self.submit(context, self.secrets(run))
-            case "connect":
-                self.connect(self.secrets(run))
-            case other:
-                raise ConfigError(f"spark_engine is {other!r}; it may be submit or connect")
+        self.do_step(self.secrets(run))
         summary = self.read_summary(run)
         if summary is None:
             raise FormatError(
@@ -131,42 +143,29 @@ class SparkJobOperator(SparkSubmitOperator):
             )
         return summary
 
-    @property
-    def job_arguments(self) -> list[str]:
-        """What the job is told; no secrets."""
-        return ["--step", self.step, "--run", self.run_uri]
+    def do_step(self, secrets: Mapping[str, str]) -> None:
+        """Do the step with the engine that is set."""
+        match self.spark_engine:
+            case "submit":
+                self.submit(secrets)
+            case "connect":
+                self.connect(secrets)
+            case other:
+                raise ConfigError(f"spark_engine is {other!r}; it may be submit or connect")
 
-    def submit(self, context: Context, secrets: Mapping[str, str]) -> None:
-        """Run the job through spark-submit: in the run's application, or alone where its driver is in the cluster."""
+    def submit(self, secrets: Mapping[str, str]) -> None:
+        """Do the step through spark-submit, in the application of the run."""
         # The provider takes a connection that does not exist for "yarn", so it is looked up first.
-        need_connection(self._conn_id, "Spark", '{"conn_type": "spark", "host": "local[*]"}')
+        found = need_connection(self._conn_id, "Spark", '{"conn_type": "spark", "host": "local[*]"}')
+        check_kubernetes(found.host or "")
         extra_variables, self.env_vars = self.env_vars or {}, None
-        hook = self._hook = self._get_hook()
-        if is_cluster_mode(hook):
-            # The hook would put variables into settings, which anyone on the machine can list.
-            log.warning("In cluster mode the driver must bring its own credentials; none are handed over.")
-            hook._env_vars = extra_variables
-            self._submit_alone(context, hook)
-            return
-        hook._conf = merged_conf(submit_conf(), self.conf or {})
-        env = self._environment(hook._connection["master"]) | extra_variables
-        self._ask_application(hook, env, secrets)
-
-    def _submit_alone(self, context: Context, hook: SparkSubmitHook) -> None:
-        """Let an application do this step and nothing else."""
-        hook._application_args = self.job_arguments
-        try:
-            super().execute(context)
-        except DredgeError:
-            raise
-        except FileNotFoundError as error:
-            raise not_on_path(error) from None
-        except Exception as error:
-            code = hook._submit_sp.returncode if hook._submit_sp is not None else None
-            raise job_error(self.step, code, hook._last_submit_log_lines) or error from None
-        finally:
-            if hook._submit_sp is not None and hook._submit_sp.stdout is not None:
-                hook._submit_sp.stdout.close()  # the hook leaves it to the garbage collector
+        hook = self._get_hook()
+        check_deploy_mode(hook._connection["deploy_mode"] or hook._conf.get("spark.submit.deployMode"))
+        master = hook._connection["master"]
+        check_answers(master)
+        defaults = submit_conf() | python_conf(self.spark_python, master)
+        hook._conf = merged_conf(defaults, self.conf or {})
+        self._ask_application(hook, self._environment(master) | extra_variables, secrets)
 
     def _ask_application(
         self, hook: SparkSubmitHook, env: Mapping[str, Any], secrets: Mapping[str, str]
@@ -196,6 +195,11 @@ class SparkJobOperator(SparkSubmitOperator):
             "Spark",
             '{"conn_type": "spark_connect", "host": "localhost", "port": 15002}',
         )
+        if is_given(self.spark_python):
+            raise ConfigError(
+                f"spark_python is {self.spark_python!r}, and with spark_engine connect the server says which Python"
+                " executors have. Nothing was touched. Leave spark_python empty."
+            )
         if int(version("pyspark").partition(".")[0]) < _CONNECT_SINCE:
             raise ConfigError(
                 f"spark_engine connect needs PySpark {_CONNECT_SINCE} or newer, and this is {version('pyspark')}. Set"
@@ -211,8 +215,6 @@ class SparkJobOperator(SparkSubmitOperator):
         """End the job. What it wrote stays, and the step can be run again."""
         if self._application_of_run is not None:
             self._application_of_run.kill()
-        elif self._hook is not None:
-            super().on_kill()
 
     @staticmethod
     def _environment(master: str) -> dict[str, Any]:
@@ -226,15 +228,6 @@ class SparkJobOperator(SparkSubmitOperator):
             **own_spark_home(path),
         }
         return env | {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else env
-
-
-def is_cluster_mode(hook: SparkSubmitHook) -> bool:
-    """Say whether the driver runs elsewhere.
-
-    :param hook: says how Spark is started
-    """
-    asked = hook._connection["deploy_mode"] or hook._conf.get("spark.submit.deployMode")
-    return bool(asked == "cluster")
 
 
 def not_on_path(error: FileNotFoundError) -> ConfigError:

@@ -24,13 +24,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_dredge.spark_jobs.rows import SparkRunner
 from airflow_dredge.spark_jobs.session import close_session, open_session
 from dredge.errors import ConfigError, DredgeError
 from dredge.runs.defects import defect
-from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions, environment_of_child
 
@@ -41,8 +40,9 @@ if TYPE_CHECKING:
 MARK = "dredge: "
 _STOP_SECONDS_MAX = 10
 
-type StepFunction = Callable[[str, StorageOptions, TaskRunner], StepSummary]
-"""Does a step: takes the URI of the run folder, how to reach the object store, and the runner that spreads tasks."""
+type StepFunction = Callable[[str, StorageOptions, TaskRunner], Any]
+"""Does a step and gives its summary: takes the URI of the run folder, how to reach the object store, and the runner
+that spreads tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Job:
         """The same job, as the last of its run on Spark."""
         return replace(self, last=True)
 
-    def run(self, spark: SparkSession, run_uri: str, options: StorageOptions | None = None) -> StepSummary:
-        """Do the step over a session.
+    def run(self, spark: SparkSession, run_uri: str, options: StorageOptions | None = None) -> Any:
+        """Do the step over a session, and return its summary.
 
         Args:
             spark: classic or Connect session.

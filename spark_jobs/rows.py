@@ -51,8 +51,14 @@ log = logging.getLogger(__name__)
 RESULT_SCHEMA = "result string"
 #: What an executor's Python says that has nothing of ours: a worker that unpickles one of our functions, or a daemon.
 _NOT_INSTALLED = re.compile(r"No module named '?((?:airflow_)?dredge\b[\w.]*)")
+#: What the JVM says of an executor where there is no Python.
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
 #: What Spark says where the executors' Python has another minor version than the driver's.
 _OTHER_PYTHON = "PYTHON_VERSION_MISMATCH"
+_NAME_ONE = (
+    "The Param spark_python names a Python that executors have, or an environment that `dredge spark-env` packed for"
+    " them. Then run the step again; it goes on where it stopped."
+)
 
 
 class SparkRunner:
@@ -248,16 +254,19 @@ def _spark_failed(name: str, error: BaseException) -> ConfigError | UnavailableE
     if missing is not None:
         return ConfigError(
             f"{name}: the executors' Python has no Dredge (No module named '{missing[1]}'), so that no task"
-            f" could begin there. Install dredge=={__version__} for them (Airflow does not come with it), or name a"
-            " Python that has it: spark.pyspark.python, or PYSPARK_PYTHON for the Airflow worker. Then run the step"
-            " again; it goes on where it stopped."
+            f" could begin there. Install dredge=={__version__} for them (Airflow does not come with it). {_NAME_ONE}"
+        )
+    absent = _NO_PYTHON.search(str(error))
+    if absent is not None:
+        return ConfigError(
+            f"{name}: executors cannot start the Python {absent[1]}: there is none, so that no task could begin."
+            f" {_NAME_ONE}"
         )
     reason = spark_reason(error)
     if _OTHER_PYTHON in str(error):
         return ConfigError(
-            f"{name}: the executors have another Python than the driver ({sys.version.split()[0]}): {reason}. Name one"
-            " of the same minor version: spark.pyspark.python, or PYSPARK_PYTHON for the Airflow worker. Then run the"
-            " step again."
+            f"{name}: the executors have another Python than the driver ({sys.version.split()[0]}): {reason}."
+            f" {_NAME_ONE}"
         )
     return UnavailableError(
         f"{name}: Spark could not finish: {reason}. What was written so far is kept, a retry goes on from there. If it"

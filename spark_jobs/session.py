@@ -81,7 +81,7 @@ def open_session(name: str, remote: str | None = None, master: str | None = None
         master: for a session started here, when neither spark-submit nor spark-defaults names one.
 
     Raises:
-        UnavailableError: the Connect server cannot be reached.
+        UnavailableError: Spark does not start, or the Connect server cannot be reached.
     """
     quiet_pandas_notice()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -89,7 +89,13 @@ def open_session(name: str, remote: str | None = None, master: str | None = None
         return _open_remote(remote)
     from pyspark.sql import SparkSession
 
-    return SparkSession.builder.config(conf=session_conf(name, master)).getOrCreate()
+    try:
+        return SparkSession.builder.config(conf=session_conf(name, master)).getOrCreate()
+    except Exception as error:  # Py4J's, Spark's, or none of both where the JVM ended
+        raise UnavailableError(
+            f"Spark did not start: {spark_reason(error)}. Nothing was touched. The log above says more; see whether the"
+            " cluster answers and can reach this machine."
+        ) from error
 
 
 def session_conf(name: str, master: str | None = None) -> SparkConf:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from airflow_dredge.spark_jobs.application import serve
+from airflow_dredge.spark_jobs.application import load_modules, serve
 from airflow_dredge.spark_jobs.job import Job, job_main
 from dredge.gc import steps as lakefs
 from dredge.runs.summary import StepSummary
@@ -31,6 +31,20 @@ def on_lakefs(step: str) -> Job:
         return work(lakefs.Run.open(run_uri, options), runner)
 
     return Job(do)
+
+
+def check_executors(run_uri: str, options: StorageOptions, runner: TaskRunner) -> None:
+    """Let executors load what the tasks of a run have in common: part of a preflight; reads and writes nothing.
+
+    Args:
+        run_uri: names the preflight; there is no run.
+        options: how the object store would be reached.
+        runner: spreads the tasks.
+
+    Raises:
+        DredgeError: as `SparkRunner.run` says.
+    """
+    runner.run("check", load_modules, {}, [{}] * runner.default_parallelism)
 
 
 def icechunk_mark(run_uri: str, options: StorageOptions, runner: TaskRunner) -> StepSummary:
@@ -69,6 +83,7 @@ def icechunk_collect(run_uri: str, options: StorageOptions, runner: TaskRunner) 
 
 #: Every step that runs on Spark. `last` ones are the last of their run, so that a Connect session may end with them.
 JOBS: Mapping[str, Job] = {
+    "check_executors": Job(check_executors).ending(),
     "slice_listing": on_lakefs("slice_listing"),
     "list_committed": on_lakefs("list_committed"),
     "subtract": on_lakefs("subtract"),

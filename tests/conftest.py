@@ -9,15 +9,17 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from dredge.durable import NO_SYNC
 from tests.support import memory_store  # noqa: F401 (memory:// is a store)
 from tests.support.depth import IS_LONG, load_profile
+from tests.support.stand_ins import standing_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +66,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+@pytest.fixture
+def stand_in() -> Iterator[Callable[[Callable[..., Any], Callable[..., Any]], None]]:
+    """Puts a function in the place of a method of all stores in memory; see `tests.support.stand_ins`."""
+    with ExitStack() as stack:
+        yield lambda method, instead: stack.enter_context(standing_in(method, instead))
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,7 @@
-"""What the guards and the step `approve` hand to later steps; each collector has classes of its own, which say what
-they are made from.
+"""Results of the guards and of the step approve; each collector has subclasses with its own inputs. The need for an
+approval.
 
-Whether a person has to be asked.
-
-It follows from the plan and from what the guards found, so the sweep works it out for itself: no step can say that
-nobody had to be asked.
+The need follows from the plan and the result of the guards, so the sweep computes it again: no step can claim it away.
 """
 
 from __future__ import annotations
@@ -19,13 +16,13 @@ from dredge.undo.ways import UndoCost
 
 
 class GuardsOutput(StepOutput):
-    """What each guard found, and what may go. Its figures are `deletable_objects` and `deletable_bytes`."""
+    """The result of each guard, with the figures `deletable_objects` and `deletable_bytes`."""
 
     STEP = "check_limits"
 
     @property
     def verdict(self) -> str:
-        """Of all guards and limits together: passed, awaiting_approval or refused."""
+        """Of all guards and limits: passed, awaiting_approval or refused."""
         found: str = self.detail("verdict")
         return found
 
@@ -37,17 +34,17 @@ class GuardsOutput(StepOutput):
 
     @property
     def undo(self) -> UndoCost:
-        """What it costs that deletions can be taken back."""
+        """The cost of undo."""
         return from_json(UndoCost, self.detail("undo"))
 
 
 class ApproveOutput(StepOutput):
-    """What a person was asked, and said. A run that has to ask nobody has no such step.
+    """The request to a person, and the answer. A run without a request has no such step.
 
     Attributes:
-        GUARDS: what is asked about: their result.
-        CANDIDATES: and the result whose digest is that of the candidates.
-        COMMAND: answers in a terminal, with `approve` or `reject` behind it.
+        GUARDS: the result in question.
+        CANDIDATES: the result with the candidates' digest.
+        COMMAND: of the terminal, followed by `approve` or `reject`.
     """
 
     STEP = "approve"
@@ -57,28 +54,29 @@ class ApproveOutput(StepOutput):
 
     @property
     def request_digest(self) -> str:
-        """SHA-256 of the request that was answered."""
+        """SHA-256 of the answered request."""
         found: str = self.detail("request_digest")
         return found
 
     @property
     def approval(self) -> dict[str, Any]:
-        """For reports: `state` ("waiting", "approved" or "rejected"), `why`, `objects`, `bytes`, `answer_until`; once
-        somebody answered also `by`, `through`, `at`."""
+        """For reports: `state` ("waiting", "approved" or "rejected"), `why`, `objects`, `bytes`, `answer_until`; after
+        an answer also `by`, `through`, `at`.
+        """
         found: dict[str, Any] = self.detail("approval")
         return found
 
 
+# The advice for an exceeded limit in a run without approvals.
 LET_IT = "Raise the limit, or let a person approve it (approval)"
-"""What whoever meets a limit may do, where nobody is to be asked."""
 
 
 def why_asked(plan: Any, guards: GuardsOutput) -> str:
-    """Say as a sentence why a person has to approve what a run would delete; "" when nobody has to.
+    """The reason for an approval of this run, as a sentence; "" when none is needed.
 
     Args:
         plan: of the run.
-        guards: what they found; complete.
+        guards: their complete result.
     """
     wanted = plan.config.approval
     if plan.dry_run or wanted == NEVER or not guards.counts["deletable_objects"]:
@@ -96,7 +94,7 @@ def why_asked(plan: Any, guards: GuardsOutput) -> str:
 def approval_inputs(
     plan: Any, folder: RunFolder, output: type[ApproveOutput]
 ) -> tuple[type[StepOutput], ...]:
-    """Give what the sweep of a run reads besides the results that every sweep reads.
+    """The additional inputs of a sweep with an approval.
 
     Args:
         plan: of the run.

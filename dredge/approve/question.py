@@ -1,7 +1,7 @@
-"""What a person is shown who has to decide: subject and body, in Markdown. Each collector says what only it knows.
+"""The text of a request for approval, in Markdown: subject and body. Each collector adds its own sections.
 
-Names from a lake as Markdown. Whoever uploads chooses them, and a person who decides about deleting reads them: they
-must not look like anything else, be a link, or be taken for HTML by whatever shows them.
+Names from a lake are chosen by uploaders, and are read by the person deciding about a deletion: they must not look like
+other text, be a link, or count as HTML.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _LENGTH_MAX = 200
 
 
 def plain(text: str) -> str:
-    """A name as text: what is no printable character, and what Markdown or HTML could take for its own, is escaped."""
+    """A name as text: unprintable characters and the syntax of Markdown and HTML are escaped."""
     shown = "".join(_shown(character) for character in text[:_LENGTH_MAX])
     return f"{shown}…" if len(text) > _LENGTH_MAX else shown
 
 
 def code(text: str) -> str:
-    """A name as a span of code, in which Markdown finds no links and no emphasis."""
+    """A name as a code span, without Markdown links or emphasis."""
     return f"`{plain(text)}`"
 
 
@@ -42,22 +42,22 @@ def _shown(character: str) -> str:
     )
 
 
+# Examples of each kind.
 EXAMPLES_MAX = 10
-"""Examples of each kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is asked.
+    """A request to a person.
 
     Attributes:
-        subject: one line.
+        subject: a single line.
         body: the details, in Markdown.
-        approvers: ids of those who may answer; () is everybody.
-        answer_until: the store's time from which on it is a no.
-        wait: how long that is from now on.
+        approvers: ids of the approvers; () is everybody.
+        answer_until: the store's time; later answers count as a rejection.
+        wait: the remaining time.
         report: URI of the report's page.
-        digest: of what is asked; an answer goes with it.
+        digest: of the request; an answer carries it.
     """
 
     subject: str
@@ -72,13 +72,13 @@ class Question:
 def word_question(
     run: PlannedRun[Any], asked: Asked, repository: str, lines: Iterable[str], report: str
 ) -> Question:
-    """Word what a run asks, and keep the repository for it as long as it may wait.
+    """Format the request of a run, and keep the lease for its wait.
 
     Args:
-        run: this run, of which `approve` said that it awaits approval.
-        asked: what it asks.
-        repository: whose objects would go, such as "lakeFS repository lake"; goes behind "of".
-        lines: of the body; read when the repository is kept.
+        run: awaits approval.
+        asked: its request.
+        repository: in the form "lakeFS repository lake".
+        lines: of the body; read after the lease is renewed.
         report: URI of the page of its report so far.
 
     Raises:
@@ -102,20 +102,20 @@ def word_question(
 def first_lines(
     run: PlannedRun[Any], asked: Asked, repository: str, guards: GuardsOutput, report: str
 ) -> Iterator[str]:
-    """Word why somebody is asked, about what, and what comes of it.
+    """Format the reason, the subject and the consequences of a request.
 
     Args:
         run: this run.
-        asked: what it asks.
+        asked: its request.
         repository: its name or URI.
-        guards: what they found.
+        guards: their result.
         report: URI of the page of its report so far.
     """
     plan, request = run.plan, asked.request
     yield f"{plain(request.why)}\n"
     yield f"- Repository {code(repository)}, a run in mode {plan.mode} ({plain(plan.why_mode)})"
     yield f"- To delete: {request.objects:,} objects, {size_text(request.size_bytes)}{_share(guards)}"
-    yield f"- To take it back (undo is {plan.undo.way}): {WORDS[plan.undo.way]}; it costs {guards.undo.text}"
+    yield f"- Undo ({plan.undo.way}): {WORDS[plan.undo.way]}; cost: {guards.undo.text}"
     yield f"- Without an answer by {request.answer_until:%Y-%m-%d %H:%M} UTC nothing is deleted"
     yield f"- Report: {code(report)}"
     yield f"- Run {code(plan.run_id)}, digest of the candidates {code(request.candidates[:16])}"
@@ -127,12 +127,12 @@ def _share(guards: GuardsOutput) -> str:
 
 
 def kinds(title: str, found: Iterable[Mapping[str, Any]], words: Mapping[str, str]) -> Iterator[str]:
-    """Word objects by kind, with examples; nothing where there are none.
+    """Format objects by kind, with examples; empty without objects.
 
     Args:
         title: of the section.
         found: kinds: `reason` or `why`, `objects`, `bytes`, `examples`.
-        words: what a reason means.
+        words: the text of each reason.
     """
     shown = [item for item in found if item["objects"]]
     if not shown:
@@ -151,21 +151,21 @@ def _example(example: Mapping[str, Any]) -> str:
 
 
 def approval_text(said: Mapping[str, Any]) -> str:
-    """Word what a person was asked and said.
+    """Format a request and its answer for a report.
 
     Args:
-        said: as `ApproveOutput.approval` gives it.
+        said: value of `ApproveOutput.approval`.
     """
     if said["state"] == "waiting":
         return f"awaited until {said['answer_until'][:16].replace('T', ' ')} UTC. {said['why']}"
     at = f"{said['at'][:19].replace('T', ' ')} UTC"
     if not said["by"]:
-        return f"nobody had approved it by {at}. {said['why']}"
+        return f"not approved by {at}. {said['why']}"
     return f"{said['state']} by {said['by']} ({said['through']}), {at}. {said['why']}"
 
 
 def what_to_do(outcome: str, command: str) -> str:
-    """Say what the reader of a report should do about an approval; "" for other outcomes.
+    """The advice about an approval for the reader of a report; "" for other outcomes.
 
     Args:
         outcome: of the run.
@@ -173,10 +173,10 @@ def what_to_do(outcome: str, command: str) -> str:
     """
     if outcome == "awaiting_approval":
         return (
-            "Read below what would go. Then approve or reject it: under Required Actions where the run is Airflow's,"
-            f" with `{command} approve` or `{command} reject` and the folder of the run everywhere. A local run then"
-            f" goes on with `{command} resume`."
+            "Read the candidates below. Then approve or reject them: in Airflow under Required Actions, for any run"
+            f" with `{command} approve` or `{command} reject` and the run folder. Continue a local run with"
+            f" `{command} resume`."
         )
     if outcome == "rejected":
-        return "Nothing. A new run looks at everything again, and asks again where it has to."
+        return "No action is needed. A new run makes a new mark, and asks again if necessary."
     return ""

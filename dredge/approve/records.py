@@ -1,13 +1,13 @@
-"""What is asked and what was answered, as objects in the run folder that are written once and never changed.
+"""Requests and answers, as objects in the run folder. Each is written once and never changed.
 
-    approve/<id>/request.json     what would be deleted, and until when that may be approved
-    approve/<id>/approved.json    the first yes
-    approve/<id>/rejected.json    the first no; it wins, whenever it came
+    approve/<id>/request.json     the candidates' figures, and the deadline
+    approve/<id>/approved.json    the first approval
+    approve/<id>/rejected.json    the first rejection; it overrides an approval at any time
 
-The id is made from the digests of the plan, the candidates and the guards' result. Whatever was done again since, it
-is another question: it has another id, and nobody has approved it. A store lets one conditional put win, so of two
-people who say yes one stands in the record. A yes and a no are two objects: neither can overwrite the other, and a
-no counts also after a yes. A yes is one to its question; a no is one to the run, whichever question it was about.
+The id is made from the digests of the plan, the candidates and the guards' result. Repeated steps make another request
+with another id and no approval. A conditional put lets one of two approvals win. Approval and rejection are two
+objects, so neither can overwrite the other. An approval is for its request; a rejection is for the run, under any
+request.
 """
 
 from __future__ import annotations
@@ -29,27 +29,28 @@ from dredge.runs.summary import StepSummary
 from dredge.storage import ObjectReader, ObjectWriter
 
 type Decision = Literal["approved", "rejected"]
+# The origin of an answer: Airflow, the end of the wait, or a command. Airflow authenticates its users; for a command
+# the name is an argument.
 AIRFLOW, TIME_OUT = "Airflow", "time-out"
-"""Where somebody answered, or else by which command. Airflow knows who its users are; a command is told a name."""
 _NO = "rejected.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a person is asked; a payload.
+    """A request for approval; a payload.
 
     Attributes:
         run_id: of the run.
         plan: digest of its plan.
-        candidates: digest of what would be deleted.
-        guards: digest of what the guards found, and of what they hold back.
-        objects: that would be deleted.
-        size_bytes: their sizes together.
-        why: a sentence that says why somebody is asked.
-        approvers: ids of the users of Airflow who may approve; () is everybody, wherever.
+        candidates: digest of the candidates.
+        guards: digest of the guards' result, including holds.
+        objects: number of objects to delete.
+        size_bytes: their total size.
+        why: the reason for the request, a sentence.
+        approvers: ids of the Airflow users with the right to approve; () is everybody, everywhere.
         asked_at: the store's time.
-        answer_until: the store's time from which on nobody may approve.
-        sweep_until: the store's time from which on the run cannot be swept any more.
+        answer_until: deadline of an approval, in the store's time.
+        sweep_until: deadline of the sweep, in the store's time.
     """
 
     run_id: str
@@ -65,39 +66,39 @@ class Request:
     sweep_until: datetime
 
     def may_approve(self, by: str, through: str) -> bool:
-        """Whether somebody may say yes.
+        """Whether a person may approve.
 
         Args:
-            by: id of who says it.
-            through: where.
+            by: id of the person.
+            through: origin of the answer.
         """
         return bool(by) and (not self.approvers or (through == AIRFLOW and by in self.approvers))
 
     @property
     def subject(self) -> dict[str, str]:
-        """What it is about."""
+        """The ids and digests of the request."""
         names = ("run_id", "plan", "candidates", "guards")
         return {name: getattr(self, name) for name in names}
 
     def expires_at(self, approved_at: datetime) -> datetime:
-        """Until when a yes counts: as long again as it could be waited for, and no longer than the mark.
+        """The expiry of an approval: after it, the waiting time again, and no later than the mark's.
 
         Args:
-            approved_at: when it was given.
+            approved_at: time of the approval.
         """
         return min(approved_at + (self.answer_until - self.asked_at), self.sweep_until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What somebody said; a payload.
+    """An answer; a payload.
 
     Attributes:
         request: SHA-256 of the request's bytes.
         run_id: of the run.
-        candidates: digest of what would be deleted.
+        candidates: digest of the candidates.
         decision: approved or rejected.
-        by: id of who said it; "" when nobody did in time.
+        by: id of the person; "" at the end of the wait.
         through: `AIRFLOW`, `TIME_OUT`, or the command of the collector's `ApproveOutput`.
         at: the store's time.
     """
@@ -113,13 +114,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question that was put, and what was said.
+    """A request with its answers.
 
     Attributes:
-        request: what was asked.
+        request: the request.
         digest: SHA-256 of its bytes.
-        approved: the first yes; None without one.
-        rejected: the first no; None without one.
+        approved: the first approval; None without an approval.
+        rejected: the first rejection; None without a rejection.
     """
 
     request: Request
@@ -129,18 +130,18 @@ class Asked:
 
     @property
     def answer(self) -> Answer | None:
-        """What counts: a no before every yes."""
+        """The valid answer: a rejection overrides every approval."""
         return self.rejected or self.approved
 
 
 def subject_of(
     run: PlannedRun[Any], summaries: Mapping[str, StepSummary], output: type[ApproveOutput]
 ) -> dict[str, str]:
-    """What a question is about, from results that belong together.
+    """The ids and digests of a request, from matching results.
 
     Args:
         run: this run.
-        summaries: of the steps that made the candidates and asked the guards.
+        summaries: of the steps with candidates and guards.
         output: of the collector's step approve; it names these steps.
     """
     return {
@@ -156,12 +157,12 @@ def _digest(summaries: Mapping[str, StepSummary], output: type[StepOutput]) -> s
 
 
 def ask(run: PlannedRun[Any], subject: Mapping[str, str], guards: GuardsOutput, why: str) -> Asked:
-    """Put a question, unless it was put already: then the first one stands, with its times.
+    """Write a request; an existing request stays, with its times.
 
     Args:
         run: this run.
-        subject: of the question.
-        guards: what they found.
+        subject: of the request.
+        guards: their result.
         why: a sentence.
     """
     request = request_of(run, subject, guards, why, run.store_now())
@@ -175,12 +176,12 @@ def ask(run: PlannedRun[Any], subject: Mapping[str, str], guards: GuardsOutput, 
 def request_of(
     run: PlannedRun[Any], subject: Mapping[str, str], guards: GuardsOutput, why: str, asked_at: datetime
 ) -> Request:
-    """What a run asks; everything but the time follows from its plan and its results.
+    """The request of a run; all but the time follows from its plan and its results.
 
     Args:
         run: this run.
-        subject: of the question.
-        guards: what they found.
+        subject: of the request.
+        guards: their result.
         why: a sentence.
         asked_at: the store's time.
     """
@@ -199,10 +200,10 @@ def request_of(
 
 
 def read_asked(run: PlannedRun[Any], subject: Mapping[str, str]) -> Asked | None:
-    """Read a question and what was said; None when it was not put.
+    """Read a request with its answers; None without a request.
 
     Raises:
-        FormatError: a record is damaged, or is about something else than its name says.
+        FormatError: a damaged record, or a record of another subject than its name.
     """
     reader, place = run.folder.writer, _place(subject)
     try:
@@ -212,36 +213,36 @@ def read_asked(run: PlannedRun[Any], subject: Mapping[str, str]) -> Asked | None
     request = from_file(Request, _loads(reader, f"{place}/request.json", data))
     if request.subject != dict(subject):
         raise FormatError(f"{reader.uri}/{place}/request.json is about another run or other candidates")
-    # In this order: whoever says no after a yes was read is seen by the next look.
+    # Approvals first: a rejection written in between is seen here or by the next reading.
     approved = _read(reader, f"{place}/approved.json")
     rejected = next((_read(reader, key) for key in _rejections(reader, place)), None)
     return Asked(request, hashlib.sha256(data).hexdigest(), approved, rejected)
 
 
 def is_rejected(run: PlannedRun[Any]) -> bool:
-    """Whether somebody said no to the run; whatever the record says, its being there is a no."""
+    """Whether the run was rejected; the presence of the record is enough, for any content."""
     return bool(_rejections(run.folder.writer))
 
 
 def _rejections(reader: ObjectReader, place: str = "") -> list[str]:
-    """Keys of every no to a run, that to one question first."""
+    """Keys of all rejections of a run; the key of this request is first."""
     keys = [key for batch in reader.list(f"{ApproveOutput.STEP}/") for key in batch["key"].to_pylist()]
     found = [key for key in keys if key.endswith(f"/{_NO}")]
     return sorted(found, key=lambda key: key != f"{place}/{_NO}")
 
 
 def record_answer(run: PlannedRun[Any], asked: Asked, decision: Decision, by: str, through: str) -> Asked:
-    """Write down what somebody said, unless somebody said the same before.
+    """Write an answer; an existing equal decision stays.
 
     Args:
         run: this run.
-        asked: the question.
+        asked: the request.
         decision: approved or rejected.
-        by: id of who said it; "" when nobody did in time.
-        through: where it was said.
+        by: id of the person; "" at the end of the wait.
+        through: origin of the answer.
 
     Returns:
-        The question with everything that was said.
+        The request with all answers.
     """
     answer = Answer(
         request=asked.digest,
@@ -271,7 +272,7 @@ def _put_once(writer: ObjectWriter, key: str, value: object) -> None:
     try:
         writer.put_if_absent(key, json.dumps(value, sort_keys=True).encode())
     except ConflictError:
-        # Somebody was first, or this was, and the answer to a first request was lost: what is there stands.
+        # Another writer was first, or the response to our own first write was lost: the existing object is valid.
         return
 
 

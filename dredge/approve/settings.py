@@ -1,5 +1,6 @@
-"""The settings of limits and approvals, for the configuration of each collector: its fields are made here, so that the
-same words mean the same everywhere."""
+"""The settings of limits and approvals, as fields of each collector's configuration, so that all collectors share one
+text.
+"""
 
 from __future__ import annotations
 
@@ -9,34 +10,34 @@ from dredge.settings import setting
 from dredge.undo.ways import FIRST_OBJECTS_MAX
 
 NEVER, OVER_LIMITS, ALWAYS = "never", "over_limits", "always"
+# A mark older than this cannot be swept, so the wait for an answer ends then as well.
 MARK_AGE_HOURS = 12.0
-"""A mark older than this cannot be swept, so nobody waits for an answer any longer either."""
+# Of the listed objects: a larger share is seldom garbage, so a person checks it first.
 DELETE_PERCENT_MAX = 20.0
-"""Of what is listed: more than that is seldom garbage, so somebody looks at it first."""
-_WAITS = "than this wait for a person's approval; where `approval` is `never`, they stop the run."
+_WAITS = "than this need a person's approval; with `approval` = `never` they stop the run."
 
 
 def objects_limit() -> Any:
-    """Make the field of the most objects."""
+    """The field for the limit of objects."""
     return setting(
         "Most objects to delete",
-        f"More objects {_WAITS} Empty: no limit, but {FIRST_OBJECTS_MAX:,} in the first run that deletes where `undo`"
-        " is off.",
+        f"More objects {_WAITS} Empty: no limit, except {FIRST_OBJECTS_MAX:,} in the first deleting run with `undo`"
+        " off.",
         default=None,
         minimum=0,
     )
 
 
 def bytes_limit() -> Any:
-    """Make the field of the most bytes."""
+    """The field for the limit of bytes."""
     return setting("Most bytes to delete", f"More bytes {_WAITS} Empty: no limit.", default=None, minimum=0)
 
 
 def share_limit() -> Any:
-    """Make the field of the largest share, in percent."""
+    """The field for the limit of the share, in percent."""
     return setting(
         "Largest share to delete, in percent of the listed objects",
-        "A larger share than this waits for a person's approval; where `approval` is `never`, it stops the run. Empty:"
+        "A larger share than this needs a person's approval; with `approval` = `never` it stops the run. Empty:"
         " no limit.",
         default=DELETE_PERCENT_MAX,
         minimum=0,
@@ -45,43 +46,43 @@ def share_limit() -> Any:
 
 
 def approval_setting() -> Any:
-    """Make the field that says when somebody is asked."""
+    """The field for the rule of approvals."""
     return setting(
         "Approval by a person",
-        "`over_limits`: a run that would delete more than its limits allow waits until a person approves it. `always`:"
-        " so does every run that would delete anything. `never`: a run beyond its limits fails. Dry runs ask nobody.",
+        "`over_limits`: a run beyond its limits waits for a person's approval. `always`: every run with objects to"
+        " delete waits for an approval. `never`: a run beyond its limits fails. Dry runs need no approval.",
         default=OVER_LIMITS,
         choices=(OVER_LIMITS, ALWAYS, NEVER),
     )
 
 
 def approval_hours_setting() -> Any:
-    """Make the field of the hours that are waited."""
+    """The field for the waiting time, in hours."""
     return setting(
         "Hours to wait for an approval",
-        "When nobody has answered by then, that counts as a no. The run must be swept within"
+        "Without an answer in this time the run is rejected. The run must be swept within"
         f" {MARK_AGE_HOURS:g} hours of its plan, so the wait ends then at the latest.",
         default=MARK_AGE_HOURS,
         above=0,
         maximum=MARK_AGE_HOURS,
-        because="what a run has found out may be swept for as long after its plan",
+        because="a mark can be swept for the same time after its plan",
     )
 
 
 def approvers_setting() -> Any:
-    """Make the field of those who may answer; `ids_of` reads it."""
+    """The field for the approvers; `ids_of` reads it."""
     return setting(
         "Approvers",
-        "Ids of the Airflow users who may answer, separated by commas; Airflow shows the question to them alone. Empty:"
-        " everybody who may act on the DAG's required actions.",
+        "Ids of the Airflow users with the right to answer, separated by commas; Airflow asks only them."
+        " Empty: all users with the right to act on the DAG's required actions.",
         default=None,
     )
 
 
 def ids_of(text: str | None) -> tuple[str, ...]:
-    """Read the ids of those who may answer; () is everybody.
+    """Read the ids of approvers; () is everybody.
 
     Args:
-        text: ids with commas between them; None for nobody in particular.
+        text: ids separated by commas; None for everybody.
     """
     return tuple(name for item in (text or "").split(",") if (name := item.strip()))

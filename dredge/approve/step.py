@@ -1,20 +1,17 @@
-"""Approve: the run goes on when a person said yes to its candidates, and ends when one said no.
+"""Step approve: the run continues after an approval of its candidates, and ends after a rejection.
 
-why_asked? ── no ──→ nothing is done and nothing written
+why_asked? ── no ──→ no request, no output
     │ yes
-request.json ──→ answered? ── no ──→ awaiting_approval; done again when there is an answer
+request.json ──→ answered? ── no ──→ awaiting_approval; repeated after an answer
                     │ yes
-                    └──→ approved: complete, and the sweep looks at the same records again
+                    └──→ approved: complete, and the sweep reads the same records again
                          rejected: the run ends
 
-The lease of a run that waits for an answer: while its question is open, no other run works on the repository.
+The sweep deletes only with an approval of exactly these candidates, in time, and without a rejection. It reads the
+records again before each round, and looks for a rejection while it deletes.
 
-Another run would ask about the same objects, or move on the state that this one builds on: then nobody could go on
-with the approved run. That is for order only. What makes a late sweep safe is its re-check and the greatest age of a
-mark.
-
-What the sweep demands before it deletes for a run that had to ask: a yes to these very candidates, in time, and no
-no. It is read afresh before each round of deleting, and a no is looked for while objects are deleted.
+A waiting run keeps its lease: another run would ask about the same objects, or replace the state used by this run. That
+only keeps order. A late sweep is safe because of its re-check and the maximum age of a mark.
 """
 
 from __future__ import annotations
@@ -56,7 +53,7 @@ def keep_lease(run: PlannedRun[Any], until: datetime, take_back: bool = False) -
     Args:
         run: this run.
         until: the store's time.
-        take_back: also a lease that was given back.
+        take_back: also a released lease.
 
     Raises:
         LeaseHeldError: another run has it.
@@ -67,11 +64,11 @@ def keep_lease(run: PlannedRun[Any], until: datetime, take_back: bool = False) -
 
 @contextmanager
 def given_back(run: PlannedRun[Any], find_question: Callable[[PlannedRun[Any]], Asked]) -> Iterator[None]:
-    """Give a local run's lease back at the end of some work; keep it while the run waits for an answer.
+    """Release a local run's lease at the end of its work; keep it while the run waits for an answer.
 
     Args:
         run: this run.
-        find_question: of the collector; reads what the run asks.
+        find_question: of the collector; reads the request.
     """
     try:
         yield
@@ -79,7 +76,7 @@ def given_back(run: PlannedRun[Any], find_question: Callable[[PlannedRun[Any]], 
         try:
             keep_lease(run, find_question(run).request.answer_until)
         except DredgeError as error:
-            log.warning("run %s waits, and does not hold others back: %s", run.plan.run_id, error)
+            log.warning("run %s waits without a lease: %s", run.plan.run_id, error)
         raise
     except BaseException:
         with suppress(DredgeError):  # it expires; the error of the work says what to do
@@ -88,24 +85,24 @@ def given_back(run: PlannedRun[Any], find_question: Callable[[PlannedRun[Any]], 
     run.lease.release(run.plan.lease)
 
 
+# Returns the reason to stop as half a sentence; "" without one.
 type Veto = Callable[[], str]
-"""Says in half a sentence who forbids to go on; "" for nobody."""
 
 
 def approval_of(run: PlannedRun[Any], record: StepRecord, output: type[ApproveOutput]) -> Veto:
-    """Demand that a person approved what a sweep is about to delete, where one has to.
+    """Check the approval of a sweep, if the run needs one.
 
     Args:
         run: this run.
-        record: of the sweep, with the results that it works with.
+        record: of the sweep, with its inputs.
         output: of the collector's step approve.
 
     Returns:
-        Tells, while it deletes, whether somebody has said no since.
+        A check for a rejection during the deletion.
 
     Raises:
-        RejectedError: somebody said no.
-        RefusedError: nobody said yes, or to something else, or too long ago.
+        RejectedError: the run was rejected.
+        RefusedError: no approval, an approval of other candidates, or an expired approval.
     """
     guards = record.input(output.GUARDS)
     if not why_asked(run.plan, guards):
@@ -114,35 +111,35 @@ def approval_of(run: PlannedRun[Any], record: StepRecord, output: type[ApproveOu
     asked = read_asked(run, subject)
     summary = record.inputs.get(output.STEP)
     if asked is None or summary is None:
-        raise _refused(run, "nobody has approved what it would delete")
+        raise _refused(run, "its candidates are not approved")
     if asked.rejected is not None:
         raise RejectedError(rejected_text(run, asked.rejected))
     if asked.approved is None or output.of(summary).request_digest != asked.digest:
-        raise _refused(run, "what was approved is not what it would delete now")
+        raise _refused(run, "its candidates differ from the approved candidates")
     check_approved(run, asked, asked.approved, guards)
     return lambda: "the run was rejected" if is_rejected(run) else ""
 
 
 def check_approved(run: PlannedRun[Any], asked: Asked, answer: Answer, guards: GuardsOutput) -> None:
-    """Demand that a yes is one to this run's question, from somebody who may give it, and in time.
+    """Check that an approval is for this run's request, by an approver, and in time.
 
-    The question lies in a file, and who may approve and until when is in it, so it must be the one that follows from
-    the plan and from what the guards found.
+    The request is a file with the approvers and the deadline, so it must equal the request made from the plan and the
+    guards' result.
 
     Args:
         run: this run.
-        asked: the question.
-        answer: the yes.
-        guards: what they found.
+        asked: the request.
+        answer: the approval.
+        guards: their result.
 
     Raises:
-        RefusedError: it is not.
+        RefusedError: the approval is invalid.
     """
     request, now = asked.request, run.store_now()
     latest = now + timedelta(seconds=run.plan.config.safety.clock_skew_seconds_max)
     ours = request_of(run, request.subject, guards, why_asked(run.plan, guards), request.asked_at)
     if request != ours or not run.plan.created_at <= request.asked_at <= latest:
-        raise _refused(run, "what was approved is not what this run asks")
+        raise _refused(run, "its request differs from the approved request")
     expires_at = request.expires_at(answer.at)
     if (answer.request, answer.run_id, answer.candidates, answer.decision) != (
         asked.digest,
@@ -150,10 +147,11 @@ def check_approved(run: PlannedRun[Any], asked: Asked, answer: Answer, guards: G
         request.candidates,
         "approved",
     ):
-        raise _refused(run, "its approval is one of another run or of other candidates")
+        raise _refused(run, "its approval belongs to another run or to other candidates")
     if not request.may_approve(answer.by, answer.through):
         raise _refused(
-            run, f"{answer.by or 'nobody'} ({answer.through}) approved it, who is none of its approvers"
+            run,
+            f"it was approved by {answer.by or 'a person without a name'} ({answer.through}), not an approver",
         )
     if not request.asked_at <= answer.at < min(request.answer_until, latest):
         raise _refused(run, "it was not approved in time")
@@ -162,8 +160,8 @@ def check_approved(run: PlannedRun[Any], asked: Asked, answer: Answer, guards: G
 
 
 def rejected_text(run: PlannedRun[Any], answer: Answer) -> str:
-    """Word a no."""
-    who = f"{answer.by} rejected it ({answer.through})" if answer.by else "nobody approved it in time"
+    """Format a rejection."""
+    who = f"{answer.by} rejected it ({answer.through})" if answer.by else "it was not approved in time"
     return (
         f"run {run.plan.run_id}: {who}, {answer.at:%Y-%m-%d %H:%M:%S} UTC. Nothing (more) was deleted. A new run asks"
         " again."
@@ -178,7 +176,7 @@ def _refused(run: PlannedRun[Any], what: str) -> RefusedError:
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """What a collector's runs ask, and what is answered.
+    """The requests and answers of a collector's runs.
 
     Attributes:
         output: of the collector's step approve.
@@ -187,24 +185,24 @@ class Approvals:
     output: type[ApproveOutput]
 
     def approve(self, run: PlannedRun[Any]) -> StepSummary | None:
-        """Ask for an approval where one is needed, and take the answer.
+        """Ask for an approval if one is needed, and read the answer.
 
         Args:
             run: this run.
 
         Returns:
-            The summary of an approved run; None when nobody has to be asked.
+            The summary of an approved run; None for a run without a request.
 
         Raises:
-            AwaitingApprovalError: nobody has answered.
-            RejectedError: somebody said no, or nobody said yes in time.
-            RefusedError: the yes does not count, or results do not belong together.
+            AwaitingApprovalError: no answer yet.
+            RejectedError: rejected, or not approved in time.
+            RefusedError: an invalid approval, or results of different runs.
         """
         guards = run.folder.read_summary(self.output.GUARDS.STEP)
         if guards is not None and not why_asked(run.plan, self.output.GUARDS.of(guards)):
             return None
         summary = run.step(self.output, lambda record: self._approve(run, record))
-        # What was approved once stays done; a no that came since counts all the same.
+        # A completed step stays approved; a later rejection still counts.
         asked = self.find_question(run)
         if asked.rejected is not None:
             raise RejectedError(rejected_text(run, asked.rejected))
@@ -213,29 +211,29 @@ class Approvals:
     def answer(
         self, run: PlannedRun[Any], decision: Decision, by: str, through: str, question: str | None = None
     ) -> Asked:
-        """Say yes or no to what a run asks. Of several the first one stands, and a no stands against every yes.
+        """Approve or reject the request of a run. The first answer stays; a rejection overrides approvals.
 
         Args:
             run: this run.
             decision: approved or rejected.
-            by: id of who says it; "" when the time is over.
-            through: where it is said.
-            question: digest of the question that was shown; None where what the run asks now was shown.
+            by: id of the person; "" at the end of the wait.
+            through: origin of the answer.
+            question: digest of the displayed request; None when the current request was displayed.
 
         Returns:
-            The question with everything that was said.
+            The request with all answers.
 
         Raises:
-            RejectedError: it is a yes, and somebody said no before.
-            RefusedError: the run asks nobody, or the yes does not count, or is one to what the run asked before. A no
-                is taken in any case.
+            RejectedError: an approval after a rejection.
+            RefusedError: no request, an invalid approval, or an approval of an older request. A rejection is always
+                accepted.
         """
         asked = self.find_question(run)
         if decision == "approved":
             if question not in (None, asked.digest):
                 raise RefusedError(
-                    f"run {run.plan.run_id}: what was shown to {by} is not what the run would delete now. Nothing was"
-                    " done. Clear the task, which asks again."
+                    f"run {run.plan.run_id}: its candidates changed after the request was shown to {by}. Nothing was"
+                    " done. Clear the task to ask again."
                 )
             if asked.rejected is not None:
                 raise RejectedError(rejected_text(run, asked.rejected))
@@ -246,13 +244,13 @@ class Approvals:
         return found
 
     def find_question(self, run: PlannedRun[Any]) -> Asked:
-        """Read what a run asks now.
+        """Read the current request of a run.
 
         Args:
             run: this run.
 
         Raises:
-            RefusedError: it asks nothing, or its results do not belong together.
+            RefusedError: no request, or results of different runs.
         """
         summaries = check_chain(run.folder, self.output.STEP, links_of(self.output.INPUTS))
         asked = read_asked(run, subject_of(run, summaries, self.output))
@@ -264,7 +262,9 @@ class Approvals:
         check_chain(run.folder, self.output.STEP, links_of(self.output.INPUTS), record.inputs)
         guards = record.input(self.output.GUARDS)
         if guards.verdict not in ("passed", "awaiting_approval"):
-            raise RefusedError(f"run {run.plan.run_id}: the guards did not pass, so nobody is asked.")
+            raise RefusedError(
+                f"run {run.plan.run_id}: a guard refused the run, so there is no request for approval."
+            )
         subject = subject_of(run, record.inputs, self.output)
         asked = ask(run, subject, guards, why_asked(run.plan, guards))
         if asked.answer is None and run.store_now() >= asked.request.answer_until:
@@ -292,9 +292,10 @@ class Approvals:
 def _check_may_approve(run: PlannedRun[Any], asked: Asked, by: str, through: str) -> None:
     request, now = asked.request, run.store_now()
     if not request.may_approve(by, through):
-        who = f"{', '.join(request.approvers)}, in Airflow" if request.approvers else "somebody with a name"
+        who = f"{', '.join(request.approvers)}, in Airflow" if request.approvers else "a person with a name"
         raise RefusedError(
-            f"run {run.plan.run_id} may be approved by {who}, not by {by or 'nobody'} ({through}). Nothing was done."
+            f"run {run.plan.run_id} may be approved by {who}, not by {by or 'a nameless person'} ({through})."
+            " Nothing was done."
         )
     if now >= request.answer_until:
         raise RefusedError(
@@ -313,7 +314,7 @@ def _check(
 
 
 def _facts(asked: Asked) -> dict[str, Any]:
-    """What `ApproveOutput.approval` gives."""
+    """The value of `ApproveOutput.approval`."""
     request, said = asked.request, asked.answer
     facts: dict[str, Any] = {
         "state": "waiting" if said is None else said.decision,

@@ -1,4 +1,4 @@
-"""Answers in Airflow, by its API: a run that waits there goes on at once, and Airflow knows who answered."""
+"""Answers in Airflow, by its API: a waiting run continues at once, and Airflow records the person."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def answer_in_airflow(holder: str, option: str) -> None:
     Raises:
         ConfigError: the environment names no Airflow, or its token is not taken.
         NotFoundError: no such run waits there.
-        RefusedError: it was answered already, or by somebody else.
+        RefusedError: it was answered already, or by another person.
         UnavailableError: Airflow does not answer.
     """
     dag_id, _, run_id = holder.partition(" ")
@@ -72,6 +72,6 @@ def _error(status: int, holder: str, url: str) -> Exception:
             return NotFoundError(f"{holder} awaits no answer in Airflow at {url}. Nothing was answered.")
         case 409:
             return RefusedError(
-                f"{holder} has been answered in Airflow at {url}; the first answer stands there."
+                f"{holder} has been answered in Airflow at {url}; the first answer is valid there."
             )
     return UnavailableError(f"Airflow at {url} answered {status}. Nothing was answered there.")

@@ -12,24 +12,24 @@ import click
 from dredge.commands import airflow_answer
 from dredge.errors import DredgeError, NotFoundError
 
-_APPROVE = """Approve what a waiting run would delete. RUN is the URI of its folder, as `{command} runs` shows it.
+_APPROVE = """Approve the candidates of a waiting run. RUN is the URI of its folder, as `{command} runs` shows it.
 
-The approval holds for these very candidates and for a limited time. Until then a local run holds other runs back.
-Who gave it, and when, stands in the folder and in the report. `{command} report RUN` shows what would go.
+The approval applies to exactly these candidates, for a limited time. Meanwhile a local run holds other runs back.
+Folder and report contain person and time. `{command} report RUN` lists the candidates.
 
-A run that waits in Airflow is answered there when DREDGE_AIRFLOW_URL and DREDGE_AIRFLOW_TOKEN (a token of its API)
-say how: it goes on at once, and the token's user has approved it. A run with approvers can only be approved so.
+With DREDGE_AIRFLOW_URL and DREDGE_AIRFLOW_TOKEN (a token of its API) a run that waits in Airflow is answered there:
+it continues at once, and the token's user has approved it. A run with approvers can only be approved this way.
 
 \b
 Examples:
   {command} approve {example} --by ann
 
 \b
-Exit codes: 0 approved · 2 bad input · 3 the run asks nobody, was rejected, or cannot be approved (any more)
-              or another run was completed since, or is at work: `{command} resume` would refuse it
+Exit codes: 0 approved · 2 bad input · 3 the run has no question, was rejected, or cannot be approved (any more),
+              or another run has completed since or is in progress: `{command} resume` would refuse it
             4 the store is not available
 """
-_REJECT = """Reject what a run would delete. It wins against every approval, and stops a sweep that has begun.
+_REJECT = """Reject a run. A rejection overrides every approval, and stops a sweep in progress.
 
 RUN is the URI of the run's folder, as `{command} runs` shows it. A rejected run stays rejected; a new one asks
 again.
@@ -39,7 +39,7 @@ Examples:
   {command} reject {example}
 
 \b
-Exit codes: 0 rejected · 2 bad input · 3 the run asks nobody · 4 the store is not available
+Exit codes: 0 rejected · 2 bad input · 3 the run has no question · 4 the store is not available
 """
 
 
@@ -49,7 +49,7 @@ def answer_commands(group: str, example: str, steps: str) -> tuple[click.Command
     Args:
         group: the collector's commands, such as "gc".
         example: URI of a run's folder.
-        steps: module with the steps of the collector; loaded when somebody answers.
+        steps: module with the steps of the collector; loaded for an answer.
 
     Returns:
         `approve` and `reject`.
@@ -84,11 +84,11 @@ def _approve(command: str, steps: Any, uri: str, by: str | None, as_json: bool) 
     plan = run.plan
     if _answers_in_airflow(steps, run):
         airflow_answer.answer_in_airflow(plan.lease.holder, "Approve")
-        text = f"run {plan.run_id}: Airflow has the answer, and goes on with {plan.lease.holder}."
+        text = f"run {plan.run_id}: Airflow has the answer, and continues with {plan.lease.holder}."
         _tell(text, as_json, run_id=plan.run_id, answer="approved", where="airflow")
         return
     if steps.is_local(run):
-        steps.check_resumable(run)  # nobody could go on with what is approved
+        steps.check_resumable(run)  # an approved run must be able to continue
     found = steps.answer(run, "approved", by or _user(), command)
     request, said = found.request, found.approved
     expires_at = request.expires_at(said.at)
@@ -118,7 +118,7 @@ def _reject(command: str, steps: Any, uri: str, by: str | None, as_json: bool) -
     run = steps.Run.open(uri)
     found = steps.answer(run, "rejected", by or _user(), command)
     said = found.rejected
-    if steps.is_local(run) and found.approved is None:  # else a sweep may be at work under it
+    if steps.is_local(run) and found.approved is None:  # otherwise a sweep may be using it
         run.lease.release(run.plan.lease)
     _tell(
         f"run {run.plan.run_id} was rejected by {said.by}, {said.at:%Y-%m-%d %H:%M:%S} UTC.",
@@ -145,28 +145,27 @@ def _answers_in_airflow(steps: Any, run: Any) -> bool:
 
 
 def _end_in_airflow(run: Any, was_approved: bool) -> None:
-    """Have Airflow notice; the no counts without that. Where its run is gone, nothing else gives the lease back."""
+    """Tell Airflow; the rejection is valid without that. If its run was removed, only this releases the lease."""
     try:
         airflow_answer.answer_in_airflow(run.plan.lease.holder, "Reject")
     except NotFoundError as error:
-        click.echo(f"{error} The run is rejected all the same.", err=True)
+        click.echo(f"{error} The run is rejected anyway.", err=True)
         if not was_approved:
             run.lease.release(run.plan.lease)
-            click.echo("Its lease was given back: the next run of the repository can begin.", err=True)
+            click.echo("Its lease was released: the next run of the repository can start.", err=True)
     except DredgeError as error:
-        click.echo(f"Airflow was not told: {error} The run is rejected all the same.", err=True)
+        click.echo(f"Airflow could not be notified: {error} The run is rejected anyway.", err=True)
 
 
 def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        raise click.UsageError("this machine does not say who you are: give --by NAME") from None
+        raise click.UsageError("the login name is unknown: give --by NAME") from None
 
 
 def _in_airflow(run: Any) -> str:
     return (
-        f"The run waits in Airflow ({run.plan.lease.holder}). Its task approve takes the answer when somebody clears it"
-        f" there, answers there, or its time is over. With {airflow_answer.URL} and {airflow_answer.TOKEN} this command"
-        " wakes it."
+        f"The run waits in Airflow ({run.plan.lease.holder}). Its task approve reads the answer when it is cleared,"
+        f" answered there, or out of time. With {airflow_answer.URL} and {airflow_answer.TOKEN} this command wakes it."
     )

@@ -18,7 +18,7 @@ from dredge.commands.gc_owner import lift_block_command, own_command
 from dredge.commands.gc_undo import pins_command, purge_command, restore_command
 from dredge.commands.options import setting_options
 from dredge.commands.runs import exit_code_of, rows_of_runs, show_report, show_runs
-from dredge.commands.terminal import show_progress
+from dredge.commands.terminal import naming_resume, show_progress
 from dredge.commands.variables import forget_variable_command
 from dredge.gc.config import GCConfig
 
@@ -56,7 +56,7 @@ for _added in (
 
 @command.command("run")
 @click.argument("repository")
-@click.option("--apply", is_flag=True, help="Delete; without, the run only says what would go.")
+@click.option("--apply", is_flag=True, help="Delete objects (default: dry run).")
 @setting_options(GCConfig, without=("repository", "dry_run", "approvers"))
 @click.option(
     "--processes",
@@ -228,7 +228,7 @@ def _show_outcome(planned: Run, runner: LocalRunner, as_json: bool) -> None:
     def show() -> None:
         show_report(_report(planned.plan.run_uri), as_json, planned.plan.run_uri)
 
-    with closing_with(show, "showing the report"):
+    with naming_resume("dredge gc", planned.plan.run_uri), closing_with(show, "showing the report"):
         steps.to_its_end(planned, runner)
     found = _report(planned.plan.run_uri)
     if found["outcome"] not in ("success", "dry_run"):

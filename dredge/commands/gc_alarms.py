@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 @click.option(
     "--reason", metavar="TEXT", help="Why deleting may go on; kept with the state. Without: list alarms."
 )
-@click.option("--by", metavar="NAME", help="Who says so.  [default: the login name]")
+@click.option("--by", metavar="NAME", help="Your name.  [default: the login name]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def acknowledge_command(repository: str, reason: str | None, by: str | None, as_json: bool) -> None:
     """End the alarms of a repository: live objects that an earlier run had deleted. Until then nothing is deleted.
 
-    Without --reason it lists alarms: how many objects, which run deleted them, and what came back. An object that was
-    acknowledged does not alarm again, unless another run deletes it.
+    Without --reason it lists alarms: number of objects, the run that deleted them, and restored objects. An
+    acknowledged object raises no second alarm, unless another run deletes it.
 
     \b
     Examples:

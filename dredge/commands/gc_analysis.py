@@ -40,18 +40,18 @@ _ROOT = click.option(
 def why_command(
     what: str, repository: str | None, run_root: str | None, requests_max: int, as_json: bool
 ) -> None:
-    """Say everything that keeps an object, and until when, or which run deleted it. Only reads.
+    """List everything that keeps an object, and until when, or the run that deleted it. Only reads.
 
-    The server and the store are found as by `dredge gc run`. Which branch has the object staged is read from lakeFS's
-    key-value store when DREDGE_KV_URL names it; else branches are asked, and what they cannot tell is said.
+    The server and the store are found as by `dredge gc run`. With DREDGE_KV_URL, staged entries are read
+    from lakeFS's key-value store; otherwise the branches are asked, and the answer lists what they cannot show.
 
     \b
     Examples:
       dredge gc why lakefs://my-repo/main/a/b
 
     \b
-    Exit codes: 0 something keeps it · 1 nothing that was looked at does, or it is deleted · 2 bad input
-                3 the history cannot be read · 4 the server or the store is not available: nobody can tell
+    Exit codes: 0 the object is kept · 1 nothing that was read keeps it, or it is deleted · 2 bad input
+                3 the history cannot be read · 4 the server or the store is not available
                 6 no such repository or path
     """
     from dredge.gc.insight.why import why

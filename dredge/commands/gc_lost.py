@@ -43,7 +43,7 @@ def lost_command(
     branch that was deleted; name lakeFS's key-value store (DREDGE_KV_URL) to leave out those of deleted branches.
 
     With --apply each NAME of the list becomes the head of a branch dredge-lost-…, with its lost ancestors: a commit
-    keeps its id where its fields are recorded; a metarange is committed anew. Nothing else is changed. The user of the
+    keeps its id where its fields are recorded; a metarange gets a new commit. Nothing else is changed. The user of the
     connection needs fs:CreateCommit and fs:CreateBranch. Server and store are found as by `dredge gc run`.
 
     \b
@@ -83,16 +83,16 @@ def lost_command(
 def forget_lost_command(repository: str, reason: str, keep_unnamed_days: float, as_json: bool) -> None:
     """Give up all commits that lakeFS lost: the older state of the database is the wanted one.
 
-    What `dredge gc lost` lists becomes garbage, and runs ask for it no more; what is lost later is refused again. The
+    The commits of `dredge gc lost` become garbage, and runs accept their absence; later losses are refused again. The
     statement is kept with the state of the repository. It needs the connection of the namespace's owner, and no run
-    may be at work. A block that a refused run left remains until `dredge gc lift-block` ends it.
+    may be in progress. The block of a refused run remains until `dredge gc lift-block` ends it.
 
     \b
     Examples:
       dredge gc forget-lost my-repo --reason "restored on purpose to Monday, ticket 123"
 
     \b
-    Exit codes: 0 written down · 2 bad input · 3 the history cannot be read, a run is at work, or the server is not
+    Exit codes: 0 recorded · 2 bad input · 3 the history cannot be read, a run is at work, or the server is not
                 the owner · 4 the server or the store is not available · 6 no such repository
     """
     from dredge.gc.witness.lost import forget_lost

@@ -14,7 +14,7 @@ from dredge.settings import settings_of
 
 
 @click.command("all")
-@click.option("--apply", is_flag=True, help="Delete; without, the runs only say what would go.")
+@click.option("--apply", is_flag=True, help="Delete objects (default: dry runs).")
 @setting_options(ManyConfig)
 @click.option(
     "--at-once",

@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 @click.command("metadata")
 @click.argument("repository")
-@click.option("--note", is_flag=True, help="Let their wait begin, and put back what a commit names by now.")
-@click.option("--apply", is_flag=True, help="Also let those go that have waited.")
+@click.option("--note", is_flag=True, help="Start their wait, and restore files that a commit refers to.")
+@click.option("--apply", is_flag=True, help="Also delete files that have waited.")
 @setting_options(MetadataConfig, without=("repository", "metadata", "dry_run"))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def metadata_command(repository: str, note: bool, apply: bool, as_json: bool, **settings: Any) -> None:
-    """Say which range and metarange files no commit names, and what commits cost that nothing leads to.
+    """List range and metarange files without a commit, and the cost of commits without a ref.
 
-    Server and store are found as by `dredge gc run`. Commits that no branch and no tag leads to are read from lakeFS's
-    key-value store when DREDGE_KV_URL names it; without it, their files count as named by no commit.
+    Server and store are found as by `dredge gc run`. Commits without branch and tag are read from lakeFS's key-value
+    store with DREDGE_KV_URL; without it, their files are listed as files without a commit.
 
-    Only --note and --apply change something; both need DREDGE_KV_URL. With --apply those files go that an earlier run
-    found and that have waited for --grace-hours since, in a bucket that keeps versions. Should a commit come that names
-    one without writing it (by its id), what reads that commit fails until the next run puts the file back.
+    Only --note and --apply change something; both need DREDGE_KV_URL. --apply deletes files that an earlier run found
+    and that have waited for --grace-hours since, in a bucket with versions. If a later commit refers to such a file
+    without writing it (by its id), readers of that commit fail until the next run restores the file.
 
     \b
     Examples:
       dredge gc metadata my-repo
 
     \b
-    Exit codes: 0 looked, or done · 2 bad input
-                3 the history cannot be read, the key-value store is another one's, or another run is at work
+    Exit codes: 0 done · 2 bad input
+                3 the history cannot be read, the key-value store is another server's, or another run is in progress
                 4 the server or the store is not available, or a file could not be deleted
                 5 a metarange cannot be trusted · 6 no such repository
     """
@@ -90,12 +90,12 @@ def _show(summary: StepSummary, as_json: bool) -> None:
 
 
 _WORDS = {
-    "garbage_files": "files that no commit names were found",
+    "garbage_files": "files without a commit were found",
     "waiting_files": "of them wait",
     "confirmed_files": "of them have waited",
     "deleted_files": "were deleted; their copies stay below the run's folder",
-    "kept_files": "stay after all",
-    "put_back_files": "that a commit has come to name were put back",
-    "purged_copies": "copies that were too old to be put back went for good",
-    "kept_copies": "older ones stay: a commit names what they are of, or they have no version of their own",
+    "kept_files": "are kept: a commit refers to them now",
+    "put_back_files": "were restored: a commit refers to them now",
+    "purged_copies": "old copies were permanently deleted",
+    "kept_copies": "older copies stay: a commit refers to their file, or they have no version id",
 }

@@ -37,7 +37,7 @@ def own_command(
       dredge gc own my-repo --alias --reason "the load balancer's name"
 
     \b
-    Exit codes: 0 done · 2 bad input · 3 not the owner's server, or a run is at work
+    Exit codes: 0 done · 2 bad input · 3 not the owner's server, or a run is in progress
                 4 the server or the store is not available · 6 no such repository
     """
     from dredge.errors import ConfigError
@@ -77,7 +77,7 @@ def lift_block_command(repository: str, reason: str, by: str | None, as_json: bo
       dredge gc lift-block my-repo --reason "the rehearsal ran with production's URL; its DAGs are paused"
 
     \b
-    Exit codes: 0 lifted · 2 bad input, or no block · 3 not the owner's server, or a run is at work
+    Exit codes: 0 lifted · 2 bad input, or no block · 3 not the owner's server, or a run is in progress
                 4 the server or the store is not available · 6 no such repository
     """
     from dredge.gc.witness.people import lift_block

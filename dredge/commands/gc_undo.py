@@ -1,4 +1,4 @@
-"""`dredge gc restore`, `purge` and `pins`: take deletions back, make them final, and look at what is kept since."""
+"""`dredge gc restore`, `purge` and `pins`: restore deletions, make them final, and list pins."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _PROCESSES = click.option(
 def restore_command(
     run: str, repository: str | None, everything: bool, processes: int, as_json: bool, **settings: Any
 ) -> None:
-    """Bring back what a run deleted: the same bytes under the same key. What is there is never replaced.
+    """Restore objects that a run deleted: the same bytes under the same key. Existing objects are not replaced.
 
-    RUN is the URI of the run's folder, as `dredge gc runs` shows it, or its id. What comes back is kept from the next
-    runs for --keep-days. What has no way back (the run's `undo` was off, or it was purged) is counted and named. Can be
-    done again: what is there already is only looked at.
+    RUN is the URI of the run's folder, as `dredge gc runs` shows it, or its id. Restored objects are pinned
+    for --keep-days. Objects without copy and version (`undo` was off, or they were purged) are counted and listed. A
+    restore can be repeated.
 
     \b
     Examples:
       dredge gc restore s3://bucket/my-repo/_lakefs/retention/gc/unified/RUN --all
 
     \b
-    Exit codes: 0 done · 2 bad input, no such run, or nothing that fits · 3 another run is at work
-                4 the server or the store is not available, or some objects did not come back: restore again
+    Exit codes: 0 done · 2 bad input, no such run, or no matching object · 3 another run is in progress
+                4 the server or the store is not available, or some objects were not restored: restore again
                 5 a file cannot be trusted · 6 no such repository
     """
     from dredge.errors import ConfigError
@@ -66,22 +66,22 @@ def restore_command(
 
 @click.command("purge")
 @click.argument("repository")
-@click.option("--apply", is_flag=True, help="Delete; without, it only says what would go.")
+@click.option("--apply", is_flag=True, help="Delete (default: only list).")
 @setting_options(PurgeConfig, without=("repository", "dry_run"))
 @_PROCESSES
 @_JSON
 def purge_command(repository: str, apply: bool, processes: int, as_json: bool, **settings: Any) -> None:
-    """Delete for good what runs could still bring back: old copies and old versions. Only says so without --apply.
+    """Permanently delete old copies and versions of deleted objects. Only lists them without --apply.
 
-    Only what the ledgers of runs name goes, and only exactly that: copies below their folders, and versions right below
-    their delete markers. A version that is the current one stays, and so does what was brought back and is pinned.
+    Only copies and versions in the ledgers of runs are deleted: copies below the run folders, and versions right below
+    the delete markers. Current versions and pinned objects stay.
 
     \b
     Examples:
       dredge gc purge my-repo
 
     \b
-    Exit codes: 0 done, or shown · 2 bad input, or no such run · 3 another run is at work
+    Exit codes: 0 done, or shown · 2 bad input, or no such run · 3 another run is in progress
                 4 the server or the store is not available, or something could not be deleted: purge again
                 5 a file cannot be trusted: nothing was deleted · 6 no such repository
     """
@@ -98,10 +98,10 @@ def purge_command(repository: str, apply: bool, processes: int, as_json: bool, *
 
 @click.command("pins")
 @click.argument("repository")
-@click.option("--end", metavar="PIN", help="End this pin now: the next runs may delete what it holds.")
+@click.option("--end", metavar="PIN", help="End this pin now: the next runs may delete its objects.")
 @_JSON
 def pins_command(repository: str, end: str | None, as_json: bool) -> None:
-    """List what was brought back and is kept from the next runs, until when and why.
+    """List restored objects that the next runs keep, with end and reason.
 
     \b
     Examples:

@@ -107,7 +107,7 @@ def plan(uri: str, estimate: bool, as_json: bool, whole: bool, **asked: Any) -> 
 
 @command.command("expire")
 @_expiration_options
-@click.option("--apply", is_flag=True, help="Do it; without, the plan is only shown.")
+@click.option("--apply", is_flag=True, help="Apply the plan (default: only show it).")
 @click.option("--approved", metavar="DIGEST", help="Apply the plan with this digest and no other.")
 def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bool, **asked: Any) -> None:
     """Take old snapshots out of history: in place on spec 1, through the library on spec 2.
@@ -157,7 +157,7 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
 
 @command.command("collect")
 @click.argument("uri", metavar="URI")
-@click.option("--apply", is_flag=True, help="Delete; without, the run only says what would go.")
+@click.option("--apply", is_flag=True, help="Delete objects (default: dry run).")
 @setting_options(CollectConfig, without=("storage", "dry_run", "approvers"))
 @click.option(
     "--processes",

@@ -16,7 +16,7 @@ from dredge.settings import settings_of
 
 
 @click.command("all")
-@click.option("--apply", is_flag=True, help="Expire and delete; without, the runs only say what would go.")
+@click.option("--apply", is_flag=True, help="Expire and delete (default: dry runs).")
 @setting_options(ManyConfig)
 @click.option(
     "--at-once",

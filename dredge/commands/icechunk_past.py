@@ -44,13 +44,13 @@ def lost_command(uri: str, as_json: bool) -> None:
 @click.command("forget-lost")
 @click.argument("uri", metavar="URI")
 @click.option("--reason", required=True, help="Why this state is wanted; kept with the state.")
-@click.option("--who", help="Your name; default: the login name.")
+@click.option("--by", help="Your name; default: the login name.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def forget_lost_command(uri: str, reason: str, who: str | None, as_json: bool) -> None:
-    """Accept the state of a repository that collections refuse: main was reset, an earlier repo info was put back, or
-    commits of a program that goes on with spec 1 are not needed.
+def forget_lost_command(uri: str, reason: str, by: str | None, as_json: bool) -> None:
+    """Accept the state of a repository that collections refuse: main was reset, an earlier repo info was restored, or
+    commits of a program that still writes spec 1 are not needed.
 
-    Collections go on. What was lost is kept all the same until --keep-lost-days of the collections are over.
+    Collections continue. Lost snapshots are still kept until --keep-lost-days of the collections are over.
 
     \b
     Examples:
@@ -63,7 +63,7 @@ def forget_lost_command(uri: str, reason: str, who: str | None, as_json: bool) -
     from dredge.icechunk.collection.witness.forgetting import forget_lost
 
     show_progress(quiet=False)
-    accepted = forget_lost(uri, reason, who)
+    accepted = forget_lost(uri, reason, by)
     if as_json:
         click.echo(json.dumps({"accepted": accepted}))
         return
@@ -78,9 +78,9 @@ def forget_lost_command(uri: str, reason: str, who: str | None, as_json: bool) -
 @click.option(
     "--reason", metavar="TEXT", help="Why deleting may go on; kept with the state. Without: list alarms."
 )
-@click.option("--who", help="Your name; default: the login name.")
+@click.option("--by", help="Your name; default: the login name.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def acknowledge_command(uri: str, reason: str | None, who: str | None, as_json: bool) -> None:
+def acknowledge_command(uri: str, reason: str | None, by: str | None, as_json: bool) -> None:
     """End the alarms of a repository: live objects that an earlier collection had deleted. Before, nothing is deleted.
 
     \b
@@ -96,7 +96,7 @@ def acknowledge_command(uri: str, reason: str | None, who: str | None, as_json: 
     from dredge.icechunk.collection.undo import acknowledge_alarms, collected_of
     from dredge.undo.alarms import open_alarms
 
-    found = open_alarms(collected_of(uri).state) if reason is None else acknowledge_alarms(uri, reason, who)
+    found = open_alarms(collected_of(uri).state) if reason is None else acknowledge_alarms(uri, reason, by)
     show_alarms(found, reason is not None, as_json)
     if reason is None and found:
         raise SystemExit(10)

@@ -8,7 +8,7 @@ import click
 
 from dredge.commands.answering import answer_commands
 from dredge.commands.runs import exit_code_of, rows_of_runs, show_report, show_runs
-from dredge.commands.terminal import show_progress
+from dredge.commands.terminal import naming_resume, show_progress
 
 if TYPE_CHECKING:
     from dredge.icechunk.collection.run import Run
@@ -107,7 +107,12 @@ def end_run(run: Run, processes: int, as_json: bool) -> None:
     def show() -> None:
         show_report(build_report(run), as_json, run.plan.run_uri)
 
-    with closing_with(show, "showing the report"), LocalRunner(processes) as runner:
+    uri = run.plan.run_uri
+    with (
+        naming_resume("dredge icechunk", uri),
+        closing_with(show, "showing the report"),
+        LocalRunner(processes) as runner,
+    ):
         to_its_end(run, runner)
 
 

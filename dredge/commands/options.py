@@ -41,7 +41,7 @@ def setting_options(kind: type, without: Collection[str] = ()) -> Callable[[Comm
 def _option(found: Setting) -> Callable[[Command], Command]:
     flag = found.name.replace("_", "-")
     words = f"{found.title}. {found.description}{_default(found)}"
-    help_text = re.sub(r"[`*]", "", words)
+    help_text = re.sub(r"\*\*(.+?)\*\*", r"\1", words).replace("`", "")  # a single asterisk is a glob
     if found.kind == "boolean":
         return click.option(f"--{flag}/--no-{flag}", found.name, default=None, help=help_text)
     if found.kind == "array":

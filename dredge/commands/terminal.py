@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 import click
 
+from dredge.errors import PartialError, UnavailableError
 from dredge.runs.clock import utc_now
 from dredge.runs.progress import PROGRESS
 
@@ -61,7 +64,24 @@ def show_progress(quiet: bool) -> None:
     """Let the command say on standard error what it does.
 
     Args:
-        quiet: it says nothing.
+        quiet: it says nothing but errors; warnings are in the report.
     """
-    if not quiet:
+    if quiet:
+        logging.basicConfig(level=logging.ERROR, format="%(message)s")  # else Python prints warnings
+    else:
         logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[TerminalHandler(sys.stderr)])
+
+
+@contextmanager
+def naming_resume(command: str, run_uri: str) -> Iterator[None]:
+    """Say how a local run goes on that a service or a missing right has stopped.
+
+    Args:
+        command: the group of commands, such as `dredge gc`.
+        run_uri: URI of the run's folder.
+    """
+    try:
+        yield
+    except (UnavailableError, PartialError):
+        click.echo(f"Go on with: {command} resume {run_uri}", err=True)
+        raise

@@ -1,4 +1,4 @@
-"""`dredge trash`: find, remove and put back what nothing uses any more in lakeFS's key-value store."""
+"""`dredge trash`: find, remove and restore unused rows in lakeFS's key-value store."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"]}
 type Option = Callable[[Callable[..., None]], Callable[..., None]]
 
 _URL = click.argument("url", envvar=URL_ENV)
+_APPLY = click.option("--apply", is_flag=True, help="Change the store (default: dry run).")
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 
 
@@ -62,8 +63,8 @@ def command() -> None:
     URL is postgresql://user@host/database, dynamodb://TABLE?region=… or sqlite:///abs/file.db, or comes from
     DREDGE_KV_URL. Leave passwords out of it: PGPASSWORD, ~/.pgpass and AWS's own variables and profiles work.
 
-    What a scan or a clean finds unused waits for --grace-hours with the same bytes; a later clean with the same
-    --state-uri removes it. docs/trash.md has the rules.
+    Unused rows of a scan or a clean wait for --grace-hours with the same bytes; a later clean with the same
+    --state-uri removes them. docs/trash.md has the rules.
     """
 
 
@@ -77,16 +78,16 @@ def command() -> None:
 def scan_command(
     url: str, state_uri: str | None, segments: int, exit_code: bool, as_json: bool, **settings: Any
 ) -> None:
-    """Look at a store and say what is trash, what waits, and what a person should see. Removes nothing.
+    """Scan a store for trash, waiting rows, and rows for a person. Removes nothing.
 
-    Without --state-uri a look stands alone, and everything waits.
+    Without --state-uri the result is not kept, and everything waits.
 
     \b
     Examples:
       dredge trash scan postgresql://lakefs@db/lakefs --json
 
     \b
-    Exit codes: 0 looked (with --exit-code: no trash), 10 trash was found (with --exit-code), 2 bad input,
+    Exit codes: 0 done (with --exit-code: no trash), 10 trash was found (with --exit-code), 2 bad input,
     3 refused (schema version, clock, another run, another store's state), 4 the store does not answer,
     5 a record cannot be read: nothing was judged.
     """
@@ -114,34 +115,41 @@ def scan_command(
 @command.command("clean", context_settings=_CONTEXT)
 @_URL
 @_state(required=True)
-@setting_options(TrashConfig, without=("state_uri",))
+@setting_options(TrashConfig, without=("state_uri", "dry_run"))
+@_APPLY
 @_SEGMENTS
 @click.option("--plan", "planned", metavar="RUN", help="Remove nothing beyond the plan of this scan.")
 @_JSON
 def clean_command(
-    url: str, state_uri: str, segments: int, planned: str | None, as_json: bool, **settings: Any
+    url: str,
+    state_uri: str,
+    segments: int,
+    planned: str | None,
+    apply: bool,
+    as_json: bool,
+    **settings: Any,
 ) -> None:
-    """Remove the trash that has waited. A dry run unless --no-dry-run is given.
+    """Remove the trash that has waited. A dry run without --apply.
 
-    Every row is written to an undo file in the state folder before it is deleted; `dredge trash restore` puts
-    rows back.
+    Every row is written to an undo file in the state folder before it is deleted; `dredge trash restore`
+    restores them.
 
     \b
     Examples:
       dredge trash clean postgresql://lakefs@db/lakefs --state-uri s3://ops/trash
 
     \b
-    Exit codes: 0 done, or a dry run; 1 some of the plan stayed (the output says why); 2 bad input;
-    3 refused: a limit, another run, a database that was put back; 4 the store did not answer, also for a
+    Exit codes: 0 done, or a dry run; 1 part of the plan was not removed (the output has the reasons); 2 bad input;
+    3 refused: a limit, another run, a restored database; 4 the store did not answer, also for a
     single repository (the next run verifies what this one removed, and tries the rest); 5 a record cannot be
-    read; 9 something was removed, and the store's rights do not allow the rest; 10 alarm: something removed
-    is named now, and was put back, or nobody has acknowledged that (dredge trash acknowledge).
+    read; 9 some rows were removed, and permissions for the rest are missing; 10 alarm: a removed row is in
+    use, and was restored, or the alarm is not acknowledged (dredge trash acknowledge).
     """
     from dredge.kv.row_opening import open_row_cleaner
     from dredge.runs.clock import utc_now
     from dredge.trash.steps import clean
 
-    config = _config(state_uri, settings)
+    config = _config(state_uri, settings | {"dry_run": not apply})
     store = open_row_cleaner(url, _rate(config, segments))
     try:
         report = clean(
@@ -167,10 +175,11 @@ def clean_command(
 @command.command("restore", context_settings=_CONTEXT)
 @_URL
 @_state(required=True)
-@setting_options(TrashRestoreConfig, without=("state_uri",))
+@setting_options(TrashRestoreConfig, without=("state_uri", "dry_run"))
+@_APPLY
 @_JSON
-def restore_command(url: str, as_json: bool, **settings: Any) -> None:
-    """Put back what a run removed. A key that exists by now stays as it is.
+def restore_command(url: str, apply: bool, as_json: bool, **settings: Any) -> None:
+    """Restore rows that a run removed. Existing keys are not changed. A dry run without --apply.
 
     \b
     Examples:
@@ -183,7 +192,7 @@ def restore_command(url: str, as_json: bool, **settings: Any) -> None:
     from dredge.kv.row_opening import open_row_cleaner
     from dredge.trash.steps import restore
 
-    config = TrashRestoreConfig.from_params(_given(settings))
+    config = TrashRestoreConfig.from_params(_given(settings) | {"dry_run": not apply})
     store = open_row_cleaner(url)
     try:
         done = restore(
@@ -198,16 +207,16 @@ def restore_command(url: str, as_json: bool, **settings: Any) -> None:
     if as_json:
         click.echo(json.dumps(done))
     elif config.dry_run:
-        click.echo(f"run {config.run}: {done['rows']:,} rows would be put back (--no-dry-run puts them back)")
+        click.echo(f"run {config.run}: {done['rows']:,} rows would be restored (--apply restores them)")
     else:
         click.echo(
-            f"run {config.run}: {done['rows_written']:,} rows put back,"
+            f"run {config.run}: {done['rows_written']:,} rows restored,"
             f" {done['keys_existing']:,} keys existed already"
         )
     if done["markers_of_live_tokens"] and not as_json:
         click.echo(
-            f"{done['markers_of_live_tokens']:,} queue markers do not come back: branches name their tokens, and the"
-            " server would delete what was uploaded to them"
+            f"{done['markers_of_live_tokens']:,} queue markers are not restored: their tokens are in use, and the"
+            " server would delete uploads"
         )
 
 
@@ -216,12 +225,12 @@ def restore_command(url: str, as_json: bool, **settings: Any) -> None:
 @click.option(
     "--reason", metavar="TEXT", help="Why removing may go on; kept with the state. Without: list alarms."
 )
-@click.option("--by", metavar="NAME", help="Who says so.  [default: the login name]")
+@click.option("--by", metavar="NAME", help="Your name.  [default: the login name]")
 @_JSON
 def acknowledge_command(state_uri: str, reason: str | None, by: str | None, as_json: bool) -> None:
-    """End the alarms of a state folder: a record named what a run had removed. Until then nothing is removed.
+    """End the alarms of a state folder: removed rows are in use. Until then nothing is removed.
 
-    Without --reason it lists alarms: which partitions, which run removed them, and what came back.
+    Without --reason it lists alarms: partitions, the run that removed them, and restored rows.
 
     \b
     Examples:
@@ -247,12 +256,13 @@ def acknowledge_command(state_uri: str, reason: str | None, by: str | None, as_j
 @command.command("unqueue", context_settings=_CONTEXT)
 @_URL
 @_state(required=True)
-@click.option("--dry-run/--no-dry-run", default=True, show_default=True, help="Only say which markers.")
+@_APPLY
 @_JSON
-def unqueue_command(url: str, state_uri: str, dry_run: bool, as_json: bool) -> None:
-    """Take tokens that a branch names off the server's drop queue, before it deletes acknowledged uploads.
+def unqueue_command(url: str, state_uri: str, apply: bool, as_json: bool) -> None:
+    """Remove tokens in use from the server's drop queue, before the server deletes acknowledged uploads.
 
-    For what a scan reports as staging-live-but-queued. Removes markers only, never staged changes.
+    For rows that a scan reports as staging-live-but-queued. Removes markers only, never staged changes. A dry run
+    without --apply.
 
     \b
     Examples:
@@ -268,14 +278,14 @@ def unqueue_command(url: str, state_uri: str, dry_run: bool, as_json: bool) -> N
 
     store = open_row_cleaner(url)
     try:
-        done = unqueue(store, _open_state(state_uri), clock=utc_now, dry_run=dry_run)
+        done = unqueue(store, _open_state(state_uri), clock=utc_now, dry_run=not apply)
     finally:
         store.close()
     for line in done:
-        words = f"{line['fate']}  {line['token']}  (named by {', '.join(line['branches'])})"
+        words = f"{line['fate']}  {line['token']}  (used by {', '.join(line['branches'])})"
         click.echo(json.dumps(line) if as_json else words)
     if not done and not as_json:
-        click.echo("no token that a branch names is queued")
+        click.echo("no token in use is queued")
 
 
 @command.command("check", context_settings=_CONTEXT)
@@ -283,7 +293,7 @@ def unqueue_command(url: str, state_uri: str, dry_run: bool, as_json: bool) -> N
 @_state(required=True)
 @click.option("--json", "as_json", is_flag=True, help="The lines as one JSON object.")
 def check_command(url: str, state_uri: str, as_json: bool) -> None:
-    """Ask for everything that a look and a cleaning will need, within 20 seconds.
+    """Check everything that a scan and a clean need, within 20 seconds.
 
     Nothing is changed: a small object is written to the state folder, to try the rights, and removed again. Nothing is
     written to the key-value store.
@@ -360,7 +370,7 @@ def _print_findings(report: ScanReport, as_json: bool) -> None:
             f" {first} UTC on"
         )
     click.echo(f"\n{len(report.plan.findings):,} may be removed: {report.plan.rows:,} rows, ", nl=False)
-    click.echo(f"{_size(report.plan.size_bytes)} (dredge trash clean --no-dry-run removes them)")
+    click.echo(f"{_size(report.plan.size_bytes)} (dredge trash clean --apply removes them)")
 
 
 def _print_outcomes(report: CleanReport, as_json: bool) -> None:

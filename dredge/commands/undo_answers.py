@@ -29,7 +29,7 @@ def show_outcomes(summary: StepSummary, outcomes: Mapping[str, str], as_json: bo
     for outcome, words in outcomes.items():
         if objects := summary.counts[f"{outcome}_objects"]:
             click.echo(f"{objects:>12,}  {words}")
-    if not any(summary.counts[f"{outcome}_objects"] for outcome in outcomes):
+    if not summary.warnings and not any(summary.counts[f"{outcome}_objects"] for outcome in outcomes):
         click.echo("nothing is left to do")
     if pin := summary.details.get("pin"):
         click.echo(f"pinned: {pin}")

@@ -45,7 +45,7 @@ def forget_variable_command(
     @click.argument("subject", metavar=metavar)
     @click.argument("name")
     @click.option("--reason", required=True, help="Why, in your words; kept with the state.")
-    @click.option("--by", metavar="NAME", help="Who says so.  [default: the login name]")
+    @click.option("--by", metavar="NAME", help="Your name.  [default: the login name]")
     @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
     def forget_variable(subject: str, name: str, reason: str, by: str | None, as_json: bool) -> None:
         from dredge.runs import variables

@@ -135,8 +135,7 @@ def plan_run(
             f"repository {repository.name} is read-only, so lakeFS does not prepare it for collection."
             " Nothing was deleted."
         )
-    for warning in check_namespaces(repository.name, namespaces):
-        log.warning("%s", warning)
+    check_namespaces(repository.name, namespaces)  # its warnings are those of a guard
     referring = find_referring(config, namespaces)
     root = _run_root(config, repository, namespaces)
     state = open_state(repository.namespace, options)

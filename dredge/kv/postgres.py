@@ -34,7 +34,7 @@ from dredge.causes import (
 )
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
 from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
-from dredge.kv.postgres_words import hidden_values, location_of, read_words
+from dredge.kv.postgres_words import hidden_values, location_of, read_words, search_path_of
 from dredge.kv.rows import show_key
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ class PostgresStore:
         self._closed = False
         self._start_pool()
         try:
+            self._check_search_path()
             if create and not read_only:
                 self._create()
             else:
@@ -291,6 +292,19 @@ class PostgresStore:
         with contextlib.suppress(queue.Empty):
             while True:
                 self._idle.get_nowait().close()
+
+    def _check_search_path(self) -> None:
+        """A pooler may drop the words of a session, and then the table that is found may be another installation's."""
+        wanted = search_path_of(self._words)
+        if wanted is None:
+            return
+        ((found,),) = self.read("SELECT current_setting('search_path')", ())
+        if found != wanted:
+            raise ConfigError(
+                f"{self.location}: the session has another search_path than the connection asks for. A pooler such as"
+                " PgBouncer (ignore_startup_parameters) does not pass it on. Nothing was touched. Set it for the role"
+                " (ALTER ROLE … SET search_path), and leave it out here; or connect past the pooler."
+            )
 
     def _look_for_table(self) -> None:
         if not self.read("SELECT 1 FROM pg_class WHERE oid = to_regclass('kv')", ()):

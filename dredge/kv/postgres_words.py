@@ -26,6 +26,9 @@ _SHAPES = {
 }
 
 
+_SEARCH_PATH = re.compile(r"(?:^|\s)(?:-c\s*|--)search_path=((?:\\.|[^\s\\])+)")
+
+
 def read_words(url: str) -> dict[str, str]:
     """Read a PostgreSQL connection text; lakeFS's own words are left out, and `search_path` becomes one of `options`.
 
@@ -72,6 +75,16 @@ def read_words(url: str) -> dict[str, str]:
             " was touched."
         )
     return words
+
+
+def search_path_of(words: Mapping[str, str]) -> str | None:
+    """The `search_path` that words ask a session for; None for none.
+
+    Args:
+        words: as `read_words` gave them.
+    """
+    found = _SEARCH_PATH.findall(words.get("options", ""))
+    return re.sub(r"\\(.)", r"\1", found[-1]) if found else None
 
 
 def location_of(words: Mapping[str, str]) -> str:

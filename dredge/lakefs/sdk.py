@@ -14,6 +14,9 @@ import sys
 import threading
 from types import ModuleType
 from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from dredge.proxies import is_here, proxies_for
 
 _PACKAGES = ("lakefs_sdk", "lakefs_sdk.models")
 _PARTS = ("exceptions", "configuration", "rest", "api_response", "api_client")
@@ -31,6 +34,24 @@ def load_client() -> None:
                 _put_off(name)
             for name in _PARTS:
                 importlib.import_module(f"{_PACKAGES[0]}.{name}")
+
+
+def go_through_proxy(configuration: Any, server: str) -> None:
+    """Let requests go through the proxy that the environment names: the SDK reads no variable. This machine itself is
+    asked directly, as by lakectl.
+
+    Args:
+        configuration: of the SDK.
+        server: URL of the lakeFS server.
+    """
+    import urllib3
+
+    for url in () if is_here(server) else proxies_for(server).values():
+        configuration.proxy = url
+        proxy = urlsplit(url)
+        if proxy.username is not None:
+            pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+            configuration.proxy_headers = urllib3.make_headers(proxy_basic_auth=pair)
 
 
 class _LatePackage(ModuleType):

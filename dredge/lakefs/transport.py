@@ -25,7 +25,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
-from urllib.parse import urlsplit
 
 from dredge.causes import (
     BUSY,
@@ -39,7 +38,8 @@ from dredge.causes import (
     is_certificate,
 )
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
-from dredge.lakefs.sdk import load_client
+from dredge.lakefs.sdk import go_through_proxy, load_client
+from dredge.proxies import is_here
 from dredge.server_urls import ca_bundles, check_ca_bundle, check_key, check_server_url
 from dredge.storage.redact import redact
 
@@ -315,6 +315,7 @@ class Transport:
 
         configuration: Any = Configuration(host=self.base, username=self._key[0], password=self._key[1])
         configuration.connection_pool_maxsize = self._connections
+        go_through_proxy(configuration, self.server)
         configuration.retries = urllib3.Retry(0, redirect=3, raise_on_redirect=False)
         client: Any = ApiClient(configuration)
         client.set_default_header("X-Lakefs-Client", "dredge")
@@ -326,12 +327,7 @@ class Transport:
 @cache
 def _warn_of_clear_text(server: str) -> None:
     """Warn once in a process where a key pair goes over a network in clear."""
-    host = (urlsplit(server).hostname or "").lower()
-    if (
-        server.lower().startswith("http://")
-        and host not in ("localhost", "::1")
-        and not host.startswith("127.")
-    ):
+    if server.lower().startswith("http://") and not is_here(server):
         log.warning(
             "lakeFS at %s is reached over plain http: its key pair can be read on the way. Use https where it leaves a"
             " network that you trust.",

@@ -1,6 +1,6 @@
-"""What the pages show: a template for each, and its values.
+"""The values of each page, for its template.
 
-Pages read runs through `Places`, and what else is known through `Facts`. They only read.
+Pages read runs through `Places`, and other facts through `Facts`. They only read.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ HEADERS = {
 }
 _HERE = Path(__file__).parent
 _ONGOING = ("unfinished", "awaiting_approval")
+# Title of the section about the run alone, not about the repository.
 _OF_THE_RUN = "Expected and done"
-"""Title of the section that says nothing about the repository."""
 _PLACES_AT_ONCE = 8
 _STATUS: tuple[tuple[type[DredgeError], int], ...] = (
     (NotFoundError, 404),
@@ -81,8 +81,8 @@ class Pages:
     """Draws the pages.
 
     Args:
-        places: which there are.
-        asker: answers "why"; None where no lakeFS server is known.
+        places: the repositories.
+        asker: answers "why"; None without a lakeFS server.
         clock: this machine's.
     """
 
@@ -110,11 +110,11 @@ class Pages:
         )
 
     def place_of(self, key: str) -> Place:
-        """Find a place; raises NotFoundError when there is none."""
+        """Find a place; raises NotFoundError for an unknown key."""
         return find(self._places, key)
 
     def place(self, request: Request, key: str, known: Facts) -> Response:
-        """A repository: its runs, what the newest report found, what the next run will do."""
+        """A repository: its runs, the findings of the newest report, the next run."""
         found = find(self._places, key)
         stand = standing(found)
         newest = next((run for run in stand.runs if run.outcome in ENDED), None)
@@ -143,7 +143,7 @@ class Pages:
         return self._page(request, "gaps", place=place, gaps=gaps)
 
     def run(self, request: Request, key: str, run_id: str, known: Facts) -> Response:
-        """A run: live while it works, then its report."""
+        """A run: live while it is running, then its report."""
         found = find(self._places, key)
         report, plan = _as_of_now(found, run_id), plan_of(found, run_id)
         rows = [[(column, column.text(row)) for column in COLUMNS] for row in report["rows"]]
@@ -176,7 +176,7 @@ class Pages:
         known: Facts,
         started: str,
     ) -> Response:
-        """A run of the cleaner of trash."""
+        """A run of the trash cleaner."""
         found = find(self._places, key)
         uri_of(found, run_id)
         report = report_of(found, run_id)
@@ -190,7 +190,7 @@ class Pages:
         )
 
     def state(self, key: str, run_id: str) -> dict[str, Any]:
-        """What a page asks for again and again while a run works."""
+        """The state of a running run, for polling."""
         found = find(self._places, key)
         report = _as_of_now(found, run_id)
         return {
@@ -209,13 +209,13 @@ class Pages:
         return report_of(find(self._places, key), run_id)
 
     def run_of_dag(self, request: Request, dag: str, run: str) -> Response:
-        """Lead from a DAG run to the page of what it planned."""
+        """Redirect from a DAG run to the page of its run."""
         holder = f"{dag} {run}"
         for place in self._places.all():
             try:
                 run_id = run_of_holder(place, holder)
             except DredgeError:
-                continue  # a store that is down hides its own runs only
+                continue  # an unavailable store hides only its own runs
             if run_id is not None:
                 return RedirectResponse(f"place/{place.key}/run/{run_id}", headers=HEADERS)
         problems = self._places.problems()
@@ -257,7 +257,7 @@ class Pages:
         )
 
     def download(self, key: str, run_id: str, wanted: Filter, form: str) -> Response:
-        """All objects of a run that are wanted, as a file."""
+        """The selected objects of a run, as a file."""
         objects = Objects(find(self._places, key), run_id)
         body, kind = file_body(objects.all(wanted), form)
         name = f'attachment; filename="{run_id}.{form}"'
@@ -266,7 +266,7 @@ class Pages:
     def restore(
         self, request: Request, key: str, run_id: str, known: Facts, asked: Mapping[str, str], started: str
     ) -> Response:
-        """What of a run's deletions would come back, and the button that brings it back."""
+        """The preview of a restore, and the button for starting it."""
         found = find(self._places, key)
         choice, problem, status = None, "", 200
         if any(asked.get(name) for name in CHOOSING):
@@ -291,28 +291,28 @@ class Pages:
         )
 
     def restore_settings(self, key: str, run_id: str, kind: str, asked: Mapping[str, str]) -> dict[str, Any]:
-        """What a restore is started with that a form asks for.
+        """The settings of a restore, from a form.
 
         Args:
             key: of the place.
-            run_id: the run that deleted.
-            kind: of the places that the form is for.
+            run_id: the deleting run.
+            kind: of place for this form.
             asked: its fields.
 
         Raises:
-            ConfigError: it asks for nothing, or the run deleted nothing.
-            NotFoundError: the place is of another kind.
+            ConfigError: no selection, or no matching deletion.
+            NotFoundError: a place of another kind.
         """
         found = find(self._places, key)
         if found.kind != kind:
             raise NotFoundError("there is no such run")
         config = config_of(found, run_id, asked)
         if not choice_of(found, config).objects:
-            raise ConfigError("the run deleted nothing that fits. Nothing was restored.")
+            raise ConfigError("no deletion of the run matches. Nothing was restored.")
         return params_of(found, config)
 
     def row_restore_settings(self, key: str, run_id: str, partition: str, known: Facts) -> dict[str, Any]:
-        """What a restore of rows is started with that a form asks for; raises as `row_settings_of` does."""
+        """The settings of a restore of rows, from a form; raises like `row_settings_of`."""
         return row_settings_of(find(self._places, key), run_id, partition, known)
 
     def expiration(self, request: Request, key: str, plan_id: str) -> Response:
@@ -322,7 +322,7 @@ class Pages:
         return self._page(request, "expiration", place=found, plan_id=plan_id, plan=plan, history=history)
 
     def why(self, request: Request, what: str, place: str) -> Response:
-        """What keeps an object."""
+        """The reasons for keeping an object."""
         choices = [item for item in self._places.all() if item.kind == LAKEFS and item.store_uri]
         lines: list[str] = []
         problem = ""
@@ -345,7 +345,7 @@ class Pages:
         )
 
     def error(self, request: Request, error: DredgeError) -> Response:
-        """Say what happened."""
+        """The page of an error."""
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
         if status == 500 and error.exit_code == 2:
             status = 400
@@ -361,7 +361,7 @@ class Pages:
         )
 
     def _keeping(self, place: Place, schedules: Sequence[Schedule]) -> tuple[Keeping | None, str]:
-        """How the next run will work, or why that cannot be said."""
+        """Mode and slices of the next run, or the error."""
         settings = schedules[0].settings if schedules else None
         try:
             return keeping_of(place, self._clock(), settings), ""
@@ -381,7 +381,7 @@ class Pages:
 
 
 def _as_of_now(place: Place, run_id: str) -> dict[str, Any]:
-    """The report of a run; one that is not finished and still has the lease is at work."""
+    """The report of a run; an unfinished run with the lease counts as running."""
     report = report_of(place, run_id)
     if report["outcome"] == "unfinished" and _has_lease(place, _holder(plan_of(place, run_id))):
         return {**report, "outcome_text": AT_WORK, "what_to_do": ""}
@@ -398,7 +398,7 @@ def _holder(plan: Mapping[str, Any]) -> str:
 
 
 def _airflow_run(plan: Mapping[str, Any], known: Facts) -> str:
-    """Where Airflow shows the run; "" when it is not of Airflow's."""
+    """The address of the run in Airflow; "" for other runs."""
     dag, _, run = _holder(plan).partition(" ")
     return f"dags/{quote(dag, '')}/runs/{quote(run, '')}" if known.is_airflow and run else ""
 
@@ -415,14 +415,14 @@ def _overview_row(stand: Standing, now: datetime, known: Facts) -> dict[str, Any
 
 
 def _unplanned(schedules: Sequence[Schedule]) -> str:
-    """Why no next run is known."""
+    """The text for a repository without a next run."""
     if not schedules:
-        return "by hand"
-    return "switched off" if all(item.is_off for item in schedules) else "after the present one"
+        return "manual"
+    return "switched off" if all(item.is_off for item in schedules) else "after the current run"
 
 
 def _shares(report: dict[str, Any]) -> dict[str, Any]:
-    """What the chart of a run shows: bytes by kind and verdict."""
+    """The values of a run's chart: bytes by kind and verdict."""
     rows = [row for row in report["rows"] if row["size_bytes"] and not row["why"].startswith("of these")]
     return {
         "labels": [f"{row['kind']}: {row['verdict']}" for row in rows],

@@ -1,8 +1,7 @@
-"""What the overview and the page of a repository add up from the runs of places.
+"""Totals of places for the overview and the page of a repository; the mode of the next run; plans of Icechunk
+expirations.
 
-Plans of Icechunk expirations.
-
-_dredge/expirations/<id>/plan.json · plan.txt
+    <namespace>/_dredge/expirations/<id>/plan.json · plan.txt
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from dredge.storage import open_reader, open_writer
 from dredge.xid import descending_time
 
 RECENT = timedelta(days=30)
-AT_WORK = "at work"
-"""What an unfinished run is called while its repository's lease is held."""
+# The outcome text of an unfinished run with the lease.
+AT_WORK = "running"
 CHART_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How things stand with a place.
+    """The state of a place.
 
     Attributes:
-        place: which.
+        place: the place.
         runs: newest first.
-        lease: who works on it; None for nobody.
-        error: why it could not be looked at; "" when it could.
+        lease: of the repository; None for a free lease.
+        error: of reading the place; "" without an error.
     """
 
     place: Place
@@ -52,12 +51,12 @@ class Standing:
 
     @property
     def last(self) -> RunRow | None:
-        """The newest run of Dredge's; None when there is none."""
+        """The newest run of Dredge; None without a run."""
         return next((run for run in self.runs if run.outcome != "other tool"), None)
 
     @property
     def not_deleted(self) -> tuple[int, int] | None:
-        """Objects and bytes that the newest run found and did not delete; None when it came to no figure."""
+        """Objects and bytes found and not deleted by the newest run; None without figures."""
         last = self.last
         if last is None or (last.found == (0, 0) and last.outcome not in ENDED):
             return None
@@ -65,26 +64,26 @@ class Standing:
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """Objects and bytes that wait for another run, as the newest run that came to its end left them."""
+        """Objects and bytes in the pending list after the newest completed run."""
         return next((run.pending for run in self.runs if run.outcome in ENDED), (0, 0))
 
     @property
     def live(self) -> tuple[int, int] | None:
-        """Objects and bytes in use, as the newest run counted them that looked at everything; None when none did."""
+        """Live objects and bytes in the newest run with a complete listing; None without such a run."""
         return next((run.live for run in self.runs if run.live is not None), None)
 
     def reclaimed(self, since: datetime | None = None) -> tuple[int, int]:
         """Objects and bytes deleted by its runs.
 
         Args:
-            since: only by runs from then on.
+            since: start of the first counted run.
         """
         counted = [run.deleted for run in self.runs if since is None or run.started_at >= since]
         return sum(pair[0] for pair in counted), sum(pair[1] for pair in counted)
 
 
 def standing(place: Place, limit: int = 200) -> Standing:
-    """Look at a place; what cannot be read is said instead of raised, so that the others are shown."""
+    """Read the state of a place. An error becomes part of the state, so that other places are shown."""
     try:
         runs, lease = runs_of(place, limit), lease_of(place)
         if lease is not None and runs and runs[0].outcome == "unfinished":
@@ -95,12 +94,12 @@ def standing(place: Place, limit: int = 200) -> Standing:
 
 
 def by_day(runs: Iterable[RunRow], now: datetime, days: int = CHART_DAYS) -> list[tuple[str, int]]:
-    """Bytes deleted by day, the oldest first, days without any included.
+    """Deleted bytes by day, the oldest first, including days without deletions.
 
     Args:
         runs: of any places.
         now: the last day.
-        days: how many.
+        days: their number.
     """
     sums: dict[str, int] = defaultdict(int)
     for run in runs:
@@ -110,7 +109,7 @@ def by_day(runs: Iterable[RunRow], now: datetime, days: int = CHART_DAYS) -> lis
 
 
 def run_bars(runs: Sequence[RunRow], most: int = 60) -> dict[str, list[object]]:
-    """What the chart of a repository's runs shows: bytes deleted, held and only found, the oldest first."""
+    """The values of the chart of a repository's runs: bytes deleted, held and only found, the oldest first."""
     shown = [run for run in runs if run.outcome not in ("other tool", "damaged")][:most][::-1]
     return {
         "labels": [f"{run.started_at:%m-%d %H:%M}" for run in shown],
@@ -121,19 +120,19 @@ def run_bars(runs: Sequence[RunRow], most: int = 60) -> dict[str, list[object]]:
     }
 
 
+# Days on the time line of covered slices.
 LINE_DAYS = 30
-"""Days that the time line of covered slices shows."""
 _SETTINGS = ("mode", "clean_every_days")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of the time line.
+    """An interval of the time line.
 
     Attributes:
-        left: where it begins, per cent of the line.
-        width: per cent.
-        text: from when to when.
+        left: its start, in percent of the line.
+        width: in percent.
+        text: its start and end.
     """
 
     left: float
@@ -143,15 +142,15 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """What earlier runs left for the next one.
+    """The state left for the next run.
 
     Attributes:
         mode: of the next run.
         why: half a sentence.
-        facts: name and text of what is known besides.
-        covered: stretches whose slices need not be listed again.
-        begins: where the line begins.
-        ends: where it ends: now.
+        facts: name and text of further facts.
+        covered: intervals of slices without a need for listing.
+        begins: start of the line.
+        ends: its end: now.
     """
 
     mode: str
@@ -163,18 +162,18 @@ class Keeping:
 
 
 def keeping_of(place: Place, now: datetime, settings: Mapping[str, Any] | None = None) -> Keeping | None:
-    """Read what the last complete run left.
+    """Read the state left by the last complete run.
 
     Args:
-        place: whose.
+        place: the place.
         now: this machine's time.
-        settings: what the next run is started with, where that is known; else the usual.
+        settings: of the next run, if known; else the defaults.
 
     Returns:
-        None where it is not known: of other kinds, and where only runs are known.
+        None for an unknown state: of other kinds, or with only runs known.
 
     Raises:
-        UnavailableError: the store does not answer.
+        UnavailableError: the store is unavailable.
     """
     if place.kind != LAKEFS or not place.lease_uri:
         return None
@@ -196,7 +195,7 @@ def keeping_of(place: Place, now: datetime, settings: Mapping[str, Any] | None =
 
 
 def pieces(state: RunState, begins: datetime, ends: datetime) -> list[Piece]:
-    """The covered stretches of a line of time."""
+    """The covered intervals of a time line."""
     found = []
     length = (ends - begins).total_seconds()
     for start, stop in state.covered.intervals:
@@ -213,7 +212,7 @@ def pieces(state: RunState, begins: datetime, ends: datetime) -> list[Piece]:
 
 
 def _current(place: Place) -> Current[RunState]:
-    """What the pointer leads to. Unlike a run, a page does not read every file that it names."""
+    """The current state. Unlike a run, a page does not read all its files."""
     store = StateStore(open_writer(place.lease_uri, place.options), place.options)
     try:
         version = store.newest()
@@ -247,7 +246,7 @@ class Expiration:
 
     Attributes:
         plan_id: its id.
-        made_at: when it was made.
+        made_at: its time.
     """
 
     plan_id: str
@@ -255,7 +254,7 @@ class Expiration:
 
 
 def expirations_of(place: Place) -> list[Expiration]:
-    """List the newest plans of a repository; none for other kinds."""
+    """List the newest plans of a repository; empty for other kinds."""
     if place.kind != ICECHUNK or not place.lease_uri:
         return []
     reader = open_reader(f"{place.lease_uri}/{EXPIRATIONS}", place.options)

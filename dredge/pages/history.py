@@ -1,6 +1,6 @@
-"""The runs of a place, and the report of one.
+"""The runs of a place, the report of a run, and its progress.
 
-A run that ended well never changes any more, so its report is kept in memory; every other one is read again.
+A successful run never changes any more, so its report is kept in memory; other reports are read again.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from dredge.storage.parallel import ordered_map
 from dredge.xid import descending_time
 
 REPORT = "report.json"
+# Outcomes of runs with a final folder.
 ENDED = ("success", "dry_run")
-"""Outcomes after which a run's folder stays as it is."""
 RUNS_SHOWN = 200
 _NAMES = ("repository", "started_at", "outcome", "outcome_text", "headline", "dry_run", "counts", "live")
 _KEPT_MAX = 2000
@@ -49,16 +49,16 @@ class RunRow:
 
     Attributes:
         run_id: its id.
-        started_at: when it was planned, by the store's clock.
-        outcome: as the report says; "other tool" where the folder is not Dredge's, "damaged" where it cannot be read.
+        started_at: time of its plan, by the store's clock.
+        outcome: from the report; "other tool" for a folder of another collector, "damaged" for an unreadable one.
         text: the outcome in words.
-        headline: what it did, in a sentence.
-        deleted: objects and bytes that it deleted.
-        found: objects and bytes that it would have been allowed to delete.
-        held: objects and bytes that were held.
-        pending: objects and bytes that wait for another run.
-        dry_run: whether it only looked.
-        live: objects and bytes that it saw in use; None where it did not look at everything.
+        headline: its result, in a sentence.
+        deleted: objects and bytes.
+        found: deletable objects and bytes.
+        held: objects and bytes.
+        pending: objects and bytes in the pending list.
+        dry_run: whether it was a dry run.
+        live: live objects and bytes; None after a partial listing.
     """
 
     run_id: str
@@ -76,7 +76,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """Who works on a repository: the holder ("" for nobody), and until when."""
+    """The holder of a repository's lease ("" for a free lease), and its expiry."""
 
     holder: str
     expires_at: datetime
@@ -86,11 +86,11 @@ def runs_of(place: Place, limit: int = RUNS_SHOWN) -> list[RunRow]:
     """List the runs of a place, newest first.
 
     Args:
-        place: whose.
-        limit: at most so many.
+        place: the place.
+        limit: of the list.
 
     Raises:
-        UnavailableError: the store does not answer.
+        UnavailableError: the store is unavailable.
     """
     reader = open_reader(place.runs_uri, place.options)
     rows = ordered_map(lambda run_id: _row(place, reader, run_id), run_ids(reader)[:limit], _AT_ONCE)
@@ -98,16 +98,16 @@ def runs_of(place: Place, limit: int = RUNS_SHOWN) -> list[RunRow]:
 
 
 def report_of(place: Place, run_id: str) -> dict[str, Any]:
-    """Put the report of a run together as of now.
+    """The report of a run at present.
 
     Args:
-        place: whose.
+        place: the place.
         run_id: its id.
 
     Raises:
-        NotFoundError: no such run here.
-        ConfigError: the folder is not one of Dredge's runs.
-        FormatError: a file of it is damaged.
+        NotFoundError: no such run.
+        ConfigError: the folder is not a run of Dredge.
+        FormatError: a damaged file.
     """
     run_uri = uri_of(place, run_id)
     if place.kind == LAKEFS:
@@ -125,13 +125,13 @@ def _figures(place: Place, reader: ObjectReader, run_id: str) -> dict[str, Any]:
     except (NotFoundError, ValueError):
         found = {"outcome": ""}
     if found["outcome"] not in ENDED:
-        reader.stat(f"{run_id}/{PLAN}")  # without one it is not ours
+        reader.stat(f"{run_id}/{PLAN}")  # a folder without a plan is not ours
         return report_of(place, run_id)
     return {**found, "live": _live(found)}
 
 
 def _live(report: Mapping[str, Any]) -> tuple[int, int] | None:
-    """What a run saw in use, when it looked at everything."""
+    """Live objects and bytes of a run with a complete listing."""
     if report.get("mode") != CLEAN:
         return None
     return next((_pair(row) for row in report["rows"] if row["kind"] == "live"), None)
@@ -142,7 +142,7 @@ def _pair(row: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def plan_of(place: Place, run_id: str) -> dict[str, Any]:
-    """Read the plan of a run, as it was written."""
+    """Read the plan of a run."""
     value: dict[str, Any] = read_json(open_reader(uri_of(place, run_id), place.options), PLAN)
     return value
 
@@ -151,7 +151,7 @@ def uri_of(place: Place, run_id: str) -> str:
     """URI of a run's folder.
 
     Raises:
-        NotFoundError: the text is not the id of a run, whatever else it may be.
+        NotFoundError: the text is not the id of a run.
     """
     try:
         descending_time(run_id)
@@ -161,7 +161,7 @@ def uri_of(place: Place, run_id: str) -> str:
 
 
 def run_of_holder(place: Place, holder: str, limit: int = RUNS_SHOWN) -> str | None:
-    """Find the newest run that a lease holder planned, such as "lakefs_gc manual__2026-01-02"; None for none."""
+    """Find the newest run of a lease holder, such as "lakefs_gc manual__2026-01-02"; None without a run."""
     reader = open_reader(place.runs_uri, place.options)
     for run_id in run_ids(reader)[:limit]:
         try:
@@ -176,7 +176,7 @@ def run_of_holder(place: Place, holder: str, limit: int = RUNS_SHOWN) -> str | N
 
 
 def lease_of(place: Place) -> LeaseState | None:
-    """Read who holds the lease of a place; None when nobody does, or it is not known where the lease is."""
+    """Read the lease of a place; None for a free lease, or an unknown location."""
     if not place.lease_uri:
         return None
     try:
@@ -190,7 +190,7 @@ def lease_of(place: Place) -> LeaseState | None:
 
 
 def as_lakefs_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Give Icechunk's report the figures under the names that lakeFS's has."""
+    """Rename the figures of an Icechunk report to those of a lakeFS report."""
     counts = {
         f"{name}_{unit}": report[what].get(unit, 0)
         for what, name in (("candidates", "deletable"), ("deleted", "deleted"), ("failed", "failed"))
@@ -201,13 +201,13 @@ def as_lakefs_report(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(place: Place, reader: ObjectReader, run_id: str) -> RunRow | None:
-    """The row of a run; None where it is another repository's."""
+    """The row of a run; None for a run of another repository."""
     try:
         found = _report(place, reader, run_id)
     except NotFoundError:
-        return RunRow(run_id, descending_time(run_id), "other tool", "of another collector")
+        return RunRow(run_id, descending_time(run_id), "other tool", "other collector")
     except (DredgeError, KeyError, TypeError, ValueError) as error:
-        return RunRow(run_id, descending_time(run_id), "damaged", "cannot be read", str(error))
+        return RunRow(run_id, descending_time(run_id), "damaged", "unreadable", str(error))
     if place.repository and found.get("repository") != place.repository:
         return None
     counts = found["counts"]
@@ -231,7 +231,7 @@ def _row(place: Place, reader: ObjectReader, run_id: str) -> RunRow | None:
 
 
 def _report(place: Place, reader: ObjectReader, run_id: str) -> dict[str, Any]:
-    """The report of a run: the written one where the run ended well, else as of now."""
+    """The report of a run: the written one of a successful run, else the present one."""
     uri = uri_of(place, run_id)
     with _lock:
         if uri in _kept:
@@ -249,30 +249,30 @@ def _report(place: Place, reader: ObjectReader, run_id: str) -> dict[str, Any]:
 
 
 def progress_of(place: Place, run_id: str, report: Mapping[str, Any]) -> str:
-    """Say how far a run is that has not ended; "" where nothing tells.
+    """The progress of an unfinished run; "" when unknown.
 
     Args:
-        place: whose run.
+        place: the place.
         run_id: its id.
-        report: as `report_of` gives it.
+        report: from `report_of`.
     """
     step = next((item["step"] for item in report["steps"] if item["status"] == "not done"), None)
     if report["outcome"] != "unfinished" or step is None:
         return ""
     folder = RunFolder(open_writer(uri_of(place, run_id), place.options), run_id)
     found = read_progress(folder, step)
-    words = [f"{step} is next or at work."]
+    words = [f"{step} is running or next."]
     if found is not None:
         at = datetime.fromisoformat(found["at"])
         words = [f"{found['text']} (at {at:%H:%M:%S} UTC)."]
     left = _left(folder, report)
     if left is not None:
-        words.append(f"Steps that are not done took the last runs of this kind {duration_text(left)}.")
+        words.append(f"The remaining steps took {duration_text(left)} in the last runs of this kind.")
     return " ".join(words)
 
 
 def _left(folder: RunFolder, report: Mapping[str, Any]) -> timedelta | None:
-    """What the steps that are not done took before; None when no run of this kind ended."""
+    """The earlier duration of the remaining steps; None without an earlier run of this kind."""
     try:
         seconds: dict[str, float] = folder.read_json(FORECAST)["seconds"]
     except (NotFoundError, FormatError, KeyError, TypeError):

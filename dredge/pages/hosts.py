@@ -1,7 +1,7 @@
-"""Which names a server of pages answers to.
+"""The host names accepted by a server of pages.
 
-A page of another site can make its own name lead to 127.0.0.1 (DNS rebinding). The browser then takes the answers of
-`dredge ui` for that site's, and lets its scripts read them. The `Host` of such a request is the other site's name.
+A page of another site can make its own name resolve to 127.0.0.1 (DNS rebinding). The browser then treats the answers
+of `dredge ui` as that site's, and its scripts may read them. The `Host` of such a request is the other site's name.
 """
 
 from __future__ import annotations
@@ -23,29 +23,28 @@ type _App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 
 def find_names(host: str, more: Iterable[str] = ()) -> frozenset[str]:
-    """Return the names by which a server is reached: loopback, the address that it listens on, and further ones.
+    """Return the names of a server: loopback, its listening address, and further names.
 
     Args:
-        host: address or name that it listens on. Where that means every address, it is also reached by the name of
-            the machine.
-        more: further names, such as that of a proxy before it.
+        host: listening address or name. An address for all interfaces adds the names of the machine.
+        more: further names, for example of a proxy before it.
     """
     machine = (socket.gethostname(), socket.getfqdn()) if listens_everywhere(host) else ()
     return frozenset(map(_plain, (*LOOPBACK, host, *machine, *more)))
 
 
 def listens_everywhere(host: str) -> bool:
-    """Return whether a host to listen on means every address of the machine."""
+    """Return whether a listening host means every address of the machine."""
     return _plain(host) in ("", "0.0.0.0", "::")
 
 
 class OwnNames:
-    """Answers only requests whose `Host` is one of the server's own names, on any port.
+    """Answers only requests with one of the server's names as `Host`, on any port.
 
     Args:
-        app: that answers them.
+        app: answers them.
         names: from `find_names`.
-        addresses: answer to every IP address as well: it is no name that another site could make lead here.
+        addresses: accept every IP address as well: another site cannot make a name of it.
     """
 
     def __init__(self, app: _App, names: Collection[str], addresses: bool = False) -> None:
@@ -58,7 +57,7 @@ class OwnNames:
         if scope["type"] not in ("http", "websocket") or self._is_own(scope):
             await self._app(scope, receive, send)
             return
-        text = "This name is not one of the server's own. Name it with --name, or open the address that it printed."
+        text = "This host name is not accepted. Add it with --name, or open the printed address."
         await PlainTextResponse(text, MISDIRECTED)(scope, receive, send)
 
     def _is_own(self, scope: _Scope) -> bool:
@@ -70,7 +69,7 @@ class OwnNames:
 
 
 def _without_port(text: str) -> str:
-    """Return the host of a `Host` header; the address in brackets is IPv6."""
+    """Return the host of a `Host` header; an address in brackets is IPv6."""
     return text[: text.index("]") + 1] if text.startswith("[") and "]" in text else text.partition(":")[0]
 
 

@@ -1,4 +1,4 @@
-"""Rows of objects where they lie: in parts, a group of rows at a time, of which only the columns asked for are read."""
+"""Rows of objects in the parts of a run, read by row group and column; and as files."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from dredge.storage.parallel import ordered_map
 
 
 class Kept[V]:
-    """Values by key, the last ones that were asked for.
+    """A cache of the most recently used values by key; parallel requests for a key compute its value once.
 
     Args:
-        most: how many to keep.
+        most: its size.
     """
 
     def __init__(self, most: int) -> None:
@@ -41,11 +41,11 @@ class Kept[V]:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
-        """Give a value, made where nobody has. An error is raised for all who wait for it, and not kept.
+        """Return a value, computed on the first request. An error is raised to all waiting callers, and not kept.
 
         Args:
-            key: says everything that the value depends on.
-            make: works it out.
+            key: of all inputs of the value.
+            make: computes it.
         """
         with self._lock:
             found = self._values.get(key)
@@ -78,8 +78,8 @@ SCHEMA = pa.schema(
         pa.field("message", pa.string()),
     ]
 )
+# Outcomes of candidates before the sweep.
 MAY_GO, HELD = "may go", "held"
-"""Outcomes of candidates that no sweep has met yet."""
 _AT_ONCE = 8
 _FOOTERS_KEPT = 500
 
@@ -90,13 +90,13 @@ _footers: Kept[pq.FileMetaData] = Kept(_FOOTERS_KEPT)
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which rows are wanted; "" and None ask for all.
+    """The selection of rows; "" and None select all.
 
     Attributes:
         prefix: of the address.
-        reason: why it is garbage.
-        outcome: what became of it.
-        branch: whose expired commits named it last.
+        reason: of the garbage.
+        outcome: of the deletion.
+        branch: of the newest expired commit.
         size_min: bytes.
         size_max: bytes.
     """
@@ -110,7 +110,7 @@ class Filter:
 
     @property
     def columns(self) -> list[str]:
-        """Columns of `SCHEMA` that it asks about."""
+        """Columns of `SCHEMA` with a condition."""
         asked = {
             "address": bool(self.prefix or self.branch),
             "reason": bool(self.reason),
@@ -120,11 +120,11 @@ class Filter:
         return [name for name, wanted in asked.items() if wanted]
 
     def mask(self, rows: pa.Table, of_branch: Hashes) -> pa.Array:
-        """Which of the rows are wanted.
+        """The selected rows.
 
         Args:
             rows: with at least `columns`.
-            of_branch: hashes of the addresses of the branch that is asked for.
+            of_branch: hashes of the addresses of the selected branch.
         """
         mask = pa.repeat(pa.scalar(True), rows.num_rows)
         if self.branch:
@@ -141,7 +141,7 @@ class Filter:
         return pc.fill_null(mask, False)
 
     def may_be_among(self, bounds: Bounds) -> bool:
-        """Whether rows within these bounds can be wanted; what has none can."""
+        """Whether rows within these bounds may be selected; missing bounds allow all."""
         least, most = bounds.get("address", ("", None))
         if most is not None and not (least[: len(self.prefix)] <= self.prefix <= most):
             return False
@@ -154,15 +154,15 @@ class Filter:
 
 
 class Rows:
-    """The rows of a run's parts, one numbered after the other.
+    """The rows of a run's parts, numbered consecutively.
 
     Args:
         folder: of the run.
         uri: of the folder.
         parts: of the ledger, or of the candidates.
-        is_settled: whether they are the ledger's.
-        holds: what holds candidates beside what their rows say; None for nothing.
-        of_branch: hashes of the addresses of the branch that is asked for.
+        is_settled: whether the parts are the ledger's.
+        holds: further holds of candidates; None without them.
+        of_branch: hashes of the addresses of the selected branch.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Rows:
         self.parts = [PartRows(self, part, first) for part, first in zip(parts, ends, strict=False)]
 
     def take(self, rows: Numbers) -> pa.Table:
-        """Read some rows, in any order."""
+        """Read rows, in any order."""
         sorted_rows = np.sort(rows)
         wanted = [part for part in self.parts if np.any((rows >= part.first) & (rows < part.end))]
         tables = ordered_map(lambda part: part.take(_within(sorted_rows, part)), wanted, _AT_ONCE)
@@ -191,12 +191,12 @@ class Rows:
         return found.take(pa.array(np.searchsorted(sorted_rows, rows))).combine_chunks()
 
     def groups_by_address(self, wanted: Filter, after: str) -> list[Placed]:
-        """The groups that may have wanted addresses beyond one, by the least that they may have."""
+        """The groups with possible selected addresses after an address, by their least possible address."""
         found = ordered_map(lambda part: part.placed(wanted, after), self.parts, _AT_ONCE)
         return sorted((item for items in found for item in items), key=lambda item: item.least)
 
     def needs(self, columns: Iterable[str]) -> list[str]:
-        """The columns of the parts that some of `SCHEMA` are made of."""
+        """The columns of the parts for some columns of `SCHEMA`."""
         if self._is_settled:
             return list(columns)
         of_holds = ["hash", "size", "hold"] if self._holds is not None else ["hold"]
@@ -204,7 +204,7 @@ class Rows:
         return list(dict.fromkeys(need for name in columns for need in needs.get(name, [name])))
 
     def shown(self, rows: pa.Table, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Make rows of `SCHEMA`, or of some of its columns, of those of a part."""
+        """Make rows of `SCHEMA`, or of some of its columns, from rows of a part."""
         made = dict(zip(rows.column_names, rows.columns, strict=True))
         if not self._is_settled and {"outcome", "code"} & set(columns):
             made["code"] = self._codes(rows)
@@ -220,11 +220,11 @@ class Rows:
 
 
 class PartRows:
-    """The rows of a part; they are numbered from `first` to before `end`.
+    """The rows of a part, numbered from `first` to before `end`.
 
     Args:
         rows: of the run.
-        part: which.
+        part: the part.
         first: number of its first row.
     """
 
@@ -240,11 +240,11 @@ class PartRows:
         return list(self._file.groups)
 
     def matching(self, wanted: Filter, start: int = 0) -> Numbers:
-        """Numbers of the wanted rows, in order.
+        """Numbers of the selected rows, in order.
 
         Args:
-            wanted: which.
-            start: none before this one.
+            wanted: the selection.
+            start: least number.
         """
         first = max(start, self.first)
         if not wanted.columns:
@@ -264,21 +264,21 @@ class PartRows:
         return found[found >= first]
 
     def sizes(self, rows: Numbers) -> Numbers:
-        """Sizes of some rows, in bytes."""
+        """Sizes of rows, in bytes."""
         found: Numbers = self._column_of(rows, ["size"])["size"].to_numpy()
         return found
 
     def take(self, rows: Numbers) -> pa.Table:
-        """Read some rows, by their numbers in order."""
+        """Read rows, by their numbers in order."""
         return self._column_of(rows, SCHEMA.names)
 
     def rows_of(self, group: Group, wanted: Filter) -> pa.Table:
-        """Read the wanted rows of a group."""
+        """Read the selected rows of a group."""
         rows = self._read([group], SCHEMA.names)
         return rows.filter(wanted.mask(rows, self._rows.of_branch))
 
     def placed(self, wanted: Filter, after: str) -> list[Placed]:
-        """The groups that may have wanted addresses beyond one."""
+        """The groups with possible selected addresses after an address."""
         found = []
         for item in self.groups:
             least, most = item.bounds.get("address", ("", None))
@@ -310,7 +310,7 @@ class PartRows:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A group, its part, and the least address that it may have."""
+    """A group, its part, and its least possible address."""
 
     part: PartRows
     group: Group
@@ -327,14 +327,14 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def file_body(tables: Iterator[pa.Table], form: str) -> tuple[Iterator[bytes], str]:
-    """Give a file's bytes, and its media type.
+    """The bytes of a file of rows, and its media type: CSV as a stream, parquet after all rows.
 
     Args:
-        tables: of `object_rows.SCHEMA`.
+        tables: of `SCHEMA`.
         form: "csv" or "parquet".
 
     Raises:
-        NotFoundError: any other form.
+        NotFoundError: another form.
     """
     if form == CSV:
         return _csv(tables), "text/csv; charset=utf-8"
@@ -352,7 +352,7 @@ def _csv(tables: Iterator[pa.Table]) -> Iterator[bytes]:
 
 
 def _cell(value: object) -> object:
-    """A spreadsheet would run a text that begins as a formula does, and addresses are strangers' texts."""
+    """Quote text with the start of a formula: a spreadsheet would run it, and addresses come from strangers."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 

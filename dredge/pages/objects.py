@@ -1,8 +1,8 @@
-"""The candidates of a run, and what became of them, a page of rows at a time.
+"""The candidates of a run and their outcomes, a page of rows at a time.
 
-Before the sweep rows are those of `subtract` with what holds them; after it those of the ledger. A page says by what it
-showed last where the next one begins, so a page deep down a list costs no more than the first: as listed, the number of
-a row; by size, a size and a row; by address, the address. `object_rows` reads what that takes of the rows.
+Before the sweep rows are those of `subtract` with their holds; after it those of the ledger. The position of the next
+page follows from the last row, so a late page costs no more than the first: in the listed order, the number of a row;
+by size, a size and a row; by address, the address. `object_rows` reads the rows.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from dredge.storage import open_writer
 from dredge.storage.parallel import ordered_map
 
 PAGE_ROWS = 100
+# Orders of rows, in words.
 SORTS = {"": "as listed", "size": "largest first", "-size": "smallest first", "address": "by address"}
-"""Orders of rows, in words."""
+# Limit of rows searched for one page; a link continues the search.
 LOOKED_AT_MAX = 2_000_000
-"""Rows that a page looks at for some that match, before it stops and offers to go on."""
 _AT_ONCE = 4
 _NONE: Numbers = np.empty(0, np.int64)
 _PAGES_KEPT = 256
@@ -47,12 +47,12 @@ _OWNED_KEPT = 4
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some rows.
+    """A page of rows.
 
     Attributes:
         rows: of `SCHEMA`.
-        next: where the next page begins; "" when there is none.
-        looked_at: rows that were looked at for this page, or told by their group not to be wanted.
+        next: position of the next page; "" at the end.
+        looked_at: rows searched for this page, or excluded by the bounds of their group.
     """
 
     rows: pa.Table
@@ -68,7 +68,7 @@ class Objects:
     """The objects of a run.
 
     Args:
-        place: whose run.
+        place: the place.
         run_id: its id.
 
     Raises:
@@ -86,23 +86,23 @@ class Objects:
 
     @property
     def num_rows(self) -> int:
-        """How many objects there are."""
+        """Their number."""
         return sum(part.rows for part in self.parts)
 
     def page(self, wanted: Filter, sort: str = "", start: str = "", limit: int = PAGE_ROWS) -> Page:
-        """Read rows.
+        """Read a page of rows.
 
         Args:
-            wanted: which.
+            wanted: the selection.
             sort: of `SORTS`.
-            start: `next` of the page before; "" begins.
+            start: `next` of the previous page; "" for the first.
             limit: rows of a page.
 
         Raises:
-            ConfigError: there is no such order, or `start` is not from a page of it.
+            ConfigError: an unknown order, or a `start` of another order.
         """
         if sort not in SORTS:
-            raise ConfigError("this is not an order of objects")
+            raise ConfigError("unknown order of objects")
         guards = "" if self._guards is None else self._guards.summary.digest
         parts = tuple(part.sha256 for part in self.parts)
         key = (self._uri, parts, self.is_settled, guards, wanted, sort, start, limit)
@@ -115,10 +115,10 @@ class Objects:
         return (rows.filter(wanted.mask(rows, source.of_branch)) for rows in tables)
 
     def owned(self) -> Owned:
-        """Tell which candidates are which branch's; empty where that means nothing.
+        """The candidates by branch; empty for other kinds.
 
         Raises:
-            DredgeError: what it takes cannot be read.
+            DredgeError: an unreadable source.
         """
         if self._place.kind != LAKEFS:
             return Owned({}, [])
@@ -157,7 +157,7 @@ class Objects:
         return Page(_together(found), "", looked_at)
 
     def _by_size(self, source: Rows, wanted: Filter, start: str, limit: int, sign: int) -> Page:
-        """Equal sizes are as listed. All sizes are read, and then the groups that have rows of the page."""
+        """Equal sizes are in the listed order. All sizes are read, and then the groups with rows of the page."""
         size, _, row = start.partition("-")
         after = (sign * _number(size), _number(row)) if start else None
 
@@ -173,7 +173,7 @@ class Objects:
         return Page(source.take(rows[:limit]), onwards, self.num_rows)
 
     def _by_address(self, source: Rows, wanted: Filter, start: str, limit: int) -> Page:
-        """Groups that may have the next addresses are read, the least first, until no other can have one of them."""
+        """Read groups with possible next addresses, the least first, until no other group can have one of them."""
         found = SCHEMA.empty_table()
         for group in source.groups_by_address(wanted, start):
             if found.num_rows > limit and found["address"][limit].as_py() <= group.least:
@@ -186,12 +186,12 @@ class Objects:
 
 
 def outcomes_of(objects: Objects) -> tuple[str, ...]:
-    """What can have become of the objects of a run."""
+    """The possible outcomes of a run's objects."""
     return ledger.OUTCOMES if objects.is_settled else (MAY_GO, HELD)
 
 
 def why(row: dict[str, str | None]) -> str:
-    """Say in a sentence why an object is where it is.
+    """The explanation of an object's outcome, in a sentence.
 
     Args:
         row: of `SCHEMA`.
@@ -207,7 +207,7 @@ def why(row: dict[str, str | None]) -> str:
 
 
 def _parts(folder: RunFolder, kind: str) -> tuple[StepOutput | None, list[PartInfo], bool]:
-    """What has the candidates, the parts to show, and whether they are the ledger's."""
+    """The result with the candidates, the parts to show, and whether they are the ledger's."""
     if kind == KV:
         raise NotFoundError("trash of a key-value store has rows, not objects: its run's page has them")
     swept: BulkDeleteOutput | IcechunkBulkDelete | None
@@ -229,7 +229,7 @@ def _output[O: StepOutput](folder: RunFolder, output: type[O]) -> O | None:
 
 
 def _best(keys: Numbers, rows: Numbers, after: tuple[int, int] | None, most: int) -> tuple[Numbers, Numbers]:
-    """The least keys beyond one and its row, with their rows; equal keys are in the order of rows."""
+    """The least keys after a key and its row, with their rows; equal keys are in the order of rows."""
     if after is not None:
         key, row = after
         beyond = (keys > key) | ((keys == key) & (rows > row))
@@ -243,7 +243,7 @@ def _best(keys: Numbers, rows: Numbers, after: tuple[int, int] | None, most: int
 
 def _number(text: str) -> int:
     if not text.isdecimal():
-        raise ConfigError("this is not where a page of objects begins: start from the first page")
+        raise ConfigError("unknown position in the list of objects: start from the first page")
     return int(text)
 
 

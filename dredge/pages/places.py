@@ -1,4 +1,4 @@
-"""Where runs lie: a place is a repository with the folder of its runs."""
+"""Locations of runs: a place is a repository with the folder of its runs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ _LEASES = {LAKEFS: f"/{STATE}", ICECHUNK: f"/{ICECHUNK_STATE}", KV: ""}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A repository, and where its runs are.
+    """A repository, and the location of its runs.
 
     Attributes:
         kind: of `KINDS`.
-        name: for people.
-        runs_uri: URI of the folder that has a folder for each run.
-        store_uri: URI of what is collected, of trash in a key-value store the cleaner's state folder; "" where only
-            runs are known.
-        options: how to reach both; None reads the environment.
-        repository: only runs of this lakeFS repository are the place's; "" for all.
+        name: for display.
+        runs_uri: URI of the folder with run folders.
+        store_uri: URI of the collected data, for KV trash of the cleaner's state folder; "" with only runs known.
+        options: for both; None reads the environment.
+        repository: restricts the runs to a lakeFS repository; "" for all.
     """
 
     kind: str
@@ -44,37 +43,37 @@ class Place:
 
     @property
     def key(self) -> str:
-        """Short name for addresses of pages; says nothing about URIs."""
+        """Short name for addresses of pages, without URIs."""
         return hashlib.sha256(f"{self.kind} {self.runs_uri} {self.repository}".encode()).hexdigest()[:16]
 
     @property
     def lease_uri(self) -> str:
-        """URI of the folder that has the lease; "" where it is not known."""
+        """URI of the folder with the lease; "" when unknown."""
         if not self.store_uri:
             return ""
         return f"{self.store_uri.rstrip('/')}{_LEASES[self.kind]}"
 
 
 class Places(Protocol):
-    """Who knows the places."""
+    """A source of places."""
 
     def all(self) -> Sequence[Place]:
-        """Give every place that can be found now."""
+        """Every place found now."""
 
     def problems(self) -> Sequence[str]:
-        """Say why places may be missing from the last answer; empty when none is."""
+        """Reasons for possibly missing places; empty without problems."""
 
 
 def of_repository(
     name: str, namespace: str, run_root: str | None = None, options: StorageOptions | None = None
 ) -> Place:
-    """Give the place of a repository of a lakeFS server.
+    """The place of a repository of a lakeFS server.
 
     Args:
         name: of the repository.
         namespace: its storage namespace.
-        run_root: where its runs were told to put their folders; None is the namespace.
-        options: how to reach both.
+        run_root: folder of its runs; None is the namespace.
+        options: for both.
     """
     store = namespace.rstrip("/")
     runs = f"{store}/{RUNS}" if run_root is None else run_root.rstrip("/")
@@ -86,7 +85,7 @@ def find(places: Places, key: str) -> Place:
 
     Raises:
         NotFoundError: there is none (any more).
-        UnavailableError: it is not known whether there is one.
+        UnavailableError: places may be missing.
     """
     for place in places.all():
         if place.key == key:
@@ -102,18 +101,18 @@ class FolderPlaces:
     root, the folder of one run, or a folder of several of these.
 
     Args:
-        uri: where to look.
-        options: how to reach it; None reads the environment.
+        uri: to search.
+        options: None reads the environment.
     """
 
     uri: str
     options: StorageOptions | None = None
 
     def all(self) -> Sequence[Place]:
-        """Look again, so that new repositories show up.
+        """Search again, so that new repositories appear.
 
         Raises:
-            ConfigError: nothing here was ever collected.
+            ConfigError: no run here.
         """
         uri = self.uri.rstrip("/")
         reader = open_reader(uri, self.options)
@@ -133,11 +132,11 @@ class FolderPlaces:
         return found
 
     def problems(self) -> Sequence[str]:
-        """A folder has all or none."""
+        """Always empty."""
         return ()
 
     def _at(self, uri: str, reader: ObjectReader, below: str = "") -> list[Place]:
-        """The places at a URI that `reader` reaches under `below`."""
+        """The places at a URI, with a `reader` and the path `below` it."""
         level = reader.list_level(below)
         folders = {folder.removeprefix(below) for folder in level.folders}
         objects = {info.key.removeprefix(below) for info in level.objects}

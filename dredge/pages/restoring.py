@@ -1,4 +1,6 @@
-"""What of a run's deletions would come back, and what was brought back before."""
+"""The preview of a restore, its settings and command, and earlier restores; for objects of collections, and for rows of
+a key-value store.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +37,18 @@ from dredge.xid import descending_time
 
 @dataclass(frozen=True, slots=True)
 class Undoing:
-    """How deletions of a kind of collection are taken back.
+    """The restore of a kind of collection.
 
     Attributes:
-        dag: its runs bring back.
-        form: last part of the address that a form is sent to.
-        command: words that do the same in a terminal, up to the run.
-        command_names_repository: whether the repository comes before the run there.
-        config: what may be asked for.
-        setting: name of the setting that says which repository.
-        planned: where a run's plan has that.
-        reasons: why objects were deleted, by name, in words.
-        preview: says what would come back.
+        dag: restores objects.
+        form: last part of the form's address.
+        command: of the terminal, up to the run.
+        command_names_repository: whether the repository precedes the run there.
+        config: its settings.
+        setting: name of the setting for the repository.
+        planned: name of the same value in a run's plan.
+        reasons: of deletions, by name, in words.
+        preview: counts the objects.
     """
 
     dag: str
@@ -89,7 +91,7 @@ UNDOING: Mapping[str, Undoing] = {
         setting="storage",
         planned="uri",
         reasons={
-            "unreachable": "no branch, tag or snapshot that is kept reaches it",
+            "unreachable": "not reachable from a branch, tag or kept snapshot",
             "overwritten": "an old copy of the repo info",
         },
         preview=_of_icechunk,
@@ -98,19 +100,19 @@ UNDOING: Mapping[str, Undoing] = {
 
 
 def undoing_of(place: Place) -> Undoing:
-    """Say how deletions in a place are taken back.
+    """The restore for a place.
 
     Raises:
         NotFoundError: its runs delete no objects.
     """
     if place.kind not in UNDOING:
-        raise NotFoundError("only runs of a lakeFS or Icechunk collection can be taken back here")
+        raise NotFoundError("only deletions of a lakeFS or Icechunk collection can be restored here")
     return UNDOING[place.kind]
 
 
 SHOWN = 20
+# Fields of the selection; at least one is required.
 CHOOSING = ("prefix", "address", "reason", "all")
-"""Fields of which one must be given."""
 _ASKED = (*CHOOSING, "keep_days", "because")
 KEPT_SECONDS = 20.0
 _COUNTED_MAX = 100
@@ -118,13 +120,13 @@ _COUNTED_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class EarlierRestore:
-    """A restore that was done or begun.
+    """A finished or started restore.
 
     Attributes:
-        started_at: when.
-        asked: what was to come back, in words.
-        text: what came of it.
-        failed: whether something did not come back.
+        started_at: its time.
+        asked: the selection, in words.
+        text: the result.
+        failed: whether objects were not restored.
     """
 
     started_at: datetime
@@ -135,7 +137,7 @@ class EarlierRestore:
 
 @dataclass(slots=True)
 class _Counted:
-    """What was counted, when, and the lock that lets one of those who ask at once count."""
+    """A count, its time, and the lock for counting once."""
 
     at: float = 0.0
     choice: Choice | None = None
@@ -147,16 +149,16 @@ _lock = threading.Lock()
 
 
 def config_of(place: Place, run_id: str, asked: Mapping[str, str]) -> RestoreConfig:
-    """Read what a form asks for.
+    """Read the fields of a form.
 
     Args:
-        place: whose run.
-        run_id: the run that deleted.
-        asked: fields of the form; those that were left empty count as not given.
+        place: the place.
+        run_id: the deleting run.
+        asked: fields of the form; empty fields are ignored.
 
     Raises:
-        ConfigError: it asks for nothing, or for what does not go together.
-        NotFoundError: runs of this kind delete nothing that could come back.
+        ConfigError: no selection, or a contradictory one.
+        NotFoundError: runs of this kind delete no objects.
     """
     undoing = undoing_of(place)
     uri = uri_of(place, run_id)
@@ -166,7 +168,7 @@ def config_of(place: Place, run_id: str, asked: Mapping[str, str]) -> RestoreCon
 
 
 def params_of(place: Place, config: RestoreConfig) -> dict[str, Any]:
-    """What a run of the DAG is started with."""
+    """The settings of a run of the DAG."""
     values = {
         undoing_of(place).setting: config.repository,
         "run": config.run,
@@ -180,7 +182,7 @@ def params_of(place: Place, config: RestoreConfig) -> dict[str, Any]:
 
 
 def command_of(place: Place, run_id: str, asked: Mapping[str, str]) -> str:
-    """The command that brings back what a form asks for; names are quoted, as they are strangers' texts."""
+    """The command for the selection of a form; names are quoted, as they come from strangers."""
     undoing = undoing_of(place)
     named = [plan_of(place, run_id)[undoing.planned]] if undoing.command_names_repository else []
     words = [*undoing.command, *named, uri_of(place, run_id)]
@@ -190,9 +192,9 @@ def command_of(place: Place, run_id: str, asked: Mapping[str, str]) -> str:
 
 
 def choice_of(place: Place, config: RestoreConfig) -> Choice:
-    """Say what would come back: the dry run of a restore. Raises as `preview` does.
+    """Count the objects of a restore. Raises like `preview`.
 
-    It is counted once in `KEPT_SECONDS`, however many people ask; the restore itself looks anew.
+    The count is kept for `KEPT_SECONDS` for all users; the restore itself counts again.
     """
     with _lock:
         counted = _counted.setdefault(config, _Counted())
@@ -216,7 +218,7 @@ def restores_of(place: Place, run_id: str) -> list[EarlierRestore]:
         try:
             found.append(_restore(folder))
         except (DredgeError, KeyError, TypeError) as error:
-            text = f"it cannot be read: {error}"
+            text = f"unreadable: {error}"
             found.append(EarlierRestore(descending_time(restore_id), "", text, failed=True))
     return found
 
@@ -233,23 +235,23 @@ def _restore(folder: RunFolder) -> EarlierRestore:
     return EarlierRestore(
         started_at=datetime.fromisoformat(plan["created_at"]),
         asked=", ".join(words) or "everything",
-        text=text or "nothing fitted",
+        text=text or "no deletion matched",
         failed=summary is None or summary.status != "success",
     )
 
 
+# Its runs restore rows.
 ROWS_DAG = "kv_trash_restore"
-"""Its runs put rows back."""
 PARTITIONS_SHOWN = 500
 _CONNECTION = "kv_conn_id"
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What a run removed.
+    """The rows removed by a run.
 
     Attributes:
-        rows: how many rows.
+        rows: their number.
         partitions: rows by partition, the largest first, at most `PARTITIONS_SHOWN`.
     """
 
@@ -258,7 +260,7 @@ class Removed:
 
 
 def removed_by(report: Mapping[str, Any]) -> Removed:
-    """Add up what a run removed.
+    """Add up the removed rows of a run.
 
     Args:
         report: of the run.
@@ -271,27 +273,27 @@ def removed_by(report: Mapping[str, Any]) -> Removed:
 
 
 def row_settings_of(place: Place, run_id: str, partition: str, known: Facts) -> dict[str, Any]:
-    """What a run of the DAG is started with.
+    """The settings of a run of the DAG for rows.
 
-    The connection is that of the schedule which cleans the place; the state folder knows its store, so that rows of
-    one never go into another.
+    The connection is the one of the schedule for the place; the state folder identifies its store, so rows are never
+    written to another store.
 
     Args:
-        place: whose run.
-        run_id: the run that removed.
-        partition: only this one; "" is all.
+        place: the place.
+        run_id: the removing run.
+        partition: to restore; "" is all.
         known: schedules.
 
     Raises:
         NotFoundError: no run of the cleaner.
-        ConfigError: it removed nothing of the partition.
+        ConfigError: no removed row matches.
     """
     if place.kind != KV:
-        raise NotFoundError("only rows of a key-value store are put back here")
+        raise NotFoundError("only rows of a key-value store are restored here")
     uri_of(place, run_id)
     removed = removed_by(report_of_trash(place, run_id))
     if not removed.rows or (partition and partition not in dict(removed.partitions)):
-        raise ConfigError("the run removed nothing of that. Nothing was started.")
+        raise ConfigError("no removed row of the run matches. Nothing was started.")
     connections = [
         item.settings[_CONNECTION] for item in known.schedules_of(place) if _CONNECTION in item.settings
     ]

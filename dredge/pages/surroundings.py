@@ -1,5 +1,5 @@
-"""What knows the pages' user, and what runs leave no word of: when a collection runs next, which intervals have no run,
-what waits for a person. Airflow does, around its own pages (`operators/pages_airflow.py`); `dredge ui` is alone.
+"""Facts beyond the results of runs: schedules, missing intervals and pending requests from Airflow
+(`operators/pages_airflow.py`); the reasons for keeping an object from a lakeFS server. `dredge ui` has no Airflow.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from dredge.runs.clock import Clock, utc_now
 
 
 class NotAllowedError(RefusedError):
-    """The user may not do this. Nothing was done."""
+    """The user lacks a permission. Nothing was done."""
 
     kind = "not_allowed"
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A collection that runs by itself.
+    """A scheduled collection.
 
     Attributes:
         dag_id: its name.
-        settings: what its runs are started with, by name.
-        text: when, in words.
-        next_at: when it runs next; None when it is switched off, or Airflow does not say while runs of it go on.
-        may_backfill: whether intervals of the past can be made up.
+        settings: of its runs, by name.
+        text: its times, in words.
+        next_at: time of the next run; None when switched off, or while runs are going on.
+        may_backfill: whether past intervals can be backfilled.
         is_off: whether it is switched off.
     """
 
@@ -56,14 +56,14 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A run that waits for a person.
+    """A run awaiting an answer.
 
     Attributes:
-        subject: what is asked.
-        dag_id: whose run it is.
+        subject: of the request.
+        dag_id: of the run.
         run: its id.
-        since: when it was asked.
-        address: of the page where it is answered.
+        since: time of the request.
+        address: of the page for the answer.
     """
 
     subject: str
@@ -75,15 +75,15 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known, to the one who asks.
+    """Facts for a user.
 
     Attributes:
         is_airflow: whether links may lead into Airflow.
-        schedules: collections that run by themselves.
-        waiting: what waits for a person.
-        may_start: DAGs whose runs the user may start from here.
-        form_token: what a form of this user must carry that changes something.
-        problem: why something is missing; "" when nothing is.
+        schedules: scheduled collections.
+        waiting: requests for a person.
+        may_start: DAGs with the user's permission to start runs.
+        form_token: required in each changing form of this user.
+        problem: reason for missing facts; "" without a problem.
     """
 
     is_airflow: bool = False
@@ -94,23 +94,23 @@ class Facts:
     problem: str = ""
 
     def schedules_of(self, place: Place) -> list[Schedule]:
-        """What collects a place, the next one first."""
+        """Schedules of a place, the next one first."""
         found = [item for item in self.schedules if item.is_of(place)]
         return sorted(found, key=lambda item: (item.next_at is None, str(item.next_at)))
 
     def next_of(self, place: Place) -> datetime | None:
-        """When a place is collected next; None where nothing says so."""
+        """Time of the next scheduled run of a place; None when unknown."""
         return next((item.next_at for item in self.schedules_of(place)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """A run that failed, and for which the run after it waits.
+    """A failed run with a waiting successor.
 
     Attributes:
         run: its id.
         address: of its page.
-        next: id of the run that waits.
+        next: id of the waiting run.
     """
 
     run: str
@@ -120,13 +120,13 @@ class Blocking:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Intervals of a schedule without a run that ended well.
+    """Intervals of a schedule without a successful run.
 
     Attributes:
-        schedule: whose.
-        starts: of the intervals, the oldest first; None where the user may not ask for it.
-        since: intervals before were not looked at.
-        blocking: runs that hold up later ones.
+        schedule: the schedule.
+        starts: of the intervals, the oldest first; None without permission.
+        since: start of the search.
+        blocking: failed runs with waiting successors.
     """
 
     schedule: Schedule
@@ -136,44 +136,44 @@ class Gaps:
 
 
 class Surroundings(Protocol):
-    """Who knows. What a request may know depends on whose it is."""
+    """A source of facts, for the user of a request."""
 
     async def facts(self, request: Request) -> Facts:
-        """Give what is known."""
+        """Return what is known to the user."""
 
     async def gaps(self, request: Request, schedule: Schedule) -> Gaps:
-        """Look for intervals without a run."""
+        """Search for intervals without a run."""
 
     async def start(self, request: Request, dag_id: str, settings: Mapping[str, Any]) -> str:
-        """Start a run in the name of the user, and give the address of its page.
+        """Start a run in the name of the user, and return the address of its page.
 
         Raises:
-            NotAllowedError: the user may not.
-            DredgeError: it was not started.
+            NotAllowedError: the user lacks the permission.
+            DredgeError: the run was not started.
         """
 
 
 class Alone:
-    """Nobody around: nothing is known, and nothing can be started."""
+    """No Airflow: no facts, and no way to start runs."""
 
     async def facts(self, request: Request) -> Facts:
-        """Nothing is known."""
+        """Return no facts."""
         return Facts()
 
     async def gaps(self, request: Request, schedule: Schedule) -> Gaps:
-        """Nothing is known."""
+        """Refuse: there are no schedules."""
         raise NotAllowedError("there are no schedules here")
 
     async def start(self, request: Request, dag_id: str, settings: Mapping[str, Any]) -> str:
-        """Nothing can be started."""
-        raise NotAllowedError("these pages only read. `dredge gc restore` brings objects back.")
+        """Refuse: there is no Airflow."""
+        raise NotAllowedError("these pages only read. Restore objects with `dredge gc restore`.")
 
 
 class ServerAsker:
-    """Asks a lakeFS server, the store and what runs left.
+    """Asks a lakeFS server, the store and the results of runs.
 
     Args:
-        client: gives the server; asked once a question, so that credentials may change.
+        client: returns the server; called for each question, so that credentials may change.
         clock: this machine's.
     """
 
@@ -182,14 +182,14 @@ class ServerAsker:
         self._clock = clock
 
     def lines(self, what: str, place: Place | None) -> list[str]:
-        """Say in lines of text what keeps an object.
+        """The reasons for keeping an object, as lines of text.
 
         Args:
             what: an address, or `lakefs://repository/ref/path`.
-            place: whose address it is, where that does not say it.
+            place: of an address without a repository.
 
         Raises:
-            ConfigError: it cannot be told what is asked about.
+            ConfigError: an ambiguous question.
             NotFoundError: no such repository or path.
         """
         client = self._client(place)

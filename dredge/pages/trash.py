@@ -1,6 +1,6 @@
-"""Runs of the cleaner of trash in lakeFS's key-value store: a row for each, and what one found and removed.
+"""Runs of the cleaner of trash in lakeFS's key-value store: a row for each run; its findings and removed rows.
 
-runs/<run id>/report.json    written once, at the end; a run without one did not come to its end
+runs/<run id>/report.json    written once, at the end; a run without it is unfinished
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dredge.xid import descending_time
 REPORT = "report.json"
 PAGE_FINDINGS = 200
 OUTCOMES = {
-    "scan": ("dry_run", "looked: nothing was removed"),
+    "scan": ("dry_run", "scan: nothing was removed"),
     "dry_run": ("dry_run", "dry run: nothing was removed"),
     "done": ("success", "done"),
     "partial": ("partial", "not everything was removed"),
-    "stopped": ("failed", "stopped: what a record named again was put back"),
-    "failed": ("failed", "the store went away"),
+    "stopped": ("failed", "stopped: rows referenced again were restored"),
+    "failed": ("failed", "the store became unavailable"),
 }
 UNFINISHED = ("unfinished", "not finished")
 _NO_REPORT = ("dry_run", "of another version")
@@ -33,7 +33,7 @@ _NO_REPORT = ("dry_run", "of another version")
 
 @dataclass(frozen=True, slots=True)
 class WantedFindings:
-    """Which findings are wanted; "" asks for all.
+    """The selection of findings; "" selects all.
 
     Attributes:
         prefix: of the partition.
@@ -46,7 +46,7 @@ class WantedFindings:
     verdict: str = ""
 
     def fits(self, finding: Mapping[str, Any]) -> bool:
-        """Whether a finding is wanted."""
+        """Whether a finding is selected."""
         return (
             str(finding["partition"]).startswith(self.prefix)
             and self.kind in ("", finding["kind"])
@@ -55,11 +55,11 @@ class WantedFindings:
 
 
 def figures_of(reader: ObjectReader, run_id: str) -> dict[str, Any]:
-    """Read the figures of a run's report under the names that a collection's report has.
+    """Read the figures of a run's report under the names of a collection's report.
 
     Args:
         reader: on the folder of the runs.
-        run_id: whose.
+        run_id: its id.
 
     Raises:
         FormatError: the report is damaged.
@@ -101,18 +101,16 @@ def report_of_trash(place: Place, run_id: str) -> dict[str, Any]:
     try:
         return _read(open_reader(place.runs_uri, place.options), run_id)
     except NotFoundError:
-        raise NotFoundError(
-            f"run {run_id} left no report: it did not come to its end, or works still"
-        ) from None
+        raise NotFoundError(f"run {run_id} has no report: it is unfinished, or still running") from None
 
 
 def trash_page(report: Mapping[str, Any], wanted: WantedFindings, start: int) -> dict[str, Any]:
-    """Give what the page of a run shows.
+    """The values of the page of a run.
 
     Args:
         report: of the run.
-        wanted: which of its findings.
-        start: how many of those come before the page.
+        wanted: the selection of findings.
+        start: number of findings before the page.
     """
     fates = {_name(item): item["fate"] for item in report.get("outcomes", ())}
     fitting = [item for item in report["findings"] if wanted.fits(item)]
@@ -137,24 +135,24 @@ def trash_page(report: Mapping[str, Any], wanted: WantedFindings, start: int) ->
 
 
 def is_run_of(report: Mapping[str, Any], holder: str) -> bool:
-    """Whether a task of a DAG run did a run.
+    """Whether a run belongs to a DAG run.
 
     Args:
         report: of the run.
-        holder: DAG and run, such as "kv_trash_cleaner manual__2026-01-02"; each task holds the lease by its own name.
+        holder: DAG and run, such as "kv_trash_cleaner manual__2026-01-02"; each task's lease holder begins with it.
     """
     return str(report.get("holder", "")).startswith(f"{holder} ")
 
 
 def headline(report: Mapping[str, Any]) -> str:
-    """Say what a run found and did."""
+    """The findings and removals of a run, in a sentence."""
     found = (
         f"{report['trash_rows']:,} rows ({report['trash_bytes']:,} bytes) of {report['location']} are trash."
     )
     pending = pending_of(report)
     if pending["first_deletion"]:
         found += (
-            f" {pending['waiting']['rows']:,} rows wait ({pending['found_now']:,} partitions and keys were found now);"
+            f" {pending['waiting']['rows']:,} rows wait ({pending['found_now']:,} new partitions and keys);"
             f" the first may be removed from {pending['first_deletion']:.16} UTC on."
         )
     removed = report.get("rows_removed")
@@ -162,7 +160,7 @@ def headline(report: Mapping[str, Any]) -> str:
 
 
 def pending_of(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What waits after a run, as `ScanReport.pending` gives it; nothing in reports of earlier versions."""
+    """The pending rows after a run, in the form of `ScanReport.pending`."""
     nothing = {"found_now": 0, "waiting": {"rows": 0, "size_bytes": 0}, "first_deletion": None}
     found: dict[str, Any] = report.get("pending", nothing)
     return found

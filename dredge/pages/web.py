@@ -1,17 +1,17 @@
-"""The pages' addresses: `make_router` gives them, `make_app` serves them alone.
+"""The pages' addresses: `make_router` returns them, `make_app` serves them alone.
 
     /                                           overview
     /place/{key}                                a repository; …/gaps: windows of its schedules without a run
     /place/{key}/run/{run_id}                   a run; …/state for polling, …/report as JSON
     /place/{key}/run/{run_id}/objects           its objects; …/objects.csv, …/objects.parquet
-    /place/{key}/run/{run_id}/restore           what of its deletions would come back
+    /place/{key}/run/{run_id}/restore           the preview of a restore
     /place/{key}/expiration/{plan_id}           an expiration of Icechunk
-    /run?dag=…&run=…                            leads from a DAG run to its page
-    /why                                        what keeps an object
+    /run?dag=…&run=…                            redirects from a DAG run to its page
+    /why                                        the reasons for keeping an object
 
-Every one is a GET and only reads, but three: a POST to a run's …/restore, …/restore-icechunk or …/restore-rows starts a
-run of the DAG that brings back. They are there only where somebody asks who may. Links are relative, so that the pages
-work below any path.
+Every route is a GET and only reads, with three exceptions: a POST to a run's …/restore, …/restore-icechunk or
+…/restore-rows starts a run of the restoring DAG. These exist only with a check of permissions. Links are relative, so
+that the pages work below any path.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ log = logging.getLogger("dredge")
 STATIC = frozenset({"chart.umd.min.js", "icon.svg", "pages.css", "pages.js", "theme.js"})
 _HERE = Path(__file__).parent
 
-# Not by `type`: FastAPI before 0.118, as Airflow 3.0 needs it, does not look into such a name.
+# Not by `type`: FastAPI before 0.118, as Airflow 3.0 and 3.1 have it, does not look into such a name.
 Asked = Annotated[str, Query(max_length=4000)]
 Filled = Annotated[str, Form(max_length=4000)]
 type Guards = Sequence[Callable[..., Any]]
@@ -57,7 +57,7 @@ def _wanted(
     size_min: Asked = "",
     size_max: Asked = "",
 ) -> Filter:
-    """Which objects an address asks for; a form sends fields that were left empty, too."""
+    """The selection of objects of an address; a form also sends empty fields."""
     return Filter(prefix, reason, outcome, branch, _number(size_min), _number(size_max))
 
 
@@ -73,7 +73,7 @@ def _chosen(
     keep_days: Asked = "",
     because: Asked = "",
 ) -> dict[str, str]:
-    """What an address asks to bring back."""
+    """The selection of a restore, from an address."""
     return _restore_fields(prefix, address, reason, everything, keep_days, because)
 
 
@@ -85,7 +85,7 @@ def _filled(
     keep_days: Filled = "",
     because: Filled = "",
 ) -> dict[str, str]:
-    """What a form asks to bring back."""
+    """The selection of a restore, from a form."""
     return _restore_fields(prefix, address, reason, everything, keep_days, because)
 
 
@@ -95,7 +95,7 @@ def _restore_fields(*values: str) -> dict[str, str]:
 
 
 async def _known(request: Request) -> Facts:
-    """What the surroundings know, in the name of the one who asks."""
+    """Facts for the user of a request."""
     around: Surroundings = request.app.state.surroundings
     return await around.facts(request)
 
@@ -108,7 +108,7 @@ Known = Annotated[Facts, Depends(_known)]
 
 
 def make_router(pages: Pages) -> APIRouter:
-    """Make the routes of the pages, to be included where somebody asks who may see them."""
+    """Make the routes of the pages, to be included behind a check of permissions."""
     router = APIRouter(default_response_class=HTMLResponse)
 
     @router.get("/")
@@ -224,7 +224,7 @@ def _row_restore_router(pages: Pages) -> APIRouter:
     return router
 
 
-#: The routes that change something, by the DAG whose runs they start.
+# The changing routes, by the started DAG.
 CHANGING: Mapping[str, Callable[[Pages], APIRouter]] = {
     **{undoing.dag: partial(_restore_router, kind) for kind, undoing in UNDOING.items()},
     ROWS_DAG: _row_restore_router,
@@ -238,12 +238,12 @@ async def _start(request: Request, dag_id: str, settings: Mapping[str, Any], bac
 
 
 def _check_form(known: Facts, dag_id: str, token: str) -> None:
-    """A form must be of a page that its own user was given: another site cannot read one, and so sends none."""
-    # Compared as bytes: text beyond ASCII would be an error of its own.
+    """Check the token of a form: another site cannot read the user's pages, and so has no token."""
+    # Compared as bytes: text beyond ASCII would raise another error.
     is_own = hmac.compare_digest(token.encode(), known.form_token.encode())
     if not (dag_id in known.may_start and known.form_token and is_own):
         raise NotAllowedError(
-            "you may not do this, or the form is not of one of your own pages. Nothing was done."
+            "no permission, or the form is not from one of your own pages. Nothing was done."
         )
 
 
@@ -256,10 +256,10 @@ def make_app(
     """Make the application.
 
     Args:
-        pages: that it serves.
-        guards: every page asks them, as FastAPI's dependencies, before it reads anything.
-        surroundings: who knows more than runs left; None is nobody.
-        changers: asked besides before a run is started, by DAG of `CHANGING`; what is not named cannot be started.
+        pages: to serve.
+        guards: FastAPI dependencies of every page, called before it reads.
+        surroundings: further facts; None for none.
+        changers: additional dependencies of changing routes, by DAG of `CHANGING`; other DAGs cannot be started.
     """
     app = FastAPI(title="Dredge", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.surroundings = surroundings or Alone()
@@ -273,7 +273,7 @@ def make_app(
 
 
 def warm_up() -> None:
-    """Load what the first page with rows needs beside whoever serves, while nobody waits for one."""
+    """Load the libraries for the first page with rows in the background."""
     threading.Thread(target=_load, daemon=True).start()
 
 
@@ -282,7 +282,7 @@ def _load() -> None:
     import pyarrow as pa
     import pyarrow.parquet
 
-    pa.array(np.arange(1))  # looks for pandas, which takes longest
+    pa.array(np.arange(1))  # imports pandas, the slowest part
 
 
 def _drawn(pages: Pages, request: Request, draw: Callable[[], Response]) -> Response:

@@ -12,11 +12,12 @@ from typing import Any
 
 from dredge.runs.pages import render
 from dredge.runs.payload import Json, to_json
-from dredge.runs.words import size_text
+from dredge.runs.words import number_of, size_text
 from dredge.storage import StorageOptions, open_writer
 
 LEFT_OUT, FAILED = "left_out", "failed"
-ENDED = ("success", "dry_run")
+DRY = "dry_run"
+ENDED = ("success", DRY)
 """Outcomes of runs that came to their end."""
 _PAGE = "report.html"
 _TEMPLATE = Path(__file__).parent / "templates" / "summary.html.j2"
@@ -127,6 +128,7 @@ def summarize(outcomes: Sequence[Outcome], now: datetime) -> Json:
         "counts": {
             "repositories": len(outcomes),
             "collected_repositories": sum(kinds[name] for name in ENDED),
+            "dry_repositories": kinds[DRY],
             "left_out_repositories": kinds[LEFT_OUT],
             "failed_repositories": sum(not item.is_good for item in outcomes),
             "found_objects": sum(item.found_objects for item in outcomes),
@@ -167,9 +169,14 @@ def render_summary(summary: Mapping[str, Any]) -> str:
 def headline(summary: Mapping[str, Any]) -> str:
     """Say in a sentence what became of all repositories."""
     counts = summary["counts"]
+    collected, failed = counts["collected_repositories"], counts["failed_repositories"]
+    was = "were" if counts["repositories"] != 1 else "was"
+    done = (
+        "looked at in dry runs" if collected and counts.get("dry_repositories") == collected else "collected"
+    )
     return (
-        f"{counts['collected_repositories']:,} of {counts['repositories']:,} repositories were collected,"
-        f" {counts['left_out_repositories']:,} left out, {counts['failed_repositories']:,} need a look."
+        f"{collected:,} of {number_of(counts['repositories'], 'repository', 'repositories')} {was} {done},"
+        f" {counts['left_out_repositories']:,} left out, {failed:,} {'needs' if failed == 1 else 'need'} a look."
         f" {counts['deleted_objects']:,} objects ({size_text(counts['deleted_bytes'])}) were deleted,"
         f" of {counts['found_objects']:,} ({size_text(counts['found_bytes'])}) that could be."
     )

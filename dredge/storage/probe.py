@@ -1,4 +1,5 @@
-"""Tries what the credentials may do in a folder, with one small object that is removed at the end."""
+"""Tries what the credentials may do in a folder, and in which order the store lists, with a few small objects that are
+removed at the end."""
 
 from __future__ import annotations
 
@@ -22,6 +23,9 @@ from dredge.storage.options import StorageOptions
 NAME = ".dredge-check"
 _DATA = b"Dredge tries here what it may do. It removes this object at once; it may be deleted at any time.\n"
 WRITE, LIST, READ, CONDITIONS, DELETE = "write", "list", "read", "conditions", "delete"
+ORDER = "order"
+_ORDERED = ("-B", "-a-x", "-a/x")
+"""In the order of their bytes. Without regard to case the first is the last; by folders the last two change places."""
 
 
 @dataclass(slots=True)
@@ -30,7 +34,8 @@ class Probed:
 
     Attributes:
         uri: of the folder.
-        refused: what could not be done, with the error; of `WRITE`, `LIST`, `READ`, `CONDITIONS`, `DELETE`.
+        refused: what could not be done, with the error; of `WRITE`, `LIST`, `READ`, `CONDITIONS`,
+            `ORDER`, `DELETE`.
         now: the store's time; None when nothing could be written.
         left: URI of the object where it could not be removed; "" else.
         has_bulk: whether the store deletes many objects by one request; None where its driver has no choice.
@@ -44,11 +49,11 @@ class Probed:
 
 
 def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:
-    """Write, list, read and delete one object.
+    """Write, list, read and delete an object, and a few more beside it.
 
     Args:
         uri: of the folder.
-        name: ends the name of the object; nothing else may have it.
+        name: in the names of the objects; nothing else may have it.
         options: None reads the environment.
     """
     writer, found, key = open_writer(uri, options), Probed(uri), f"{NAME}-{name}"
@@ -67,6 +72,8 @@ def probe(uri: str, name: str, options: StorageOptions | None = None) -> Probed:
         attempt(LIST, lambda: _expect(key in _first(uri, key, options), f"{uri} does not list {key}"))
         attempt(READ, lambda: _expect(writer.get(key) == _DATA, f"{uri}/{key} is not what was written"))
         attempt(CONDITIONS, lambda: _write_again(writer, key))
+        if LIST not in found.refused:
+            attempt(ORDER, lambda: _list_in_order(writer, key, options))
         with suppress(DredgeError):  # the line about reading says why
             found.now = writer.stat(key).last_modified
     finally:
@@ -115,12 +122,22 @@ def _write_again(writer: ObjectWriter, key: str) -> None:
         )
 
 
+def _list_in_order(writer: ObjectWriter, key: str, options: StorageOptions | None) -> None:
+    """A listing proves its own order, and is refused in another one."""
+    keys = [key, *(f"{key}{end}" for end in _ORDERED)]
+    for more in keys[1:]:
+        _write(writer, more)
+    batches = open_reader(writer.uri, options).list(key)
+    found = [name for batch in batches for name in batch["key"].to_pylist()]
+    _expect(found == keys, f"{writer.uri} lists {found} where {keys} are")
+
+
 def _delete(deleter: ObjectDeleter, key: str) -> None:
-    (outcome,) = deleter.delete([key])
-    if outcome.outcome not in ("deleted", "missing"):
-        raise RefusedError(
-            f"{deleter.uri}/{key} could not be deleted: {outcome.code} {outcome.message or ''}".rstrip()
-        )
+    for outcome in deleter.delete([key, *(f"{key}{end}" for end in _ORDERED)]):
+        if outcome.outcome not in ("deleted", "missing"):
+            raise RefusedError(
+                f"{deleter.uri}/{outcome.key} could not be deleted: {outcome.code} {outcome.message or ''}".rstrip()
+            )
 
 
 def _expect(holds: bool, text: str) -> None:

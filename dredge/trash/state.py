@@ -36,11 +36,12 @@ from dredge.errors import (
 from dredge.kv.rows import RowReader
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.lifetimes import ListedFiles
+from dredge.runs.own_files import OwnFilesDeleter
 from dredge.runs.payload import from_file, from_sealed, to_json, to_sealed
 from dredge.runs.pending.store import FOLDER as PENDING
-from dredge.runs.pending.store import superseded_parts
+from dredge.runs.pending.store import is_part, superseded_parts
 from dredge.runs.versions import KEEP_DAYS_MIN
-from dredge.storage import ObjectWriter, StorageOptions, open_deleter, store_clock
+from dredge.storage import ObjectWriter, StorageOptions, store_clock
 from dredge.trash.noted import Noted
 from dredge.trash.plan import TrashPlan
 from dredge.trash.report import render
@@ -297,7 +298,7 @@ class TrashState:
             old = list(superseded_parts(self.writer, ListedFiles.of(self.writer, f"{PENDING}/", week_ago)))
             self.check_right()
             if old:
-                open_deleter(self.writer.uri, self._options).delete(old)
+                OwnFilesDeleter(self.writer.uri, is_part, self._options).delete(old)
         except DredgeError as error:
             log.warning("trash: old pending lists were not removed; a later run does it: %s", error)
 

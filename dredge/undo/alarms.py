@@ -1,11 +1,11 @@
-"""Alarms: live objects that a run had deleted and no expired commit explains. Until a person acknowledges an alarm,
-nothing is deleted or purged in the repository.
+"""Alarms: live objects deleted by a run, without an expired commit as explanation. Until a person acknowledges an
+alarm, no run deletes or purges in the repository.
 
-    <state>/alarms/<run id>-<try>.parquet    rows of the objects: address, hash, run that deleted it, outcome, message
+    <state>/alarms/<run id>-<try>.parquet    rows of the objects: address, hash, run with the deletion, outcome, message
     <state>/alarms/<run id>-<try>.json       the alarm
 
-An alarm is written before its objects are brought back, and again with the outcomes: a check that is killed in between
-leaves it open. An acknowledged object does not alarm twice, unless another run deletes it again.
+An alarm is written before its objects are restored, and again with the outcomes: a check killed in between leaves it
+open. An acknowledged object raises no second alarm, unless another run deletes it again.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ SCHEMA = pa.schema(
         pa.field("message", pa.string(), nullable=False),
     ]
 )
+# Outcome of an object before the first try to restore it.
 NOT_YET = "not_yet"
-"""Outcome of an object that nobody has tried to bring back."""
 _AT_ONCE = 16
 _CHANGES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledged:
-    """A person's word that an alarm was looked into.
+    """A person's acknowledgement of an alarm.
 
     Attributes:
-        who: login name, or the name that was given.
+        who: login name, or a given name.
         at: by the store's clock.
-        why: in the person's words.
+        why: the reason given by the person.
     """
 
     who: str
@@ -61,15 +61,15 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """Live objects that a run had deleted.
+    """Live objects deleted by a run.
 
     Attributes:
-        alarm_id: run and try that found them.
-        run_id: the run that found them.
+        alarm_id: run and try of the check.
+        run_id: the run of the check.
         at: by the store's clock.
-        deleted_by: number of objects by the run that deleted them.
-        outcomes: number of objects by what became of them, such as "restored".
-        examples: addresses of some.
+        deleted_by: number of objects by the run with the deletion.
+        outcomes: number of objects by outcome, such as "restored".
+        examples: some addresses.
         rows: file with all of them (`SCHEMA`).
         acknowledged: None while it is open.
     """
@@ -85,7 +85,7 @@ class Alarm:
 
     @property
     def objects(self) -> int:
-        """How many."""
+        """Their number."""
         return self.rows.rows
 
     @property
@@ -98,7 +98,7 @@ class Alarm:
 
 
 def write_alarm(state: ObjectWriter, alarm_id: str, run_id: str, at: datetime, rows: pa.Table) -> Alarm:
-    """Write an alarm, or write it again with what became of its objects.
+    """Write an alarm, or replace it with the outcomes of its objects.
 
     Args:
         state: on the folder of lease and index.
@@ -108,7 +108,7 @@ def write_alarm(state: ObjectWriter, alarm_id: str, run_id: str, at: datetime, r
         rows: of `SCHEMA`.
     """
     data = parquet_bytes(rows)
-    # Another name for other bytes: a kill between the two writes leaves the alarm with its own rows.
+    # The name depends on the bytes: a kill between the two writes leaves the old alarm with its old rows.
     digest = hashlib.sha256(data).hexdigest()
     name = f"{ALARMS}/{alarm_id}-{digest[:8]}.parquet"
     state.put(name, data)
@@ -126,10 +126,10 @@ def write_alarm(state: ObjectWriter, alarm_id: str, run_id: str, at: datetime, r
 
 
 def read_alarms(state: ObjectReader) -> list[Alarm]:
-    """Read every alarm of a repository, newest first, also the acknowledged ones.
+    """Read every alarm of a repository, newest first, including acknowledged alarms.
 
     Raises:
-        FormatError: one cannot be read, so it counts as open.
+        FormatError: an unreadable alarm, so it counts as open.
     """
 
     def read(key: str) -> Alarm:
@@ -140,7 +140,7 @@ def read_alarms(state: ObjectReader) -> list[Alarm]:
         except DredgeError as error:
             raise FormatError(
                 f"the alarm {state.uri}/{key} cannot be read ({error}). Nothing was deleted. Restore the file, or"
-                " remove it when you know what it was about."
+                " remove it when the cause of the alarm is known."
             ) from None
 
     keys = [item.key for item in state.list_level(f"{ALARMS}/").objects if item.key.endswith(".json")]
@@ -148,27 +148,27 @@ def read_alarms(state: ObjectReader) -> list[Alarm]:
 
 
 def read_rows(state: ObjectReader, alarm: Alarm) -> pa.Table:
-    """Read the objects of an alarm; raises FormatError when they are not as they were written."""
+    """Read the objects of an alarm; raises FormatError when they differ from the written rows."""
     data = state.get(alarm.rows.key)
     check_digest(alarm.rows, data, f"alarm {alarm.alarm_id}")
     return read_parquet(data)
 
 
 def open_alarms(state: ObjectReader) -> list[Alarm]:
-    """Read the alarms that nobody has acknowledged; raises FormatError like `read_alarms`."""
+    """Read the open alarms; raises FormatError like `read_alarms`."""
     return [alarm for alarm in read_alarms(state) if alarm.acknowledged is None]
 
 
 def refuse_alarmed(state: ObjectReader, what: str) -> None:
-    """Refuse to go on while an alarm is open.
+    """Refuse to continue while an alarm is open.
 
     Args:
         state: on the folder of lease and index.
-        what: would go on, such as "run … deletes nothing".
+        what: the refused action, such as "run … deletes nothing".
 
     Raises:
-        AlarmError: an alarm is open.
-        FormatError: an alarm cannot be read.
+        AlarmError: an open alarm.
+        FormatError: an unreadable alarm.
     """
     alarms = open_alarms(state)
     if alarms:
@@ -181,13 +181,13 @@ def alarm_error(
     """The error for open alarms.
 
     Args:
-        what: does not go on, as a sentence without its full stop.
+        what: the refused action, as a sentence without its full stop.
         alarms: at least one.
         command: acknowledges them.
     """
     return AlarmError(
         f"{what}: {'; '.join(alarm.text for alarm in alarms)}. Nothing is deleted or purged here until a person"
-        " acknowledges this. Find out why those runs took for garbage what is live (another server or an older"
+        " acknowledges this. Find out why those runs took live objects for garbage (another server or an older"
         f" database, see docs/restore.md), then run `{command} --reason`."
     )
 
@@ -197,15 +197,15 @@ def acknowledge(state: ObjectWriter, said: Acknowledged) -> list[Alarm]:
 
     Args:
         state: on the folder of lease and index.
-        said: who, when and why.
+        said: name, time and reason.
 
     Returns:
-        The alarms that were open.
+        The open alarms.
 
     Raises:
         ConfigError: no reason was given.
-        FormatError: an alarm cannot be read.
-        ConflictError: others change an alarm all the time.
+        FormatError: an unreadable alarm.
+        ConflictError: repeated changes by others.
     """
     if not said.why.strip():
         raise ConfigError("no reason was given. Nothing was acknowledged.")

@@ -1,7 +1,4 @@
-"""What a user may ask of a restore.
-
-What a user may ask of a purge.
-"""
+"""The settings of a restore and of a purge."""
 
 from __future__ import annotations
 
@@ -17,77 +14,78 @@ KEEP_DAYS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreConfig:
-    """Which of a run's deletions are taken back, and for how long what came back is kept. Each collector's own says
-    what its repositories, prefixes and reasons are."""
+    """The deletions to restore, and the end of their pin. Each collector adds the texts for its repositories, prefixes
+    and reasons.
+    """
 
     repository: str = setting("Repository", "Name or URI.")
-    run: str = setting("Run", "Id of the run whose deletions are taken back, or the URI of its folder.")
+    run: str = setting("Run", "Id of the deleting run, or the URI of its folder.")
     prefix: str | None = setting(
-        "Prefix", "Objects whose address begins like this. Empty: any.", default=None
+        "Prefix", "Restore objects below this address prefix. Empty: any.", default=None
     )
-    address: str | None = setting("Address", "This object alone, by its address. Empty: any.", default=None)
+    address: str | None = setting(
+        "Address", "Restore a single object, by its address. Empty: any.", default=None
+    )
     reason: str | None = setting(
         "Reason",
-        "Objects that were deleted for this reason. Empty: any.",
+        "Restore objects deleted for this reason. Empty: any.",
         default=None,
     )
     everything: bool = setting(
         "Everything",
-        "All that the run deleted. Must be said where nothing else is.",
+        "Restore all deletions of the run. Required without a prefix, address or reason.",
         default=False,
         name="all",
     )
     keep_days: float = setting(
         "Days to keep",
-        "For so long no run deletes what came back.",
+        "Days of the pin: until then no run deletes the restored objects.",
         default=KEEP_DAYS,
         minimum=1,
         maximum=DAYS_MAX,
     )
-    because: str | None = setting(
-        "Because", "Why it is brought back, for reports. Empty: that it was.", default=None
-    )
+    because: str | None = setting("Because", "Reason. Shown in reports.", default=None)
 
     def __post_init__(self) -> None:
         check_settings(self)
         named = [name for name in ("prefix", "address", "reason") if getattr(self, name) is not None]
         if self.everything and named:
-            raise ConfigError(f"all and {' and '.join(named)} do not go together. Nothing was restored.")
+            raise ConfigError(f"all and {' and '.join(named)} exclude each other. Nothing was restored.")
         if not self.everything and not named:
             raise ConfigError(
-                "say what to restore: an address, a prefix, a reason, or all. Nothing was restored."
+                "no selection was given: add an address, a prefix, a reason, or all. Nothing was restored."
             )
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> Self:
-        """From what a user gave: Params of a DAG, an operator's `config`, options of a command.
+        """Read the Params of a DAG, an operator's `config`, or the options of a command.
 
         Raises:
-            ConfigError: an unknown name, or a value that does not fit.
+            ConfigError: an unknown name, or an invalid value.
         """
         return cls(**read_settings(cls, params))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeConfig:
-    """Which copies and old versions go for good. Each collector's own says what its repositories are."""
+    """The copies and old versions to purge. Each collector adds the text for its repositories."""
 
     repository: str = setting("Repository", "Name or URI.")
     older_than_days: float = setting(
         "Older than days",
-        "Copies and versions that a run's deletion left behind go when that is longer ago, by the store's clock.",
+        "Purge copies and old versions of deletions older than this, by the store's clock.",
         default=30.0,
         minimum=1,
         maximum=DAYS_MAX,
-        because="whoever misses something needs a day to say so",
+        because="users need a day to notice a missing object",
     )
-    dry_run: bool = setting("Dry run", "Say what would go, **delete nothing**.", default=True)
+    dry_run: bool = setting("Dry run", "List copies and versions to purge, **delete nothing**.", default=True)
     run: str | None = setting(
-        "Run", "Only what this run deleted: its id, or the URI of its folder. Empty: every run.", default=None
+        "Run", "Purge only after this run: its id, or the URI of its folder. Empty: every run.", default=None
     )
     run_root: str | None = setting(
         "Run root",
-        "URI of the folder with run folders, where runs were given one. Empty: the place inside the repository's"
+        "URI of the folder with run folders, for runs with a run root. Empty: the place inside the repository's"
         " namespace.",
         default=None,
     )
@@ -97,9 +95,9 @@ class PurgeConfig:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> Self:
-        """From what a user gave: Params of a DAG, an operator's `config`, options of a command.
+        """Read the Params of a DAG, an operator's `config`, or the options of a command.
 
         Raises:
-            ConfigError: an unknown name, or a value that does not fit.
+            ConfigError: an unknown name, or an invalid value.
         """
         return cls(**read_settings(cls, params))

@@ -1,7 +1,7 @@
-"""What a run deleted, and may have: its candidates with what its ledger says became of each.
+"""The deleted objects of a run: its candidates with their outcomes in the ledger, and the selection of a restore.
 
-The raw ledger is read, which also a sweep that was killed leaves. A candidate without a row may have been deleted right
-before the kill, so a restore looks at it as well. A purge leaves it, and then the record of the run stays, too.
+The raw ledger is read, including that of a killed sweep. A candidate without a row may have been deleted right before
+the kill, so a restore includes it. A purge leaves it, and then the record of the run stays, too.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _STAYED = (ledger.KEPT, ledger.NOT_ADDRESSABLE)
 
 @dataclass(frozen=True, slots=True)
 class SweptRun:
-    """A run that deleted.
+    """A run with deletions.
 
     Attributes:
-        way: how its plan lets deletions be taken back.
+        way: undo way of its plan.
         folder: its folder; only read.
-        candidates: what it might delete, in the order in which it comes back.
-        below: folders of the repository in which it deletes, each with its slash.
+        candidates: in the order of the restore.
+        below: folders of the repository with its deletions, each with its slash.
     """
 
     way: str
@@ -44,16 +44,16 @@ class SweptRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """A repository whose collections can be taken back.
+    """A repository with collections.
 
     Attributes:
-        repository: what people call it.
-        uri: of what is collected.
+        repository: its name.
+        uri: of the collected data.
         state: on the folder with lease and pins.
         runs_uri: folder with run folders.
-        open_run: opens a run by the URI of its folder; raises ConfigError when there is none, it deleted nothing, or it
-            is of another repository, and FormatError when its files are damaged.
-        check: called with the id of a run right before it deletes for good; raises RefusedError if it must not.
+        open_run: opens a run by the URI of its folder; raises ConfigError for no run, a run without deletions, or a run
+            of another repository, and FormatError for damaged files.
+        check: called with the id of a run right before it purges; raises RefusedError to stop it.
     """
 
     repository: str
@@ -67,26 +67,26 @@ class Collected:
         """URI of a run's folder.
 
         Args:
-            run: the URI, or the id of a run in the repository's own run root.
+            run: the URI, or the id of a run in the repository's run root.
         """
         return run.rstrip("/") if "://" in run else f"{self.runs_uri}/{run}"
 
 
 def swept_rows(folder: RunFolder, part: PartInfo, below: Sequence[str]) -> pa.Table:
-    """The candidates of a part that are not known to have stayed.
+    """The candidates of a part, without those known to have stayed.
 
     Args:
-        folder: of the run that deleted.
+        folder: of the deleting run.
         part: of its candidates.
-        below: folders of the repository in which it deletes.
+        below: folders of the repository with its deletions.
 
     Returns:
-        Rows with `address`, `size`, `etag` (null where the run knew none), `hash`, `reason`; `outcome`
-        (null where the ledger has nothing), `version_id` (of the delete marker; null where there is none, or none is
-        known) and `done_by` (by the store's clock it had been deleted by then; null where the ledger has nothing).
+        Rows with `address`, `size`, `etag` (null for an unlisted object), `hash`, `reason`; `outcome` (null without a
+        ledger row), `version_id` (of the delete marker; null without one) and `done_by` (end of the deletion by the
+        store's clock; null without a ledger row).
 
     Raises:
-        FormatError: one lies where no run deletes.
+        FormatError: an address outside the folders.
     """
     rows = folder.read_part(part, _COLUMNS)
     if any(not address.startswith(tuple(below)) for address in rows["address"].to_pylist()):
@@ -108,15 +108,15 @@ EXAMPLES = 20
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a restore would bring back.
+    """The objects of a restore.
 
     Attributes:
-        objects: how many.
-        size_bytes: their sizes together.
-        reasons: objects by the reason why they were deleted.
-        examples: addresses of some.
-        way: how: "versions", "quarantine" or "off".
-        why_way: what that means, half a sentence.
+        objects: their number.
+        size_bytes: their total size.
+        reasons: objects by the reason of their deletion.
+        examples: some addresses.
+        way: "versions", "quarantine" or "off".
+        why_way: the meaning of the way, half a sentence.
     """
 
     objects: int
@@ -128,17 +128,16 @@ class Choice:
 
     @property
     def can_come_back(self) -> bool:
-        """Whether the run kept what it deleted; versions of the bucket may hold more than it knew."""
+        """Whether the run kept its deleted objects; versions of the bucket may have more."""
         return self.way != OFF
 
 
 def preview(config: RestoreConfig, swept: SweptRun) -> Choice:
-    """Say what a restore would bring back. Only reads, and only the run's folder: whether versions and copies are there
-    still, the restore itself finds out.
+    """Count the objects of a restore, from the run's folder alone; the restore itself looks for versions and copies.
 
     Args:
-        config: which deletions.
-        swept: the run that deleted.
+        config: the selection.
+        swept: the deleting run.
 
     Raises:
         FormatError: its files are damaged.
@@ -161,18 +160,18 @@ def preview(config: RestoreConfig, swept: SweptRun) -> Choice:
 
 
 def prefix_of(config: RestoreConfig) -> str:
-    """What the addresses begin with that are asked for."""
+    """The prefix of the selected addresses."""
     return config.address or config.prefix or ""
 
 
 def fitting(rows: pa.Table, prefix: str, is_address: bool, reason: str | None) -> pa.Table:
-    """The rows that are asked for.
+    """The selected rows.
 
     Args:
-        rows: as `swept_rows` gives them.
+        rows: from `swept_rows`.
         prefix: of the addresses.
-        is_address: whether the prefix is a whole address.
-        reason: why they were deleted; "" and None for any.
+        is_address: whether the prefix is a complete address.
+        reason: of the deletion; "" and None for any.
     """
     addresses = rows["address"]
     fits = pc.equal(addresses, prefix) if is_address else pc.starts_with(addresses, prefix)

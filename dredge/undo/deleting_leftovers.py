@@ -1,4 +1,4 @@
-"""Deletes what one run's deletions left. The only module that is handed a deleter of versions, or one of copies."""
+"""Deletes old versions and copies after a run's deletions. The only module with a deleter of versions, or of copies."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 def delete_leftovers(
     namespace: str, run_uri: str, chosen: Sequence[Leftover], may_send: MaySend
 ) -> list[Leftover]:
-    """Delete what may go.
+    """Delete the selected leftovers.
 
     Args:
-        namespace: URI of what was collected.
-        run_uri: URI of the folder of the run that deleted.
-        chosen: as `Choosing` gave them; only those that would go are deleted.
+        namespace: URI of the collected data.
+        run_uri: URI of the folder of the deleting run.
+        chosen: from `Choosing`; only `WOULD_GO` is deleted.
         may_send: asked right before each request.
 
     Returns:
-        The same, each with what became of it.
+        The same, each with its outcome.
     """
     found = list(chosen)
     copies = [i for i, item in enumerate(found) if item.outcome == WOULD_GO and item.way == QUARANTINE]
     if copies:
-        # It knows no key outside the folder with the copies.
+        # This deleter has no key outside the folder with the copies.
         deleter = open_deleter(quarantine_uri(run_uri))
         outcomes = deleter.delete([found[i].row["address"] for i in copies], may_send)
         for i, outcome in zip(copies, outcomes, strict=True):
@@ -43,7 +43,7 @@ def delete_leftovers(
 
 
 def _delete_versions(namespace: str, chosen: Sequence[Leftover], may_send: MaySend) -> list[Leftover]:
-    """Versions first: a marker that goes before the version below it would bring that back."""
+    """Delete versions before markers: without its marker, a version would become current again."""
     deleter = open_old_version_deleter(namespace)
     wanted = [(item.row["address"], item.version) for item in chosen if item.version is not None]
     outcomes = iter(deleter.delete(wanted, may_send) if wanted else [])

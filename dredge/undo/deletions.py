@@ -1,22 +1,19 @@
-"""Records of deletions: what each run was about to delete, kept until nothing of it can be brought back.
+"""Records of deletions, and of the last finished check of them against the live set.
 
-    <state>/deletions/<run id>-<try>.u64    sorted hashes of every address that the run may delete (Icechunk: and
-                                            the first 64 bits of the ids)
+    <state>/deletions/<run id>-<try>.u64    sorted hashes of all candidates of the run (Icechunk: and the first 64 bits
+                                            of the ids)
     <state>/deletions/<run id>.json         the record
+    <state>/checked/<run id>-<try>.u64      sorted hashes of the deleted addresses live at the last check
+    <state>/checked.json                    its record, with the compared sweeps
 
-Both are written before the first deletion, so they also cover a sweep that was killed. Later runs compare them with
-what is live (`dredge.undo.deletions` has what was compared). The rows, with addresses and outcomes, stay in the run's
-folder.
+Records of deletions are written before the first deletion, so they also cover a killed sweep, and are kept until no
+object of it can be restored. Later runs compare them with the live set. The rows, with addresses and outcomes, stay in
+the run's folder.
 
-The last finished check of what runs deleted against what is live: which deletions it covered, and what it found.
+The record of a check is replaced at its end: after alarms are written and objects are restored. A killed check is
+repeated in full. So a later check judges only
 
-    <state>/checked/<run id>-<try>.u64    sorted hashes of the deleted addresses that were live then
-    <state>/checked.json                  names it, with the sweeps whose deletions were compared
-
-The record is replaced when a check has done everything: after alarms are written and objects are brought back. A check
-that was killed before is done again in full. So a later check has to judge only
-
-    live now, deleted by a sweep that was not compared · live now, deleted before, and not live at the last check
+    live now, deleted by a sweep not compared before · live now, deleted before, and not live at the last check
 """
 
 from __future__ import annotations
@@ -47,24 +44,24 @@ from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import FIRST_OBJECTS_MAX, OFF, UndoWay
 
 DELETIONS = "deletions"
+# Rises with the meaning of the hashes: a record of another format cannot be compared, and is reported.
 FORMAT = 2
-"""Rises when hashes say more: a record of another format cannot be compared, and is named."""
 _AT_ONCE = 16
 _CHANGES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """What one run was about to delete.
+    """The candidates of a deleting run.
 
     Attributes:
         run_id: the run.
-        run_uri: URI of its folder, which has the ledger.
+        run_uri: URI of its folder with the ledger.
         at: before the first deletion, by the store's clock.
-        way: how it can be brought back: "versions", "quarantine" or "off".
+        way: undo way: "versions", "quarantine" or "off".
         hashes: file of the sorted hashes of the addresses.
-        purged_at: when a purge left nothing that could be brought back, by the store's clock; None before.
-        expire_days: days after which the bucket itself removes old versions; None when it does not.
+        purged_at: time of a complete purge, by the store's clock; None before.
+        expire_days: days until the bucket itself removes old versions; None without such a rule.
         format: of the record.
     """
 
@@ -79,11 +76,11 @@ class Deletion:
 
     @property
     def sweep(self) -> str:
-        """The sweep that wrote the record: run and try. One that goes on later deletes what was there meanwhile."""
+        """Run and try of the sweep. A resumed sweep deletes also objects added in between."""
         return self.hashes.key.rpartition("/")[2].removesuffix(".u64")
 
     def can_come_back(self, now: datetime) -> bool:
-        """Whether something of it may still be brought back.
+        """Whether objects may still be restorable.
 
         Args:
             now: the store's time.
@@ -98,8 +95,8 @@ class Deletions:
     """The records of a repository.
 
     Attributes:
-        found: those that can be read, newest run first.
-        unread: for each run whose record cannot be read, why.
+        found: the readable records, newest run first.
+        unread: the error by run, for unreadable records.
     """
 
     found: list[Deletion]
@@ -107,7 +104,7 @@ class Deletions:
 
 
 class DeletingPlan(RunPlan, Protocol):
-    """What the plan of a run that deletes says."""
+    """The plan of a deleting run."""
 
     @property
     def run_uri(self) -> str:
@@ -115,18 +112,18 @@ class DeletingPlan(RunPlan, Protocol):
 
     @property
     def undo(self) -> UndoWay:
-        """How its deletions can be taken back."""
+        """The undo way."""
 
 
 def note_deletion[P: DeletingPlan](run: PlannedRun[P], hashes: Hashes) -> None:
-    """Write the record of a sweep before its first deletion; one that may delete nothing has none.
+    """Write the record of a sweep before its first deletion; a sweep without candidates has no record.
 
     Args:
-        run: that deletes.
-        hashes: of everything that it may delete, sorted and distinct.
+        run: the deleting run.
+        hashes: of all its candidates, sorted and distinct.
 
     Raises:
-        FormatError: the record of an earlier sweep of this run cannot be read.
+        FormatError: the record of an earlier sweep of this run is unreadable.
     """
     if not len(hashes):
         return
@@ -163,7 +160,7 @@ def write_hashes(state: ObjectWriter, label: str, hashes: Hashes) -> PartInfo:
 
     Args:
         state: on the folder of lease and index.
-        label: run and try; no other try has it.
+        label: run and try; unique.
         hashes: sorted and distinct.
     """
     name, data = f"{DELETIONS}/{label}.u64", to_bytes(hashes)
@@ -176,7 +173,7 @@ def write_deletion(state: ObjectWriter, deletion: Deletion) -> None:
 
     Args:
         state: on the folder of lease and index.
-        deletion: its hashes are written.
+        deletion: its hashes are already written.
     """
     state.put(_key(deletion.run_id), json.dumps(to_json(deletion), sort_keys=True).encode())
 
@@ -185,7 +182,7 @@ def read_deletions(state: ObjectReader) -> Deletions:
     """Read every record of a repository.
 
     Raises:
-        UnavailableError: the store does not answer.
+        UnavailableError: the store is unavailable.
     """
     keys = sorted(
         item.key for item in state.list_level(f"{DELETIONS}/").objects if item.key.endswith(".json")
@@ -209,29 +206,28 @@ def read_deletions(state: ObjectReader) -> Deletions:
 
 
 def first_objects_max(state: ObjectReader, way: str, run_id: str) -> int | None:
-    """The limit on the objects of a run for which no user set one: `FIRST_OBJECTS_MAX` in the first run that deletes
-    where nothing can be taken back, else None.
+    """The default limit of objects: `FIRST_OBJECTS_MAX` in the first deleting run without undo, else None.
 
     Args:
         state: on the folder of lease and index.
-        way: how the deletions of the run can be taken back.
-        run_id: the run; its own record, from a sweep that was cut off, is no earlier run's.
+        way: undo way of the run.
+        run_id: the run; its record from an interrupted sweep does not count as an earlier run.
 
     Raises:
-        UnavailableError: the store does not answer.
+        UnavailableError: the store is unavailable.
     """
     if way != OFF:
         return None
-    # A run with undo says nothing about runs without, so it does not count; nor does a record that cannot be read.
+    # Runs with undo do not count, as they are no evidence for runs without; nor do unreadable records.
     earlier = any(item.way == OFF and item.run_id != run_id for item in read_deletions(state).found)
     return None if earlier else FIRST_OBJECTS_MAX
 
 
 def read_hashes(state: ObjectReader, deletions: Sequence[Deletion]) -> Iterator[Hashes | str]:
-    """Read the hashes of some records, in their order; where they cannot be read, the reason.
+    """Read the hashes of records, in their order; for unreadable hashes, the reason.
 
     Raises:
-        UnavailableError: the store does not answer.
+        UnavailableError: the store is unavailable.
     """
 
     def read(deletion: Deletion) -> Hashes | str:
@@ -247,15 +243,15 @@ def read_hashes(state: ObjectReader, deletions: Sequence[Deletion]) -> Iterator[
 
 
 def note_purged(state: ObjectWriter, run_id: str, at: datetime) -> None:
-    """Note that nothing of a run's deletions can be brought back any more.
+    """Note the complete purge of a run.
 
     Args:
         state: on the folder of lease and index.
-        run_id: the run that deleted; one without a record is passed over.
+        run_id: the deleting run; without a record, no change.
         at: the store's time.
 
     Raises:
-        ConflictError: others change the record all the time.
+        ConflictError: repeated changes by others.
     """
     for _ in range(_CHANGES_MAX):
         tagged = read_tagged(state, _key(run_id))
@@ -281,11 +277,11 @@ class Checked:
     """A finished check.
 
     Attributes:
-        run_id: the run that made it; "" when there was none yet.
-        sweeps: run and try of each sweep whose deletions were compared.
-        live: hashes of deleted addresses that were live then, sorted and distinct.
-        etag: of the record; None when there is none.
-        problem: why the record cannot be used, so that everything is compared again; "" when it can.
+        run_id: the run of the check; "" without a check.
+        sweeps: run and try of each compared sweep.
+        live: hashes of deleted addresses live at the check, sorted and distinct.
+        etag: of the record; None without a record.
+        problem: the reason for an unusable record, so that all deletions are compared again; "" for a usable record.
     """
 
     run_id: str = ""
@@ -296,10 +292,10 @@ class Checked:
 
 
 def read_checked(state: ObjectReader) -> Checked:
-    """Read the last finished check; a damaged record is as good as none.
+    """Read the last finished check; a damaged record counts as none.
 
     Raises:
-        UnavailableError: the store does not answer.
+        UnavailableError: the store is unavailable.
     """
     tagged = read_tagged(state, _KEY)
     if tagged is None:
@@ -318,11 +314,10 @@ def read_checked(state: ObjectReader) -> Checked:
 
 
 def named_by_check(state: ObjectReader) -> set[str]:
-    """Keys of the files that the last finished check names, relative to the folder of lease and index; none without
-    one.
+    """Keys of the files of the last finished check, relative to the folder of lease and index; empty without a check.
 
     Raises:
-        FormatError: the record is damaged, so nobody knows what it names.
+        FormatError: a damaged record, so its files are unknown.
     """
     tagged = read_tagged(state, _KEY)
     if tagged is None:
@@ -346,12 +341,12 @@ def write_checked(
 
     Args:
         state: on the folder of lease and index.
-        before: the check that this one went on from.
-        label: run and try; no other try has it.
+        before: the previous check.
+        label: run and try; unique.
         run_id: the run.
         at: the store's time.
-        sweeps: run and try of each sweep whose deletions were compared.
-        live: hashes of deleted addresses that are live, sorted and distinct.
+        sweeps: run and try of each compared sweep.
+        live: hashes of live deleted addresses, sorted and distinct.
 
     Raises:
         OvertakenError: another run has recorded a check meanwhile.
@@ -364,7 +359,7 @@ def write_checked(
     if replace_tagged(state, _KEY, encoded, before.etag):
         return
     now = read_tagged(state, _KEY)
-    if now is None or now[1] != encoded:  # an answer that was lost is no conflict
+    if now is None or now[1] != encoded:  # our own write with a lost response is no conflict
         raise OvertakenError(
             f"run {run_id}: another run has checked deletions meanwhile. Nothing was deleted. Start a new run."
         )

@@ -1,16 +1,14 @@
-"""What a purge leaves: what became of each copy and version that a run's deletion had left.
+"""The leftovers of a run's deletions (old versions, copies), and the selection of a purge.
 
-What of one run's leftovers may go for good.
+Only leftovers named in the run's ledger are selected:
 
-Only what the run's own ledger names:
+    quarantine   the copy under a key with outcome deleted, with the size of the object, older than the cutoff
+    versions     the version right below the delete marker in the ledger, not the current one, with the tag listed by
+                 the run, its deletion older than the cutoff; then the marker, if no other version is below it.
+                 Without a marker in the ledger (a lost response, or a store without marker ids), the only version with
+                 the size and tag listed by the run, below the newest marker
 
-    quarantine   the copy under a key that the ledger calls deleted, as long as the object was, older than the cutoff
-    versions     the version right below the delete marker that the ledger names, not the current one, with the tag that
-                 the run listed, its deletion older than the cutoff; then the marker, when nothing is left below it.
-                 Where the ledger knows no marker (the answer was lost, or the store tells none), the only version that
-                 has the size and tag that the run listed, below a marker that nothing newer lies under
-
-Whatever somebody pinned stays, and so does everything that is not exactly as described.
+Pinned leftovers stay, and so does every leftover not exactly as described.
 """
 
 from __future__ import annotations
@@ -28,22 +26,22 @@ from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 
 PURGED, WOULD_GO, FAILED, UNSENT = "purged", "would_go", "failed", "not_sent"
 PINNED, LIVE, YOUNG, CURRENT, OTHER = "pinned", "live", "young", "current", "other"
+# Outcomes of copies and versions, in words after a number.
 OUTCOMES = {
-    PURGED: "are gone for good",
-    WOULD_GO: "would go",
-    PINNED: "stay: they were brought back, and are pinned",
-    LIVE: "stay: something live names them, or may",
+    PURGED: "were purged",
+    WOULD_GO: "would be purged",
+    PINNED: "stay: they were restored, and are pinned",
+    LIVE: "stay: they are live, or may be live",
     YOUNG: "stay: they are not old enough",
-    CURRENT: "stay: what the run deleted is the current version again",
-    OTHER: "stay: they are not what the run listed",
+    CURRENT: "stay: the deleted version is current again",
+    OTHER: "stay: they differ from the listed objects",
     FAILED: "could not be deleted",
     UNSENT: "were left to a later purge",
 }
-"""What became of copies and versions, in words that follow a number."""
 
 
 class PurgeOutput(StepOutput):
-    """What became of each."""
+    """The result of a purge."""
 
     STEP = "purge"
 
@@ -55,15 +53,15 @@ class PurgeOutput(StepOutput):
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What a deletion left, and whether it may go.
+    """A leftover of a deletion, and its selection.
 
     Attributes:
         row: of the run's ledger.
-        outcome: `WOULD_GO`, or why it stays.
+        outcome: `WOULD_GO`, or the reason to keep it.
         way: "versions" or "quarantine".
-        version: that goes.
-        marker: that goes after it; None when something else is below it, too.
-        message: the store's words.
+        version: to purge.
+        marker: to purge after the version; None with other versions below it.
+        message: of the store.
     """
 
     row: Mapping[str, Any]
@@ -75,18 +73,18 @@ class Leftover:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in the store; a marker alone takes nothing."""
+        """Its size in the store; 0 for a marker alone."""
         return 0 if self.way == VERSIONS and self.version is None else int(self.row["size"])
 
 
 class Choosing:
-    """Looks at what one run's deletions left.
+    """Selects the leftovers of a run.
 
     Args:
-        namespace: URI of what was collected.
-        run_uri: URI of the folder of the run that deleted.
-        way: that its plan took.
-        cutoff: by the store's clock; only what is older goes.
+        namespace: URI of the collected data.
+        run_uri: URI of the folder of the deleting run.
+        way: undo way of its plan.
+        cutoff: by the store's clock; younger leftovers stay.
     """
 
     def __init__(self, namespace: str, run_uri: str, way: str, cutoff: datetime) -> None:
@@ -97,7 +95,7 @@ class Choosing:
         self._cutoff = cutoff
 
     def look(self, row: Mapping[str, Any]) -> list[Leftover]:
-        """Look at what the deletion of one object left. Never raises for the object.
+        """The leftovers of a deleted object. Errors of the object become outcomes.
 
         Args:
             row: of `swept_rows`.
@@ -129,7 +127,7 @@ class Choosing:
         if at is None:
             return self._without_marker(row, found)
         if row["version_id"] is None and sum(_is_of(item, row) for item in found) > 1:
-            return Leftover(row, OTHER, VERSIONS, message="several versions are like what the run listed")
+            return Leftover(row, OTHER, VERSIONS, message="several versions match the listed object")
         marker, below = found[at], found[at + 1 :]
         if not marker.is_marker:
             return Leftover(row, OTHER, VERSIONS, message="the ledger's version is no delete marker")
@@ -137,7 +135,7 @@ class Choosing:
             return Leftover(row, YOUNG, VERSIONS)
         version = next((item for item in below if not item.is_marker), None)
         if version is None:
-            # The version is gone, and the purge before died in between.
+            # An earlier purge deleted the version, and was killed before the marker.
             only_markers = all(item.is_marker for item in found)
             return Leftover(row, WOULD_GO, VERSIONS, marker=marker) if only_markers else None
         if version.is_latest:
@@ -150,20 +148,20 @@ class Choosing:
         return Leftover(row, WOULD_GO, VERSIONS, version, marker if alone else None)
 
     def _without_marker(self, row: Mapping[str, Any], found: list[ObjectVersion]) -> Leftover | None:
-        """Somebody took the marker away, as a restore does."""
+        """The outcome for a removed marker, for example after a restore."""
         if any(item.is_latest and not item.is_marker for item in found):
             return Leftover(row, CURRENT, VERSIONS)
-        words = "its delete marker is gone" if row["version_id"] else "no marker and no tag of it is known"
+        words = "its delete marker was removed" if row["version_id"] else "its marker and tag are unknown"
         return Leftover(row, OTHER, VERSIONS, message=words) if found else None
 
 
 def _is_of(version: ObjectVersion, row: Mapping[str, Any]) -> bool:
-    """Whether a version is what the run listed."""
+    """Whether a version matches the listed object."""
     return not version.is_marker and version.size == row["size"] and version.etag == row["etag"]
 
 
 def _is_marker_of(version: ObjectVersion, row: Mapping[str, Any]) -> bool:
-    """Whether this marker is the deletion's; of one that the ledger has no id of it is the newest, and tags decide."""
+    """Whether a marker is from the deletion; without an id in the ledger it is the newest marker, and tags decide."""
     if row["version_id"] is None:
         return version.is_marker and version.is_latest and row["etag"] is not None
     return version.version_id == str(row["version_id"])

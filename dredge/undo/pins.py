@@ -1,19 +1,16 @@
-"""Pins: what was brought back is held from the next runs until an end that the user gives.
+"""Pins: restored objects are held from the next runs until a given end. Their slices are listed again.
 
-    <state>/pins/<id>/hashes-….u64    hashes of the addresses, written before anything is brought back
+    <state>/pins/<id>/hashes-….u64    hashes of the addresses, written before the restore
     <state>/pins/<id>.json            the record; with it the pin is in force
 
-A pin that cannot be read stops a run: nobody could tell what it holds. Two addresses with the same hash hold each
-other, which keeps garbage. The end of a complete run removes pins that ended a week ago (`save_report.lifetimes`).
+An unreadable pin stops a run, as its objects are unknown. Two addresses with the same hash hold each other, and so keep
+garbage. The end of a complete run removes pins a week after their end (`save_report.lifetimes`).
 
-Which slices have to be listed again, because a restore has brought objects back into them.
-
-An optimized run passes over slices that earlier runs have covered, and what a restore puts there is in no pending list:
-it was deleted. So the pin of a restore notes the slices, and runs list them until one that is complete has seen all
-that came back as old as a candidate is: its cutoff is after the end of the restore, or after that of the pin where the
-restore died and nobody knows when its last request was done. What nothing names is in the pending list from then on.
-
-Intervals of time stand for slices, a bounded number of them; more slices than needed may be listed.
+An optimized run skips slices covered by earlier runs, and restored objects are in no pending list: they were deleted.
+So the pin of a restore notes their slices, and runs list them until a complete run saw all restored objects older than
+its cutoff: the cutoff is after the end of the restore, or after the end of the pin of a killed restore. From then on
+garbage among them is in the pending list. A limited number of time intervals describes the slices; further slices may
+be listed.
 """
 
 from __future__ import annotations
@@ -46,19 +43,19 @@ _CHANGES_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """Objects that are held until an end.
+    """Objects held until an end.
 
     Attributes:
-        pin_id: its id, which is that of the restore.
-        run_id: the run whose deletions were taken back.
-        reason: in the words of whoever asked for it.
+        pin_id: its id, the id of the restore.
+        run_id: the run with the deletions.
+        reason: given with the restore.
         created_at: by the store's clock.
-        until: when it ends, by the store's clock.
-        objects: how many.
-        size_bytes: their sizes together.
+        until: its end, by the store's clock.
+        objects: their number.
+        size_bytes: their total size.
         sets: hashes of their addresses.
-        slices: those that the objects lie in, and perhaps more (`came_back`).
-        finished_at: after everything was brought back, by the store's clock; None when nobody knows.
+        slices: of the objects, and possibly more.
+        finished_at: end of the restore, by the store's clock; None when unknown.
     """
 
     pin_id: str
@@ -98,18 +95,18 @@ def pin_folder(state_uri: str, pin_id: str, options: StorageOptions | None = Non
 
 
 def write_pin(state: ObjectWriter, pin: Pin) -> None:
-    """Put a pin in force; its hashes are written."""
+    """Put a pin in force; its hashes are already written."""
     RunFolder(state, pin.pin_id).write_json(f"{PINS}/{pin.pin_id}.json", to_json(pin))
 
 
 def read_pins(state: ObjectReader) -> list[Pin]:
-    """Read every pin of a repository, also those that have ended.
+    """Read every pin of a repository, including ended pins.
 
     Args:
         state: on the folder of lease and index.
 
     Raises:
-        FormatError: one cannot be read, so nobody can tell what it holds.
+        FormatError: an unreadable pin, so its objects are unknown.
     """
     found = ordered_map(lambda name: _read(state, name), _records(state), _AT_ONCE)
     return [pin for pin in found if pin is not None]
@@ -119,19 +116,19 @@ def _read(state: ObjectReader, name: str) -> Pin | None:
     try:
         return from_file(Pin, read_json(state, name))
     except NotFoundError as error:
-        # The end of a run removes what ended long ago, also between two looks.
+        # The end of another run may remove ended pins between the listing and this reading.
         if name in _records(state):
-            raise FormatError(f"{state.uri}/{name} is listed, and not there: {error}") from None
+            raise FormatError(f"{state.uri}/{name} is listed, but missing: {error}") from None
         return None
     except FormatError as error:
         raise FormatError(
-            f"{state.uri}/{name} is no pin ({error}), so nobody can tell what it holds. Nothing was deleted."
+            f"{state.uri}/{name} is no pin ({error}), so its objects are unknown. Nothing was deleted."
             " Restore the objects again, then remove this file."
         ) from None
 
 
 def names_of_pins(state: ObjectReader) -> frozenset[str]:
-    """The names of all pins, by one listing: whether there are others than at an earlier look.
+    """The names of all pins, by one listing, to notice new pins.
 
     Args:
         state: on the folder of lease and index.
@@ -149,25 +146,25 @@ def _records(state: ObjectReader) -> list[str]:
 
 
 def active_pins(state: ObjectReader, now: datetime) -> list[Pin]:
-    """Read the pins that have not ended.
+    """Read the pins in force.
 
     Args:
         state: on the folder of lease and index.
         now: the store's time.
 
     Raises:
-        FormatError: one cannot be read.
+        FormatError: an unreadable pin.
     """
     return [pin for pin in read_pins(state) if pin.until > now]
 
 
 def sets_of(pins: Sequence[Pin]) -> tuple[LocatedSet, ...]:
-    """What some pins hold."""
+    """The hashes held by pins."""
     return tuple(item for pin in pins for item in pin.sets)
 
 
 def end_pin(state: ObjectWriter, pin_id: str, now: datetime) -> None:
-    """End a pin: the next runs may delete what it holds.
+    """End a pin: the next runs may delete its objects.
 
     Args:
         state: on the folder of lease and index.
@@ -176,7 +173,7 @@ def end_pin(state: ObjectWriter, pin_id: str, now: datetime) -> None:
 
     Raises:
         ConfigError: there is no such pin.
-        ConflictError: others change it all the time.
+        ConflictError: repeated changes by others.
     """
     if _change(state, pin_id, lambda pin: replace(pin, until=now)) is None:
         raise ConfigError(f"there is no pin {pin_id}. Nothing was ended.")
@@ -190,21 +187,21 @@ def narrow_pin(
     size_bytes: int,
     now: datetime,
 ) -> Pin | None:
-    """Let a pin hold only what came back under it, and note that nothing more does. A pin of nothing ends.
+    """Reduce a pin to the restored objects, and note the end of the restore. A pin without objects ends.
 
     Args:
         state: on the folder of lease and index.
         pin_id: its id.
-        sets: hashes of what came back; they are written.
-        objects: how many.
-        size_bytes: their sizes together.
+        sets: hashes of the restored objects; already written.
+        objects: their number.
+        size_bytes: their total size.
         now: the store's time, asked after the last answer of the store.
 
     Returns:
-        The pin as it is then; None when there is none.
+        The new pin; None without a pin.
 
     Raises:
-        ConflictError: others change it all the time.
+        ConflictError: repeated changes by others.
     """
 
     def narrow(pin: Pin) -> Pin:
@@ -215,7 +212,7 @@ def narrow_pin(
 
 
 def _change(state: ObjectWriter, pin_id: str, change: Callable[[Pin], Pin]) -> Pin | None:
-    """Change a pin as it is now; None when there is none."""
+    """Change a pin; None without a pin."""
     key = f"{PINS}/{pin_id}.json"
     for _ in range(_CHANGES_MAX):
         tagged = read_tagged(state, key)
@@ -224,7 +221,7 @@ def _change(state: ObjectWriter, pin_id: str, change: Callable[[Pin], Pin]) -> P
         pin = change(from_file(Pin, json.loads(tagged[1])))
         if replace_tagged(state, key, json.dumps(to_json(pin), sort_keys=True).encode(), tagged[0]):
             return pin
-    raise ConflictError(f"{state.uri}/{key} was changed by somebody else at the same moment. Look again.")
+    raise ConflictError(f"{state.uri}/{key} was changed at the same moment by another process. Try again.")
 
 
 INTERVALS_MAX = 1000
@@ -232,8 +229,8 @@ _SECOND = timedelta(seconds=1)
 
 
 def slices_of(addresses: pa.ChunkedArray | pa.Array) -> Coverage:
-    """The slices that some objects lie in: folders below the first one whose names tell a time. The others are listed
-    by every run; collectors without such folders have none.
+    """The slices of objects: folders below the first one with a time in their names. Other folders are listed by every
+    run, and other collectors have no slices.
 
     Args:
         addresses: such as `data/<slice>/<name>`.
@@ -244,12 +241,12 @@ def slices_of(addresses: pa.ChunkedArray | pa.Array) -> Coverage:
 
 
 def unite_slices(found: Iterable[Coverage]) -> Coverage:
-    """All slices of several, and perhaps more."""
+    """The union of slices, and possibly more."""
     return Coverage.of(interval for slices in found for interval in slices.intervals).at_most(INTERVALS_MAX)
 
 
 def is_seen(pin: Pin, cutoff: datetime) -> bool:
-    """Whether a complete run with a cutoff has seen everything that came back under a pin, if it listed its slices.
+    """Whether a complete run with a cutoff has seen all restored objects of a pin, if it listed its slices.
 
     Args:
         pin: of a restore.
@@ -259,10 +256,10 @@ def is_seen(pin: Pin, cutoff: datetime) -> bool:
 
 
 def slices_to_list(pins: Iterable[Pin], cutoff: datetime) -> Coverage:
-    """The slices that a run has to list whatever earlier runs have covered.
+    """The slices for a run to list in spite of earlier coverage.
 
     Args:
-        pins: also those that have ended.
-        cutoff: of the complete run that it builds on.
+        pins: including ended pins.
+        cutoff: of the complete run before it.
     """
     return unite_slices(pin.slices for pin in pins if not is_seen(pin, cutoff))

@@ -1,4 +1,4 @@
-"""The lines of a preflight about an object store: rights, abilities, the clock, and the way to take deletions back."""
+"""Preflight lines about an object store: rights, abilities, the clock, and the undo way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from dredge.runs.clock import Clock, check_clocks
 from dredge.runs.preflight import Check, Line, line_of, ok
 from dredge.storage import StorageOptions, open_versions
-from dredge.storage.probe import CONDITIONS, DELETE, LIST, READ, WRITE, Probed, probe, reaches
+from dredge.storage.probe import CONDITIONS, DELETE, LIST, ORDER, READ, WRITE, Probed, probe, reaches
 from dredge.storage.undo import ExpiresOldVersions, LocksVersions
 from dredge.undo.ways import OFF, choose_way
 
@@ -24,7 +24,7 @@ _RIGHTS: Mapping[str, tuple[str, str]] = {
     DELETE: ("s3:DeleteObject, storage.objects.delete", "delete"),
 }
 _CONDITIONS_TODO = (
-    "Use a version of the store with conditional writes: without them two runs at once are not kept apart."
+    "Use a version of the store with conditional writes: without them two runs at once are not excluded."
 )
 
 
@@ -35,12 +35,12 @@ def check_folders(
     clock: Clock,
     options: StorageOptions | None,
 ) -> list[Check]:
-    """Make the checks of the folders in which a run writes and deletes.
+    """The checks of the folders of a run.
 
     Args:
-        folders: URIs, by what they hold.
-        name: that no other preflight has.
-        skew_seconds_max: largest difference between the store's clock and this machine's.
+        folders: URIs, by their content.
+        name: unique to this preflight.
+        skew_seconds_max: limit of the difference between the store's clock and this machine's.
         clock: this machine's.
         options: None reads the environment.
     """
@@ -60,23 +60,21 @@ def check_reach(uri: str, options: StorageOptions | None) -> Iterator[Line]:
             "store_elsewhere",
             "warning",
             "the credentials may also list the rest of the bucket",
-            f"Narrow their rights to {uri.rstrip('/')}/*, so that no mistake reaches further.",
+            f"Narrow their rights to {uri.rstrip('/')}/* to limit the effect of mistakes.",
         )
     else:
-        yield ok(
-            "store_elsewhere", "the credentials list nothing beyond the namespace, or it is the whole store"
-        )
+        yield ok("store_elsewhere", "the credentials list only the namespace, or it is the whole store")
 
 
 def check_undo(asked: str, uri: str, run_uri: str, options: StorageOptions | None) -> Iterator[Line]:
-    """Which way the deletions of a run could be taken back."""
+    """The undo way of a run."""
     way = choose_way(asked, uri, run_uri, options)
     if way.way == OFF:
         yield Line(
             "undo",
             "warning",
             f"off: {way.why}",
-            "Turn on versioning of the bucket, or set undo to quarantine; else what is deleted is gone for good.",
+            "Turn on versioning of the bucket, or set undo to quarantine; else deletions are permanent.",
         )
     else:
         yield ok("undo", f"{way.way}: {way.why}")
@@ -171,6 +169,13 @@ def _of_folder(
         yield line_of(f"{check}_conditions", found.refused[CONDITIONS], _CONDITIONS_TODO)
     elif WRITE not in found.refused:
         yield ok(f"{check}_conditions", "the store heeds conditions of writes")
+    if ORDER in found.refused:
+        todo = (
+            "Use a store that lists keys in the order of their bytes: else nothing proves a listing complete."
+        )
+        yield line_of(f"{check}_order", found.refused[ORDER], todo)
+    elif not {WRITE, LIST} & found.refused.keys():
+        yield ok(f"{check}_order", "the store lists keys in the order of their bytes")
     if found.has_bulk is not None and DELETE not in found.refused:
         yield _bulk_line(f"{check}_bulk", found.has_bulk)
     if found.now is not None:

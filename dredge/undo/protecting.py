@@ -1,11 +1,11 @@
-"""What the sweep does with a group of keys before they are deleted, so that the deletion can be taken back.
+"""Protection of a group of keys in the sweep, right before their deletion.
 
-    quarantine   each object is copied below the run's folder and the copy is looked at; what was not copied, or is not
-                 what was listed, stays
-    versions     the bucket is asked once more whether it keeps versions; if not, the sweep stops
+    quarantine   each object is copied below the run's folder and the copy is compared; an object without a copy, or
+                 with another content than listed, stays
+    versions     the bucket's versioning is checked once more; without versioning the sweep stops
 
-An object that is gone already while its copy is there was deleted by a try that was killed before it could write that
-down. Copies are made again, never trusted: only the store's answer to this task's own copy lets an object go.
+A missing object with a copy was deleted by an earlier try, killed before its ledger row. Copies are made again and
+never trusted: an object is deleted only after the store's answer to this task's own copy.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 
 NOT_COPIED = "not_copied"
 NOT_RESTORABLE = "not_restorable"
+# Longest group of keys to copy before their deletion; a killed task copies one group again.
 GROUP_KEYS = 1000
-"""Longest group of keys that is copied before it is deleted; a task that is killed copies so many again."""
 _COPIES_AT_ONCE = 16
+# Drivers of stores with support for copying to a key that ends with a slash.
 _TAKE_SLASH = ("gcs", "azure")
-"""Drivers of stores that put back a key which ends with a slash."""
 _ARCHIVED = ("InvalidObjectState", "BlobArchived")
 
 
 def protection(way: str, namespace: str, run_uri: str) -> Protect | None:
-    """Make what a task does before each group is deleted; None when nothing is to be done.
+    """The protection for each group of keys; None without undo.
 
     Args:
         way: of the run's plan.
-        namespace: URI of what is collected.
+        namespace: URI of the collected data.
         run_uri: URI of the run folder.
     """
     if way == QUARANTINE:
@@ -52,7 +52,7 @@ class Quarantine:
     """Copies objects below a run's folder.
 
     Args:
-        namespace: URI of what is collected.
+        namespace: URI of the collected data.
         run_uri: URI of the run folder.
     """
 
@@ -71,9 +71,9 @@ class Quarantine:
         if not may_send():
             return Protected(ledger.FAILED, NOT_SENT)
         if address.endswith("/") and not self._takes_slash:
-            # MinIO takes the copy and refuses the upload in parts that would put it back, and S3 stores look alike.
+            # MinIO accepts the copy, but refuses the multipart upload of a restore; S3 stores look the same.
             return Protected(
-                ledger.KEPT, NOT_RESTORABLE, "a key that ends with a slash cannot be put back everywhere"
+                ledger.KEPT, NOT_RESTORABLE, "a key with a slash at its end cannot be restored in every store"
             )
         try:
             self._copier.copy(address, size=size, etag=etag)
@@ -94,20 +94,22 @@ class Quarantine:
 
 
 def words_of_not_copied(objects: int) -> str:
-    """What a report says of objects that stay because of `NOT_COPIED`."""
+    """The line of a report for objects kept with code `NOT_COPIED`."""
     return (
-        f"{objects:,} objects stay because they could not be copied, so their deletion could not have been taken"
-        " back (undo is quarantine); the ledger says why"
+        f"{objects:,} objects stay because they could not be copied to the quarantine (undo is quarantine); the"
+        " ledger has the reasons"
     )
 
 
 def is_archived(error: DredgeError) -> bool:
-    """Whether a store says that it cannot give an object because that is archived."""
+    """Whether a store refuses to read an object because it is archived."""
     return any(code in str(error) for code in _ARCHIVED)
 
 
 def _not_copied(error: DredgeError) -> Protected:
-    """What lasts keeps the object until the next run; what may pass, or a person must mend, is tried again."""
+    """A permanent error keeps the object until the next run; a temporary error, or an error for a person to correct, is
+    retried.
+    """
     text = str(error)
     if isinstance(error, UnavailableError) or (isinstance(error, ConfigError) and not is_archived(error)):
         return Protected(ledger.FAILED, "AccessDenied" if "AccessDenied" in text else NOT_COPIED, text)
@@ -120,7 +122,7 @@ def _protect_by_versions(
     found = open_versions(namespace).versioning(run_uri)
     if found != "enabled":
         raise RefusedError(
-            f"the plan counts on the versions of the bucket to take deletions back; its versioning is {found} by now."
-            " Nothing more was deleted. Turn it on and run the step again, or start a new run."
+            f"the undo way of the plan is the bucket's versions, but its versioning is now {found}. No further object"
+            " was deleted. Turn it on and run the step again, or start a new run."
         )
     return [Protected()] * group.num_rows

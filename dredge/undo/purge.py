@@ -1,6 +1,6 @@
-"""Purge: look at what each run's deletions left, and delete what is old enough; a dry run only looks.
+"""Purge: select the leftovers of each run's deletions, and delete the old ones; a dry run only selects.
 
-runs that deleted, older than the cutoff → rows of their ledgers → chosen, page by page → gate → deleted → ledger
+deleting runs, older than the cutoff → rows of their ledgers → selected, page by page → gate → deleted → ledger
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ from dredge.xid import descending_time
 
 log = logging.getLogger("dredge")
 
+# Below the folder with lease and pins.
 FOLDER = "purges"
-"""Below the folder with lease and pins."""
 _PAGE_ROWS = 1000
 _AT_ONCE = 16
 _WENT = (ledger.DELETED, ledger.MISSING)
+# Rows of the ledger of a purge.
 SCHEMA = pa.schema(
     [
         pa.field("run_id", pa.string(), nullable=False),
@@ -69,7 +70,6 @@ SCHEMA = pa.schema(
         pa.field("message", pa.string(), nullable=False),
     ]
 )
-"""Rows of the ledger of a purge."""
 
 
 def purge(
@@ -81,22 +81,22 @@ def purge(
     clock: Clock = utc_now,
     find_live: Callable[[PlannedRun[Any], Sequence[SweptRun]], LiveSet] | None = None,
 ) -> StepSummary:
-    """Let copies and old versions go that runs left behind.
+    """Purge the leftovers of runs.
 
     Args:
         collected: the repository.
-        config: which; a dry run only looks.
+        config: the selection; a dry run only selects.
         runner: spreads the work.
-        holder: who takes the lease; None is this purge alone.
-        options: how stores are reached; None reads the environment. Tasks always read theirs.
+        holder: of the lease; None is this purge alone.
+        options: None reads the environment. Tasks always read their own.
         clock: this machine's clock.
-        find_live: gives hashes of what stays because something live names it; None where nothing is known.
+        find_live: returns hashes of live objects to keep; None without any.
 
     Raises:
         LeaseHeldError: another run works on the repository.
-        RefusedError: nothing may be deleted for good in this repository.
-        UnavailableError: something could not be deleted; the rest was.
-        FormatError: a pin cannot be read, so nobody can tell what it holds.
+        RefusedError: purging is forbidden in this repository.
+        UnavailableError: some leftovers could not be deleted; the others were.
+        FormatError: an unreadable pin, so its objects are unknown.
     """
 
     with side_run(
@@ -128,16 +128,16 @@ def purge_runs(
     runs: Sequence[SweptRun],
     live: LiveSet,
 ) -> None:
-    """Let copies and old versions of some runs go; the body of a step.
+    """Purge the leftovers of the given runs; the body of a step.
 
     Args:
         collected: the repository.
-        run: that holds the repository's lease.
+        run: holds the repository's lease.
         runner: spreads the work.
         record: of the step.
-        config: which; a dry run only looks.
-        runs: that deleted, as `swept_before` gives them.
-        live: hashes of what stays because something live names it, or may.
+        config: the selection; a dry run only selects.
+        runs: from `swept_before`.
+        live: hashes of objects to keep, live or possibly live.
     """
     cutoff = _cutoff(run, config)
     parts = [
@@ -167,12 +167,12 @@ def _cutoff(run: PlannedRun[Any], config: PurgeConfig) -> datetime:
 
 
 def swept_before(collected: Collected, run: PlannedRun[Any], config: PurgeConfig) -> Iterator[SweptRun]:
-    """Runs of this repository that deleted, began before the cutoff, and may have left something.
+    """Deleting runs of this repository with possible leftovers, begun before the cutoff.
 
     Args:
         collected: the repository.
-        run: that purges.
-        config: which.
+        run: the purge.
+        config: the selection.
     """
     if config.run is not None:
         yield collected.open_run(collected.run_uri_of(config.run))
@@ -190,11 +190,11 @@ def swept_before(collected: Collected, run: PlannedRun[Any], config: PurgeConfig
         try:
             yield collected.open_run(uri)
         except (ConfigError, FormatError) as error:
-            log.info("purge %s: nothing of %s: %s", run.plan.run_id, uri, error)
+            log.info("purge %s: skipped %s: %s", run.plan.run_id, uri, error)
 
 
 def _say_what_is_young(run: PlannedRun[Any], record: StepRecord, config: PurgeConfig) -> None:
-    """Say when the deletions can be purged that are too young now."""
+    """Report the first time for purging the younger deletions."""
     now, cutoff = run.store_now(), _cutoff(run, config)
     young = [
         item.at for item in read_deletions(run.state).found if item.can_come_back(now) and item.at >= cutoff
@@ -202,13 +202,13 @@ def _say_what_is_young(run: PlannedRun[Any], record: StepRecord, config: PurgeCo
     if young:
         first = min(young) + timedelta(days=config.older_than_days)
         record.warn(
-            f"the deletions of {len(young):,} runs are too young: the first of them can be purged from"
+            f"the deletions of {len(young):,} runs are too young: the oldest of them can be purged from"
             f" {first:%Y-%m-%d %H:%M} UTC on"
         )
 
 
 def _note_purged(run: PlannedRun[Any], runs: Sequence[SweptRun], tally: Tally) -> None:
-    """Note of which runs nothing is left: their ledgers need not be kept any longer."""
+    """Note the runs without leftovers: their ledgers are no longer needed."""
     for swept in runs:
         if not tally.left[swept.folder.run_id]:
             note_purged(run.state, swept.folder.run_id, run.store_now())
@@ -221,19 +221,19 @@ def _sum_up(run: PlannedRun[Any], record: StepRecord, tally: Tally, dry_run: boo
         record.status = "dry_run"
     text = (
         f"purge {run.plan.run_id}: {{left}} copies or versions could not be deleted{{example}};"
-        f" {tally.objects[PURGED]:,} were. Purge again: only what is left is tried again."
+        f" {tally.objects[PURGED]:,} were. Purge again to retry the rest."
     )
     note_outcomes(record, tally, OUTCOMES, (FAILED, UNSENT), text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweptPart:
-    """A part of the candidates of a run that deleted; a payload.
+    """A part of the candidates of a deleting run; a payload.
 
     Attributes:
         run_uri: URI of its folder.
-        way: how its deletions can be taken back.
-        below: folders in which it deletes.
+        way: undo way.
+        below: folders with its deletions.
         part: of its candidates.
     """
 
@@ -245,14 +245,14 @@ class SweptPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgingConfig:
-    """What every task needs; a payload.
+    """The configuration of all tasks; a payload.
 
     Attributes:
-        cutoff: only what is older goes.
-        dry_run: whether nothing goes.
-        pinned: hashes of what stays because somebody brought it back.
-        live: hashes of what stays because something live names it, or may.
-        gate: what every request must pass.
+        cutoff: younger leftovers stay.
+        dry_run: whether the purge only selects.
+        pinned: hashes of restored objects.
+        live: hashes of objects to keep, live or possibly live.
+        gate: for every request.
     """
 
     cutoff: datetime
@@ -264,10 +264,10 @@ class PurgingConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeTask:
-    """Some parts; a payload.
+    """The parts of a task; a payload.
 
     Attributes:
-        name: of the files that the task writes.
+        name: of the task's files.
         parts: of runs' candidates.
     """
 
@@ -277,14 +277,14 @@ class PurgeTask:
 
 @partition_function
 def purge_parts(run: WorkerRun, config: PurgingConfig, task: PurgeTask) -> Done:
-    """Delete, or in a dry run only count, what some parts' deletions left."""
+    """Delete the leftovers of some parts; a dry run counts them."""
     gate, tally = Gate.of_task(run, config.gate), Tally()
     for swept in task.parts:
         run_id = swept.run_uri.rpartition("/")[2]
         for page in _pages(swept):
             found = _look(run.stores.store_uri, swept, page, config)
             if not config.dry_run:
-                gate.is_open()  # raises what is wrong
+                gate.is_open()  # raises the reason for a closed gate
                 found = delete_leftovers(run.stores.store_uri, swept.run_uri, found, gate.lets_through)
             if found:
                 rows, name = _ledger(swept, found), f"part-{task.name}"
@@ -299,8 +299,9 @@ def purge_parts(run: WorkerRun, config: PurgingConfig, task: PurgeTask) -> Done:
 
 
 def _has_untold(namespace: str, swept: SweptPart, config: PurgingConfig) -> bool:
-    """Whether something may be left of deletions that the ledger does not tell of, such as those of a sweep that was
-    killed. No purge takes it; as long as it is there, check again needs the run's record."""
+    """Whether deletions without a ledger row (of a killed sweep) may have leftovers. No purge deletes these; while they
+    exist, the check of later runs needs the record.
+    """
     choosing = Choosing(namespace, swept.run_uri, swept.way, config.cutoff)
     rows = _rows(swept)
     rows = rows.filter(pc.invert(pc.is_in(rows["outcome"], pa.array(_WENT))))
@@ -313,7 +314,7 @@ def _rows(swept: SweptPart) -> pa.Table:
 
 
 def _pages(swept: SweptPart) -> Iterator[pa.Table]:
-    """What the ledger says was deleted, page by page."""
+    """The deleted objects in the ledger, page by page."""
     rows = _rows(swept)
     rows = rows.filter(pc.is_in(rows["outcome"], pa.array(_WENT)))
     if swept.way != QUARANTINE:
@@ -325,7 +326,7 @@ def _pages(swept: SweptPart) -> Iterator[pa.Table]:
 
 
 def _look(namespace: str, swept: SweptPart, page: pa.Table, config: PurgingConfig) -> list[Leftover]:
-    """Look at what the deletions of a page left; what is pinned or live is not looked at."""
+    """The leftovers of a page of deletions; pinned and live objects are skipped."""
     choosing = Choosing(namespace, swept.run_uri, swept.way, config.cutoff)
     hashes = page["hash"].to_numpy()
     (pinned,) = in_any(config.pinned, [hashes])

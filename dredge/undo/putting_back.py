@@ -1,18 +1,12 @@
-"""What a restore leaves: what became of each object that was asked for.
+"""Restores single objects under their keys, if the key is free; for a restore, and for collections with live objects
+among earlier deletions.
 
-Puts one object back under its key, where nothing is there.
+    key in use?                same object → there        other → taken, unchanged
+    deleted by a marker        markers above the deleted version are removed
+    deleted after a copy       the copy is copied back, if the key is free
 
-    there?                     as it was → there          other → taken, left alone
-    deleted by a version       markers above the version that the run deleted are taken away
-    deleted after a copy       copied back, under the condition that the key is free
-
-Taking a marker away writes nothing, so it can replace nothing: what somebody put under the key meanwhile stays the
-current version. A copy is made under a condition where the store has one, and after a look where it has none.
-
-Brings back single objects under a run's own lease: pinned, put back, and only what came back stays pinned.
-
-A restore by hand (`restore.step`) is a run of its own; this is for a collection that finds live objects among what
-earlier runs deleted.
+Removing a marker writes no object, so it replaces none: an object written meanwhile stays the current version. A copy
+is conditional in stores with conditional writes, and follows a check in others.
 """
 
 from __future__ import annotations
@@ -50,43 +44,43 @@ from dredge.xid import new_descending_xid
 
 RESTORED, THERE, TAKEN, GONE, FAILED, UNSENT = "restored", "there", "taken", "gone", "failed", "not_sent"
 REFUSED = "refused"
+# Outcomes of objects, in words after a number.
 OUTCOMES = {
-    RESTORED: "came back",
-    THERE: "are there already, as they were",
-    TAKEN: "have another object under their key, which was left alone",
-    GONE: "have neither a copy nor a version that could be brought back",
-    FAILED: "could not be brought back",
-    REFUSED: "are refused by the store, and would be again",
-    UNSENT: "were left to a later try",
+    RESTORED: "were restored",
+    THERE: "are already in place, unchanged",
+    TAKEN: "have another object under their key, left unchanged",
+    GONE: "have neither a copy nor a version to restore",
+    FAILED: "could not be restored",
+    REFUSED: "are refused by the store, also on a retry",
+    UNSENT: "were left for a later try",
 }
-"""What became of objects, in words that follow a number."""
 
 
 class RestoreOutput(StepOutput):
-    """What became of each object."""
+    """The result of a restore."""
 
     STEP = "restore"
 
     @property
     def ledger(self) -> list[PartInfo]:
-        """Rows of address, size, reason, outcome, way and message, one for each object."""
+        """Rows of address, size, reason, outcome, way and message."""
         return self.parts("")
 
 
+# The tag of an object uploaded in one request.
 _PLAIN = re.compile(r"[0-9a-f]{32}")
-"""A tag that an object gets which is uploaded in one piece."""
+# Limit of markers removed for one key; each deletion of an absent key adds one.
 _MARKERS_MAX = 100
-"""Markers of one key that are taken away; each deletion of an absent key leaves one more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What became of an object.
+    """The outcome of an object.
 
     Attributes:
-        outcome: one of `OUTCOMES`.
+        outcome: a key of `OUTCOMES`.
         way: "versions" or "quarantine"; "" for neither.
-        message: the store's words, or what is there instead.
+        message: of the store, or the description of another object under the key.
     """
 
     outcome: str
@@ -95,12 +89,12 @@ class Restored:
 
 
 class PuttingBack:
-    """Puts back what one run deleted.
+    """Restores the deletions of a run.
 
     Args:
-        namespace: URI of what was collected.
-        run_uri: URI of the folder of the run that deleted.
-        way: that its plan took; the other one is tried after it.
+        namespace: URI of the collected data.
+        run_uri: URI of the folder of the deleting run.
+        way: undo way of its plan; the other way is tried after it.
     """
 
     def __init__(self, namespace: str, run_uri: str, way: str) -> None:
@@ -115,7 +109,7 @@ class PuttingBack:
         self._ways = ways[::-1] if self._by_versions else ways
 
     def put_back(self, row: Mapping[str, Any]) -> Restored:
-        """Put one object back; never raises for it.
+        """Restore an object. Errors of the object become outcomes.
 
         Args:
             row: of `swept_rows`.
@@ -127,13 +121,13 @@ class PuttingBack:
             first, second = self._ways
             found = first(row)
             return second(row) if found.outcome == GONE and not found.message else found
-        except ConfigError as error:  # rights, or a key that the store does not take: a retry ends the same
+        except ConfigError as error:  # missing rights, or a key refused by the store: a retry fails again
             return Restored(REFUSED, "", str(error))
         except DredgeError as error:
             return Restored(FAILED, "", str(error))
 
     def _look(self, row: Mapping[str, Any], way: str = "") -> Restored | None:
-        """What is under the key; None when nothing is."""
+        """The outcome for the object under the key; None for a free key."""
         try:
             found = self._reader.stat(row["address"])
         except NotFoundError:
@@ -143,8 +137,9 @@ class PuttingBack:
         return Restored(RESTORED if way else THERE, way)
 
     def _is_another(self, found: ObjectInfo, row: Mapping[str, Any]) -> bool:
-        """Whether an object as long as the one that the run listed is another one, as far as its tag tells: a version
-        that comes back keeps its tag where it is no copy; a copy need not."""
+        """Whether an object of the listed size differs by its tag: a restored version keeps its tag except for a copy;
+        a copy may have another tag.
+        """
         if row["etag"] is None or found.etag == row["etag"] or not found.size:
             return False
         tags = (found.etag or "", row["etag"])
@@ -156,19 +151,19 @@ class PuttingBack:
         except NotFoundError:
             return Restored(GONE)
         except ConflictError:
-            # Somebody, perhaps an earlier request of ours whose answer was lost, was first.
-            return self._look(row) or Restored(FAILED, QUARANTINE, "the key was taken and is free again")
+            # Another writer was first, or an earlier request of ours with a lost response.
+            return self._look(row) or Restored(FAILED, QUARANTINE, "the key was in use and is free again")
         return Restored(RESTORED, QUARANTINE)
 
     def _uncovered(self, row: Mapping[str, Any]) -> Restored:
-        """Take away the markers above the version that the run deleted."""
+        """Remove the markers above the deleted version."""
         address = row["address"]
         found = self._versions.versions(address)
         newest = next((version for version in found if not version.is_marker), None)
         if newest is None:
             return Restored(GONE)
         if not _is_the_one(newest, row):
-            return Restored(GONE, "", "the newest version is of another object, deleted since")
+            return Restored(GONE, "", "the newest version belongs to another object, deleted later")
         remover = open_marker_remover(self._namespace)
         for _ in range(_MARKERS_MAX):
             marker = next((version for version in found if version.is_latest), None)
@@ -178,12 +173,13 @@ class PuttingBack:
             if outcome.outcome == "failed":
                 return Restored(FAILED, VERSIONS, f"{outcome.code}: {outcome.message or ''}")
             found = self._versions.versions(address)
-        return self._look(row, VERSIONS) or Restored(FAILED, VERSIONS, "the version did not come back")
+        return self._look(row, VERSIONS) or Restored(FAILED, VERSIONS, "the version did not become current")
 
 
 def _is_the_one(version: ObjectVersion, row: Mapping[str, Any]) -> bool:
-    """Whether a version is what the run listed; the store's tag of the same bytes never changes. A run that did not
-    list the object knows no tag: names of such objects are never used again."""
+    """Whether a version matches the listed object; the store's tag of the same bytes never changes. A run without a
+    listing has no tag: names of such objects are never reused.
+    """
     return bool(version.size == row["size"] and row["etag"] in (None, version.etag))
 
 
@@ -193,13 +189,13 @@ _BACK = (RESTORED, THERE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Some of a run's deletions.
+    """A part of a run's deletions.
 
     Attributes:
-        run_id: the run that deleted.
+        run_id: the deleting run.
         run_uri: URI of its folder.
-        way: how its deletions can be taken back.
-        rows: as `swept_rows` gives them.
+        way: undo way.
+        rows: from `swept_rows`.
     """
 
     run_id: str
@@ -216,18 +212,18 @@ def bring_back(
     now: Callable[[], datetime],
     options: StorageOptions | None = None,
 ) -> list[Restored]:
-    """Bring back some objects that a run deleted, and pin what came back. The caller holds the lease.
+    """Restore objects deleted by a run, and pin the restored ones. The caller holds the lease.
 
     Args:
-        namespace: URI of what was collected.
+        namespace: URI of the collected data.
         state: on the folder of lease and index.
-        source: which objects.
+        source: the objects.
         reason: for the pin.
-        now: gives the store's time.
+        now: returns the store's time.
         options: None reads the environment.
 
     Returns:
-        What became of each row, in their order.
+        The outcome of each row, in their order.
     """
     at = now()
     pin_id = new_descending_xid(at)

@@ -1,9 +1,9 @@
-"""Restore: choose what to bring back, pin it, put it back.
+"""Restore: select the objects, pin them, restore them.
 
-    what the run deleted → chosen: hashes → pin in force → each object: there? else back → ledger, page by page
+    deleted objects of the run → selected: hashes → pin in force → each object: there? else restored → ledger, by page
 
-The pin comes before the first byte, so whatever run sees an object that came back finds it pinned. A restore that died
-is done again: what is there already is only looked at.
+The pin is written before the first byte, so every run finds a restored object pinned. A killed restore is repeated:
+restored objects are only checked.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ from dredge.undo.side_run import PLAN, Done, SideRun, Tally, note_outcomes, shar
 
 log = logging.getLogger("dredge")
 
+# Below the folder of the deleting run.
 FOLDER = "restores"
-"""Below the folder of the run whose deletions are taken back."""
+# Outcomes without an object to pin: it was not restored, and no later try restores it.
 _ABSENT = (GONE, TAKEN)
-"""Outcomes of objects that a pin need not hold: they did not come back, and no later try brings them back."""
 _PAGE_ROWS = 1000
 _AT_ONCE = 16
+# Rows of the ledger of a restore.
 SCHEMA = pa.schema(
     [
         pa.field("address", pa.string(), nullable=False),
@@ -66,7 +67,6 @@ SCHEMA = pa.schema(
         pa.field("message", pa.string(), nullable=False),
     ]
 )
-"""Rows of the ledger of a restore."""
 
 
 def restore(
@@ -77,21 +77,21 @@ def restore(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> StepSummary:
-    """Take deletions of a run back.
+    """Restore deletions of a run.
 
     Args:
         collected: the repository.
-        config: which, and for how long they are kept.
+        config: the selection, and the end of the pin.
         runner: spreads the work.
-        holder: who takes the lease; None is this restore alone.
-        options: how stores are reached; None reads the environment. Tasks always read theirs.
+        holder: of the lease; None is this restore alone.
+        options: None reads the environment. Tasks always read their own.
         clock: this machine's clock.
 
     Raises:
-        ConfigError: there is no such run, or it deleted nothing that fits.
+        ConfigError: no such run, or no deletion matches.
         LeaseHeldError: another run works on the repository.
-        NotFoundError: nothing is left to bring back.
-        UnavailableError: some objects could not be brought back; the others were.
+        NotFoundError: no object is restorable any more.
+        UnavailableError: some objects were not restored; the others were.
     """
 
     uri = collected.run_uri_of(config.run)
@@ -107,12 +107,12 @@ def restore(
         options,
         clock,
     ) as run:
-        swept = collected.open_run(uri)  # under the lease, no run changes any more
+        swept = collected.open_run(uri)  # no other run changes under the lease
         return run.step(RestoreOutput, lambda record: _restore(run, runner, record, config, swept))
 
 
 def _demand_run(uri: str, options: StorageOptions | None) -> None:
-    """A restore makes no folder where no run is."""
+    """Check for a run, so that a restore creates no folder elsewhere."""
     try:
         open_writer(uri, options).stat(PLAN)
     except NotFoundError:
@@ -152,18 +152,18 @@ def _pin(
     chosen: Chosen,
     tasks: Sequence[RestoreTask],
 ) -> None:
-    """Put in force what holds everything that is about to come back."""
+    """Put the pin of all selected objects in force."""
     found = run.spread(runner, RestoreOutput.STEP, choose, chosen, tasks, "parts")
     objects = sum(result.objects for result in found)
     if not objects:
-        raise ConfigError(f"run {config.run} deleted nothing that fits. Nothing was restored.")
+        raise ConfigError(f"no deletion of run {config.run} matches. Nothing was restored.")
     sets = tuple(
         LocatedSet(chosen.pin_uri, ShardedSet(0, {0: part})) for result in found for part in result.hashes
     )
     pin = Pin(
         pin_id=run.plan.run_id,
         run_id=chosen.run_uri.rpartition("/")[2],
-        reason=config.because or "brought back",
+        reason=config.because or "restored",
         created_at=run.plan.created_at,
         until=run.plan.created_at + timedelta(days=config.keep_days),
         objects=objects,
@@ -178,8 +178,7 @@ def _pin(
 
 
 def _finish(run: SideRun, record: StepRecord, chosen: Chosen, tally: Tally) -> None:
-    """Let the pin hold only what may have come back, and note that nothing more does, which spares later runs some
-    listing."""
+    """Reduce the pin to possibly restored objects, and note the end of the restore; which saves later listings."""
     sets = tuple(LocatedSet(chosen.pin_uri, ShardedSet(0, {0: part})) for part in tally.back)
     stays = [name for name in OUTCOMES if name not in _ABSENT]
     objects = sum(tally.objects[name] for name in stays)
@@ -188,7 +187,7 @@ def _finish(run: SideRun, record: StepRecord, chosen: Chosen, tally: Tally) -> N
         pin = narrow_pin(run.state, run.plan.run_id, sets, objects, size_bytes, run.store_now())
         record.details["pin"] = pin.text if pin is not None and objects else ""
     except DredgeError as error:
-        record.warn(f"runs list the slices of what came back again until the pin ends: {error}")
+        record.warn(f"runs list the slices of the restored objects again until the pin ends: {error}")
 
 
 def _sum_up(run: SideRun, record: StepRecord, tally: Tally) -> None:
@@ -201,36 +200,36 @@ def _sum_up(run: SideRun, record: StepRecord, tally: Tally) -> None:
     if tally.objects[GONE] == sum(tally.objects.values()):
         record.status = "refused"
         record.error = NotFoundError(
-            f"restore {run.plan.run_id}: nothing is left to bring back. Of {tally.objects[GONE]:,} objects neither a"
+            f"restore {run.plan.run_id}: no object can be restored. Of {tally.objects[GONE]:,} objects neither a"
             f" copy nor a version exists, such as {tally.examples[GONE]}: they were purged, the bucket removed them, or"
             " the run kept none. Nothing is pinned."
         )
         record.counts.update({f"{outcome}_objects": tally.objects[outcome] for outcome in OUTCOMES})
         return
     text = (
-        f"restore {run.plan.run_id}: {{left}} objects did not come back{{example}}; {tally.objects[RESTORED]:,} did."
-        " Restore again: only what is not there is tried again."
+        f"restore {run.plan.run_id}: {{left}} objects were not restored{{example}}; {tally.objects[RESTORED]:,} were."
+        " Restore again to retry the rest."
     )
     note_outcomes(record, tally, OUTCOMES, (FAILED, UNSENT), text)
     if tally.objects[REFUSED] and record.error is None:
         record.status = "partial"
         record.error = PartialError(
             f"restore {run.plan.run_id}: {tally.objects[REFUSED]:,} objects {OUTCOMES[REFUSED]}, such as"
-            f" {tally.examples[REFUSED]}; {tally.objects[RESTORED]:,} came back. The copies stay until they are purged."
+            f" {tally.examples[REFUSED]}; {tally.objects[RESTORED]:,} were restored. The copies stay until a purge."
             " Correct the rights, or copy the objects from the quarantine folder by hand; then restore again."
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Which of a run's deletions are taken back; a payload.
+    """The selected deletions of a run; a payload.
 
     Attributes:
-        run_uri: URI of the folder of the run that deleted.
-        below: folders in which it deletes.
+        run_uri: URI of the folder of the deleting run.
+        below: folders with its deletions.
         prefix: of the addresses.
-        is_address: whether the prefix is a whole address.
-        reason: why they were deleted; "" for any.
+        is_address: whether the prefix is a complete address.
+        reason: of the deletions; "" for any.
         pin_uri: URI of the folder of the pin.
     """
 
@@ -242,17 +241,17 @@ class Chosen:
     pin_uri: str
 
     def rows(self, part: PartInfo) -> pa.Table:
-        """The rows of a part that are chosen."""
+        """The selected rows of a part."""
         folder = RunFolder(open_writer(self.run_uri), self.run_uri.rpartition("/")[2])
         return fitting(swept_rows(folder, part, self.below), self.prefix, self.is_address, self.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreTask:
-    """Some parts of the candidates; a payload.
+    """The parts of a task; a payload.
 
     Attributes:
-        name: of the files that the task writes.
+        name: of the task's files.
         candidates: parts.
     """
 
@@ -262,13 +261,13 @@ class RestoreTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChooseResult:
-    """What a task chose; a payload.
+    """The selection of a task; a payload.
 
     Attributes:
         hashes: files in the folder of the pin.
-        objects: how many.
-        size_bytes: their sizes together.
-        slices: that they lie in, and perhaps more.
+        objects: their number.
+        size_bytes: their total size.
+        slices: of the objects, and possibly more.
     """
 
     hashes: list[PartInfo]
@@ -279,7 +278,7 @@ class ChooseResult:
 
 @partition_function
 def choose(run: WorkerRun, config: Chosen, task: RestoreTask) -> ChooseResult:
-    """Write the hashes of what is chosen of some parts into the folder of the pin."""
+    """Write the hashes of the selected objects of some parts into the folder of the pin."""
     folder = RunFolder(open_writer(config.pin_uri), run.folder.run_id, call=run.folder.call)
     hashes: list[PartInfo] = []
     objects = size_bytes = 0
@@ -299,12 +298,12 @@ def choose(run: WorkerRun, config: Chosen, task: RestoreTask) -> ChooseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutConfig:
-    """What every task needs; a payload.
+    """The configuration of all tasks; a payload.
 
     Attributes:
-        chosen: which objects.
-        way: that the run's plan took.
-        gate: what must hold while objects are put back.
+        chosen: the selection.
+        way: undo way of the run's plan.
+        gate: for every request.
     """
 
     chosen: Chosen
@@ -314,7 +313,7 @@ class PutConfig:
 
 @partition_function
 def put_back(run: WorkerRun, config: PutConfig, task: RestoreTask) -> Done:
-    """Put back what is chosen of some parts."""
+    """Restore the selected objects of some parts."""
     putting = PuttingBack(run.stores.store_uri, config.chosen.run_uri, config.way)
     gate, tally = Gate.of_task(run, config.gate), Tally()
 

@@ -1,6 +1,6 @@
-"""A run beside collections, which takes deletions back or makes them final: its lease, its folder, its one step.
+"""A run beside collections, for a restore or a purge: its lease, its folder, its single step, and its tasks.
 
-It holds the repository's lease, so no collection works meanwhile, and leaves a plan, a ledger and a summary like one.
+It holds the repository's lease, so no collection runs meanwhile, and writes a plan, a ledger and a summary like one.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ LEASE_SECONDS = 3600.0
 CLOCK_SKEW_SECONDS_MAX = 300.0
 GATE_EVERY_SECONDS = 3.0
 WATCH_SILENCE_SECONDS_MAX = 60.0
+# Interval of the driver's signs of life.
 LOOK_SECONDS = 5.0
-"""How often the driver says that it still lives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidePlan:
-    """What such a run works on.
+    """The plan of such a run.
 
     Attributes:
         run_id: its own id.
-        repository: what people call it.
+        repository: its name.
         namespace: its URI.
-        created_at: the store's time when it began.
-        lease: the right to run.
-        asked: what was asked for, JSON.
+        created_at: the store's time at its start.
+        lease: of the repository.
+        asked: the request, JSON.
     """
 
     run_id: str
@@ -63,7 +63,7 @@ class SidePlan:
 
     @property
     def store_uri(self) -> str:
-        """URI of what is worked on."""
+        """URI of the data."""
         return self.namespace
 
 
@@ -77,20 +77,20 @@ class SideRun(PlannedRun[SidePlan]):
         return _lease(self.state)
 
     def gate(self, watched: str) -> GateConfig:
-        """What each request that deletes must pass.
+        """The gate for each deleting request.
 
         Args:
-            watched: key of what the driver writes after each look.
+            watched: key of the driver's watch file.
         """
         return gate_of(self.plan.lease, watched)
 
 
 def gate_of(lease: LeaseGrant, watched: str) -> GateConfig:
-    """What each request must pass that restores or purges.
+    """The gate for each request of a restore or purge.
 
     Args:
         lease: of the run.
-        watched: key of what the driver writes after each look.
+        watched: key of the driver's watch file.
     """
     return GateConfig(
         lease=lease,
@@ -116,16 +116,16 @@ def side_run(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[SideRun]:
-    """Begin a run beside collections, and give the lease back at its end.
+    """Begin a run beside collections, and release the lease at its end.
 
     Args:
-        repository: what people call it.
-        uri: of what is worked on.
+        repository: its name.
+        uri: of the data.
         state: on the folder with the lease.
-        place: URI of the folder that is to hold this run's.
-        what: it is, such as "restore".
-        asked: what was asked for, JSON.
-        holder: who takes the lease; the same one gets it again after it died. None: this run alone.
+        place: URI of the parent of this run's folder.
+        what: kind of run, such as "restore".
+        asked: the request, JSON.
+        holder: of the lease; the same holder gets it again after a crash. None: this run alone.
         options: None reads the environment.
         clock: this machine's clock.
 
@@ -153,15 +153,15 @@ def side_run(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What a task did; a payload.
+    """The result of a task; a payload.
 
     Attributes:
         parts: of the ledger.
         objects: by outcome.
         size_bytes: by outcome.
         examples: address and message of one object of each outcome.
-        left: objects of which something is left, by the run that deleted them.
-        back: files in the folder of a pin, with the hashes of what may have come back.
+        left: objects with leftovers, by deleting run.
+        back: files in the folder of a pin, with the hashes of possibly restored objects.
     """
 
     parts: list[PartInfo]
@@ -174,7 +174,7 @@ class Done:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts what became of objects."""
+    """Counts outcomes of objects."""
 
     parts: list[PartInfo] = field(default_factory=list)
     objects: Counter[str] = field(default_factory=Counter)
@@ -184,13 +184,13 @@ class Tally:
     back: list[PartInfo] = field(default_factory=list)
 
     def count(self, outcome: str, size: int, address: str, message: str) -> None:
-        """Take one object, or one that was left of it."""
+        """Count an object, or a leftover of it."""
         self.objects[outcome] += 1
         self.size_bytes[outcome] += size
         self.examples.setdefault(outcome, f"{address!r} ({message})")
 
     def add(self, done: Done) -> None:
-        """Take what a task did."""
+        """Add the result of a task."""
         self.parts.extend(done.parts)
         self.objects.update(done.objects)
         self.size_bytes.update(done.size_bytes)
@@ -200,7 +200,7 @@ class Tally:
             self.examples.setdefault(outcome, example)
 
     def done(self) -> Done:
-        """As a payload."""
+        """The counts as a payload."""
         return Done(
             parts=self.parts,
             objects=dict(self.objects),
@@ -212,7 +212,7 @@ class Tally:
 
 
 def shares_of[P](run: PlannedRun[Any], runner: TaskRunner, parts: Sequence[P]) -> list[tuple[str, list[P]]]:
-    """Share parts among tasks; gives the name of each task's files with its parts."""
+    """Share parts among tasks; returns the name of each task's files with its parts."""
     shares = round_robin(parts, run.num_tasks(runner, len(parts)))
     return [(f"{index:05d}", share) for index, share in enumerate(shares)]
 
@@ -228,21 +228,21 @@ def work_through[C, T](
     unit: str,
     total: int,
 ) -> Tally:
-    """Let tasks work while this process watches, and note their ledger and figures.
+    """Run tasks while this process watches, and note their ledger and figures.
 
     Args:
         run: this run.
         runner: spreads the work.
         record: of the step.
         output: of the step.
-        fn: what a task does; it must pass the gate before each request.
-        config: the same for all tasks, made with what the gate looks at.
-        tasks: one a call.
-        unit: what is counted.
-        total: of how many.
+        fn: the work of a task; it must pass the gate before each request.
+        config: of all tasks, made from the gate.
+        tasks: one for each call.
+        unit: of the progress.
+        total: of the progress.
 
     Returns:
-        What became of the objects.
+        The outcomes of the objects.
     """
     watched = f"{output.STEP}/_watch/{record.attempt.number:03d}.json"
     gate = gate_of(run.plan.lease, watched)
@@ -258,13 +258,13 @@ def work_through[C, T](
 def note_outcomes(
     record: StepRecord, tally: Tally, outcomes: Mapping[str, str], left: Sequence[str], text: str
 ) -> None:
-    """Note figures, and end with an error where something is left to do.
+    """Note figures, and set an error for unfinished objects.
 
     Args:
         record: of the step.
-        tally: what became of the objects.
-        outcomes: all that there are.
-        left: those that are tried again; the first one has examples.
+        tally: outcomes of the objects.
+        outcomes: all possible outcomes.
+        left: outcomes of unfinished objects; the first one has examples.
         text: of the error, with places for `left` and `example`.
     """
     record.counts.update({f"{outcome}_objects": tally.objects[outcome] for outcome in outcomes})

@@ -1,4 +1,4 @@
-"""Which way a run's deletions can be taken back."""
+"""The undo way of a run, and its cost in requests, bytes and time."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.runs.words import size_text
+from dredge.runs.words import number_of, size_text
 from dredge.storage import StorageOptions, VersionReader, open_copier, open_reader, open_versions
 from dredge.storage.undo import ExpiresOldVersions, Expiry, KeepsDeletedBytes
 
 OFF, VERSIONS, QUARANTINE = "off", "versions", "quarantine"
+# Versions in a bucket with versions, else off.
 AUTO = "auto"
-"""Versions where the bucket keeps them, else off."""
+# Without undo, the first deleting run asks a person before it deletes more.
 FIRST_OBJECTS_MAX = 1_000
-"""Where nothing can be taken back, the first run that deletes asks a person before it deletes more."""
+# Below the folder of a run.
 QUARANTINE_FOLDER = "quarantine"
-"""Below the folder of a run."""
 WORDS = {
-    OFF: "what is deleted is gone for good",
-    VERSIONS: "the bucket keeps what is deleted as an older version",
-    QUARANTINE: "what is deleted is copied below the run's folder first",
+    OFF: "deletions are permanent",
+    VERSIONS: "the bucket keeps deleted objects as older versions",
+    QUARANTINE: "objects are copied below the run's folder before their deletion",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoWay:
-    """How a run's deletions can be taken back.
+    """The undo way of a run.
 
     Attributes:
-        way: "off", "versions" or "quarantine"; never "auto", which the user may ask for.
+        way: "off", "versions" or "quarantine"; never the setting "auto".
         why: half a sentence.
-        expire_days: days after which a lifecycle rule of the bucket removes old versions; None when none does, or
-            nobody knows.
+        expire_days: days until a lifecycle rule of the bucket removes old versions; None without such a rule, or when
+            unknown.
     """
 
     way: str = OFF
@@ -40,33 +40,32 @@ class UndoWay:
     expire_days: int | None = None
 
     def until(self, deleted_at: datetime, purge_days: float | None) -> datetime | None:
-        """Until when a deletion can be taken back for certain; None where only a purge by hand ends that, or nothing
-        can be taken back.
+        """The guaranteed end of undo for a deletion; None without undo, or when only a manual purge ends it.
 
         Args:
-            deleted_at: when it was made.
-            purge_days: days after which runs purge; None where they do not.
+            deleted_at: time of the deletion.
+            purge_days: age of deletions purged by runs; None without such purges.
         """
         days = [item for item in (purge_days, self.expire_days) if item is not None]
         return deleted_at + timedelta(days=min(days)) if days and self.way != OFF else None
 
 
 def quarantine_uri(run_uri: str) -> str:
-    """URI of the folder with the copies of what a run deleted; below it keys are those of the namespace."""
+    """URI of the folder with the copies of a run's deletions; keys below it equal those of the namespace."""
     return f"{run_uri.rstrip('/')}/{QUARANTINE_FOLDER}"
 
 
 def choose_way(asked: str, namespace: str, run_uri: str, options: StorageOptions | None = None) -> UndoWay:
-    """Choose the way of a run.
+    """Choose the undo way of a run.
 
     Args:
         asked: "auto", "off", "versions" or "quarantine".
-        namespace: URI of what is collected.
+        namespace: URI of the collected data.
         run_uri: URI of the run folder.
         options: None reads the environment.
 
     Raises:
-        ConfigError: the store cannot do what was asked for.
+        ConfigError: the store does not support the requested way.
     """
     versions = open_versions(namespace, options)
     chosen = _choose(asked, namespace, run_uri, versions, options)
@@ -77,7 +76,7 @@ def choose_way(asked: str, namespace: str, run_uri: str, options: StorageOptions
 
 
 def _with_expiry(chosen: UndoWay, expiry: Expiry) -> UndoWay:
-    """Add the time after which the bucket itself removes what was deleted."""
+    """Add the bucket's own expiry of old versions."""
     if not expiry.known:
         return replace(
             chosen,
@@ -86,15 +85,14 @@ def _with_expiry(chosen: UndoWay, expiry: Expiry) -> UndoWay:
         )
     if expiry.days is None:
         return chosen
-    why = f"{chosen.why}; a lifecycle rule of the bucket removes old versions after {expiry.days} days"
+    why = f"{chosen.why}; a lifecycle rule of the bucket removes old versions after {number_of(expiry.days, 'day')}"
     return replace(chosen, why=why, expire_days=expiry.days)
 
 
 def _kept_words(seconds: int) -> str:
-    """That deleting frees nothing yet."""
+    """The note about a soft delete policy."""
     return (
-        f"by the bucket's soft delete policy the bytes of what is deleted stay, and are paid for, {seconds / 86400:g}"
-        " days more"
+        f"the bucket's soft delete policy keeps and charges deleted bytes for {seconds / 86400:g} days more"
     )
 
 
@@ -112,7 +110,7 @@ def _choose(
     problem = {
         "off": "the store keeps no versions",
         "suspended": "the versioning of the bucket is suspended",
-        "unknown": "the credentials may not ask whether the bucket keeps versions (s3:GetBucketVersioning,"
+        "unknown": "the credentials may not read the bucket's versioning (s3:GetBucketVersioning,"
         " storage.buckets.get; on Azure the run's folder must be in the same account, and the right to write there)",
     }[found]
     if asked == AUTO:
@@ -131,15 +129,15 @@ def way_back(
     options: StorageOptions | None = None,
     by_versions: bool = False,
 ) -> str:
-    """Tell by which way an object that a run deleted can be brought back; "" by none.
+    """The way to restore a deleted object; "" for none.
 
     Args:
-        namespace: URI of what was collected.
-        run_uri: URI of the folder of the run that deleted.
+        namespace: URI of the collected data.
+        run_uri: URI of the folder of the deleting run.
         address: of the object.
-        marker_id: of the delete marker that the ledger names; "" for none.
+        marker_id: of the delete marker in the ledger; "" for none.
         options: None reads the environment.
-        by_versions: whether the run counted on versions, so that there is one also where no marker is known.
+        by_versions: whether the undo way of the run was versions, so that a version exists even without a known marker.
     """
     try:
         open_reader(quarantine_uri(run_uri), options).stat(address)
@@ -151,23 +149,23 @@ def way_back(
     return QUARANTINE
 
 
+# A HEAD of the object, the copy, a HEAD of the copy; objects above 5 GiB need one more for each GiB.
 _REQUESTS_OF_COPY = 3
-"""A look at the object, the copy, a look at the copy; objects above 5 GiB take one more for each GiB."""
 _PART_BYTES = 1 << 30
 _LIMIT_BYTES = 5 << 30
+# Of one task, with 16 parallel copies and about a tenth of a second for each object.
 COPIES_PER_SECOND = 150.0
-"""Of one task, with 16 copies under way and about a tenth of a second for each object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoCost:
-    """What a way costs.
+    """The cost of an undo way.
 
     Attributes:
         way: "off", "versions" or "quarantine".
-        requests: beyond those that delete.
-        size_bytes: that stay in the store until they are purged.
-        seconds: beyond those of deleting, in one task.
+        requests: in addition to deleting.
+        size_bytes: kept in the store until a purge.
+        seconds: in addition to deleting, in one task.
     """
 
     way: str
@@ -191,15 +189,15 @@ class UndoCost:
 
 
 def cost_of_undo(way: str, objects: int, size_bytes: int) -> UndoCost:
-    """Tell what it costs to be able to take deletions back.
+    """Estimate the cost of undo.
 
     Args:
         way: "off", "versions" or "quarantine".
-        objects: that are to be deleted.
-        size_bytes: their sizes together.
+        objects: to delete.
+        size_bytes: their total size.
     """
     if way == QUARANTINE:
-        # The sizes of single objects are not known here: at most so many parts can there be.
+        # The sizes of single objects are not known here: this is the largest possible number of parts.
         parts = size_bytes // _PART_BYTES if size_bytes > _LIMIT_BYTES else 0
         requests = _REQUESTS_OF_COPY * objects + parts
         return UndoCost(

@@ -51,6 +51,7 @@ RUN_DEFAULTS: dict[str, Any] = {
     "mode": "{{ params.collect_mode }}",
     "spark_engine": "{{ params.spark_engine }}",
     "check_only": "{{ params.check_only }}",
+    "spark_python": "{{ params.spark_python }}",
 }
 
 #: What the forms of a restore and of a purge ask for.

@@ -58,6 +58,6 @@ class IcechunkSparkOperator(TellsLineage, SparkJobOperator):
             with tasks_environment(run):
                 summary = self.work(run)
         else:
-            summary = self.run_job(context, run)
+            summary = self.run_job(run)
         self.lineage = of_step(run.plan.uri, run.plan.uri, run.plan.run_id, summary)
         return report_metrics(self.step, summary, run.plan.uri)

@@ -51,7 +51,7 @@ class LakeFSSparkOperator(TellsLineage, ReachesLakeFS, SparkJobOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the job and return the figures of its step."""
         run = self.open_run(self.run_uri)
-        summary = self._do_here(run) if self._is_small(run) else self.run_job(context, run)
+        summary = self._do_here(run) if self._is_small(run) else self.run_job(run)
         self.lineage = of_step(run.plan.namespace, run.plan.repository, run.plan.run_id, summary)
         return report_metrics(self.step, summary, run.plan.repository)
 

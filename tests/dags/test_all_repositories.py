@@ -90,18 +90,6 @@ def test_each_repository_has_a_row_of_its_own_and_so_many_are_collected_at_once(
     assert row.partial_kwargs["map_index_template"] == "{{ task.label }}"
 
 
-def test_the_dag_of_one_lets_as_many_repositories_be_collected_at_once(kind: Kind) -> None:
-    assert kind.one_dag("by_hand").max_active_runs >= 32
-    assert kind.one_dag("scheduled", "@daily", **{kind.what: "memory://lake"}).max_active_runs == 1
-
-
-def test_params_are_those_of_one_repository_and_which_ones(kind: Kind, dag: DAG) -> None:
-    one = set(kind.one_dag("one").params)
-    assert set(dag.params) == one - {kind.what, "check_only"} | {kind.which, "leave_out", "summary_root"}
-    assert dag.params["dry_run"] is True
-    assert dag.params[kind.which] == kind.all_of_them
-
-
 def test_dag_survives_serialisation(dag: DAG) -> None:
     from airflow.serialization.serialized_objects import DagSerialization
 

@@ -104,6 +104,7 @@ def test_params_are_these(dag: DAG) -> None:
         "run_root",
         "spark_engine",
         "check_only",
+        "spark_python",
     }
 
 

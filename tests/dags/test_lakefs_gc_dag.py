@@ -190,6 +190,7 @@ def test_params_are_these(dag: DAG) -> None:
         "inventory",
         "run_root",
         "spark_engine",
+        "spark_python",
         "spark_rows_min",
         "check_only",
     }
@@ -208,6 +209,7 @@ def test_every_setting_of_the_form_is_asked_for_and_reaches_its_task(dag: DAG) -
     assert plan.kv_conn_id == "{{ params.kv_conn_id }}"
     for task_id in sorted(SPARK):
         assert dag.get_task(task_id).spark_engine == "{{ params.spark_engine }}"
+        assert dag.get_task(task_id).spark_python == "{{ params.spark_python }}"
 
 
 def test_form_deletes_nothing_unless_told() -> None:
@@ -281,7 +283,7 @@ def test_spark_steps_start_the_job_of_their_own_name(dag: DAG) -> None:
     for task_id in SPARK:
         task = dag.get_task(task_id)
         assert Path(task.application).resolve() == ROOT / "spark_jobs" / "step.py"
-        assert task.job_arguments[:2] == ["--step", task_id]
+        assert task.step == task_id
         assert task_id in JOBS
 
 

@@ -53,7 +53,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     """Do what a job does, without Spark; which steps were handed the store."""
     handed: dict[str, bool] = {}
 
-    def submit(operator: LakeFSSparkOperator, context: Any, secrets: Mapping[str, str]) -> None:
+    def submit(operator: LakeFSSparkOperator, secrets: Mapping[str, str]) -> None:
         handed[operator.step] = URL in secrets
         with mock.patch.dict(os.environ, secrets):
             getattr(steps, operator.step)(steps.Run.open(operator.run_uri), LocalRunner())

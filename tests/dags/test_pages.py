@@ -164,7 +164,7 @@ def test_schedules_and_windows_come_from_airflow_with_the_users_rights(
     windows = get(api, f"{address}/gaps", "user").text
     assert "Windows of daily_lake without a run" in windows
     assert re.search("(29|30) since", windows)  # the first day of them was begun before
-    assert "Who may start backfills" in get(api, f"{address}/gaps", "viewer").text
+    assert "permission to start backfills" in get(api, f"{address}/gaps", "viewer").text
 
 
 def test_repositories_are_those_of_the_connections(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> dict[str, Exception]:
     """Do what a job does, without Spark; or end a step with an exception."""
     failures: dict[str, Exception] = {}
 
-    def submit(operator: LakeFSSparkOperator, context: Any, secrets: Mapping[str, str]) -> None:
+    def submit(operator: LakeFSSparkOperator, secrets: Mapping[str, str]) -> None:
         if operator.step in failures:
             raise failures[operator.step]
         with mock.patch.dict(os.environ, secrets):

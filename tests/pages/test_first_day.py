@@ -104,7 +104,7 @@ def test_a_dry_run_from_the_form_is_watched_and_its_candidates_are_looked_at(
         {"repository": "demo", "unsafe_min_age_seconds": MIN_AGE_SECONDS, "unsafe_grace_seconds": 0},
     )
     story["dry"] = run_page(tour, "lakefs_gc", run)
-    assert tour.page.get_by_text("at work").count()
+    assert tour.page.get_by_text("running").count()
     tour.picture("run-at-work")
     tour.page.get_by_text("dry run: nothing was deleted").first.wait_for(timeout=WAIT_SECONDS * 1000)
     ended(home, "lakefs_gc", run)
@@ -173,14 +173,14 @@ def test_one_object_is_brought_back_and_the_others_stay_gone(
     home: House, tour: Tour, story: dict[str, str]
 ) -> None:
     tour.dredge(story["real"])
-    tour.page.get_by_role("link", name="Bring back").click()
+    tour.page.get_by_role("link", name="Restore").click()
     tour.page.get_by_label("One address").fill(HOSTILE[2])
-    tour.page.get_by_role("button", name="Show what would come back").click()
+    tour.page.get_by_role("button", name="Show the objects").click()
     assert "1 object " in tour.page.locator("[data-choice]").inner_text()
     tour.picture("restore-looked-at")
-    tour.page.get_by_role("button", name="Bring back 1 object").click()
+    tour.page.get_by_role("button", name="Restore 1 object").click()
     assert tour.page.get_by_role("status").count() == 1
-    tour.until("1 came back")
+    tour.until("1 were restored")
     tour.picture("restore-done")
     folder = Path(home.planted.namespace.removeprefix("local://"))
     assert (folder / HOSTILE[2]).read_bytes() == b"hostile"

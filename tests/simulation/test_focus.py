@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from tests.simulation.focus import ANYTHING, Focus
-from tests.simulation.history import play
+from tests.simulation.focus import Focus
 from tests.simulation.known_bugs import BUGS
 from tests.simulation.worlds import WORLDS
 
@@ -36,13 +35,3 @@ def test_histories_have_what_their_focus_names() -> None:
         moves = WORLDS["gc"](focus=focus).draw(random.Random(seed))
         assert [move.args for move in moves if move.verb == "pace"] == [(2.0,)]
         assert any(move.verb == "run" and move.args[0].startswith("other") for move in moves)
-
-
-def test_a_history_with_a_focus_names_it_in_the_command_that_repeats_it() -> None:
-    focus = Focus(("exactly_old",), {"versioned": (True,)})
-    outcome = play(WORLDS["gc"](focus=focus), 1, only=[])
-    assert outcome.command().endswith(
-        """--focus '{"scenes": ["exactly_old"], "settings": {"versioned": [true]}}'"""
-    )
-    assert Focus.from_text(focus.to_text()) == focus
-    assert not ANYTHING

@@ -31,8 +31,3 @@ def test_what_a_run_brings_back_is_looked_for_however_late_that_is(latecomers: L
     latecomers.on_put(ADDRESS, "client", OPENED + 2 * MARGIN)
     latecomers.on_put(ADDRESS, "step", OPENED + 3 * MARGIN)
     assert not latecomers.addresses
-
-
-def test_what_lies_in_no_slice_is_none(latecomers: Latecomers) -> None:
-    latecomers.on_put("data/by-hand/a", "client", OPENED + 2 * MARGIN)
-    assert not latecomers.addresses

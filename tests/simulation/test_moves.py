@@ -6,17 +6,12 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-import numba
 import pytest
-from numba.core import config as numba_config
 
-from tests.simulation.buckets import Bucket
 from tests.simulation.clock import DAY, HOUR, Clock
 from tests.simulation.history import OF_THE_BASE, Move, Outcome, Simulation, _make, play
-from tests.simulation.machine import installed
 from tests.simulation.oracle import Asked
 from tests.simulation.orchestrator import Orchestrated
 from tests.simulation.scheduler import Process
@@ -340,58 +335,3 @@ def test_a_request_that_was_on_its_way_when_its_step_was_begun_anew_breaks_no_ru
         lambda scene: seen.append(scene.simulation.states["deleted"]),
     )
     assert seen == [1]
-
-
-def test_records_are_read_from_a_copy_until_that_is_mended() -> None:
-    seen: list[int] = []
-
-    def look(scene: GcScene) -> None:
-        rows = scene.mishaps.rows
-        assert rows is not None
-        for change in (lambda: None, scene.mishaps.mend):
-            change()
-            with rows.view() as view:
-                seen.append(sum(len(list(view.scan(name))) for name in view.partitions()))
-
-    _told([(-DAY, "copy is read", ()), (-HOUR, "upload", ("main", "a", b"x"))], look)
-    assert seen[0] < seen[1]
-
-
-def test_a_bucket_with_versions_keeps_what_is_deleted_until_it_is_purged() -> None:
-    simulation = Simulation.make(0)
-    bucket = Bucket("b", Clock(lambda: simulation.scheduler.now), versioned=True)
-    first, second = bucket.put("k", b"1"), bucket.put("k", b"2")
-    marker = bucket.remove("k")
-    assert marker is not None
-    assert "k" not in bucket.objects
-    assert [found.version for found in bucket.versions("k")] == [marker, second.version, first.version]
-    bucket.purge("k", marker)
-    assert bucket.objects["k"] == second
-    bucket.purge("k", second.version)
-    assert bucket.objects["k"] == first
-    assert bucket.keys == ["k"]
-
-
-def test_filling_the_cache_of_kernels_draws_nothing_of_a_history(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(numba_config, "CACHE_DIR", str(tmp_path))
-    simulation, same = Simulation.make(0), list[bool]()
-    scheduler = simulation.scheduler
-
-    def actor() -> None:
-        assert scheduler.current is not None
-        chance = scheduler.current.chance
-        before = chance.getstate()
-        numba.njit(cache=True)(_twice)(2)
-        same.append(chance.getstate() == before)
-
-    with installed(scheduler, simulation.stores):
-        scheduler.spawn("actor", actor, Process("p", scheduler))
-        scheduler.run()
-    assert any(tmp_path.rglob("*.nbi"))
-    assert same == [True]
-
-
-def _twice(number: int) -> int:
-    return number * 2

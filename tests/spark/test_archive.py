@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import subprocess
 from pathlib import Path
@@ -57,16 +56,6 @@ def test_archive_is_built_on_first_use_and_once(environ: dict[str, str], builder
     assert builder.calls == 1
 
 
-def test_the_build_is_announced_with_its_usual_length_before_it_begins(
-    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    said_before: list[str] = []
-    monkeypatch.setattr(archive, "_build", lambda *_: bool(said_before.append(caplog.text)))
-    with caplog.at_level(logging.INFO):
-        archive.ensure_archive(environ)
-    assert "usually about a minute, at most 3" in said_before[0]
-
-
 def test_other_jars_or_another_java_get_an_archive_of_their_own(
     environ: dict[str, str], builder: Builder
 ) -> None:
@@ -102,39 +91,14 @@ def test_failed_build_is_logged_and_not_tried_at_every_start(
     assert not list(cache.glob(".build-*"))
 
 
-def test_failed_build_is_tried_again_the_next_day(environ: dict[str, str], builder: Builder) -> None:
-    builder.works = False
-    archive.ensure_archive(environ)
-    (failed,) = Path(environ["DREDGE_CACHE_DIR"]).glob("*.failed")
-    os.utime(failed, (1, 1))
-    builder.works = True
-    assert archive.ensure_archive(environ) is not None
-
-
-def test_folder_that_cannot_be_written_costs_speed_only(
-    environ: dict[str, str], builder: Builder, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "cache").write_text("a file")
-    assert archive.ensure_archive(environ) is None
-    assert "starts without a class archive" in caplog.text
-
-
 @pytest.mark.parametrize("word", ["off", "0", "no", "False"])
 def test_archive_can_be_switched_off(environ: dict[str, str], builder: Builder, word: str) -> None:
     assert archive.ensure_archive(environ | {"DREDGE_SPARK_ARCHIVE": word}) is None
     assert builder.calls == 0
 
 
-def test_no_java_no_archive(environ: dict[str, str], builder: Builder) -> None:
-    assert archive.ensure_archive(environ | {"JAVA_HOME": "/nonexistent"}) is None
-
-
 def test_options_without_an_archive_still_suit_short_jobs() -> None:
     assert archive.java_options(None).split() == list(archive.SHORT_JOB_OPTIONS)
-
-
-def test_archive_with_spaces_in_its_path_is_quoted() -> None:
-    assert '"-XX:SharedArchiveFile=/a b/c.jsa"' in archive.java_options(Path("/a b/c.jsa"))
 
 
 def test_an_archive_stays_where_it_was_made_for_and_no_java_refuses_to_start_over_it() -> None:

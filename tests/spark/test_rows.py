@@ -9,7 +9,6 @@ import pytest
 
 from airflow_dredge.spark_jobs.rows import SparkRunner, worker
 from dredge.errors import NotFoundError, RefusedError, UnavailableError
-from dredge.runs.defects import TaskDefect
 from tests.support.spark import double, fail_some, read_environment
 
 if TYPE_CHECKING:
@@ -26,14 +25,6 @@ def test_results_come_back_in_the_order_of_the_tasks(session: SparkSession) -> N
     tasks = [{"value": value} for value in (5, 3, 9, 1, 7)]
     results = SparkRunner(session).run("double", double, {"factor": 2}, tasks)
     assert [result["value"] for result in results] == [10, 6, 18, 2, 14]
-
-
-def test_no_tasks_start_no_job(session: SparkSession) -> None:
-    assert SparkRunner(session).run("double", double, {"factor": 2}, []) == []
-
-
-def test_two_cores_are_two_tasks_at_once(session: SparkSession) -> None:
-    assert SparkRunner(session).default_parallelism == 2
 
 
 def test_error_of_a_task_keeps_its_family_and_is_raised_after_all_tasks_stopped(
@@ -61,12 +52,6 @@ def test_class_that_the_driver_does_not_know_comes_back_as_its_family(
 ) -> None:
     with pytest.raises(NotFoundError, match="no 7"):
         SparkRunner(session).run("s", fail_some, {"folder": str(tmp_path)}, [{"fail": "strange"}])
-
-
-def test_bug_in_a_task_is_named(session: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(TaskDefect, match="sweep: KeyError: 'forgotten'") as caught:
-        SparkRunner(session).run("sweep", fail_some, {"folder": str(tmp_path)}, [{"fail": "bug"}])
-    assert any("in fail_some" in place for place in caught.value.places)
 
 
 def test_lost_worker_can_be_retried(session: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.storage import StorageOptions, open_copier, open_deleter, open_reader, open_writer
-from dredge.storage.azure import clients, copying, deleting, listing
+from dredge.storage.azure import clients, copying, deleting
 from dredge.storage.azure.options import AzureOptions
 from dredge.storage.signed_urls import UrlSigner
 from tests.support.azure import ACCOUNT, KEY, TestContainer, make_container
@@ -109,20 +109,6 @@ def test_batches_take_what_they_are_told_and_nothing_else(
     assert {each.outcome for each in found[:7] + found[8:-1]} == {"deleted"}
     assert container.names() == ["lake/data", "lake/data/stays", names[7]]
     assert requests == ["POST", "POST"]
-
-
-def test_pages_are_put_together(container: TestContainer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "PAGE_BLOBS", 3)
-    for number in range(10):
-        container.client.upload_blob(f"lake/data/{number}", b"")
-    container.client.upload_blob("lake/data/folder", b"", metadata={"hdi_isfolder": "true"})
-    reader = open_reader(f"{container.uri}/lake", container.options)
-    keys = [key for batch in reader.list("data/", "data/2", "data/7") for key in batch["key"].to_pylist()]
-    assert keys == [f"data/{number}" for number in range(3, 7)]
-    assert sum(batch.num_rows for batch in reader.list()) == 10
-    for look in (reader.stat, reader.get):
-        with pytest.raises(NotFoundError, match="directory"):
-            look("data/folder")
 
 
 def test_bytes_are_given_as_they_lie_there(container: TestContainer) -> None:

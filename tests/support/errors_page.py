@@ -1,6 +1,6 @@
 """The page of docs about errors, exit codes and the codes of a report, made from the code.
 
-python -m tests.support.errors_page        writes docs/errors.md anew; a test fails while it differs
+python -m tests.support.errors_page        writes docs/errors.md again; a test fails while it differs
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 
 _PAGE = """# Errors and codes
 
-This page is made from the code: `./run docs` writes it anew.
+This page is made from the code: `./run docs` writes it again.
 
 ## Errors
 
-Every message begins with what happened and ends with what to do. Its *kind* is stable: it stands in the last line of a
+Every message begins with the event and ends with the action to take. Its *kind* is stable: it is in the last line of a
 job (`dredge: refused: …`) and in `<step>/_FAILED.json` of a run's folder.
 
 {errors}
 
-A task that ends with an error of a kind that is not tried again fails at once.
+An error that is not retried fails its task at once.
 
 ## Causes
 
 The same cause gives the same kind of error from every client (of S3, Azure, Google, lakeFS, PostgreSQL and DynamoDB).
-The message has the service's own code and words; a cause of the kind `config` is not tried again.
+The message has the service's own code and text; a cause of the kind `config` is not retried.
 
 {causes}
 
@@ -44,21 +44,21 @@ Of `dredge` and of Spark's jobs:
 
 {exits}
 
-`dredge gc report` tells of a run that is long over, so its codes are about that run: 0 it is a success, a dry run or
-still going on, 1 it failed or deleted only a part, 3 it was refused, awaits approval or was rejected. Commands that
-check something, such as `dredge gc index verify`, say 1 when they find something; `--help` of each has its own.
+The codes of `dredge gc report` are about the run of the report: 0 success, a dry run or still running, 1 failed or
+partly deleted, 3 refused, awaiting approval or rejected. Commands that check, such as `dredge gc index verify`, end
+with 1 when they find a fault; see `--help` of each.
 
 ## Outcomes of a run
 
 {outcomes}
 
-## Why something may go
+## Reasons for a deletion
 
 The column *Kind* of a report, and `reason` in the ledger:
 
 {reasons}
 
-## Why a candidate stays
+## Reasons to keep a candidate
 
 `hold` and `code` in the ledger; the first that applies counts:
 
@@ -70,7 +70,7 @@ def page() -> str:
     """Return the text of the page."""
     return _PAGE.format(
         errors=_table(
-            ("Kind", "Class", "Exit code", "Tried again", "Meaning", "What to do"),
+            ("Kind", "Class", "Exit code", "Retried", "Meaning", "What to do"),
             (
                 (
                     f"`{kind.kind}`",
@@ -84,7 +84,7 @@ def page() -> str:
             ),
         ),
         causes=_table(
-            ("Cause", "Kind", "Exit code", "Tried again", "Meaning", "What to do"),
+            ("Cause", "Kind", "Exit code", "Retried", "Meaning", "What to do"),
             (
                 (
                     f"`{cause.name}`",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,10 +44,6 @@ class Kept:
     def damage(self, new: NewPart) -> None:
         name = new.part.addresses.name
         self.state.put(name, self.state.get(name)[:-1] + b"?")
-
-    def put_digested(self, name: str, data: bytes) -> None:
-        """Write a manifest as it is, under a name that fits it."""
-        self.state.put(f"{name}-{hashlib.sha256(data).hexdigest()}.parquet", data)
 
     def ranges(self, part: str) -> list[RangeHashes]:
         return read_part(self.state, self.index.parts[part], lambda _: True)

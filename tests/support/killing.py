@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from tests.support.memory_store import MemoryDeleter, MemoryStore
+from tests.support.stand_ins import standing_in
 
 type Objects = dict[str, tuple[bytes, datetime]]
 
@@ -49,20 +50,16 @@ def kept_at_every_write(store: MemoryStore) -> Iterator[list[Objects]]:
 @contextmanager
 def _at_every_write(act: Callable[[], None]) -> Iterator[None]:
     """Act right before each write and delete, and right after each delete, before anybody wrote down what happened."""
-    honest_write, honest_delete = MemoryStore.write, MemoryDeleter.delete
 
-    def write(self, *arguments, **more):  # type: ignore[no-untyped-def]
+    def write(honest, *arguments, **more):  # type: ignore[no-untyped-def]
         act()
-        return honest_write(self, *arguments, **more)
+        return honest(*arguments, **more)
 
-    def delete(self, *arguments):  # type: ignore[no-untyped-def]
+    def delete(honest, *arguments):  # type: ignore[no-untyped-def]
         act()
-        done = honest_delete(self, *arguments)
+        done = honest(*arguments)
         act()
         return done
 
-    MemoryStore.write, MemoryDeleter.delete = write, delete  # type: ignore[method-assign]
-    try:
+    with standing_in(MemoryStore.write, write), standing_in(MemoryDeleter.delete, delete):
         yield
-    finally:
-        MemoryStore.write, MemoryDeleter.delete = honest_write, honest_delete  # type: ignore[method-assign]

@@ -26,7 +26,6 @@ from tests.support.lakes import ManualClock
 from tests.support.turns import Actor, Stage
 
 NAME = "lake"
-PARTITIONS = (REPOSITORIES_PARTITION, DELETED_PARTITION)
 
 
 class ListedStore:

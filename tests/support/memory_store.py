@@ -34,11 +34,11 @@ from dredge.storage.undo import ObjectVersion, Versioning
 from dredge.storage.uploads import Uploads
 from tests.support.memory_uploads import MemoryUploads
 from tests.support.memory_versions import OlderVersions
+from tests.support.stand_ins import can_be_stood_in
 
 DRIVERS["memory"] = "memory"
 MODULES["memory"] = "tests.support.memory_driver"
 
-BATCH_ROWS = 8192
 CHUNK_BYTES = 1 << 20
 
 
@@ -57,6 +57,7 @@ class MemoryStore:
     lock: threading.RLock = field(default_factory=threading.RLock)
     older: OlderVersions | None = None
 
+    @can_be_stood_in
     def write(self, key: str, data: bytes, last_modified: datetime | None = None) -> None:
         """Put an object, if wanted with a time of the caller's choice."""
         with self.lock:
@@ -66,6 +67,7 @@ class MemoryStore:
             if self.older is not None:
                 self.older.written(key)
 
+    @can_be_stood_in
     def remove(self, key: str) -> str | None:
         """Take an object away.
 
@@ -100,8 +102,16 @@ def forget_memory_store(name: str) -> None:
         _stores.pop(name, None)
 
 
-def _etag(data: bytes) -> str:
+@can_be_stood_in
+def etag_of(data: bytes) -> str:
+    """The tag of an object."""
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+@can_be_stood_in
+def rows_of_a_page() -> int:
+    """How many rows of a listing come at once."""
+    return 8192
 
 
 class MemoryReader:
@@ -125,11 +135,13 @@ class MemoryReader:
     def _store(self) -> MemoryStore:
         return memory_store(self._location.bucket)
 
+    @can_be_stood_in
     def stat(self, key: str) -> ObjectInfo:
         """Look one object up; raises NotFoundError."""
         data, modified = self._find(key)
-        return ObjectInfo(key, len(data), modified, _etag(data))
+        return ObjectInfo(key, len(data), modified, etag_of(data))
 
+    @can_be_stood_in
     def get(self, key: str) -> bytes:
         """Read one object whole; raises NotFoundError."""
         return self._find(key)[0]
@@ -138,10 +150,12 @@ class MemoryReader:
         """Read many objects in order."""
         return ((key, self.get(key)) for key in keys)
 
+    @can_be_stood_in
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Read `length` bytes from offset `start`; fewer only where the object ends."""
         return self.get(key)[start : start + length]
 
+    @can_be_stood_in
     def open_read(self, key: str, start: int = 0, length: int | None = None) -> MemoryStream:
         """Open an object for reading in pieces."""
         data = self.get(key)
@@ -156,9 +170,11 @@ class MemoryReader:
     ) -> Iterator[pa.RecordBatch]:
         """List in key order; see `ObjectReader.list`."""
         infos = [i for i in self._infos(prefix) if in_range(i.key, start_after, stop_before)]
-        for at in range(0, len(infos), BATCH_ROWS):
-            yield batch_of(infos[at : at + BATCH_ROWS])
+        rows = rows_of_a_page()
+        for at in range(0, len(infos), rows):
+            yield batch_of(infos[at : at + rows])
 
+    @can_be_stood_in
     def list_level(self, prefix: str = "") -> Level:
         """List one level."""
         level = Level([], [])
@@ -179,7 +195,7 @@ class MemoryReader:
             if not name.startswith(self._root + prefix):
                 return
             data, modified = found[name]
-            yield ObjectInfo(name.removeprefix(self._root), len(data), modified, _etag(data))
+            yield ObjectInfo(name.removeprefix(self._root), len(data), modified, etag_of(data))
 
     def _find(self, key: str) -> tuple[bytes, datetime]:
         with self._store.lock:
@@ -228,6 +244,7 @@ class MemoryWriter(MemoryReader):
         """Write an object."""
         return self._write(key, data).etag
 
+    @can_be_stood_in
     def put_if_absent(self, key: str, data: bytes) -> str | None:
         """Write an object that must not exist."""
         return self._write(key, data, if_absent=True).etag
@@ -236,6 +253,7 @@ class MemoryWriter(MemoryReader):
         """Replace an object that must still have `etag`."""
         return self._write(key, data, if_match=etag).etag
 
+    @can_be_stood_in
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
         """Write an object from pieces."""
         return self._write(key, b"".join(chunks), if_absent=if_absent)
@@ -259,7 +277,7 @@ class MemoryWriter(MemoryReader):
             present = self._store.objects.get(self._root + key)
             if if_absent and present is not None:
                 raise ConflictError(f"{key!r} exists already; nothing was written")
-            if if_match is not None and (present is None or _etag(present[0]) != if_match):
+            if if_match is not None and (present is None or etag_of(present[0]) != if_match):
                 raise ConflictError(f"{key!r} is not the version that was expected; nothing was written")
             self._store.write(self._root + key, data)
             return self.stat(key)
@@ -280,6 +298,7 @@ class MemoryDeleter:
         """Where the keys begin, without a trailing slash."""
         return self._location.uri
 
+    @can_be_stood_in
     def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
         """Delete each key."""
         if not may_send():
@@ -307,11 +326,13 @@ class MemoryVersions:
         self._location = location
         self._root = location.root + "/" if location.root else ""
 
+    @can_be_stood_in
     def versioning(self, _probe_uri: str = "") -> Versioning:
         """Whether the store keeps what is deleted."""
         older = memory_store(self._location.bucket).older
         return "off" if older is None else "suspended" if older.suspended else "enabled"
 
+    @can_be_stood_in
     def versions(self, key: str) -> list[ObjectVersion]:
         """Every version and marker of a key, the newest first."""
         store, name = memory_store(self._location.bucket), self._root + key
@@ -326,12 +347,14 @@ class MemoryVersionDeleter:
         self._location = location
         self._root = location.root + "/" if location.root else ""
 
+    @can_be_stood_in
     def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
         """Delete versions for good."""
         if not may_send():
             return [DeleteOutcome(key, "failed", NOT_SENT) for key, _ in wanted]
         return [self._delete(key, version_id) for key, version_id in wanted]
 
+    @can_be_stood_in
     def _delete(self, key: str, version_id: str) -> DeleteOutcome:
         store, name = memory_store(self._location.bucket), self._root + key
         with store.lock:

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from dredge.gc.run import Run
-from dredge.gc.save_report.own_files import ROOT, OwnFilesDeleter
+from dredge.gc.save_report.own_files import ROOT
+from dredge.runs.own_files import OwnFilesDeleter
 from dredge.storage import DeleteOutcome
 from tests.support.gc import World
 

@@ -8,7 +8,6 @@ sends.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -117,15 +116,3 @@ def refused(code: str, status: int | None = None) -> Iterator[None]:
     assert answer["Error"]["Code"] == code
     if status is not None:
         assert answer["ResponseMetadata"]["HTTPStatusCode"] == status
-
-
-def aws_chunks(content: bytes, size: int, trailer: tuple[str, bytes] | None = None) -> bytes:
-    """Encode a body as unsigned chunks, with a checksum behind it."""
-    body = b""
-    for start in range(0, len(content), size):
-        part = content[start : start + size]
-        body += f"{len(part):x}\r\n".encode() + part + b"\r\n"
-    body += b"0\r\n"
-    if trailer is not None:
-        body += f"{trailer[0]}:{base64.b64encode(trailer[1]).decode()}\r\n".encode()
-    return body + b"\r\n"

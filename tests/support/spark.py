@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -75,6 +76,71 @@ class ConnectServer:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.log.close()
+
+
+class SparkCluster:
+    """A standalone cluster: a master and its workers, each a process with one core; a context manager.
+
+    Args:
+        folder: for logs and working folders.
+        workers: how many there are.
+    """
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self._workers = workers
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """Airflow's."""
+        return {"conn_type": "spark", "host": "spark://127.0.0.1", "port": self.port}
+
+    def pythons(self) -> list[list[Path]]:
+        """By worker, the interpreters in the working folders of its executors."""
+        return [
+            sorted((self.folder / f"worker-{number}").glob("app-*/*/dredge-env/bin/python3"))
+            for number in range(self._workers)
+        ]
+
+    def __enter__(self) -> Self:
+        self._start("master", "Master", "--port", str(self.port), "--webui-port", str(free_port()))
+        deadline = time.monotonic() + 90
+        while not listens(self.port):
+            assert time.monotonic() < deadline, (self.folder / "master.log").read_text()[-4000:]
+            time.sleep(0.1)
+        for number in range(self._workers):
+            work = str(self.folder / f"worker-{number}")
+            where = ("--cores", "1", "--memory", "1g", "--work-dir", work, "--webui-port", str(free_port()))
+            self._start(f"worker-{number}", "Worker", *where, f"spark://127.0.0.1:{self.port}")
+        return self
+
+    def _start(self, name: str, kind: str, *arguments: str) -> None:
+        home = spark_home()
+        assert home is not None
+        program = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
+        command = [str(home / "bin" / "spark-class"), program, "--host", "127.0.0.1", *arguments]
+        # Nothing leads to this environment's Python.
+        environ = {"PATH": "/usr/bin:/bin", "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+        environ |= {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}
+        with open(self.folder / f"{name}.log", "wb") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    command,
+                    cwd=self.folder,
+                    env=environ,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            )
+
+    def __exit__(self, *exc: object) -> None:
+        for process in reversed(self._processes):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def free_port() -> int:

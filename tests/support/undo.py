@@ -9,7 +9,7 @@ restore(world, run, all=True)
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -33,6 +33,7 @@ from dredge.undo.pins import Pin, pin_folder, write_pin
 from tests.support.gc import World, busy_world, make_world
 from tests.support.memory_store import MemoryStore, MemoryVersionDeleter, memory_store
 from tests.support.memory_versions import OlderVersions
+from tests.support.stand_ins import standing_in
 
 WAYS = ("versions", "quarantine")
 
@@ -130,28 +131,16 @@ def moments(store: MemoryStore) -> Iterator[list[Moment]]:
     request: everything that a process can leave that is killed. Right before its next write it leaves what the last
     deletion left."""
     found: list[Moment] = []
-    write, remove, delete_version = MemoryStore.write, MemoryStore.remove, MemoryVersionDeleter._delete
 
-    def kept_write(self, *arguments, **more):  # type: ignore[no-untyped-def]
+    def kept(honest, *arguments, **more):  # type: ignore[no-untyped-def]
         found.append(Moment.of(store))
-        return write(self, *arguments, **more)
+        return honest(*arguments, **more)
 
-    def kept_remove(self, *arguments):  # type: ignore[no-untyped-def]
-        found.append(Moment.of(store))
-        return remove(self, *arguments)
-
-    def kept_delete_version(self, *arguments):  # type: ignore[no-untyped-def]
-        found.append(Moment.of(store))
-        return delete_version(self, *arguments)
-
-    MemoryStore.write, MemoryStore.remove = kept_write, kept_remove  # type: ignore[method-assign]
-    MemoryVersionDeleter._delete = kept_delete_version  # type: ignore[method-assign]
-    try:
+    with ExitStack() as stack:
+        for change in (MemoryStore.write, MemoryStore.remove, MemoryVersionDeleter._delete):
+            stack.enter_context(standing_in(change, kept))
         yield found
         found.append(Moment.of(store))
-    finally:
-        MemoryStore.write, MemoryStore.remove = write, remove  # type: ignore[method-assign]
-        MemoryVersionDeleter._delete = delete_version  # type: ignore[method-assign]
 
 
 @contextmanager

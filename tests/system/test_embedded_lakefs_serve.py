@@ -18,8 +18,6 @@ import lakefs
 import pytest
 import urllib3
 
-from tests.support.objectstore import moto_s3
-
 pytestmark = pytest.mark.system
 
 
@@ -112,24 +110,6 @@ def test_a_given_key_pair_is_used_and_never_shown(tmp_path: Path) -> None:
     assert "GET /api/v1/repositories 200" in err
 
 
-def test_objects_can_lie_on_s3(tmp_path: Path) -> None:
-    with (
-        moto_s3() as bucket,
-        served("--data", str(tmp_path), "--blockstore", "s3", **bucket.options.to_env()) as (_, ready),
-    ):
-        repository = lakefs.Repository("shop", client(ready, ready["secret_access_key"]))
-        repository.create(f"{bucket.uri}/shop").branch("main").object("a").upload(b"x")
-        assert len(bucket.keys("shop/data/")) == 1
-
-
-def test_a_taken_port_ends_it_with_4(tmp_path: Path) -> None:
-    with served("--data", str(tmp_path / "one")) as (_, ready):
-        second = start("--data", str(tmp_path / "two"), "--listen", ready["url"].removeprefix("http://"))
-        out, err = second.communicate(timeout=60)
-    assert (second.returncode, out) == (4, "")
-    assert "Traceback" not in err
-
-
 @pytest.mark.parametrize(
     ("args", "env"),
     [
@@ -147,10 +127,3 @@ def test_wrong_input_ends_it_with_2_and_one_line(
     assert (process.returncode, out) == (2, "")
     assert "Traceback" not in err
     assert "hush" not in err
-
-
-def test_a_damaged_key_file_ends_it_with_5(tmp_path: Path) -> None:
-    (tmp_path / "server.json").write_text("{}")
-    process = start("--data", str(tmp_path))
-    process.communicate(timeout=60)
-    assert process.returncode == 5

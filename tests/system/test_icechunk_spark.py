@@ -142,12 +142,5 @@ def test_spark_submit_deletes_what_the_library_deletes_and_every_ref_reads_back(
 # The way to Connect is the same for all jobs; test_spark_submit goes it every time.
 
 
-@pytest.mark.parametrize("twins", [1, pytest.param(2, marks=pytest.mark.long)], indirect=True)
-def test_airflow_worker_alone_deletes_what_the_library_deletes(airflow: Airflow, twins: Twins) -> None:
-    run = airflow.run("icechunk_expiration", twins.conf(collect_mode="local"))
-    assert run.tasks == dict.fromkeys(run.tasks, "success")
-    twins.assert_collected_like_the_library(run.returned["collect"]["counts"])
-
-
 # That a held run deletes nothing is shown in tests/dags, that a job's error comes back as itself in
 # test_spark_submit_job, and that such an error is not tried again in tests/unit/operators/test_retry.

@@ -181,7 +181,7 @@ def in_background(call: Callable[[], None]) -> tuple[threading.Thread, list[Base
 def test_killed_task_leaves_no_process_behind(beats: Beats) -> None:
     operator = beats.operator()
     with connections(spark_default={"conn_type": "spark", "host": "local[2]"}):
-        thread, errors = in_background(lambda: operator.submit({}, {}))  # type: ignore[arg-type]
+        thread, errors = in_background(lambda: operator.submit({}))
         beats.wait_for_both()
         application = operator._application_of_run
         assert application is not None

@@ -24,16 +24,6 @@ def test_every_command_exists_and_explains_itself(name: str) -> None:
     assert len(result.output.splitlines()) > 5
 
 
-def test_serve_without_a_server_says_which_extra_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(cli, "entry_points", lambda **_: [])
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["serve", "--data", "lake"])
-    assert ended.value.code == 2
-    assert "extra `server`" in capsys.readouterr().err
-
-
 def test_a_command_that_falls_over_says_that_it_is_a_defect_and_what_to_send(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from dredge import compiled
-from dredge.errors import ConfigError
 
 find = compiled.kernels.__wrapped__  # without the memory of the first answer
 
@@ -55,16 +54,6 @@ def test_code_is_cached_in_a_folder_named_after_the_source(
     assert not compiled.caching()
 
 
-def test_numbas_own_setting_is_honoured(
-    imports: list[tuple[bool, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from numba.core import config
-
-    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "mine"))
-    find()
-    assert Path(imports[0][1]).parent == tmp_path / "mine"
-
-
 def test_a_folder_that_others_can_write_to_is_never_used(
     imports: list[tuple[bool, str]], tmp_path: Path
 ) -> None:
@@ -74,39 +63,6 @@ def test_a_folder_that_others_can_write_to_is_never_used(
     find()
     assert imports[1][0]
     assert Path(imports[1][1]).parent == tmp_path / f"tmp/dredge-{os.getuid()}"
-
-
-def test_without_a_folder_every_process_compiles_for_itself(
-    imports: list[tuple[bool, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr(compiled.tempfile, "gettempdir", lambda: str(tmp_path / "file"))
-    assert find() is not None
-    assert [cached for cached, _ in imports] == [False]
-
-
-def test_a_cache_that_cannot_be_used_is_done_without(
-    imports: list[tuple[bool, str]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    pretend = compiled.importlib.import_module
-
-    def broken(name: str) -> ModuleType:
-        module = pretend(name)
-        if compiled.caching():
-            raise RuntimeError("cannot cache function: no locator available")
-        return module
-
-    monkeypatch.setattr(compiled.importlib, "import_module", broken)
-    assert find() is not None
-    assert [cached for cached, _ in imports] == [True, True, False]
-    assert "no locator" in caplog.text
-
-
-def test_a_big_endian_machine_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled.sys, "byteorder", "big")
-    with pytest.raises(ConfigError, match="big-endian"):
-        find()
 
 
 def test_a_change_in_any_file_of_the_kernels_changes_the_cache_folder(

@@ -32,10 +32,9 @@ def test_only_the_sweeps_open_a_deleter() -> None:
     allowed = {
         "dredge/storage/",
         "dredge/gc/bulk_delete/sweep.py",
-        "dredge/gc/save_report/own_files.py",
+        "dredge/runs/own_files.py",
         "dredge/undo/deleting_leftovers.py",  # below the quarantine of a run only
         "dredge/icechunk/collection/bulk_delete/deleting.py",
-        "dredge/icechunk/collection/save_report/own_files.py",  # takes no other names either
     }
     openers = [
         path.relative_to(ROOT).as_posix()
@@ -80,10 +79,13 @@ def test_only_the_end_of_a_run_is_handed_the_deleter_of_own_files() -> None:
         path.relative_to(ROOT).as_posix()
         for folder in ("dredge", "operators", "spark_jobs", "dags")
         for path in (ROOT / folder).rglob("*.py")
-        if "OwnFilesDeleter" in path.read_text()
+        if "OwnFilesDeleter" in path.read_text() or "own_files_deleter" in path.read_text()
     }
     ends = ("dredge/gc/save_report", "dredge/icechunk/collection/save_report")
-    assert users == {f"{end}/{name}.py" for end in ends for name in ("own_files", "lifetimes")}
+    assert users == {f"{end}/{name}.py" for end in ends for name in ("own_files", "lifetimes")} | {
+        "dredge/runs/own_files.py",
+        "dredge/trash/state.py",
+    }
 
 
 def test_operators_see_the_collector_through_its_steps_its_config_and_its_many_runs_only() -> None:

@@ -1,4 +1,4 @@
-"""Step approve: a person says whether the candidates may be deleted, where the run has to ask (`dredge.approve`)."""
+"""Step approve of a lakeFS collection: a person approves the candidates, if the run must ask (`dredge.approve`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dredge.gc.subtract import SubtractOutput
 
 
 class ApproveOutput(output.ApproveOutput):
-    """What a person was asked about a collection of a lakeFS repository, and said."""
+    """The request to a person about a lakeFS collection, and the answer."""
 
     INPUTS = (*CheckLimitsOutput.INPUTS, CheckLimitsOutput)
     GUARDS, CANDIDATES = CheckLimitsOutput, SubtractOutput

@@ -1,10 +1,10 @@
-"""What would be deleted, by the branch whose commits named it last: for a person who has to decide.
+"""The candidates by branch: the branches of the newest expired commit with each candidate, for the person deciding.
 
-    expired commits, newest first → their ranges, each with the first that names it → hashes from the index
-        → each candidate is counted for the branches on whose line that commit is
+    expired commits, newest first → their ranges, each with its first commit → hashes from the index
+        → each candidate is counted for the branches of that commit
 
-As far as it is known without reading everything: of so many commits, ranges and candidates; what is left out is counted
-and said. Nobody records which branch had what was only staged, so that stays unknown.
+The numbers of commits, ranges and candidates are limited; the rest is counted and reported. lakeFS does not record the
+branch of objects staged and never committed, so it stays unknown.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from dredge.lakefs import Commit, Rules
 from dredge.runs.payload import from_json
 from dredge.sets.hashes import Hashes, unite
 
+# Limit of expired commits with their metaranges.
 _COMMITS_MAX = 64
-"""Expired commits whose metaranges are read for this."""
+# Limit of candidates; their hashes are held in memory.
 CANDIDATES_MAX = 2_000_000
-"""Candidates that are looked up; their hashes are held in memory."""
 
-GONE = "(a branch that is gone)"
+GONE = "(a deleted branch)"
 
+# Names of branches with a commit in their line; the last one is "…" for further branches, and () is a deleted branch.
 type Branches = tuple[str, ...]
-"""Names of branches on whose line a commit is; the last one is "…" when there are more, and () is a deleted branch."""
 
 
 @dataclass(slots=True)
 class ByBranch:
-    """Candidates by the branches whose expired commits named them last.
+    """Candidates by the branches of the newest expired commit with them.
 
     Attributes:
-        named: what is known.
-        unknown: what none of the commits that were looked at names.
-        unread: what was not looked at, as sentences.
+        named: the known part.
+        unknown: candidates in none of the commits read.
+        unread: limits and unreadable sources, as sentences.
     """
 
     named: dict[Branches, Amount] = field(default_factory=dict)
@@ -56,14 +56,14 @@ class ByBranch:
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """Sorted hashes, sizes, and the number of the newest commit that names each; -1 for none."""
+    """Sorted hashes, sizes, and the number of the newest commit with each; -1 for none."""
 
     hashes: npt.NDArray[np.uint64]
     sizes: npt.NDArray[np.int64]
     owners: npt.NDArray[np.int32]
 
     def note(self, hashes: npt.NDArray[np.uint64], owner: int) -> None:
-        """Let the commit of a number own what it names, unless a newer one does: numbers begin with the newest."""
+        """Assign candidates to a commit, unless a newer commit has them: numbers begin with the newest."""
         places = np.minimum(np.searchsorted(self.hashes, hashes), max(len(self.hashes) - 1, 0))
         found = places[self.hashes[places] == hashes] if len(self.hashes) else places[:0]
         before = self.owners[found]
@@ -71,11 +71,11 @@ class _Candidates:
 
 
 def by_branch(run: Run, guards: CheckLimitsOutput) -> ByBranch:
-    """Tell which branches what would be deleted belonged to. Whatever cannot be read is said, never raised.
+    """Count the candidates of a run by branch. Unreadable sources are noted, never raised.
 
     Args:
         run: this run.
-        guards: what they hold back.
+        guards: their result, with holds.
     """
     found = ByBranch()
     candidates = _candidates(run, guards, found)
@@ -93,11 +93,11 @@ def by_branch(run: Run, guards: CheckLimitsOutput) -> ByBranch:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """Candidates by the branch whose expired commits named them last; also those that are held.
+    """Candidates by the branch of the newest expired commit with them; also held candidates.
 
     Attributes:
-        hashes: sorted, by branch; `GONE` for branches that are no more.
-        unread: what was not looked at, as sentences.
+        hashes: sorted, by branch; deleted branches share a name.
+        unread: limits and unreadable sources, as sentences.
     """
 
     hashes: dict[str, Hashes]
@@ -105,13 +105,13 @@ class Owned:
 
 
 def owned_by_branch(run: Run) -> Owned:
-    """Tell which candidates of a run are whose, for who wants to look at one branch's.
+    """The candidates of a run by branch, for a filter by branch.
 
     Args:
-        run: any, also one that ended.
+        run: any run, also a finished one.
 
     Raises:
-        DredgeError: what it takes cannot be read.
+        DredgeError: an unreadable source.
     """
     found = ByBranch()
     candidates = _candidates(run, None, found)
@@ -133,7 +133,7 @@ def _candidates(run: Run, guards: CheckLimitsOutput | None, found: ByBranch) -> 
     hashes, sizes, count = [np.empty(0, np.uint64)], [np.empty(0, np.int64)], 0
     for part in SubtractOutput.of(summary).candidates if summary is not None else ():
         if count >= CANDIDATES_MAX:
-            found.unread.append(f"only {count:,} objects were looked up")
+            found.unread.append(f"candidates beyond the first {count:,}")
             break
         columns = list(dict.fromkeys(["hash", "size", *HOLD_COLUMNS]))
         rows = run.folder.read_part(part, columns)
@@ -147,7 +147,7 @@ def _candidates(run: Run, guards: CheckLimitsOutput | None, found: ByBranch) -> 
 
 
 def _look_up(run: Run, candidates: _Candidates, found: ByBranch) -> list[Branches]:
-    """Give each candidate the newest expired commit that names it; gives the branches of the commits by number."""
+    """Assign each candidate to the newest expired commit with it; returns the branches of the commits by number."""
     summary = run.folder.read_summary(ListCommittedOutput.STEP)
     committed = None if summary is None else ListCommittedOutput.of(summary)
     if committed is None or committed.rules is None:
@@ -158,7 +158,7 @@ def _look_up(run: Run, candidates: _Candidates, found: ByBranch) -> list[Branche
     expired = [commit for item, commit in history.graph.items() if item not in history.active]
     expired.sort(key=lambda commit: commit.created_at, reverse=True)
     if len(expired) > _COMMITS_MAX:
-        found.unread.append(f"{len(expired) - _COMMITS_MAX:,} older expired commits were not looked at")
+        found.unread.append(f"{len(expired) - _COMMITS_MAX:,} older expired commits")
     looked_at = expired[:_COMMITS_MAX]
     ranges, owners = _ranges_of(run, history, looked_at, found)
     for item in addresses_of(run.reader, run.state, run.plan.namespace, ranges):
@@ -169,7 +169,7 @@ def _look_up(run: Run, candidates: _Candidates, found: ByBranch) -> list[Branche
 def _ranges_of(
     run: Run, history: History, commits: Sequence[Commit], found: ByBranch
 ) -> tuple[Ranges, dict[str, int]]:
-    """Ranges that are not active, each with the number of the newest commit that names it."""
+    """Inactive ranges, each with the number of the newest commit with it."""
     active = set(history.ranges_table["range_id"].to_pylist())
     most = run.plan.config.tuning.explain_ranges_max
     ranges: Ranges = {}
@@ -179,7 +179,7 @@ def _ranges_of(
             if range_id in active or range_id in owners:
                 continue
             if len(ranges) >= most:
-                found.unread.append(f"more than {most:,} ranges that only expired commits name were not read")
+                found.unread.append(f"ranges of expired commits beyond the first {most:,}")
                 return ranges, owners
             owners[range_id], ranges[range_id] = number, history.metaranges.ranges[range_id]
     return ranges, owners

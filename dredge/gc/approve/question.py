@@ -1,4 +1,4 @@
-"""What a person is shown about a collection of a lakeFS repository who has to decide."""
+"""The request for approval of a lakeFS collection: its largest folders and branches, and its text."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _FOLDER = r"^(?P<folder>.*/)"
 
 @dataclass(slots=True)
 class Largest:
-    """Where most of it lies.
+    """The largest parts of the candidates.
 
     Attributes:
         folders: by name, the largest first.
-        num_folders: how many there are.
-        branches: expired commits by branch on whose line they are, most first.
+        num_folders: the number of all folders.
+        branches: expired commits by branch, the largest number first.
     """
 
     folders: dict[str, Amount] = field(default_factory=dict)
@@ -43,15 +43,15 @@ class Largest:
 
 
 def find_largest(run: Run, guards: CheckLimitsOutput, count: int) -> Largest:
-    """Find where most of what would be deleted lies. Candidates are read one file after the other.
+    """Find the largest folders and branches of the candidates. Candidates are read one file after the other.
 
     Args:
         run: this run.
-        guards: what they hold back.
-        count: folders and branches to name.
+        guards: their result, with holds.
+        count: limit of folders and branches.
 
     Raises:
-        FormatError: a file is not as it was written.
+        FormatError: a damaged file.
     """
     folders = _folders(run, guards)
     first = sorted(folders, key=lambda name: (-folders[name].size_bytes, name))[:count]
@@ -77,7 +77,7 @@ def _add(found: dict[str, Amount], rows: pa.Table) -> None:
 
 
 def _branches(run: Run) -> Counter[str]:
-    """Expired commits by branch, of the branches that the history names for each."""
+    """Expired commits by branch."""
     summary = run.folder.read_summary(ListCommittedOutput.STEP)
     if summary is None:
         return Counter()
@@ -96,14 +96,14 @@ _LARGEST = 10
 
 
 def make_question(run: Run, report: str) -> Question:
-    """Word what a run asks, and keep the repository for it as long as it may wait.
+    """Format the request of a run, and keep the lease for its wait.
 
     Args:
-        run: this run, of which `approve` said that it awaits approval.
+        run: this run; `approve` awaits an answer.
         report: URI of the page of its report so far.
 
     Raises:
-        RefusedError: it asks nothing.
+        RefusedError: no request.
         LeaseHeldError: another run has taken over.
     """
     asked = find_question(run)
@@ -113,14 +113,14 @@ def make_question(run: Run, report: str) -> Question:
 
 def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
     summary = run.folder.read_summary(CheckLimitsOutput.STEP)
-    if summary is None:  # somebody does it again, and will ask again
+    if summary is None:  # the step is being repeated, and will ask again
         return
     guards = CheckLimitsOutput.of(summary)
     yield from first_lines(run, asked, run.plan.repository, guards, report)
     yield from kinds("What would be deleted", guards.would_delete, words=REASONS)
     yield from _largest(find_largest(run, guards, _LARGEST))
     yield from _by_branch(by_branch(run, guards))
-    yield from kinds("What is held back and stays", guards.held, words={})
+    yield from kinds("Held, not deleted", guards.held, words={})
 
 
 def _largest(largest: Largest) -> Iterator[str]:
@@ -134,18 +134,18 @@ def _largest(largest: Largest) -> Iterator[str]:
 
 
 def _by_branch(found: ByBranch) -> Iterator[str]:
-    """Say whose it was, as far as that is known, and what is not."""
-    yield "\n### By the branch whose commits named it last\n"
+    """Format the branches of the candidates, and the unknown part."""
+    yield "\n### By the branch of the last commit with the object\n"
     named = sorted(found.named.items(), key=lambda item: (-item[1].size_bytes, item[0]))
     for names, amount in named[:_LARGEST]:
-        whose = ", ".join(code(name) for name in names) or "a branch that is gone"
+        whose = ", ".join(code(name) for name in names) or "a deleted branch"
         yield f"- {whose}: {amount.objects:,} objects, {size_text(amount.size_bytes)}"
     if others := len(named[_LARGEST:]):
         yield f"- and {others:,} others"
     if found.unknown.objects:
         unknown = found.unknown
         yield (
-            f"- nobody can tell: {unknown.objects:,} objects, {size_text(unknown.size_bytes)}. No expired commit that"
-            " was looked at names them; which branch had what was only staged is not recorded"
+            f"- unknown: {unknown.objects:,} objects, {size_text(unknown.size_bytes)}. They are in none of the expired"
+            " commits read; lakeFS does not record the branch of objects staged and never committed"
         )
-    yield from (f"- not looked at: {plain(text)}" for text in found.unread)
+    yield from (f"- not read: {plain(text)}" for text in found.unread)

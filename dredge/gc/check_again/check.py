@@ -36,7 +36,7 @@ log = logging.getLogger("dredge")
 _REUSED = "an expired commit that named them is in use again"
 _ALARM = "live, and deleted by a run that took them for garbage"
 _OFF = "restore_off"
-"""Outcome of what `restore_reused` leaves as it is."""
+"""Outcome of what `restore_reused` leaves as it is; a run that asks for it brings it back."""
 
 
 def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError | None:
@@ -185,7 +185,9 @@ def _bring_back(run: Run, item: _Judged) -> Hashes:
         for place, became in zip(places, _brought(run, item, places, reason), strict=True):
             item.became[place] = became
     again = [
-        i for i, became in enumerate(item.became) if became.outcome == FAILED and item.hits.swept is not None
+        i
+        for i, became in enumerate(item.became)
+        if became.outcome == _OFF or (became.outcome == FAILED and item.hits.swept is not None)
     ]
     hashes: Hashes = item.hits.rows["hash"].to_numpy()
     return hashes[np.array(again, np.int64)]

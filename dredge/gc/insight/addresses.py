@@ -1,8 +1,5 @@
-"""Objects and their bytes, added up.
-
-Listed objects beside the labels of their addresses, shard by shard.
-
-What ranges name: from the committed index, and from the range files where the index has nothing.
+"""The addresses of ranges, from the committed index or from range files; listed objects beside the labels of their
+addresses.
 """
 
 from __future__ import annotations
@@ -31,25 +28,25 @@ from dredge.storage import ObjectReader, ObjectWriter
 
 @dataclass(slots=True)
 class Amount:
-    """Some objects.
+    """A number of objects and bytes.
 
     Attributes:
-        objects: how many.
-        size_bytes: their sizes together.
+        objects: their number.
+        size_bytes: their total size.
     """
 
     objects: int = 0
     size_bytes: int = 0
 
     def add(self, objects: int, size_bytes: int) -> None:
-        """Add some; negative numbers take away."""
+        """Add objects and bytes; negative numbers subtract."""
         self.objects += objects
         self.size_bytes += size_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Some listed objects.
+    """A part of the listed objects.
 
     Attributes:
         hashes: of their addresses, in any order.
@@ -63,13 +60,13 @@ class Listed:
 def listed_shards(
     folder: RunFolder, parts: Sequence[PartInfo], sets: LabelledSets
 ) -> Iterator[tuple[Labelled, Listed]]:
-    """Give every listed object once, each with the labels of its shard.
+    """Yield every listed object once, each with the labels of its shard.
 
-    Where there is one shard, parts of the listing are read one after the other; else they are sorted into shards in a
-    temporary folder first, so that every file is read once.
+    With one shard, parts of the listing are read one after the other; else they are first sorted into shards in a
+    temporary folder, so that every file is read once.
 
     Args:
-        folder: of the run that listed.
+        folder: of the run.
         parts: of the listing.
         sets: the labels.
     """
@@ -106,13 +103,13 @@ log = logging.getLogger("dredge")
 def addresses_of(
     reader: ObjectReader, state: ObjectWriter, namespace: str, ranges: Ranges
 ) -> Iterator[RangeHashes]:
-    """Give what some ranges name, each range once, in any order.
+    """Yield the addresses of ranges, each range once, in any order.
 
     Args:
         reader: on the storage namespace.
-        state: the folder of the index; it is only read: what it lacks is decoded and not kept.
+        state: the folder of the index; it is only read: ranges missing there are decoded and not kept.
         namespace: URI.
-        ranges: what metaranges say of them.
+        ranges: from metaranges.
 
     Raises:
         RefusedError: a range is missing.
@@ -138,20 +135,22 @@ def _decode(reader: ObjectReader, namespace: str, ranges: Ranges) -> Iterator[Ra
     try:
         yield from decode(reader.get_many([METADATA + item for item in ordered]), ranges, namespace)
     except NotFoundError as error:
-        raise RefusedError(f"a range is missing: {error}. What its commits name cannot be told.") from None
+        raise RefusedError(
+            f"a range is missing: {error}. The addresses of its commits are unknown."
+        ) from None
 
 
 def with_metaranges(reader: ObjectReader, known: Metaranges, wanted: Iterable[str]) -> Metaranges:
-    """Give some metaranges, read where they are not known.
+    """Add metaranges to the known ones, and return all.
 
     Args:
         reader: on the storage namespace.
-        known: those that a run read; grows.
-        wanted: ids; the empty one names nothing.
+        known: from a run; grows.
+        wanted: ids; the empty id is skipped.
 
     Raises:
-        RefusedError: one is missing.
-        FormatError: one is damaged.
+        RefusedError: a metarange is missing.
+        FormatError: a metarange is damaged.
     """
     unread = sorted({item for item in wanted if item and item not in known.named})
     if unread:

@@ -1,8 +1,6 @@
-"""The run that an analysis is about: what it listed, what was staged, and the history it found.
+"""The analysed run: its listing, staging and history; commits from lakeFS's key-value store.
 
-All of it is of one moment, so figures made of it fit together; they are as old as the run.
-
-Records of lakeFS's key-value store that the API does not give: every commit, whether or not a ref leads to it.
+All of it describes the same moment, so figures from it fit together; they are as old as the run.
 """
 
 from __future__ import annotations
@@ -37,14 +35,14 @@ _LOOK_BACK = 200
 
 @dataclass(slots=True)
 class BaseRun:
-    """What a run left.
+    """The results of a run.
 
     Attributes:
         plan: its plan.
         folder: its folder.
-        listing: what it listed.
-        staged: what was staged.
-        committed: what was committed.
+        listing: of the store.
+        staged: the staging scan.
+        committed: the committed data.
         reader: on the storage namespace.
         state: the folder of lease and index; only read.
     """
@@ -59,17 +57,17 @@ class BaseRun:
 
     @property
     def text(self) -> str:
-        """What to call it in messages: "run c9… of 2026-01-02 03:04 UTC"."""
+        """Its name in messages: "run c9… of 2026-01-02 03:04 UTC"."""
         return f"run {self.plan.run_id} of {self.plan.created_at:%Y-%m-%d %H:%M} UTC"
 
     @property
     def is_whole(self) -> bool:
-        """Whether it listed everything."""
+        """Whether the run listed everything."""
         return self.plan.mode == CLEAN
 
     @property
     def rules(self) -> Rules | None:
-        """The repository's rules then."""
+        """The repository's rules at the time of the run."""
         found = self.committed.rules
         return None if found is None else from_json(Rules, found)
 
@@ -78,7 +76,7 @@ class BaseRun:
         return read_history(self.folder, self.committed)
 
     def unnamed_metaranges(self) -> list[str]:
-        """Read the ids, in order, of the metaranges that counted as active commits and that no active commit named."""
+        """Read the ids, in order, of the metaranges counted as active commits without an active commit."""
         unnamed = self.folder.read_part(self.committed.unnamed_metaranges)["metarange_id"]
         active = self.folder.read_part(self.committed.commits)["metarange_id"]
         return sorted({*unnamed.to_pylist()}.difference(active.to_pylist()))
@@ -86,17 +84,17 @@ class BaseRun:
 
 @dataclass(slots=True)
 class History:
-    """What refs led to, and what was active.
+    """Refs, commits and active commits of a run.
 
     Attributes:
-        graph: every commit that refs lead to.
+        graph: every commit reachable from refs.
         branches: with their heads.
         tags: with their commits.
-        active: metarange id by commit id, of the active commits; those that are not in the graph are dangling.
-        heads: ids of the commits that were the head of a branch at any time while the run looked.
-        metaranges: which ranges the metaranges of the active commits name.
-        unnamed: ids of the metaranges that counted as active commits, whatever names them.
-        ranges_table: rows of the ranges that counted as active, those that no known commit names as well.
+        active: metarange id by commit id, of the active commits; those outside the graph are dangling.
+        heads: ids of all branch heads seen during the run.
+        metaranges: of the active commits, with their ranges.
+        unnamed: ids of the metaranges counted as active commits.
+        ranges_table: rows of the active ranges, including ranges without a known commit.
     """
 
     graph: Graph
@@ -110,24 +108,24 @@ class History:
 
     @property
     def dangling(self) -> set[str]:
-        """Active commits that no ref leads to."""
+        """Active commits without a ref."""
         return self.active.keys() - self.graph.keys() - self.heads
 
     def metarange_of(self, commit_id: str) -> str:
-        """Metarange id of a commit; "" names nothing."""
+        """Metarange id of a commit; "" for an empty commit."""
         found = self.active.get(commit_id)
         return self.graph[commit_id].metarange_id if found is None else found
 
 
 def read_history(folder: RunFolder, committed: ListCommittedOutput) -> History:
-    """Read what a run noted of the history.
+    """Read the history noted by a run.
 
     Args:
         folder: the run folder.
         committed: the result of its step.
 
     Raises:
-        FormatError: a file is not as it was written.
+        FormatError: a damaged file.
     """
     folder.read_ahead(
         [
@@ -173,8 +171,8 @@ def open_base(run_uri: str, options: StorageOptions | None = None) -> BaseRun:
     """Open a run by the URI of its folder.
 
     Raises:
-        ConfigError: there is no run there that got as far as knowing what is live.
-        FormatError: it is damaged.
+        ConfigError: no run at the URI, or a run without a complete mark.
+        FormatError: the run is damaged.
     """
     folder_uri = run_uri.rstrip("/")
     writer = open_writer(folder_uri, options)
@@ -186,25 +184,25 @@ def open_base(run_uri: str, options: StorageOptions | None = None) -> BaseRun:
         ) from None
     found = _open(RunFolder(writer, folder_uri.rpartition("/")[2]), plan, options)
     if found is None:
-        raise ConfigError(f"{run_uri} did not come to know what is live. Start a new run.")
+        raise ConfigError(f"{run_uri} has no complete mark. Start a new run.")
     return found
 
 
 def base_of_run(run: Run) -> BaseRun | None:
-    """See a run as the one that an analysis is about; None when it did not come to know what is live."""
+    """Use a run as the analysed run; None when its mark is incomplete."""
     return _open(run.folder, run.plan, run.options)
 
 
 def find_base(
     root: str, repository: str, options: StorageOptions | None = None, whole: bool = True
 ) -> BaseRun | None:
-    """Find the newest run of a repository that knows what is live.
+    """Find the newest run of a repository with a complete mark.
 
     Args:
-        root: URI of a storage namespace, or the run root that runs were given.
+        root: URI of a storage namespace, or the run root.
         repository: its name.
         options: None reads the environment.
-        whole: only one that listed everything.
+        whole: only a run with a complete listing.
     """
     for folder, plan in runs_below(root, options):
         if plan.repository != repository or (whole and plan.mode != CLEAN):
@@ -219,10 +217,10 @@ def find_base(
 
 
 def runs_below(root: str, options: StorageOptions | None = None) -> Iterator[tuple[RunFolder, Plan]]:
-    """Give the newest runs with their plans, newest first; those of other collectors and of other formats are left out.
+    """Yield the newest runs with their plans, newest first; runs of other collectors and formats are left out.
 
     Args:
-        root: URI of a storage namespace, or the run root that runs were given.
+        root: URI of a storage namespace, or the run root.
         options: None reads the environment.
     """
     place = root.rstrip("/")
@@ -270,10 +268,10 @@ def repository_record(view: RowView, location: str, repository: str, namespace: 
         view: on the store.
         location: of the store, for messages.
         repository: name.
-        namespace: URI of its storage namespace, as the server says.
+        namespace: URI of its storage namespace, from the server.
 
     Raises:
-        RefusedError: it is not the server's store.
+        RefusedError: the store belongs to another server.
     """
     key = repository_key(repository)
     row = next(iter(view.scan(REPOSITORIES_PARTITION, key)), None)
@@ -281,13 +279,13 @@ def repository_record(view: RowView, location: str, repository: str, namespace: 
     if record is None or canonical_namespace(record.storage_namespace) != canonical_namespace(namespace):
         raise RefusedError(
             f"{location} has no repository {repository} on {namespace}: it is another installation's store. Name the"
-            " server's own database."
+            " database of this server."
         )
     return record
 
 
 def all_commits(access: KVAccess, repository: str, namespace: str) -> Graph:
-    """Read every commit of a repository.
+    """Read every commit of a repository, with or without a ref.
 
     Args:
         access: to the store.
@@ -295,8 +293,8 @@ def all_commits(access: KVAccess, repository: str, namespace: str) -> Graph:
         namespace: URI of its storage namespace.
 
     Raises:
-        RefusedError: it is not the server's store.
-        FormatError: a record cannot be read.
+        RefusedError: the store belongs to another server.
+        FormatError: an unreadable record.
     """
     found: Graph = {}
     with access.open() as store, store.view() as view:

@@ -1,12 +1,8 @@
-"""What storage costs a month, in US dollars for each GiB; without requests and transfer.
-
-Counting what a repository's objects cost, as one clean run saw them.
+"""Storage cost of a repository's objects, from one clean run: the counts, the prices and the text.
 
     commits → owners of ranges → labels of addresses → listed objects, each counted once in every table
 
 Objects are never held as rows, only as hashes of one shard at a time. The figures are as old as the run.
-
-Figures of cost for people.
 """
 
 from __future__ import annotations
@@ -55,17 +51,17 @@ from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
 
 
 def monthly(size_bytes: int, price: float) -> float:
-    """Give the price of some bytes for a month.
+    """The price of a number of bytes for a month, without requests and transfer.
 
     Args:
-        size_bytes: how many.
-        price: of a GiB for a month.
+        size_bytes: the bytes.
+        price: in US dollars, of a GiB for a month.
     """
     return size_bytes / 2**30 * price
 
 
+# Limits of the age groups of commits, in days.
 AGES = (7, 30, 90, 180, 365)
-"""Days at which ages of commits are told apart."""
 SEVERAL, NOT_COMMITTED = "(several)", "(not committed)"
 
 
@@ -78,18 +74,18 @@ def _table() -> Table:
 
 @dataclass(slots=True)
 class Cost:
-    """What objects there are, and why.
+    """The objects of a repository, by the reason for keeping them.
 
     Attributes:
-        run_id: of the run that saw them.
-        as_of: when it was planned, by the store's clock.
+        run_id: of the run.
+        as_of: time of its plan, by the store's clock.
         kinds: by kind.
-        branches: what nothing but one branch keeps, by branch; it would go with the branch once no rule keeps its
-            commits any more.
-        ages: live objects that are in no head and not staged, by the age of the newest commit that keeps them.
-        alone: those of them that a single commit keeps, by its age.
+        branches: objects kept by a single branch, by branch; they become garbage with the branch once no rule keeps its
+            commits.
+        ages: live objects outside heads and staging, by the age of the newest commit with them.
+        alone: the part of them in a single commit, by its age.
         prefixes: live objects by the folder of their path.
-        notes: what the figures do not tell.
+        notes: limits of the figures.
     """
 
     run_id: str
@@ -102,7 +98,7 @@ class Cost:
     notes: list[str] = field(default_factory=list)
 
     def tables(self) -> dict[str, Any]:
-        """Everything as a JSON object; tables are lists, the largest first but for ages."""
+        """All figures as a JSON object; tables are lists, the largest row first except for ages."""
         return {
             "run_id": self.run_id,
             "as_of": self.as_of.isoformat(),
@@ -128,19 +124,19 @@ def _rows(table: Mapping[str, Amount], name: str) -> list[dict[str, Any]]:
 
 
 def age_names() -> list[str]:
-    """The names of the ages, youngest first."""
+    """The names of the age groups, youngest first."""
     names = [f"under {AGES[0]} days"]
     names += [f"{low} to {high} days" for low, high in pairwise(AGES)]
     return [*names, f"{AGES[-1]} days and more", "unknown"]
 
 
 def cost_of(base: BaseRun, depth: int = 1, shard_values: int = SHARD_VALUES) -> Cost:
-    """Count what a repository's objects cost.
+    """Count the storage cost of a repository's objects.
 
     Args:
         base: a clean run.
-        depth: folders that make a prefix; 0 counts none.
-        shard_values: names of addresses in memory at a time.
+        depth: folders in a prefix; 0 counts no prefixes.
+        shard_values: addresses in memory at a time.
 
     Raises:
         ConfigError: the run listed only a part.
@@ -148,7 +144,7 @@ def cost_of(base: BaseRun, depth: int = 1, shard_values: int = SHARD_VALUES) -> 
         FormatError: a file is damaged.
     """
     if not base.is_whole:
-        raise ConfigError(f"{base.text} listed only what changed. Start a dry run with --mode clean.")
+        raise ConfigError(f"{base.text} listed only the changes. Start a dry run with --mode clean.")
     cost = Cost(base.plan.run_id, base.plan.created_at)
     history = base.history()
     owners = owners_of(base, history)
@@ -165,15 +161,13 @@ def cost_of(base: BaseRun, depth: int = 1, shard_values: int = SHARD_VALUES) -> 
             cost.kinds[GARBAGE].add(int(np.count_nonzero(~found)), int(listed.sizes[~found].sum()))
     _take_in_the_rest(base, cost)
     if prefixes.skipped:
-        cost.notes.append(
-            f"{prefixes.skipped:,} ranges were not looked into; what they name counts as {SEVERAL}"
-        )
+        cost.notes.append(f"{prefixes.skipped:,} ranges were not decoded; their objects count as {SEVERAL}")
     return cost
 
 
 @dataclass(frozen=True, slots=True)
 class _Collecting:
-    """Labels every address that something names."""
+    """Labels every referenced address."""
 
     base: BaseRun
     labels: _Labels
@@ -189,7 +183,7 @@ class _Collecting:
     def of(cls, base: BaseRun, history: History, owners: Owners, prefixes: Prefixes) -> _Collecting:
         ranges = history.metaranges.ranges
         labels = _Labels(owners, prefixes)
-        # Without rules, ranges count as active that no known commit names.
+        # Without rules, ranges without a known commit count as active.
         unnamed = {item: facts for item, facts in facts_of(history.ranges_table) if item not in ranges}
         return cls(
             base=base,
@@ -210,7 +204,7 @@ class _Collecting:
         )
 
     def fill(self, sets: LabelledSets) -> None:
-        """Put the addresses together."""
+        """Add the addresses."""
         base = self.base
         for part in base.staged.hashes:
             sets.add(self.staged, read_hashes(base.folder, part))
@@ -224,7 +218,7 @@ class _Collecting:
 
 
 class _Labels:
-    """The table of labels: a row for each range, and some more."""
+    """The table of labels: a row for each range, and special rows."""
 
     def __init__(self, owners: Owners, prefixes: Prefixes) -> None:
         count = len(owners.kinds)
@@ -238,7 +232,7 @@ class _Labels:
         self._num_branches = len(owners.branch_names)
 
     def special(self, bit: int, prefix: int | None = None) -> int:
-        """Add a row of a kind that no single branch and no commit owns, or of a prefix; gives its number."""
+        """Add a row for a kind without a single branch or commit, or for a prefix; returns its number."""
         below = [prefix, prefix] if prefix is not None else [int(NOBODY), -1]
         owner = [0, self._num_branches] if bit else [int(NOBODY), -1]
         self._more.append([bit, *owner, int(NOBODY), -1, *below])
@@ -306,7 +300,7 @@ def _age_of_commits(dates: Sequence[datetime | None], now: datetime) -> npt.NDAr
 
 
 def _take_in_the_rest(base: BaseRun, cost: Cost) -> None:
-    """Add what is not live: garbage that was deleted or is held, and what is young."""
+    """Add objects outside the live set: deleted and held garbage, and young objects."""
     counts = base.listing.counts
     cost.kinds[YOUNG].add(counts["young_objects"], counts["young_bytes"])
     if text := base.listing.unlisted_text:
@@ -327,7 +321,7 @@ def _take_in_the_rest(base: BaseRun, cost: Cost) -> None:
 
 
 def _move(cost: Cost, kind: str, objects: int, size_bytes: int) -> None:
-    """Count some of the garbage as of another kind."""
+    """Move garbage to another kind."""
     cost.kinds[GARBAGE].add(-objects, -size_bytes)
     cost.kinds[kind].add(objects, size_bytes)
 
@@ -338,17 +332,17 @@ _ROWS_MAX = 20
 def cost_lines(
     cost: Mapping[str, Any], price: float | None = None, rows_max: int = _ROWS_MAX
 ) -> Iterator[str]:
-    """Word what `Cost.tables` gives.
+    """Format the result of `Cost.tables`.
 
     Args:
         cost: the figures.
-        price: of a GiB for a month; None words no money.
+        price: of a GiB for a month; None shows no prices.
         rows_max: rows of a table.
     """
     yield from _text_table("KIND", cost["kinds"], "kind", price, len(cost["kinds"]), "why")
     tables = (
-        ("ONLY ON BRANCH", "branches", "branch", "nothing else keeps it: it would go with the branch"),
-        ("OF NO HEAD, BY AGE", "ages", "age", "age of the newest commit that keeps it"),
+        ("ONLY ON BRANCH", "branches", "branch", "kept by this branch alone: garbage without the branch"),
+        ("OF NO HEAD, BY AGE", "ages", "age", "age of the newest commit with the object"),
         ("BELOW", "prefixes", "prefix", ""),
     )
     for title, name, column, about in tables:

@@ -1,13 +1,9 @@
-"""Kinds of objects: each listed object is of exactly one.
+"""Labels for the cost of objects: the kinds of objects, the owners of ranges, and the prefixes of paths.
 
-Whose a range is: for each range the kinds of commits that name it, the one branch, and the oldest and newest commit.
+Owners: commit → metarange → range. For several commits, kinds are united, and owners become an interval from the least
+to the greatest. An interval of one is a single owner.
 
-commit → metarange → range; where several meet, kinds are united and owners become a span from the least to the
-greatest. A span of one is a single owner.
-
-Prefixes of paths: which one each range lies below, or, where it lies below several, each of its addresses.
-
-Keys between the first and the last key of a range share what these two share, so most ranges need no look inside.
+Prefixes: all keys of a range share the common start of its first and last key, so most ranges need no decoding.
 """
 
 from __future__ import annotations
@@ -33,33 +29,33 @@ from dredge.lakefs.files.sstable.columns import Expected, decode_ranges, read_ad
 from dredge.sets.hashes import Hashes
 from dredge.storage import ObjectReader
 
+# Bits for the references to an object: a branch head, staging, an active commit behind a head, a commit without a ref,
+# a commit of a tag, a commit or path of a policy. The last two are set only for commits expired under the rules.
 HEAD, STAGED, OLD, DANGLING, TAGS, POLICY = (1 << bit for bit in range(6))
-"""What names an object, as bits: a branch head, staging, an active commit that is no head, one that no ref leads to, a
-tag's commit, a commit or path that a policy keeps; the last two only where no rule of the repository keeps it."""
 
 HEADS, STAGING, HISTORY, NO_REF = "heads", "staged", "history", "no_ref"
 TAGS_ONLY, POLICY_ONLY, TAGS_AND_POLICY = "tags", "policy", "tags_and_policy"
 GARBAGE, HELD, YOUNG, DELETED = "garbage", "held", "young", "deleted"
 
+# Every kind, with its text. The first seven are live.
 KINDS = {
     HEADS: "in the head of a branch",
     STAGING: "staged on a branch, in no head",
-    HISTORY: "only in older commits that the rules keep",
-    NO_REF: "only in commits that no branch and no tag leads to, and that the rules keep",
+    HISTORY: "only in older commits kept by the rules",
+    NO_REF: "only in commits without a branch or tag, kept by the rules",
     TAGS_ONLY: "only because a tag names its commit",
     POLICY_ONLY: "only because of the retention policy",
     TAGS_AND_POLICY: "only because of a tag and of the retention policy",
-    GARBAGE: "garbage: the next run that deletes takes it",
+    GARBAGE: "garbage: the next deleting run may delete it",
     HELD: "garbage, but held back by a guard",
-    DELETED: "garbage that this run deleted",
+    DELETED: "garbage deleted by this run",
     YOUNG: "too young to be judged",
 }
-"""Every kind, with a sentence for people. The first seven are live."""
 LIVE = (HEADS, STAGING, HISTORY, NO_REF, TAGS_ONLY, POLICY_ONLY, TAGS_AND_POLICY)
 
 
 def kind_of(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """The index in `LIVE` of the kind of each object, by the bits of what names it; -1 for none."""
+    """The index in `LIVE` of the kind of each object, by its bits; -1 for none."""
     return np.select(
         [
             bits & HEAD > 0,
@@ -75,23 +71,23 @@ def kind_of(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     )
 
 
+# Least owner of a range without an owner; its greatest is -1.
 NOBODY = np.iinfo(np.int32).max
-"""Least owner of what has none; the greatest is -1 then."""
 
+# Rows of least and greatest owner.
 type Spans = npt.NDArray[np.int32]
-"""Rows of least and greatest owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Whose each of some ranges is.
+    """The owners of ranges.
 
     Attributes:
         kinds: bits.
-        branches: span of indices of branches; never a single one where something besides one branch keeps it.
-        commits: span of indices into `dates`.
+        branches: interval of branch indices; a single one only for ranges of one branch alone.
+        commits: interval of indices into `dates`.
         branch_names: by index.
-        dates: of the active commits, oldest first; None where nobody told.
+        dates: of the active commits, oldest first; None for an unknown date.
     """
 
     kinds: npt.NDArray[np.uint8]
@@ -102,7 +98,7 @@ class Owners:
 
 
 def owners_of(base: BaseRun, history: History) -> Owners:
-    """Find whose the ranges of a run are, in the order of `history.metaranges.ranges`."""
+    """Find the owners of the ranges of a run, in the order of `history.metaranges.ranges`."""
     now = base.plan.created_at
     lines = lines_of(history.graph, history.branches, base.rules, now)
     bits = _bits(base, history, lines)
@@ -127,13 +123,13 @@ def owners_of(base: BaseRun, history: History) -> Owners:
             branch = _single(bits[commit_id], lines.get(commit_id), place)
             span(found.branches, rows, *((0, len(names)) if branch is None else (branch, branch)))
             span(found.commits, rows, index, index)
-    # Ranges of metaranges that count although no active commit names them.
+    # Ranges of metaranges that count as active commits.
     found.kinds[found.kinds == 0] = DANGLING
     return found
 
 
 def span(spans: Spans, rows: Any, least: int, greatest: int) -> None:
-    """Let spans take in an owner, or several."""
+    """Extend intervals by an owner, or by several."""
     spans[0, rows] = np.minimum(spans[0, rows], least)
     spans[1, rows] = np.maximum(spans[1, rows], greatest)
 
@@ -143,7 +139,7 @@ def _nobody(count: int) -> Spans:
 
 
 def _single(bits: int, line: Line | None, place: Mapping[str, int]) -> int | None:
-    """The index of the one branch that keeps a commit; None where others do as well, or none does."""
+    """The index of the only branch with a commit; None for several owners or none."""
     if bits & (TAGS | POLICY) or line is None or line.keeper is None:
         return None
     return place[line.keeper]
@@ -167,7 +163,7 @@ def _bits(base: BaseRun, history: History, lines: Mapping[str, Line]) -> dict[st
     for keep in policy.keeps(history.branches, history.graph) if policy is not None else ():
         if not keep.rule.paths:
             _mark(found, keep.commits, POLICY)
-    # Within the slack of clocks a commit is active that no line keeps any more.
+    # Within the tolerance for clocks, an expired commit is still active.
     return {commit_id: bits or OLD for commit_id, bits in found.items()}
 
 
@@ -182,19 +178,19 @@ def _date(history: History, commit_id: str) -> datetime | None:
     return None if commit is None else commit.created_at
 
 
+# Records decoded to find prefixes; objects of further ranges count as below several.
 ROWS_MAX = 20_000_000
-"""Records that are decoded to tell prefixes apart; what lies in further ranges counts as below several."""
 
 
 @dataclass(slots=True)
 class Prefixes:
-    """What lies below which prefix.
+    """The prefixes of ranges and addresses.
 
     Attributes:
         names: prefixes, each ending with "/"; "" is the root.
-        ranges: index of the prefix by range, in the order they were given; -1 for those below several.
+        ranges: index of the prefix by range, in the given order; -1 for ranges below several.
         addresses: hashes of addresses in ranges below several, with the index of their prefix.
-        skipped: number of ranges that were not looked into.
+        skipped: number of ranges beyond `ROWS_MAX`.
     """
 
     names: list[str] = field(default_factory=list)
@@ -203,7 +199,7 @@ class Prefixes:
     skipped: int = 0
 
     def index(self, name: str) -> int:
-        """The index of a prefix, which is added when it is new."""
+        """The index of a prefix; a new prefix is added."""
         if name not in self._places:
             self._places[name] = len(self.names)
             self.names.append(name)
@@ -217,8 +213,8 @@ def find_prefixes(reader: ObjectReader, ranges: Ranges, depth: int, namespace: s
 
     Args:
         reader: on the storage namespace.
-        ranges: what metaranges say of them.
-        depth: folders that make a prefix; at least 1.
+        ranges: from metaranges.
+        depth: folders in a prefix; at least 1.
         namespace: URI.
 
     Raises:
@@ -243,7 +239,7 @@ def find_prefixes(reader: ObjectReader, ranges: Ranges, depth: int, namespace: s
 
 
 def _common(facts: RangeFacts, depth: int) -> str | None:
-    """The prefix of everything in a range; None where there may be several."""
+    """The prefix of all keys of a range; None when there may be several."""
     first, last = (key.split(b"/")[:-1][:depth] for key in (facts.min_key, facts.max_key))
     if first != last or len(first) < depth:
         return None
@@ -274,7 +270,7 @@ def _look_inside(reader: ObjectReader, ranges: Ranges, depth: int, namespace: st
 
 
 def _others(data: bytes, key: str, namespace: str) -> Iterator[tuple[int, Hashes]]:
-    """Rows whose address is not relative, each with the hashes of the keys that it may mean."""
+    """Rows with an address of another type than relative, each with the hashes of its possible keys."""
     rows = read_addresses(data, key)
     pairs = zip(rows["address"].to_pylist(), rows["address_type"].to_pylist(), strict=True)
     for row, (address, kind) in enumerate(pairs):
@@ -283,10 +279,11 @@ def _others(data: bytes, key: str, namespace: str) -> Iterator[tuple[int, Hashes
 
 
 def _runs(keys: pa.BinaryArray, depth: int) -> Iterator[tuple[str, int, int]]:
-    """Prefixes of sorted keys, each with the first row and the one after the last of a run of it.
+    """Prefixes of sorted keys, each with the first row and the row after the last of a run.
 
-    Keys below one folder lie together, so the end of a run is found by halving; those that lie less deep are mixed with
-    others and go one by one.
+    Keys of one folder are adjacent, so the end of a run is found by binary search; keys of a lesser depth are mixed
+    with
+    others and are taken one by one.
     """
     first = 0
     while first < len(keys):

@@ -1,6 +1,5 @@
-"""Proposals from what a person writes: days, a branch, or a file of rules.
-
-What rules would free, as a table for the terminal and as a curve.
+"""Proposed retention rules from a person's input (days, a branch, a file of rules), and their effect as a table and a
+curve.
 """
 
 from __future__ import annotations
@@ -13,50 +12,51 @@ from dredge.errors import ConfigError
 from dredge.gc.insight.what_if import Proposal
 from dredge.lakefs import Rules
 from dredge.runs.curve import place_curve
-from dredge.runs.words import size_text
+from dredge.runs.words import number_of, size_text
 
 AS_NOW = "as now"
 
 
 def by_days(rules: Rules | None, days: Iterable[int], branch: str | None = None) -> list[Proposal]:
-    """Propose other days.
+    """Propose other retention days.
 
     Args:
-        rules: in force; branches that have days of their own keep them.
+        rules: in force; branches with their own days keep them.
         days: for the default, or for the branch.
-        branch: whose days are proposed; None is the default.
+        branch: with the proposed days; None is the default.
 
     Raises:
-        ConfigError: days of a branch are proposed, and there are no rules for the others.
+        ConfigError: days of a branch in a repository without rules.
     """
     if branch is None:
         branches = {} if rules is None else rules.branches
-        return [Proposal(f"{item} days", Rules(item, branches), item) for item in days]
+        return [Proposal(number_of(item, "day"), Rules(item, branches), item) for item in days]
     if rules is None:
         raise ConfigError(
-            f"the repository has no rules, so days for {branch} alone say nothing of the other branches. Give a file of"
+            f"the repository has no rules, so days for {branch} alone leave the other branches without. Give a file of"
             " rules, or days without a branch."
         )
     default, branches = rules.default_retention_days, rules.branches
     return [
-        Proposal(f"{branch}: {item} days", Rules(default, {**branches, branch: item}), item) for item in days
+        Proposal(f"{branch}: {number_of(item, 'day')}", Rules(default, {**branches, branch: item}), item)
+        for item in days
     ]
 
 
 def as_now(rules: Rules | None) -> list[Proposal]:
-    """Propose the rules in force; nothing where there are none."""
+    """Propose the rules in force; empty without rules."""
     return [] if rules is None else [Proposal(AS_NOW, rules)]
 
 
 def from_file(text: str, name: str) -> Proposal:
-    """Read rules as `lakectl gc set-config` takes them.
+    """Read rules in the format of `lakectl gc set-config`.
 
     Args:
         text: `{"default_retention_days": 30, "branches": [{"branch_id": "main", "retention_days": 90}]}`.
         name: of the file.
 
     Raises:
-        ConfigError: not such a file.
+        ConfigError: another format.
     """
     try:
         value: Any = json.loads(text)
@@ -71,10 +71,10 @@ def from_file(text: str, name: str) -> Proposal:
 
 
 def read_days(text: str) -> list[int]:
-    """Read days such as `7,14,30`, each once, in the order of their length.
+    """Read days such as `7,14,30`, each once, in ascending order.
 
     Raises:
-        ConfigError: something that is no number of days.
+        ConfigError: an invalid number of days.
     """
     try:
         return sorted({_days(int(item)) for item in text.split(",")})
@@ -89,7 +89,7 @@ def _days(value: Any) -> int:
 
 
 def points(found: Iterable[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """Days and freed bytes of what lies on a curve, as JSON of `WhatIf`."""
+    """Days and freed bytes of the points on a curve, from JSON of `WhatIf`."""
     return sorted(
         (item["proposal"]["days"], item["freed"]["size_bytes"])
         for item in found
@@ -101,7 +101,7 @@ _BAR_WIDTH = 24
 
 
 def table_lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Draw what proposals would free as a table, and as bars.
+    """Draw the effect of proposals as a table with bars.
 
     Args:
         found: as JSON of `WhatIf`.
@@ -123,12 +123,12 @@ def table_lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def bar(value: int, most: int) -> str:
-    """A bar as long as a value is to the greatest."""
+    """A bar in proportion to the greatest value."""
     return "█" * round(_BAR_WIDTH * value / most) if most else ""
 
 
 def curve_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Place the curve of days and freed bytes for `dredge.runs.curve`; None when there are not two points.
+    """Place the curve of days and freed bytes for `dredge.runs.curve`; None for less than two points.
 
     Args:
         found: as JSON of `WhatIf`.
@@ -136,5 +136,5 @@ def curve_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     line = points(found)
     if len(line) < 2:
         return None
-    marks = [(days, size, f"{days} days: {size_text(size)}") for days, size in line]
-    return place_curve(marks, "Bytes that rules of so many days would free", "days kept", size_text)
+    marks = [(days, size, f"{number_of(days, 'day')}: {size_text(size)}") for days, size in line]
+    return place_curve(marks, "Bytes freed by rules of so many days", "days kept", size_text)

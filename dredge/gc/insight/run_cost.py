@@ -1,10 +1,9 @@
-"""What a run will cost: its time and requests, as the last runs of the same kind had them, and what it cost in the end.
+"""The expected cost of a run: time and requests, from the last runs of the same kind; and the comparison after the run.
 
     forecast.json     {"about", "runs", "seconds": {step: …}, "work": {kind: …}, "deletes": [objects, bytes],
                        "undo": …}, written with the plan
 
-Requests are told from the figures of the steps, by what each step does for each of them; repeated requests and looks at
-the lease are left out.
+Requests are derived from the figures of the steps; repeated requests and checks of the lease are left out.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ STEPS = (
 )
 _RUNS_MAX = 3
 _LOOK_BACK = 20
+# Objects in a page of a listing and in a request to delete.
 _PAGE = 1000
-"""Objects in a page of a listing and in a request to delete."""
 
 WORK = {
     "list_requests": "Listing requests",
@@ -62,7 +61,7 @@ WORK = {
 def forecast(
     plan: Plan, folder: RunFolder, expecting: Callable[[], dict[str, Any] | None]
 ) -> dict[str, Any] | None:
-    """Note what is expected of a run; None when no run tells.
+    """Write the estimated cost of a run into the run folder; None without an earlier run.
 
     Args:
         plan: of the run.
@@ -77,7 +76,7 @@ def forecast(
             found["undo"] = {**to_json(cost), "text": cost.text, "why": plan.undo.why}
             folder.write_json(FORECAST, found)
     except DredgeError as error:
-        log.info("run %s: nothing tells what it will cost: %s", plan.run_id, error)
+        log.info("run %s: no estimate of its cost: %s", plan.run_id, error)
         return None
     return found
 
@@ -90,18 +89,18 @@ def expected(
     options: StorageOptions | None = None,
     before: str = "",
 ) -> dict[str, Any] | None:
-    """Expect of a run what the last ones of its kind took: the median of each figure.
+    """The median of each figure of the last runs of a kind.
 
     Args:
         root: URI of the run root, or of the namespace.
         repository: name.
         mode: "clean" or "optimized".
-        dry_run: whether it deletes nothing.
+        dry_run: whether the run deletes objects.
         options: None reads the environment.
-        before: id of the run itself; "" for the next one.
+        before: id of the run itself; "" for the next run.
 
     Returns:
-        The object of `forecast.json`; None when no run of this kind is complete.
+        The object of `forecast.json`; None without a complete run of this kind.
     """
     found: list[dict[str, StepSummary]] = []
     ids: list[str] = []
@@ -135,7 +134,7 @@ def expected(
 
 
 def work_of(summaries: Iterable[StepSummary]) -> dict[str, int]:
-    """Tell from the figures of steps what they asked of store and server."""
+    """The requests of steps to store and server, from their figures."""
     counts: dict[str, Mapping[str, int]] = defaultdict(dict, {item.step: item.counts for item in summaries})
     listing, staged, committed = (
         counts[output.STEP] for output in (SliceListingOutput, MarkUncommittedOutput, ListCommittedOutput)
@@ -159,7 +158,7 @@ def work_of(summaries: Iterable[StepSummary]) -> dict[str, int]:
 
 
 def expected_lines(found: Mapping[str, Any]) -> list[str]:
-    """Word what is expected, for the terminal."""
+    """Format the expected cost for the terminal."""
     seconds = ", ".join(f"{step} {value:g} s" for step, value in _in_order(found["seconds"]) if value >= 0.1)
     lines = [found["about"], f"  time: {sum(found['seconds'].values()):.1f} s ({seconds})"]
     work = found["work"]
@@ -171,10 +170,10 @@ def expected_lines(found: Mapping[str, Any]) -> list[str]:
 
 
 def compare_rows(found: Mapping[str, Any], summaries: Iterable[StepSummary]) -> list[list[str]]:
-    """Hold what was expected against what was done: rows of a name, the figure expected, and the one that came.
+    """Rows of a name, the expected figure, and the actual figure.
 
     Args:
-        found: as `expected` gives it.
+        found: result of `expected`.
         summaries: of the run's steps.
     """
     steps = list(summaries)

@@ -1,11 +1,11 @@
-"""What other rules would free: the candidates that a clean dry run under them would find, without one.
+"""The effect of other retention rules: the candidates of a clean dry run under them, without such a run.
 
     proposals → for each the active commits → metaranges → ranges: a bit for each proposal
-    ranges, staging, paths of policies → addresses, each with the bits of all that name it
-    listed objects whose bit is not set = what the proposal frees
+    ranges, staging, paths of policies → addresses, each with the bits of all its references
+    listed objects without the bit of a proposal = freed by the proposal
 
-Listing, staging and history are those of one clean run, so the answer is as of then. Nothing is asked of the server but
-dates of commits that no ref leads to, and nothing is written.
+Listing, staging and history are from one clean run, so the answer describes that time. The server is asked only for
+dates of commits without a ref, and nothing is written.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ PROPOSALS_MAX = 64
 AT_MOST, AT_LEAST, ABOUT = "≤", "≥", "~"
 _ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
+# Returns a commit by its id; raises NotFoundError.
 type AskCommit = Callable[[str], Commit]
-"""Gives a commit by its id; raises NotFoundError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Rules that somebody thinks of.
+    """Proposed rules.
 
     Attributes:
         name: for the table.
         rules: the rules.
-        days: where it stands on a curve; None where it is on none.
+        days: position on a curve; None for a proposal outside the curve.
     """
 
     name: str
@@ -58,17 +58,17 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What a proposal would free.
+    """The effect of a proposal.
 
     Attributes:
         proposal: the rules.
         commits: active commits under it.
         freed: candidates of a clean dry run under it: garbage of any kind.
-        held: of these, as long as an object of some branch head, so that a run may hold them.
+        held: the part of them with the size of an object in a branch head; a run may hold them.
         more: freed under it, and not garbage now.
         less: garbage now, and not under it.
-        bound: whether `freed` is `AT_MOST`, `AT_LEAST` or `ABOUT` what goes; "" where it is exact.
-        unknown: why; "" where it is exact.
+        bound: `AT_MOST`, `AT_LEAST` or `ABOUT` for an inexact `freed`; "" for an exact figure.
+        unknown: the reason; "" for an exact figure.
     """
 
     proposal: Proposal
@@ -88,23 +88,23 @@ def what_if(
     known: Graph | None = None,
     shard_values: int = SHARD_VALUES,
 ) -> list[WhatIf]:
-    """Tell what rules would free.
+    """Count the objects freed by proposed rules.
 
     Args:
         base: a clean run.
         proposals: at most 63.
-        ask: gives commits that no ref leads to; None takes those that are active now for kept.
-        known: every commit of the repository, from its key-value store, so that nothing needs to be asked and all
-            figures are exact; None where nobody read it.
-        shard_values: names of addresses in memory at a time.
+        ask: returns commits without a ref; None keeps the active ones of them.
+        known: every commit of the repository, from its key-value store, for exact figures without requests; None
+            without them.
+        shard_values: addresses in memory at a time.
 
     Raises:
-        ConfigError: the run listed only a part, or there are too many proposals.
+        ConfigError: the run listed only a part, or too many proposals.
         RefusedError: a range or metarange is missing.
         FormatError: a file is damaged.
     """
     if not base.is_whole:
-        raise ConfigError(f"{base.text} listed only what changed. Start a dry run with --mode clean.")
+        raise ConfigError(f"{base.text} listed only the changes. Start a dry run with --mode clean.")
     if len(proposals) >= PROPOSALS_MAX:
         raise ConfigError(f"{len(proposals)} proposals are too many; {PROPOSALS_MAX - 1} are the most")
     history = base.history()
@@ -131,12 +131,12 @@ def what_if(
 
 @dataclass(frozen=True, slots=True)
 class _Dangling:
-    """Commits that no ref leads to.
+    """Commits without a ref.
 
     Attributes:
-        commits: those of which the dates are known, by id; with them their parents, as far as those are known.
-        undated: ids of the others; they are taken for kept.
-        up_to_days: under rules of no more days no others are active; None where that is not known.
+        commits: those with known dates, by id; also their known parents.
+        undated: ids of the others; they count as kept.
+        up_to_days: rules with more days may have further active commits; None when unknown.
     """
 
     commits: Graph
@@ -161,27 +161,27 @@ class _Dangling:
         return cls(commits, history.dangling - commits.keys(), timedelta.max.days)
 
     def doubt(self, rules: Rules) -> tuple[str, str]:
-        """On which side figures may be wrong under some rules, and why; empty where they are exact."""
+        """The direction of a possible error of the figures, and its reason; empty for exact figures."""
         less = self._unseen(rules)
         if not self.undated:
             return (AT_MOST, less) if less else ("", "")
-        more = f"{len(self.undated):,} commits that no branch and no tag leads to are taken for kept"
+        more = f"{len(self.undated):,} commits without a branch or tag count as kept"
         return (ABOUT, f"{more}; {less}") if less else (AT_LEAST, more)
 
     def _unseen(self, rules: Rules) -> str:
-        """Why commits may stay that nobody sees."""
+        """The reason for possible unseen active commits."""
         if self.up_to_days is None:
-            return "commits that no branch and no tag leads to are not known without rules; young ones stay"
+            return "commits without a branch or tag are not known without rules; young commits stay"
         if rules.default_retention_days > self.up_to_days:
             return (
-                f"commits that no branch and no tag leads to and that are older than {self.up_to_days} days are not"
+                f"commits without a branch or tag, older than {self.up_to_days} days, are not"
                 " known; some may stay"
             )
         return ""
 
 
 def _unknown() -> Commit:
-    raise NotFoundError("nobody to ask")
+    raise NotFoundError("no server to ask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class _Active:
 
 
 def _active(base: BaseRun, history: History, dangling: _Dangling, proposal: Proposal) -> _Active:
-    """Find the commits that a run under a proposal would find active: see `list_committed.active`."""
+    """The active commits of a run under a proposal: see `list_committed.active`."""
     rules, now = proposal.rules, base.plan.created_at
     own = active_by_rules(history.graph, history.branches, rules, now)
     server = {
@@ -216,13 +216,13 @@ def _active(base: BaseRun, history: History, dangling: _Dangling, proposal: Prop
 
 @dataclass(slots=True)
 class _Named:
-    """What names addresses, as rows of labels.
+    """The references to addresses, as rows of labels.
 
     Attributes:
         base: the run.
-        ranges: with their bits, one for each proposal, the first for what is active now.
+        ranges: with their bits, one for each proposal, the first for the present rules.
         bits: by range id.
-        paths: the pattern of each rule about paths, with the ranges in which it may match; all proposals keep it.
+        paths: the pattern of each rule about paths, with its possible ranges; all proposals keep them.
     """
 
     base: BaseRun
@@ -231,12 +231,12 @@ class _Named:
     paths: list[tuple[re.Pattern[str], Ranges]] = field(default_factory=list)
 
     def sets(self, shard_values: int) -> LabelledSets:
-        """Empty sets with a row for each combination of bits; the first is for what every proposal keeps."""
+        """Empty sets with a row for each combination of bits; the first is for addresses kept by every proposal."""
         labels = Labels((np.array(self._rows, np.uint64),), (np.bitwise_or,))
         return LabelledSets(labels, sum(facts.count for facts in self.ranges.values()), shard_values)
 
     def fill(self, sets: LabelledSets) -> None:
-        """Put the addresses together."""
+        """Add the addresses."""
         base, place = self.base, {bits: row for row, bits in enumerate(self._rows)}
         for part in base.staged.hashes:
             sets.add(0, read_hashes(base.folder, part))
@@ -253,7 +253,6 @@ class _Named:
 
 
 def _name(base: BaseRun, history: History, dangling: Graph, active: Sequence[set[str]]) -> _Named:
-    """Find the ranges of every proposal."""
     metaranges = [
         history.unnamed | {_metarange(history, dangling, commit) for commit in commits} for commits in active
     ]
@@ -295,7 +294,7 @@ def _path_keeps(base: BaseRun, history: History) -> Iterator[tuple[tuple[str, ..
 
 
 def _bits(named: Metaranges, active: Sequence[set[str]]) -> dict[str, np.uint64]:
-    """A bit for each of some sets of metaranges, by range id; no entry for ranges that none of them names."""
+    """A bit for each set of metaranges, by range id; no entry for unreferenced ranges."""
     bits = np.zeros(len(named.ranges), np.uint64)
     for number, metaranges in enumerate(active):
         for metarange in metaranges:
@@ -307,7 +306,7 @@ def _bits(named: Metaranges, active: Sequence[set[str]]) -> dict[str, np.uint64]
 
 
 class _Totals:
-    """Adds up what each proposal frees.
+    """Adds up the effect of each proposal.
 
     Attributes:
         found: for each proposal the amounts of `WhatIf`.
@@ -320,7 +319,7 @@ class _Totals:
     def add(
         self, bits: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64], same: npt.NDArray[np.bool_]
     ) -> None:
-        """Add some listed objects: their bits, sizes, and whether a run may hold them."""
+        """Add listed objects: their bits, sizes, and whether a run may hold them."""
         garbage = bits & np.uint64(1) == 0
         for number, amounts in enumerate(self.found):
             dead = bits & np.uint64(1 << (number + 1)) == 0

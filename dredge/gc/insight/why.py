@@ -1,13 +1,13 @@
-"""Everything that keeps an object, or the run that deleted it.
+"""Collects the reasons for keeping an object, or the run that deleted it.
 
-    refs and their history, from the server      → which commits are active, and until when
-    metaranges and the index                     → which of them name the object, under which path
-    metaranges that no commit names              → which of them count as active commits
-    staging records, or the branches' changes    → which branch has it staged
-    the store, and what runs left                → its age, what held it, when it was deleted
+    refs and their history, from the server      → active commits, and their expiry
+    metaranges and the index                     → commits with the object, and its paths
+    metaranges without a commit                  → those counted as active commits
+    staging records, or the branches' changes    → branches with the object staged
+    the store, and the results of runs           → its age, holds, its deletion
 
-The answer is about now: only the index and the metaranges of earlier runs are reused, and these never change. What
-cannot be read is said, and then nothing counts as garbage or absent that was not found.
+The answer describes the present: only the index and the metaranges of earlier runs are reused, and these never change.
+Unreadable sources are listed, and then no object counts as garbage or absent.
 """
 
 from __future__ import annotations
@@ -41,19 +41,20 @@ from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import open_state
 from dredge.hashing import hash64
 from dredge.lakefs import LakeFS, Ref, Rules
+from dredge.runs.words import number_of
 from dredge.sets.hashes import read_hashes
 from dredge.storage import StorageOptions, open_reader
 from dredge.undo.pins import active_pins
 
+# Limit of requests to the server about staging.
 REQUESTS_MAX = 500
-"""Requests made to the server to find out which branch has the object staged."""
+# Limit of expired commits, newest first; they keep no object, but show its former place.
 EXPIRED_MAX = 500
-"""Expired commits that are looked into, newest first; they keep nothing, but tell where an object was."""
 
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """Refs and commits, as the server has them now, with what keeps them."""
+    """Refs and commits at present, with the rules for them."""
 
     branches: list[Ref]
     tags: list[Ref]
@@ -74,20 +75,20 @@ def why(
     policy: RetentionPolicy | None = None,
     requests_max: int = REQUESTS_MAX,
 ) -> Answer:
-    """Find everything that keeps an object, or the run that deleted it.
+    """Collect the reasons for keeping an object, or the run that deleted it.
 
     Args:
         client: the server.
         target: the object.
         now: aware UTC.
-        run_root: where runs were told to put their folders; None is the repository's namespace.
+        run_root: folder of the runs; None is the repository's namespace.
         access: lakeFS's key-value store; None asks the server about staging.
         options: None reads the environment.
-        policy: that runs are given; None takes that of the newest run.
+        policy: of the runs; None takes the policy of the newest run.
         requests_max: requests to the server about staging.
 
     Raises:
-        RefusedError: history cannot be read, or the key-value store is not the server's.
+        RefusedError: an unreadable history, or the key-value store of another server.
     """
     root = run_root or target.namespace
     answer = Answer(target)
@@ -99,7 +100,7 @@ def why(
         _note_age(answer, base, now)
         if base is None:
             answer.not_looked_at.append(
-                "no run of this repository was found: what runs held or deleted is not known"
+                "no run of this repository was found: holds and deletions of runs are not known"
             )
     branches: list[Ref] = []
     with _failing(answer, COMMITS):
@@ -125,7 +126,7 @@ def why(
 
 @contextmanager
 def _failing(answer: Answer, what: str) -> Iterator[None]:
-    """Go on without what cannot be read now, and say so; what somebody has to put right is raised."""
+    """Note an unreadable source and continue; errors for a person to correct are raised."""
     try:
         yield
     except (UnavailableError, FormatError) as error:
@@ -143,7 +144,7 @@ def _look_at_the_store(answer: Answer, now: datetime, options: StorageOptions | 
 
 
 def _note_age(answer: Answer, base: BaseRun | None, now: datetime) -> None:
-    """Say until when it is too young, by the minimum age of a run, or by ours where there is none."""
+    """Set the end of the minimum age, from the newest run, or from the default."""
     if answer.last_modified is None:
         return
     seconds = MIN_AGE_HOURS * 3600 if base is None else base.plan.config.min_age_seconds
@@ -185,11 +186,11 @@ def _history(
 
 @dataclass(frozen=True, slots=True)
 class _Commits:
-    """The commits that may name the object.
+    """The possible commits with the object.
 
     Attributes:
         metaranges: by commit id.
-        active: ids of those that keep everything that they name.
+        active: ids of the active commits.
         tags: names by commit id.
     """
 
@@ -202,9 +203,9 @@ class _Commits:
         """Find them.
 
         Args:
-            history: as it is now.
-            past: what a run saw, for active commits that no ref leads to.
-            keep_tags: whether runs keep what tags name.
+            history: at present.
+            past: of a run, for active commits without a ref.
+            keep_tags: whether runs keep tagged commits.
             now: aware UTC.
         """
         metaranges = {commit.id: commit.metarange_id for commit in history.graph.values()}
@@ -307,22 +308,22 @@ def _named_by(
 
 
 def _keeps(rule: PolicyRule, paths: Sequence[str]) -> bool:
-    """Whether a rule keeps an object under one of some paths; in doubt it does."""
+    """Whether a rule keeps an object under one of its paths; in doubt it does."""
     if not rule.paths or not paths:
         return True
     return any(compile_glob(glob).fullmatch(path) for glob in rule.paths for path in paths)
 
 
 def _rule(rules: Rules | None, line: Line, now: datetime) -> str:
-    """What keeps a commit the longest that is no head, in words."""
+    """The rule with the latest expiry for a commit behind a head, in words."""
     if rules is None:
         return "the repository has no rules: nothing expires"
     if line.until is None or line.until <= now:
         return ""
     if line.by in rules.branches:
-        return f"{rules.branches[line.by]} days for {line.by}"
-    where = f"on {line.by}" if line.by else "where no branch leads to"
-    return f"{rules.default_retention_days} days by default, {where}"
+        return f"{number_of(rules.branches[line.by], 'day')} for {line.by}"
+    where = f"on {line.by}" if line.by else "without a branch"
+    return f"{number_of(rules.default_retention_days, 'day')} by default, {where}"
 
 
 def _find_staged(
@@ -343,11 +344,11 @@ def _find_staged(
         answer.staged.append(StagedBy("", as_of=base.plan.created_at))
     if left:
         answer.not_looked_at.append(
-            f"what {left:,} of {len(branches):,} branches have staged; the key-value store (DREDGE_KV_URL) would tell"
+            f"the staging of {left:,} of {len(branches):,} branches; set DREDGE_KV_URL to read the key-value store"
         )
     else:
         answer.not_looked_at.append(
-            "staged copies of what a head has: lakeFS does not show them, the key-value store (DREDGE_KV_URL) would"
+            "staged copies of objects in a head: set DREDGE_KV_URL to read them from the key-value store"
         )
 
 

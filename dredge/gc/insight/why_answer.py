@@ -1,9 +1,4 @@
-"""What is asked about: a path of a ref, or an address in the store.
-
-The answer to "why is this object here?".
-
-An answer for people.
-"""
+"""The question and the answer of `dredge gc why`: the object, the references to it, the verdict, and the text."""
 
 from __future__ import annotations
 
@@ -30,8 +25,8 @@ class Target:
         repository: name.
         namespace: URI of its storage namespace.
         address: key relative to the namespace.
-        ref: that was asked; "" where an address was.
-        path: that was asked.
+        ref: in the question; "" for a question with an address.
+        path: in the question.
     """
 
     repository: str
@@ -44,17 +39,17 @@ class Target:
 def find_target(
     client: LakeFS, given: str, repository: str | None = None, options: StorageOptions | None = None
 ) -> Target:
-    """Find out which object is meant.
+    """Find the object in question.
 
     Args:
         client: the server.
         given: `lakefs://repo/ref/path`, a URI in the store, or an address relative to a repository's namespace.
-        repository: whose, where the address alone does not say.
-        options: how to reach the store; None reads the environment.
+        repository: for an address without one.
+        options: None reads the environment.
 
     Raises:
-        ConfigError: it is none of these, or in no repository's namespace.
-        NotFoundError: the ref has no such path, or there is no such repository.
+        ConfigError: another format, or an address outside every repository's namespace.
+        NotFoundError: no such path in the ref, or no such repository.
     """
     if given.startswith(LAKEFS):
         return _of_path(client, given, options)
@@ -62,16 +57,14 @@ def find_target(
         found = client.repository(repository)
         return Target(found.name, found.namespace, _key(given, found.namespace))
     if "://" not in given:
-        raise ConfigError(
-            f"{given!r} does not say whose it is: name the repository (--repository), or give a whole URI"
-        )
+        raise ConfigError(f"{given!r} names no repository: add --repository, or give a complete URI")
     inside = [
         item
         for item in client.repositories()
         if canonical_namespace(given).startswith(canonical_namespace(item.namespace))
     ]
     if not inside:
-        raise ConfigError(f"{given} lies in the storage namespace of no repository of this server")
+        raise ConfigError(f"{given} is in the storage namespace of no repository of this server")
     owner = max(inside, key=lambda item: len(canonical_namespace(item.namespace)))
     return Target(owner.name, owner.namespace, _key(given, owner.namespace))
 
@@ -86,20 +79,20 @@ def _of_path(client: LakeFS, given: str, options: StorageOptions | None) -> Targ
     keys = answer_readings(shown.address, found.namespace)
     if not keys:
         raise NotFoundError(
-            f"{given} is at {shown.address}, outside the storage namespace {found.namespace}: no collection touches it"
+            f"{given} is at {shown.address}, outside the storage namespace {found.namespace}: no run deletes it"
         )
     return Target(name, found.namespace, _meant(found.namespace, keys, shown.size_bytes, options), ref, path)
 
 
 def _meant(namespace: str, keys: Sequence[str], size_bytes: int, options: StorageOptions | None) -> str:
-    """The key that a server means by an answer: one that is in the store, with the size that it tells."""
+    """The key of a server's answer: a key in the store with the size in the answer."""
     reader = open_reader(namespace, options)
     try:
         there = keys_in_store(reader, keys)
         if len(there) > 1:
             there = [key for key in there if reader.stat(key).size == size_bytes] or there
     except DredgeError:
-        there = []  # the answer says that the store cannot be looked at
+        there = []  # `why` reports the unreadable store
     return next(iter(there), keys[0])
 
 
@@ -108,7 +101,7 @@ def _key(given: str, namespace: str) -> str:
     if key is None:
         raise ConfigError(f"{given} is not below {namespace}")
     if not key.startswith(DATA):
-        raise ConfigError(f"{key!r} is not below {DATA}: no collection touches it")
+        raise ConfigError(f"{key!r} is not below {DATA}: no run deletes it")
     return key
 
 
@@ -117,48 +110,50 @@ UNKNOWN = "unknown"
 STORE, COMMITS = "the store", "commits"
 VERDICTS = {
     KEPT: "it stays",
-    GARBAGE: "nothing that was looked at keeps it",
-    DELETED: "a run deleted it",
-    MISSING: "something names it, but the store does not have it",
-    ABSENT: "the store does not have it, and nothing that was looked at names it",
-    UNKNOWN: "nobody can tell: what could keep it, or the store, could not be looked at",
+    GARBAGE: "no reason to keep it was found",
+    DELETED: "deleted by a run",
+    MISSING: "referenced, but missing in the store",
+    ABSENT: "not in the store, and no reference was found",
+    UNKNOWN: "unknown: a source of references, or the store, could not be read",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class StagedBy:
-    """A branch that has the object staged.
+    """A branch with the object in its staging area.
 
     Attributes:
-        branch: its name; "" where only a run tells that some branch had.
-        path: where; "" where it is not known.
-        token: staging token; "" where only the key-value store could tell.
-        as_of: when that was so, where it is not now.
+        branch: its name; "" for an unknown branch, from a run.
+        path: of the entry; "" when unknown.
+        token: staging token; "" without the key-value store.
+        as_of: time of the run, for a staged entry in the past.
+        sealed: whether a commit has sealed the token, and failed or is in progress; the branch may show another entry.
     """
 
     branch: str
     path: str = ""
     token: str = ""
     as_of: datetime | None = None
+    sealed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NamedBy:
-    """A commit that names the object.
+    """A commit with the object.
 
     Attributes:
         commit_id: its id.
-        created_at: its date; None where nobody told.
+        created_at: its date; None when unknown.
         active: whether it keeps the object.
-        paths: under which; () where its ranges were not decoded.
-        heads: branches of which it is the head.
-        branches: some branches on whose line it is.
-        num_branches: how many there are.
-        tags: tags that name it.
-        policies: rules of the retention policy that keep it.
-        until: when the rules of the repository let it go, if it is no head by then; None where they never do, or
-            do not keep it.
-        rule: the rule of the repository that keeps it the longest; "" for none.
+        paths: of the object; () when its ranges were not decoded.
+        heads: branches with this head.
+        branches: some branches with the commit in their line.
+        num_branches: their number.
+        tags: on the commit.
+        policies: matching rules of the retention policy.
+        until: expiry under the repository's rules, for a commit behind a head; None for never, or without a matching
+            rule.
+        rule: the repository's rule with the latest expiry; "" for none.
     """
 
     commit_id: str
@@ -176,13 +171,13 @@ class NamedBy:
 
 @dataclass(frozen=True, slots=True)
 class UnnamedBy:
-    """A metarange that names the object and that no active commit names; runs count it as an active commit.
+    """A metarange with the object and without an active commit; runs count it as an active commit.
 
     Attributes:
         metarange_id: its id.
         written_at: by the store's clock.
-        until: when runs do not count it any more; None where that is up to the next complete mark.
-        paths: under which; () where its ranges were not decoded.
+        until: end of the time as an active commit; None when the next complete mark decides.
+        paths: of the object; () when its ranges were not decoded.
     """
 
     metarange_id: str
@@ -193,21 +188,20 @@ class UnnamedBy:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a run thought of the object.
+    """The result of a run for the object.
 
     Attributes:
         run_id: the run.
-        at: when it was planned, or when its sweep ended.
-        reason: why it was garbage.
-        outcome: what became of it, as the ledger has it; "" where the run deleted nothing.
-        hold: the code of what held it; "" for nothing.
+        at: time of the plan, or end of the sweep.
+        reason: for calling it garbage.
+        outcome: in the ledger; "" for a run without deletions.
+        hold: the code of the hold; "" for none.
         why: a sentence about reason, hold or error.
-        version_id: of the delete marker in a bucket with versions, below which the object still is; "" for none.
-        approved_by: who approved the run; "" where nobody had to.
-        approved_at: when; None where nobody had to.
-        restorable: "versions" or "quarantine" when it can be brought back, as the store said; "" when it cannot.
-        restorable_until: when a purge or a lifecycle rule of the bucket may remove what a restore needs; None where
-            nothing does.
+        version_id: of the delete marker in a bucket with versions, above the old version; "" for none.
+        approved_by: approver of the run; "" without an approval.
+        approved_at: time of the approval; None without one.
+        restorable: "versions" or "quarantine" for a restorable object; "" otherwise.
+        restorable_until: earliest removal of the old version or copy by a purge or a lifecycle rule; None without one.
     """
 
     run_id: str
@@ -225,13 +219,13 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class PinnedBy:
-    """A pin that holds the object, because somebody brought it back.
+    """A pin on the object, from a restore.
 
     Attributes:
         pin_id: its id.
-        run_id: the run whose deletion was taken back.
-        reason: in the words of whoever asked for it.
-        until: when it ends.
+        run_id: the run with the deletion.
+        reason: given with the restore.
+        until: end of the pin.
     """
 
     pin_id: str
@@ -242,20 +236,20 @@ class PinnedBy:
 
 @dataclass(slots=True)
 class Answer:
-    """Everything found about an object.
+    """All findings about an object.
 
     Attributes:
-        target: what was asked.
-        size_bytes: None where the store has no such object.
+        target: the question.
+        size_bytes: None for an object missing in the store.
         last_modified: by the store's clock.
-        young_until: until when it is too young to be judged; None when it is old enough.
-        staged: by which branches.
-        commits: that name it, those that keep it first, the newest first.
-        unnamed: metaranges that no active commit names, and that keep it.
-        pins: that hold it and have not ended.
-        judged: by the newest run that did.
-        not_looked_at: what could still keep it, as sentences.
-        failed: what of that could not be read, so that nothing follows from not having seen it.
+        young_until: end of the minimum age; None for an old object.
+        staged: branches with the object staged.
+        commits: with the object, keeping commits first, the newest first.
+        unnamed: metaranges without an active commit that keep it.
+        pins: active pins on it.
+        judged: by the newest run with this candidate.
+        not_looked_at: unread sources, as sentences.
+        failed: names of unreadable sources.
     """
 
     target: Target
@@ -272,12 +266,12 @@ class Answer:
 
     @property
     def is_named(self) -> bool:
-        """Whether staging, an active commit or a metarange that counts as one names it."""
+        """Whether staging, an active commit or a metarange counted as an active commit has it."""
         return bool(self.staged or self.unnamed) or any(commit.active for commit in self.commits)
 
     @property
     def verdict(self) -> str:
-        """One of `VERDICTS`."""
+        """A key of `VERDICTS`."""
         if STORE in self.failed:
             return UNKNOWN
         if self.size_bytes is None:
@@ -298,7 +292,7 @@ _COMMITS_MAX = 10
 
 
 def answer_lines(answer: Answer) -> Iterator[str]:
-    """Word an answer: the verdict first, then every reason, then what was not looked at."""
+    """Format an answer: the verdict first, then every reason, then the unread sources."""
     target = answer.target
     yield f"{target.address} of {target.repository}: {VERDICTS[answer.verdict]}"
     if answer.size_bytes is not None and answer.last_modified is not None:
@@ -312,23 +306,24 @@ def answer_lines(answer: Answer) -> Iterator[str]:
     yield from (f"metarange {_unnamed(item)}" for item in answer.unnamed)
     for pin in answer.pins:
         until = f"{pin.until:%Y-%m-%d %H:%M} UTC"
-        yield f"pinned    brought back after run {pin.run_id} deleted it, until {until}: {pin.reason}"
+        yield f"pinned    restored after its deletion by run {pin.run_id}, until {until}: {pin.reason}"
     if answer.young_until is not None:
-        yield f"young     no run judges it before {answer.young_until:%Y-%m-%d %H:%M} UTC"
+        yield f"young     no candidate before {answer.young_until:%Y-%m-%d %H:%M} UTC"
     if answer.judged is not None:
         yield f"run       {_judged(answer.judged)}"
     expired = [commit for commit in answer.commits if not commit.active]
     if expired:
         newest = expired[0]
-        yield f"expired   {_commit(newest)}; {len(expired):,} such commits, which keep nothing any more"
+        yield f"expired   {_commit(newest)}; {len(expired):,} expired commits in all, no longer keeping it"
     for text in answer.not_looked_at:
-        yield f"not looked at: {text}"
+        yield f"not read: {text}"
 
 
 def _staged(staged: StagedBy) -> str:
     if not staged.branch:
-        return f"on a branch that is not known, when a run looked at {staged.as_of:%Y-%m-%d %H:%M} UTC"
-    return f"on {staged.branch} as {staged.path}" + (f", token {staged.token}" if staged.token else "")
+        return f"on an unknown branch, in a run at {staged.as_of:%Y-%m-%d %H:%M} UTC"
+    text = f"on {staged.branch} as {staged.path}" + (f", token {staged.token}" if staged.token else "")
+    return f"{text}, sealed by a commit: the branch may show another entry" if staged.sealed else text
 
 
 def _commit(commit: NamedBy) -> str:
@@ -344,7 +339,7 @@ def _unnamed(item: UnnamedBy) -> str:
     if item.paths:
         text += f" as {', '.join(item.paths)}"
     until = "the next complete run" if item.until is None else f"{item.until:%Y-%m-%d %H:%M} UTC"
-    return f"{text}; no active commit names it: runs count it as one until {until}"
+    return f"{text}; without an active commit: runs count it as an active commit until {until}"
 
 
 def _keepers(commit: NamedBy) -> Iterator[str]:
@@ -373,12 +368,12 @@ def _judged(judged: Judged) -> str:
         if not judged.restorable:
             return text
         where = "below a delete marker" if judged.restorable == "versions" else "in the run's quarantine"
-        text += f"; it is still {where}, and `dredge gc restore` brings it back"
+        text += f"; it is still {where}, and `dredge gc restore` restores it"
         if judged.restorable_until is not None:
-            text += f" at least until {judged.restorable_until:%Y-%m-%d}, unless it is purged before"
+            text += f" until {judged.restorable_until:%Y-%m-%d} at least, or until an earlier purge"
         return text
     if judged.outcome:
-        return f"{when} left it ({judged.outcome}): {judged.why}"
+        return f"{when} kept it ({judged.outcome}): {judged.why}"
     if judged.hold:
         return f"{when} holds it ({judged.hold}): {judged.why}"
     return f"{when} found it to be garbage ({judged.reason}): {judged.why}"

@@ -1,13 +1,7 @@
-"""Which ranges name an address, by the committed index, and which commits name these ranges.
+"""Searches for the references to an object: in ranges and metaranges, in staging, and in the results of runs.
 
-Metaranges that no commit names, or that were just written: a run counts them as active commits.
-
-Which branches have an object staged.
-
-With the key-value store every staging record is read. Without it, branches are asked for what they changed, as far as a
-number of requests goes; a staged copy of what a head has is not shown that way.
-
-What runs thought of an object: from the newest that had it among its candidates.
+With the key-value store every staging record is read. Without it, branches are asked for their changes, within a limit
+of requests; a staged copy of an object in the head is not found this way.
 """
 
 from __future__ import annotations
@@ -55,16 +49,16 @@ _DECODED_MAX = 32
 
 @dataclass(slots=True)
 class Naming:
-    """Looks for an address in what commits name.
+    """Searches for an address in commits.
 
     Attributes:
         target: the object.
         hashed: hash of its address.
         reader: on the storage namespace.
         state: the folder of the index.
-        known: metaranges that a run read; grows.
-        unread: what was not looked at, as sentences.
-        unread_ids: of the metaranges and ranges of which nobody knows whether they name the object.
+        known: metaranges; grows.
+        unread: unread sources, as sentences.
+        unread_ids: ids of unreadable metaranges and ranges.
     """
 
     target: Target
@@ -76,12 +70,12 @@ class Naming:
     unread_ids: set[str] = field(default_factory=set)
 
     def may_name(self, metaranges: Collection[str]) -> bool:
-        """Whether one of some metaranges may name the address for all that could be read."""
+        """Whether an unreadable metarange or range may have the address."""
         known = [item for item in metaranges if item in self.known.named]
         return not self.unread_ids.isdisjoint([*metaranges, *self.known.select(known)])
 
     def ranges_of(self, metaranges: Collection[str]) -> dict[str, set[str]]:
-        """Find which of some metaranges name the address: ranges that do, by metarange id."""
+        """The ranges with the address, by metarange id; other metaranges are left out."""
         self._read_metaranges(metaranges)
         there = [item for item in metaranges if item in self.known.named]
         rows_of = {item: row for row, item in enumerate(self.known.ranges)}
@@ -93,8 +87,9 @@ class Naming:
         return {item: {ids[row] for row in hit.tolist()} for item, hit in naming.items() if len(hit)}
 
     def paths_of(self, ranges: Collection[str]) -> dict[str, tuple[str, ...]]:
-        """Find the paths under which ranges name the address; ranges beyond a number are left out, and so are those
-        that do not name it after all: another address has the same hash."""
+        """The paths of the address in ranges, up to a limit of ranges. A range without a path has another address with
+        the same hash.
+        """
         found: dict[str, tuple[str, ...]] = {}
         for item in list(ranges)[:_DECODED_MAX]:
             try:
@@ -132,7 +127,7 @@ class Naming:
             self.unread_ids.add(item)
 
     def _in_index(self, ranges: Ranges) -> set[str]:
-        """The ranges that name the address; those that the index lacks are decoded."""
+        """The ranges with the address; ranges missing in the index are decoded."""
         index = CommittedIndex.load(self.state, self.target.namespace)
         groups, lacking = index.group(ranges)
         found: set[str] = set()
@@ -164,13 +159,13 @@ class Naming:
 def named_by_unnamed(
     naming: Naming, base: BaseRun | None, named: Collection[str], active: Collection[str], now: datetime
 ) -> Iterator[UnnamedBy]:
-    """Find the metaranges that name an object and count as active commits although no active commit names them.
+    """Find the metaranges with an object that count as active commits without an active commit.
 
     Args:
-        naming: looks for the object; what it could not read is noted there.
-        base: the newest run; None takes the settings that a run has by default.
-        named: metaranges of all commits that are known.
-        active: metaranges of those of them that keep everything they name.
+        naming: searches for the object, and notes unreadable sources.
+        base: the newest run; None uses the default settings.
+        named: metaranges of all known commits.
+        active: metaranges of the active commits.
         now: aware UTC.
 
     Raises:
@@ -209,8 +204,8 @@ def staged_in_kv(access: KVAccess, target: Target) -> list[StagedBy]:
     """Read every staging record of the repository.
 
     Raises:
-        RefusedError: it is not the store of this repository.
-        FormatError: a record cannot be read.
+        RefusedError: the store belongs to another server.
+        FormatError: an unreadable record.
     """
     with access.open() as store, store.view() as view:
         record = repository_record(view, store.location, target.repository, target.namespace)
@@ -225,13 +220,14 @@ def _named(view: RowView, partition: bytes, target: Target) -> Iterator[StagedBy
         for token in branch.tokens:
             for row in view.scan(token.encode()):
                 if _names(row.value, show_key(token.encode(), row.key), target):
-                    yield StagedBy(branch.name, row.key.decode("utf-8", "backslashreplace"), token)
+                    path = row.key.decode("utf-8", "backslashreplace")
+                    yield StagedBy(branch.name, path, token, sealed=token in branch.sealed_tokens)
 
 
 def _names(value: bytes, name: str, target: Target) -> bool:
     name_bytes = target.address.rpartition("/")[2].encode()
     if name_bytes.isalnum() and name_bytes not in value:
-        return False  # most records, without decoding them: a plain name is written in one way only
+        return False  # spares decoding most records: a plain name has only one encoding
     record = messages.decode(messages.StagedEntryData, value, name)
     if not record.identity:
         return False  # a tombstone
@@ -242,16 +238,16 @@ def _names(value: bytes, name: str, target: Target) -> bool:
 def staged_by_server(
     client: LakeFS, target: Target, branches: Sequence[Ref], requests_max: int
 ) -> tuple[list[StagedBy], int]:
-    """Ask branches what they changed.
+    """Ask branches for their changes.
 
     Args:
         client: the server.
         target: the object.
-        branches: the one that was asked about first.
-        requests_max: requests to make at most.
+        branches: in the order of the requests.
+        requests_max: limit of requests.
 
     Returns:
-        What was found, and how many branches were not, or not wholly, asked.
+        The branches with the object, and the number of branches without a complete answer.
     """
     found: list[StagedBy] = []
     left = requests_max
@@ -284,17 +280,17 @@ def _reads(client: LakeFS, target: Target, branch: str, path: str) -> bool:
 def last_judged(
     target: Target, hashed: int, root: str, options: StorageOptions | None = None, runs_max: int = 100
 ) -> tuple[Judged | None, list[str]]:
-    """Find the newest run that had an object among its candidates.
+    """Find the newest run with an object among its candidates.
 
     Args:
         target: the object.
         hashed: hash of its address.
         root: URI of the namespace, or the run root.
         options: None reads the environment.
-        runs_max: runs to look into.
+        runs_max: limit of runs.
 
     Returns:
-        What it thought; and what was not looked at, as sentences.
+        The result of the run; and the unread sources, as sentences.
     """
     unread: list[str] = []
     looked = 0
@@ -361,7 +357,7 @@ def _from_ledger(
 def _restorable(
     judged: Judged, folder: RunFolder, plan: Plan, address: str, options: StorageOptions | None
 ) -> Judged:
-    """Add whether a restore would find what it needs."""
+    """Add the way to restore the object."""
     if judged.outcome not in (ledger.DELETED, ledger.MISSING):
         return judged
     by_versions = plan.undo.way == VERSIONS
@@ -373,7 +369,7 @@ def _restorable(
 def _row(
     folder: RunFolder, parts: Iterable[PartInfo], address: str, hashed: int
 ) -> tuple[PartInfo, pa.Table] | None:
-    """Find the row of an object, and the part that has it."""
+    """The row of an object, and its part."""
     for part in parts:
         if not np.any(folder.read_part(part, ["hash"])["hash"].to_numpy() == np.uint64(hashed)):
             continue

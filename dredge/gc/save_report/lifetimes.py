@@ -20,12 +20,10 @@ versions can be needed, also when the run that removes it has been overtaken by 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import batched
 
 from dredge.errors import DredgeError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
@@ -34,7 +32,7 @@ from dredge.gc.plan import METADATA_RUNS, Plan
 from dredge.gc.run import Run
 from dredge.gc.save_report.old_folders import Place, find_old_folders, is_run_of, side_places
 from dredge.gc.save_report.output import OwnFilesOutput
-from dredge.gc.save_report.own_files import FILES_PENDING, OWN, OWN_RUNS, ROOT, OwnFilesDeleter
+from dredge.gc.save_report.own_files import FILES_PENDING, OWN, OWN_RUNS, ROOT, own_files_deleter
 from dredge.gc.state.model import RunState
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
@@ -42,6 +40,7 @@ from dredge.gc.verify import VerifyOutput
 from dredge.gc.witness.record import FOLDER, parts_of, read_record
 from dredge.runs.clock import check_clocks
 from dredge.runs.lifetimes import ListedFiles, counting_versions
+from dredge.runs.own_files import remove_own_files
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import superseded_parts
 from dredge.runs.perform import StepRecord
@@ -52,8 +51,6 @@ from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check,
 from dredge.undo.pins import PINS, Pin, is_seen, read_pins
 
 log = logging.getLogger("dredge")
-
-_KEYS = 1000
 
 
 @dataclass(slots=True)
@@ -106,18 +103,8 @@ def _clean_up(run: Run, record: StepRecord) -> None:
     if run.plan.dry_run:
         record.status = "dry_run"
         return
-    outcomes: Counter[str] = Counter()
-    deleter = OwnFilesDeleter(run.plan.namespace, run.options)
-    for keys in batched(found.keys, _KEYS):
-        run.lease.check(run.plan.lease, run.store_now())
-        outcomes.update(outcome.outcome for outcome in deleter.delete(keys))
-    removed = outcomes["deleted"] + outcomes["missing"]
-    record.counts["own_files_removed"] = removed
-    if removed < len(found.keys):
-        record.warn(
-            f"{len(found.keys) - removed:,} of {len(found.keys):,} own files that nothing needs any more could"
-            " not be removed; a later run tries again"
-        )
+    deleter = own_files_deleter(run.plan.namespace, run.options)
+    remove_own_files(deleter, found.keys, lambda: run.lease.check(run.plan.lease, run.store_now()), record)
 
 
 def find_superseded(run: Run) -> Superseded:

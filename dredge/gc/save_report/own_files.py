@@ -15,13 +15,12 @@ these, whoever asks.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from dredge.errors import RefusedError
 from dredge.gc.plan import METADATA_RUNS, RUNS, STATE
 from dredge.gc.witness.record import FOLDER as WITNESS
+from dredge.runs.own_files import OwnFilesDeleter
 from dredge.runs.pending.store import FOLDER as PENDING
-from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
+from dredge.storage import StorageOptions
 from dredge.storage.keys import is_plain
 from dredge.undo.deletions import CHECKED, DELETIONS
 from dredge.undo.pins import PINS
@@ -50,36 +49,14 @@ _OF_RUN = re.compile(
 )
 
 
-class OwnFilesDeleter:
-    """Deletes Dredge's own files of one repository, and nothing else.
+def own_files_deleter(namespace: str, options: StorageOptions | None = None) -> OwnFilesDeleter:
+    """Open the deleter of Dredge's own files of one repository; keys are relative to `ROOT`.
 
     Args:
         namespace: URI of the repository's storage namespace.
         options: how the store is reached; None reads the environment.
     """
-
-    def __init__(self, namespace: str, options: StorageOptions | None = None) -> None:
-        self._deleter = open_deleter(f"{namespace.rstrip('/')}/{ROOT}", options)
-
-    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
-        """Delete files.
-
-        Args:
-            keys: relative to `ROOT`.
-
-        Returns:
-            One outcome a key, in the same order.
-
-        Raises:
-            RefusedError: one of them is no such file. None was deleted.
-        """
-        for key in keys:
-            if not is_own_file(key):
-                raise RefusedError(
-                    f"{key!r} is not one of Dredge's own files below {ROOT}. Nothing was deleted. Please report"
-                    " this."
-                )
-        return self._deleter.delete(keys)
+    return OwnFilesDeleter(f"{namespace.rstrip('/')}/{ROOT}", is_own_file, options)
 
 
 def is_own_file(key: str) -> bool:

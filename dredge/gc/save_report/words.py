@@ -19,7 +19,7 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.pending.words import facts_of_waiting, what_waits
 from dredge.runs.summary import StepSummary
-from dredge.runs.words import size_text
+from dredge.runs.words import number_of, size_text
 from dredge.undo.ways import OFF
 from dredge.undo.ways import WORDS as UNDO_WORDS
 
@@ -136,7 +136,8 @@ def _slices(plan: Plan, listing: SliceListingOutput | None) -> Iterator[list[str
         return
     counts = listing.counts
     listed = counts["slices"] - counts["young_slices"] - counts["covered_slices"] - counts["other_slices"]
-    young = f"; {counts['young_slices']:,} are too young" if counts["young_slices"] else ""
+    too_young = counts["young_slices"]
+    young = f"; {too_young:,} {'is' if too_young == 1 else 'are'} too young" if too_young else ""
     again = counts.get("again_slices", 0)
     back = f", {again:,} of them again, because objects were brought back into them" if again else ""
     yield ["Slices listed", f"{listed:,} of {counts['slices']:,}{back}{young}"]
@@ -167,7 +168,8 @@ def own_files(plan: Plan, summary: StepSummary | None) -> Iterator[list[str]]:
     counts = summary.counts
     text = f"{counts['own_files']:,} files that no run needs any more ({size_text(counts['own_bytes'])})"
     if counts["own_run_folders"]:
-        text += f", {counts['own_run_folders']:,} run folders older than {plan.config.keep_runs_days:g} days"
+        age = number_of(plan.config.keep_runs_days or 0, "day")
+        text += f", {number_of(counts['own_run_folders'], 'run folder')} older than {age}"
     if counts["folders_left"]:
         text += f"; {counts['folders_left']:,} older folders are left to the next runs"
     yield ["Own files to be removed" if plan.dry_run else "Own files removed", text]

@@ -21,6 +21,7 @@ from dredge.gc.witness.ownership import Site
 from dredge.gc.witness.past import Past
 from dredge.gc.witness.record import COMMITS, TABLES, is_what_if, write_record
 from dredge.gc.witness.unnamed import Files, Known, Unnamed, find_unnamed, list_tables, with_metaranges
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.storage.parallel import at_once
 
@@ -109,8 +110,10 @@ def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits) -> Passe
             " commits and no id for later runs"
         )
     created = repository.created_at
+    pause = past.pause(run.plan.created_at, timedelta(days=run.plan.config.keep_unnamed_days))
     record.details["witness"] = {
         "what_if": what_if,
+        "pause": None if pause is None else to_json(pause),
         "record_etag": past.etag,
         "repository_created_at": None if created is None else created.isoformat(),
     }

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
+from dredge.gc.config import KEEP_UNNAMED_DAYS
 from dredge.gc.witness.consents import read_consents
 from dredge.gc.witness.record import (
     COMMITS,
     POINTER,
     MarkRecord,
+    Pause,
     Stored,
     is_about,
     read_commits,
@@ -116,7 +118,26 @@ class Past:
             now: the store's time.
             keep_unnamed: how long they count at least.
         """
-        return now - keep_unnamed if self.record is None else min(now - keep_unnamed, self.record.marked_at)
+        if self.record is None:
+            return now - keep_unnamed
+        since, pause = min(now - keep_unnamed, self.record.marked_at), self.record.pause
+        return since if pause is None or now - pause.ended >= keep_unnamed else min(since, pause.began)
+
+    def pause(self, now: datetime, keep_unnamed: timedelta) -> Pause | None:
+        """The last time without a mark that was longer than metaranges are kept: what was written then counts from the
+        mark that ended it for as long.
+
+        Args:
+            now: the store's time.
+            keep_unnamed: how long they count at least.
+        """
+        if self.record is None:
+            return None
+        longest = max(keep_unnamed, timedelta(days=KEEP_UNNAMED_DAYS))  # another run may keep them longer
+        pause, last = self.record.pause, self.record.marked_at
+        if pause is not None and now - pause.ended < longest:
+            return pause
+        return Pause(began=last, ended=now) if now - last > keep_unnamed else None
 
     def rows(self, commits: Iterable[str]) -> list[dict[str, Any]]:
         """Rows of some commits, in the order of their ids."""

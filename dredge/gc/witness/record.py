@@ -21,7 +21,7 @@ from dredge.errors import ConflictError, DredgeError, FormatError
 from dredge.gc.namespaces import canonical_namespace
 from dredge.runs.conditional import read_tagged, replace_again
 from dredge.runs.folder import RunFolder
-from dredge.runs.payload import NewerFormatError, from_versioned, to_json
+from dredge.runs.payload import NewerFormatError, from_json, from_versioned, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import at_once
@@ -79,6 +79,19 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """A time without a complete mark that was longer than unnamed metaranges are kept; a payload.
+
+    Attributes:
+        began: the store's time of the mark before it.
+        ended: the store's time of the mark after it.
+    """
+
+    began: datetime
+    ended: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MarkRecord:
     """What a complete mark left.
 
@@ -93,6 +106,7 @@ class MarkRecord:
         commits: rows of commits.
         tables: rows of opened files.
         kept: by the repository's own settings: those of the last run that was to delete, or else of the first mark.
+        pause: the last one; None where marks need it no more.
         format: number of the format.
     """
 
@@ -106,6 +120,7 @@ class MarkRecord:
     commits: PartInfo
     tables: PartInfo
     kept: Kept
+    pause: Pause | None = None
     format: int = FORMAT
 
 
@@ -194,6 +209,7 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
         commits=commits_written.result(),
         tables=tables_written.result(),
         kept=_own_settings(run),
+        pause=None if facts.get("pause") is None else from_json(Pause, facts["pause"]),
     )
     data = json.dumps(to_json(record), sort_keys=True).encode()
     run.check_right(record.left_at)  # a later try may have left its record

@@ -1,4 +1,4 @@
-// Draws charts, follows a run that works, and leads from the pages' frame into Airflow. The pages work without it.
+// Draws charts, polls a running run, and opens links into Airflow from the pages' frame. The pages work without it.
 "use strict";
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

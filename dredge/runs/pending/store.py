@@ -226,6 +226,12 @@ def read_rows(folder: RunFolder, parts: Iterable[PartInfo]) -> pa.Table:
     return pa.concat_tables([PENDING.empty_table(), *tables]).combine_chunks()
 
 
+def is_part(key: str) -> bool:
+    """Whether a key, relative to the folder of lease and index, is that of a part, of this list or an earlier one."""
+    folder, _, name = key.rpartition("/")
+    return folder == FOLDER and name.endswith(".parquet")
+
+
 def superseded_parts(state: ObjectReader, files: ListedFiles, prefix: str = f"{FOLDER}/") -> list[str]:
     """Parts of earlier lists, which no run reads any more: a run that waits builds on the list that it has read.
 

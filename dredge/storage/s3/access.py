@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from dredge.proxies import any_proxy, proxies_for
 from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.options import StorageOptions
 from dredge.storage.s3.errors import translated
-from dredge.storage.s3.proxies import any_proxy, proxies_for
 from dredge.storage.s3.resolving import ANYWHERE, CHECKSUMS, SWITCHES, Identity, checked
 from dredge.storage.s3.wire import install_hooks
 

@@ -11,6 +11,13 @@ BENIGN = "test_expired_data_that_is_used_again_comes_back_without_an_alarm"
 
 AGAIN = (
     Breakage(
+        "what one run only reported stays away",
+        "dredge.gc.check_again.check",
+        "_bring_back",
+        Put("BoolOp", 1, False, "values.0"),
+        ("test_what_one_run_only_reported_the_next_one_brings_back",),
+    ),
+    Breakage(
         "what a commit names is explained by the rules that were taken away",
         "dredge.gc.check_again.find",
         "_unclaimed",

@@ -314,13 +314,6 @@ ICECHUNK = (
         ("test_only_old_folders_of_own_runs_go_and_none_with_copies",),
     ),
     Breakage(
-        "the deleter of own files of Icechunk takes any name",
-        "dredge.icechunk.collection.save_report.own_files",
-        "OwnFilesDeleter.delete",
-        Put("If", "is_own_file", False),
-        ("test_deleter_of_own_files_knows_no_other_names",),
-    ),
-    Breakage(
         "what an inventory says is believed without asking the store",
         "dredge.icechunk.collection.list_candidates.named",
         "_old",

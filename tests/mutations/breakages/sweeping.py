@@ -285,10 +285,13 @@ SWEEP = (
     ),
     Breakage(
         "any key may be deleted as an own file",
-        "dredge.gc.save_report.own_files",
+        "dredge.runs.own_files",
         "OwnFilesDeleter.delete",
-        Put("If", "is_own_file", False),
-        ("test_the_deleter_takes_the_names_of_own_files_and_no_other",),
+        Put("If", 1, False),
+        (
+            "test_the_deleter_takes_the_names_of_own_files_and_no_other",
+            "test_deleter_of_own_files_knows_no_other_names",
+        ),
     ),
     Breakage(
         "an answer without a result counts as deleted",

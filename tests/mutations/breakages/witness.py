@@ -21,6 +21,13 @@ WITNESS = (
         ("test_a_repository_created_again_over_older_metaranges_is_refused_until_a_person_gives_them_up",),
     ),
     Breakage(
+        "metaranges of a long pause count for one mark",
+        "dredge.gc.witness.past",
+        "Past.since",
+        Put("IfExp", 1, True),
+        ("test_an_unnamed_metarange_of_a_long_pause_counts_for_its_days_from_the_mark_that_ended_it",),
+    ),
+    Breakage(
         "metaranges written since the cutoff do not count",
         "dredge.gc.witness.unnamed",
         "sort_out",
@@ -66,8 +73,8 @@ WITNESS = (
         "unnamed metaranges count for some days, whenever the last mark was",
         "dredge.gc.witness.past",
         "Past.since",
-        Put("IfExp", "record", True),
-        ("test_an_unnamed_metarange_counts_longer_if_no_mark_was_complete_since",),
+        Put("If", "record", True),
+        ("test_an_unnamed_metarange_of_a_long_pause_counts_for_its_days_from_the_mark_that_ended_it",),
     ),
     Breakage(
         "a metarange that was given up never counts again",

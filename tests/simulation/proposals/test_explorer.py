@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from math import comb
 
-import pytest
-
 from tests.simulation.proposals.explorer import Found, Scene, Trouble, explore, follow
 from tests.simulation.proposals.world import (
     Flow,
@@ -136,8 +134,3 @@ def test_what_comes_later_comes_when_all_have_ended() -> None:
     found: Found = explore(scene).found["leak"]
     assert found.trouble.text == "{'a': 'counted', 'look': '1'} at 5"
     assert [event.actor for event in found.later] == ["look", "look"]
-
-
-def test_a_schedule_that_cannot_be_is_refused() -> None:
-    with pytest.raises(AssertionError):
-        follow(counters(careful=False), ["a", "a", "a"])

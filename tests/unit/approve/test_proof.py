@@ -104,7 +104,7 @@ def test_a_question_that_was_dated_anew_after_its_answer_has_none() -> None:
     take(run)
     later = {name: getattr(request, name) + timedelta(seconds=1) for name in ("asked_at", "answer_until")}
     change(run, "request", **{name: time.isoformat() for name, time in later.items()})
-    with deleting() as requests, pytest.raises(RefusedError, match="was approved"):
+    with deleting() as requests, pytest.raises(RefusedError, match="the approved"):
         bulk_delete(run, world.runner)
     assert requests.made == []
     assert world.data() == kept | gone

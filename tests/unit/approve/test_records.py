@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,9 @@ from dredge.approve.records import AIRFLOW, is_rejected, read_asked, record_answ
 from dredge.errors import FormatError, RejectedError
 from dredge.gc.approve import ApproveOutput, answer, approve, find_question
 from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.storage import ObjectWriter
 from tests.support.approvals import change, said, waiting_run
 from tests.support.gc import summary_of
+from tests.support.memory_store import MemoryReader, MemoryWriter
 
 
 def test_everybody_with_a_name_may_approve_or_those_alone_whom_airflow_knows_by_theirs() -> None:
@@ -70,39 +71,34 @@ def test_a_question_about_something_else_than_its_name_says_is_none() -> None:
         read_asked(run, subject)
 
 
-def test_who_says_no_while_the_yes_is_read_is_heard_by_this_look_or_the_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_who_says_no_while_the_yes_is_read_is_heard_by_this_look_or_the_next(stand_in: Any) -> None:
     """The yes is read first: otherwise a no could be missed that stood before the yes was looked at."""
     _, run, _, _ = waiting_run()
     said(run)
-    subject, kind = find_question(run).request.subject, type(run.folder.writer)
-    honest = kind.get
+    subject, said_no = find_question(run).request.subject, list[bool]()
 
-    def get(self: ObjectWriter, key: str) -> bytes:
-        found: bytes = honest(self, key)
-        if key.endswith("/approved.json"):
-            monkeypatch.setattr(kind, "get", honest)
+    def get(honest: Any, reader: object, key: str) -> bytes:
+        found: bytes = honest(reader, key)
+        if key.endswith("/approved.json") and not said_no:
+            said_no.append(True)
             said(run, "rejected", by="eve")
         return found
 
-    monkeypatch.setattr(kind, "get", get)
+    stand_in(MemoryReader.get, get)
     asked = read_asked(run, subject)
     assert asked is not None
     assert asked.rejected is not None
 
 
-def test_an_answer_whose_receipt_was_lost_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_whose_receipt_was_lost_stands(stand_in: Any) -> None:
     """The client sends the put again, and meets what its first request wrote."""
     _, run, _, _ = waiting_run()
-    kind: type[ObjectWriter] = type(run.folder.writer)
-    honest = kind.put_if_absent
 
-    def twice(self: ObjectWriter, key: str, data: bytes) -> str | None:
-        honest(self, key, data)
-        return honest(self, key, data)
+    def twice(honest: Any, writer: object, key: str, data: bytes) -> object:
+        honest(writer, key, data)
+        return honest(writer, key, data)
 
-    monkeypatch.setattr(kind, "put_if_absent", twice)
+    stand_in(MemoryWriter.put_if_absent, twice)
     found = answer(run, "approved", "ada", AIRFLOW)
     assert found.approved is not None
     assert found.approved.by == "ada"

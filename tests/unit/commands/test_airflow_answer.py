@@ -111,12 +111,10 @@ def test_the_command_leaves_a_yes_to_airflow_and_writes_a_no_down_first(
 ) -> None:
     _, run, _, _ = waiting_run(approvers="ada")
     in_airflow(run)
-    code, said, _ = gc(capsys, "approve", run.folder.uri)
-    assert (code, "Airflow has the answer" in said) == (0, True)
+    assert gc(capsys, "approve", run.folder.uri)[0] == 0
     assert find_question(run).answer is None, "the task writes it down, with its user"
     api.status = 500
-    code, _, errors = gc(capsys, "reject", run.folder.uri, "--by", "eve")
-    assert (code, "The run is rejected all the same" in errors) == (0, True)
+    assert gc(capsys, "reject", run.folder.uri, "--by", "eve")[0] == 0
     assert [body["chosen_options"] for _, _, body in api.requests] == [["Approve"], ["Reject"]]
     found = find_question(run).rejected
     assert found is not None
@@ -151,8 +149,7 @@ def test_without_an_address_the_answer_stands_in_the_folder(
     assert not airflow_answer.is_named()
     _, run, _, _ = waiting_run()
     in_airflow(run)
-    code, said, _ = gc(capsys, "approve", run.folder.uri, "--by", "ada")
-    assert (code, "takes the answer when somebody clears it" in said) == (0, True)
+    assert gc(capsys, "approve", run.folder.uri, "--by", "ada")[0] == 0
     found = find_question(run).approved
     assert found is not None
     assert found.by == "ada"

@@ -144,8 +144,3 @@ def test_what_resume_would_refuse_cannot_be_approved(capsys: pytest.CaptureFixtu
         for batch in run.folder.writer.list("approve/")
         for key in batch["key"].to_pylist()
     )
-
-
-def test_a_folder_without_a_run_is_bad_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for verb in ("approve", "reject", "resume"):
-        assert gc(capsys, verb, f"file://{tmp_path}")[0] == 2

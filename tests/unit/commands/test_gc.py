@@ -8,8 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dredge.commands.gc import command
-from dredge.errors import ConfigError, RefusedError
-from dredge.xid import new_descending_xid
+from dredge.errors import RefusedError
 from tests.support.gc import World, make_world
 
 
@@ -26,28 +25,6 @@ def world_with_runs() -> World:
     world.age(hours=1)
     world.collect()
     return world
-
-
-def test_runs_are_listed_newest_first() -> None:
-    world = world_with_runs()
-    found = [json.loads(line) for line in ask("runs", world.lake.namespace, "--json").output.splitlines()]
-    assert [row["outcome"] for row in found] == ["success", "dry_run"]
-    assert [row["deleted_objects"] for row in found] == [1, None]
-    text = ask("runs", world.lake.namespace).output
-    assert text.index("success") < text.index("dry_run")
-
-
-def test_runs_of_another_tool_are_shown_as_such() -> None:
-    world = make_world()
-    run_id = new_descending_xid(world.lake.clock())
-    world.lake.objects.put(f"_lakefs/retention/gc/unified/{run_id}/summary.json", b"{}")
-    found = json.loads(ask("runs", world.lake.namespace, "--json").output)
-    assert found["outcome"] == "other tool"
-
-
-def test_a_limit_shows_only_the_newest() -> None:
-    world = world_with_runs()
-    assert len(ask("runs", world.lake.namespace, "--json", "--limit", "1").output.splitlines()) == 1
 
 
 def test_a_report_is_shown_as_text_and_as_json() -> None:
@@ -74,11 +51,6 @@ def test_a_failed_run_has_its_exit_code_and_says_what_to_do() -> None:
     assert result.exit_code == 1
     assert "the server said no" in result.output
     assert "mark_uncommitted" in result.output
-
-
-def test_a_folder_that_is_no_run_is_bad_input() -> None:
-    result = ask("report", "memory://nothing-here")
-    assert isinstance(result.exception, ConfigError)
 
 
 def test_the_index_is_verified_and_rebuilt() -> None:

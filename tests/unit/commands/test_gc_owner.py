@@ -97,15 +97,6 @@ def test_own_needs_a_reason_and_one_statement_at_a_time(
     assert read_consents(state) == []
 
 
-def test_an_alias_of_another_server_is_refused(
-    state: ObjectWriter, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other_owner(state)
-    assert run(capsys, "own", "lake", "--alias", "--reason", "x")[0] == 3
-    assert run(capsys, "own", "lake", "--without-id", "--reason", "x")[0] == 3
-    assert read_consents(state) == []
-
-
 def test_a_block_is_lifted_by_the_owner_with_a_reason(
     state: ObjectWriter, capsys: pytest.CaptureFixture[str]
 ) -> None:

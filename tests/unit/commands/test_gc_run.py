@@ -104,21 +104,3 @@ def test_a_wrong_setting_is_named_before_anything_is_touched(
     code, _, errors = run(capsys, *words)
     assert code == 2
     assert message in errors
-
-
-def test_without_credentials_the_variables_are_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in (ENDPOINT, ACCESS_KEY, SECRET_KEY):
-        monkeypatch.delenv(name, raising=False)
-    code, _, errors = run(capsys)
-    assert code == 2
-    assert ENDPOINT in errors
-    assert SECRET_KEY in errors
-
-
-def test_a_repository_that_does_not_exist_is_said_so(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["gc", "run", "pond"])
-    assert ended.value.code == 6
-    assert "pond" in capsys.readouterr().err

@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dredge import cli
-from dredge.errors import ConfigError
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.icechunk import contents, objects
@@ -51,16 +50,6 @@ def digests(lake: dict[str, Repo]) -> list[str]:
     return [read_history(open_reader(lake[name].uri)).digest for name in ("a", "b")]
 
 
-def test_it_only_says_what_would_go_unless_told(lake: dict[str, Repo]) -> None:
-    before, histories = [objects(repo.folder) for repo in lake.values()], digests(lake)
-    code, summary = everything(lake, "--older-than", "0s")
-    assert code == 9, "c needs a look"
-    assert [row["repository"].rpartition("/")[2] for row in summary["repositories"]] == ["c", "a", "b"]
-    assert summary["counts"]["found_objects"] > 0
-    assert [objects(repo.folder) for repo in lake.values()] == before
-    assert digests(lake) == histories
-
-
 def test_each_loses_its_garbage_and_one_that_cannot_be_read_stops_none(
     lake: dict[str, Repo], tmp_path: Path
 ) -> None:
@@ -88,8 +77,3 @@ def test_an_expiration_comes_first_and_one_that_waits_needs_a_look(lake: dict[st
     assert "dredge icechunk approve" in summary["repositories"][0]["why"]
     assert objects(lake["a"].folder) == before, "an expiration deletes no object"
     assert digests(lake) != histories
-
-
-def test_what_does_not_fit_is_found_before_anything_is_done() -> None:
-    assert isinstance(ice(*SETTINGS).exception, ConfigError)
-    assert isinstance(ice("--storages", "s3://lake/*", "--mode", "fast").exception, ConfigError)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dredge import cli
-from dredge.errors import AwaitingApprovalError, DredgeError, RejectedError
+from dredge.errors import AwaitingApprovalError, DredgeError
 from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo, expired_sample
 
@@ -75,19 +75,3 @@ def test_a_run_waits_is_approved_and_goes_on(repo: Repo, tmp_path: Path) -> None
     (row,) = (json.loads(line) for line in ice("runs", repo.uri, "--json").output.splitlines())
     assert (row["folder"], row["outcome"], row["deleted_objects"]) == (run, "success", 20)
     assert "success" in ice("runs", f"{repo.uri}/_dredge/runs").output
-
-
-def test_a_rejected_run_does_not_go_on(repo: Repo) -> None:
-    before = objects(repo.folder)
-    run = waiting(repo, "--approval", "always")
-    assert json.loads(ice("reject", run, "--by", "eve", "--json").output)["answer"] == "rejected"
-    assert isinstance(error_of(ice("approve", run, "--by", "ada")), RejectedError)
-    assert isinstance(error_of(ice("resume", run, "--quiet")), RejectedError)
-    assert ice("report", run).exit_code == 3
-    assert objects(repo.folder) == before
-
-
-def test_a_folder_without_a_run_is_bad_input(tmp_path: Path) -> None:
-    for verb in ("approve", "reject", "resume", "report"):
-        assert error_of(ice(verb, f"file://{tmp_path}")).exit_code == 2
-    assert "no runs below" in ice("runs", f"file://{tmp_path}").output

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from dredge.cli import main
-from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.sstable import write_table
 from dredge.storage import open_writer
 from tests.support.lakefs_tables import CORRUPT, Fixture, fixture, fixtures, key_bytes
 from tests.support.memory_store import forget_memory_store
@@ -78,14 +76,6 @@ def test_dumps_are_shown_raw_with_their_entity_and_have_no_addresses(item: Fixtu
     assert "refs dump" in refused.err
 
 
-def test_keys_that_are_not_utf8_are_shown_all_the_same(dredge: Any, tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(write_table([(b"\xff\n", Entry("data/é\n").value().encode())]).data)
-    (row,) = dredge("table", str(tmp_path / "x"), "--json").rows
-    assert (row["key"], row["key_hex"]) == (None, "ff0a")
-    assert dredge("addresses", str(tmp_path / "x")).rows == ["data/é\n"]
-    assert "base64:/wo=" in dredge("table", str(tmp_path / "x")).out
-
-
 @pytest.mark.parametrize("path", sorted(CORRUPT.glob("*.sst")), ids=lambda path: path.stem)
 @pytest.mark.parametrize("how", [("table", "--json"), ("table",), ("addresses",)])
 def test_of_a_damaged_file_nothing_is_shown_but_the_error(
@@ -98,15 +88,6 @@ def test_of_a_damaged_file_nothing_is_shown_but_the_error(
     assert (shown.code, shown.out) == (5, "")
     assert shown.err.startswith(f"dredge: {path}: ")
     assert "Traceback" not in shown.err
-
-
-def test_a_range_with_one_bad_entry_shows_nothing(dredge: Any, tmp_path: Path) -> None:
-    records = [(b"a", Entry("data/a").value().encode()), (b"b", b"\x00\x02\xff")]
-    (tmp_path / "x").write_bytes(write_table(records).data)
-    for how in (("table", "--json"), ("table",), ("addresses",)):
-        shown = dredge(*how, str(tmp_path / "x"))
-        assert (shown.code, shown.out) == (5, "")
-        assert f"{tmp_path}/x" in shown.err
 
 
 def test_a_file_named_by_an_id_must_hold_that_table(dredge: Any, tmp_path: Path) -> None:
@@ -132,11 +113,3 @@ def test_files_are_read_by_uri(dredge: Any, tmp_path: Path) -> None:
             assert "none" in missing.err
     finally:
         forget_memory_store("inspect")
-
-
-@pytest.mark.parametrize("uri", ["memory://x/", "s3://", "", ".", "nul\0", "ftp://host/file"])
-def test_what_names_no_file_is_bad_input(uri: str, dredge: Any) -> None:
-    shown = dredge("table", uri)
-    assert shown.code in (2, 6)
-    assert shown.out == ""
-    assert "Traceback" not in shown.err

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, FormatError, PartialError, RefusedError, UnavailableError
 from dredge.gc.bulk_delete import step as sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run
-from dredge.gc.steps import Run, bulk_delete, run_steps, verify
-from dredge.gc.verify.looks import still_there
+from dredge.gc.steps import Run, bulk_delete, run_steps
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import DeleteOutcome, open_reader, open_writer
+from dredge.storage import DeleteOutcome
 from tests.support.gc import busy_world, deleting, summary_of
 from tests.support.killing import kept_at_every_write
 from tests.support.memory_store import memory_store
@@ -231,16 +228,6 @@ def test_clocks_that_differ_stop_the_run(ahead: float) -> None:
     assert world.data() == kept | gone
 
 
-def test_a_small_difference_of_clocks_is_normal() -> None:
-    world, _, _ = busy_world()
-
-    def clock():  # type: ignore[no-untyped-def]
-        return world.lake.clock() - timedelta(seconds=299)
-
-    plan = plan_run(GCConfig(repository="lake"), None, world.client, None, clock)
-    assert plan.store_ahead_seconds == pytest.approx(299)
-
-
 def test_an_old_mark_is_not_swept() -> None:
     world, kept, gone = busy_world(safety={"lease_seconds": 100 * 3600})
     context = world.plan()
@@ -307,23 +294,6 @@ def test_another_collectors_run_in_the_same_place_stops_this_one() -> None:
     assert world.data() == kept | gone
 
 
-def test_an_old_run_of_another_collector_does_not_matter() -> None:
-    from dredge.xid import new_descending_xid
-
-    world, kept, _ = busy_world()
-    run_id = new_descending_xid(world.lake.clock() - timedelta(hours=3))
-    world.lake.objects.put(f"_lakefs/retention/gc/unified/{run_id}/summary.json", b"{}")
-    world.collect()
-    assert world.data() == kept
-
-
-def test_verify_runs_again_by_itself() -> None:
-    world, _, gone = busy_world()
-    context = world.plan()
-    world.run(context)
-    assert verify(context).counts["checked_objects"] == len(gone)
-
-
 def test_when_nobody_looks_at_branches_any_more_workers_stop_by_themselves() -> None:
     """A driver that was killed or hangs writes nothing; its workers must not go on for long."""
     world, kept, gone = busy_world(safety={"heads_every_seconds": 1000, "gate_every_seconds": 0})
@@ -384,12 +354,3 @@ def test_a_branch_that_moved_between_check_and_sweep_is_noticed_before_the_first
     if expired:
         world.assert_readable("old")
     world.assert_readable()
-
-
-@pytest.mark.parametrize("store", ["local", "memory"])
-def test_what_is_still_in_a_store_is_found_by_listing_and_by_asking(store: str, tmp_path: Path) -> None:
-    writer = open_writer(f"local://{tmp_path}/lake" if store == "local" else "memory://still-there/lake")
-    for name in ("data/s/kept", "data/s/young", "data/bare"):
-        writer.put(name, b"x")
-    gone = pa.array(["data/bare", "data/s/gone", "data/s/kept", "data/t/gone"])
-    assert sorted(still_there(open_reader(writer.uri), gone, 2)) == ["data/bare", "data/s/kept"]

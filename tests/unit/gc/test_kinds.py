@@ -9,7 +9,6 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
-from dredge.storage import open_deleter
 from tests.support.gc import World, make_world, summary_of
 
 TRUTH = {"expired": (3, 27), "never_linked": (2, 12), "unreferenced": (6, 56)}
@@ -131,39 +130,3 @@ def test_the_report_says_of_which_commits_it_speaks() -> None:
     assert (counts["expired_commits"], counts["dangling_commits"]) == (len(heads_and_history) - 1, 0)
     facts = dict(context.folder.read_json("report.json")["facts"])
     assert facts["Active commits"] == "1"
-
-
-def test_active_commits_that_nothing_leads_to_are_told_apart() -> None:
-    world = aged_world()
-    world.lake.catalog.branches.delete_branch("lake", "doomed")
-    context = world.plan(mode="clean")
-    world.run(context)
-    counts = summary_of(context, "list_committed").counts
-    assert (counts["active_commits"], counts["dangling_commits"]) == (3, 1)
-
-
-def test_kinds_that_were_not_looked_into_are_said_to_be_a_guess() -> None:
-    world = aged_world()
-    grow_old(world)
-    context = world.plan(mode="clean", tuning={"explain_ranges_max": 0})
-    world.run(context)
-    found = kinds(world, context)
-    assert "expired" not in found
-    assert found["unreferenced"][0] == TRUTH["expired"][0] + TRUTH["unreferenced"][0]
-    facts = dict(context.folder.read_json("report.json")["facts"])
-    assert "unreferenced" in facts["Expired commits"]
-
-
-def test_an_expired_commit_that_cannot_be_read_costs_its_kind_only() -> None:
-    world = aged_world()
-    world.upload("more", b"of another expired commit")
-    world.lake.commit("to expire, too")
-    world.lake.catalog.objects.delete_object("lake", "main", "more")
-    grow_old(world)
-    _, expired, *_ = [found.metarange_id for found in world.client.log("lake", "main")]
-    open_deleter(world.lake.namespace).delete([f"_lakefs/{expired}"])
-    context = world.plan(mode="clean")
-    world.run(context)
-    found = kinds(world, context)
-    assert found["expired"] == TRUTH["expired"]
-    assert found["unreferenced"][0] == TRUTH["unreferenced"][0] + 1

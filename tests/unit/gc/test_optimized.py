@@ -263,28 +263,6 @@ def test_the_state_moves_on_only_from_where_the_run_began() -> None:
     assert report["outcome"] == "failed"
 
 
-def test_counts_are_made_anew_after_a_number_of_layers() -> None:
-    world = grown_world(tuning={"counted_layers_max": 3})
-    layers = []
-    for number in range(5):
-        world.upload("tick", b"%d" % number)
-        world.lake.commit()
-        world.age(days=1)
-        run(world)
-        layers.append(len(state_of(world).counted.layers))
-    assert layers == [2, 3, 1, 2, 3]
-
-
-def test_percent_limits_are_a_share_of_everything() -> None:
-    world = grown_world(max_delete_percent=25)
-    gone = world.orphan("data/slice/orphan")
-    world.age(days=2)
-    context = run(world)
-    assert context.plan.mode == "optimized"
-    # One of one listed, but one of six in the namespace.
-    assert gone not in world.data()
-
-
 def test_what_was_kept_by_a_run_is_looked_at_again_by_the_next() -> None:
     world = grown_world()
     # The same bytes again: the branch reads the new copy, and no answer names it.
@@ -320,27 +298,6 @@ def test_a_window_lists_its_slices_and_covers_no_others() -> None:
     assert [address in world.data() for address in slices] == left
     run(world)
     assert not world.data() & set(slices)
-
-
-def test_a_clean_run_tells_what_optimized_runs_had_missed_and_why() -> None:
-    world = grown_world()
-    full = world.lake.catalog.addresses.get_physical_address(REPOSITORY, "main", "late")
-    world.age(days=9)
-    run(world)
-    # Uploaded nine days after the address was handed out; slices are listed for eight.
-    late = world.orphan(full.removeprefix(world.lake.namespace + "/"), b"late")
-    found = world.orphan("data/slice/orphan")
-    world.age(days=2)
-    context = run(world, mode="clean", dry_run=True)
-    drift = summary_of(context, "subtract").details["drift"]
-    assert drift["samples"] == [late]
-    assert (drift["objects"], drift["late_objects"], drift["unexplained_objects"]) == (1, 1, 0)
-    run(world)
-    assert found not in world.data()
-    assert late not in world.data(), "the dry run has left it in the pending list"
-    run(world, mode="clean")
-    assert late not in world.data()
-    assert summary_of(run(world, mode="clean"), "subtract").details["drift"]["objects"] == 0
 
 
 def test_what_was_staged_for_long_and_is_reset_goes() -> None:

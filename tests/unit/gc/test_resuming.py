@@ -68,14 +68,6 @@ def test_a_run_that_waits_holds_others_back_until_its_question_expires(hours: fl
     assert world.data() == kept
 
 
-def test_a_question_that_expired_holds_nobody_back() -> None:
-    world, kept, _ = busy_world(max_delete_objects=0)
-    ended(world, approval_hours=4)
-    world.age(hours=4, minutes=1)
-    world.collect(max_delete_objects=None)
-    assert world.data() == kept
-
-
 def test_a_run_that_was_rejected_gives_its_lease_back() -> None:
     world, kept, _ = busy_world(max_delete_objects=0)
     run = ended(world)
@@ -114,16 +106,6 @@ def test_a_run_between_its_end_and_its_approval_ends_it() -> None:
     assert world.data() == kept | {late}
     assert not world.data() & gone
     world.collect(max_delete_objects=None)  # it gave its lease back
-
-
-def test_a_dry_run_in_between_ends_nothing() -> None:
-    world, kept, _ = busy_world(max_delete_objects=0)
-    run = ended(world)
-    said(run)
-    run.lease.release(run.plan.lease)
-    world.collect(dry_run=True)
-    again(world, run)
-    assert world.data() == kept
 
 
 def test_what_came_alive_while_the_run_waited_stays() -> None:

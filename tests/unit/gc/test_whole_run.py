@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
-from typing import Any
 
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.steps import Run, check_limits, save_report
+from dredge.gc.steps import Run, check_limits
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_writer
 from tests.support.gc import Parallel, World, make_world
@@ -33,26 +31,6 @@ def test_a_run_deletes_an_orphan_and_nothing_else() -> None:
     assert orphan not in world.data()
     assert report.counts["deleted_objects"] == 1
     world.assert_readable()
-
-
-def test_long_waits_for_the_server_are_announced_before_they_begin(caplog: pytest.LogCaptureFixture) -> None:
-    """With their usual length, so that nobody takes a silent step for one that hangs."""
-    world = make_world()
-    world.upload("a", b"1")
-    world.lake.commit()
-    said_before: dict[str, str] = {}
-    for name in ("prepare_uncommitted", "prepare_commits"):
-        ask = getattr(world.client, name)
-
-        def asked(*words: Any, name: str = name, ask: Any = ask) -> Any:
-            said_before.setdefault(name, caplog.text)
-            return ask(*words)
-
-        setattr(world.client, name, asked)
-    with caplog.at_level(logging.INFO, "dredge"):
-        world.collect()
-    assert "branches: 1" in said_before["prepare_uncommitted"]
-    assert "branches: 1" in said_before["prepare_commits"]
 
 
 def garbage_of_every_kind(world: World) -> dict[str, str]:
@@ -198,23 +176,6 @@ def test_a_second_run_finds_nothing_left_to_do() -> None:
     assert report.counts["deleted_objects"] == 0
 
 
-def test_the_index_is_filled_once_and_read_afterwards() -> None:
-    world = make_world()
-    world.rules(30)
-    world.upload("a", b"1")
-    world.lake.commit()
-    world.age(days=2)
-    first = world.plan()
-    world.run(first)
-    world.age(hours=1)
-    second = world.plan()
-    world.run(second)
-    summaries = [context.folder.read_summary("list_committed") for context in (first, second)]
-    assert [summary.counts["ranges_decoded"] for summary in summaries if summary] == [1, 0]
-    assert summaries[1] is not None
-    assert summaries[1].counts["live_addresses"] == 1
-
-
 def test_a_run_root_of_the_users_choice_holds_the_run(tmp_path: object) -> None:
     world = make_world()
     world.upload("a", b"1")
@@ -246,50 +207,12 @@ def test_a_limit_holds_the_run_and_nothing_is_deleted(limit: str, value: float) 
     assert "2 objects" in report["headline"]
 
 
-def test_a_limit_met_exactly_passes() -> None:
-    world = make_world()
-    world.upload("a", b"1")
-    world.orphan("data/x", b"123")
-    world.age(days=2)
-    assert world.collect(max_delete_objects=1, max_delete_bytes=3).counts["deleted_objects"] == 1
-
-
 def test_steps_out_of_order_are_refused() -> None:
     world = make_world()
     world.upload("a", b"1")
     context = world.plan()
     with pytest.raises(RefusedError, match="slice_listing"):
         check_limits(context, LocalRunner())
-
-
-def test_a_run_that_never_began_still_has_a_report() -> None:
-    world = make_world()
-    world.upload("a", b"1")
-    context = world.plan()
-    save_report(context)
-    assert report_of(context)["outcome"] == "unfinished"
-
-
-def test_reasons_are_told_as_far_as_anything_tells() -> None:
-    world = make_world()
-    world.rules(1)
-    world.upload("a", b"first")
-    world.lake.commit("first")
-    world.upload("a", b"second")
-    world.lake.commit("second")
-    world.age(days=3)
-    world.upload("a", b"third")
-    world.lake.commit("third")
-    full = world.lake.catalog.addresses.get_physical_address(world.lake.repository, "main", "linkme")
-    world.orphan(full.removeprefix(world.lake.namespace + "/"))
-    world.orphan("data/never")
-    world.age(days=2)
-    context = world.plan()
-    world.run(context)
-    rows = {row["kind"]: (row["objects"], row["verdict"]) for row in report_of(context)["rows"]}
-    assert rows["expired"] == (2, "deleted")
-    assert rows["never_linked"] == (1, "deleted")
-    assert rows["unreferenced"] == (1, "deleted")
 
 
 def test_the_driver_hands_tasks_and_gets_results_that_are_small_and_plain() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from html import unescape
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.by_library import OutcomeDiffersError, differ, expire_by_library
 from dredge.icechunk.expiration.in_place import Applied
 from dredge.icechunk.expiration.plan import plan_expiration
-from dredge.icechunk.expiration.stored import store_plan
 from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import History
@@ -118,16 +115,6 @@ def test_every_difference_between_an_outcome_and_its_plan_is_told() -> None:
         assert differ(plan, found, ids) == told
 
 
-def test_where_nothing_is_expired_the_library_is_not_asked(tmp_path: Path) -> None:
-    ids = build(local_storage(tmp_path), graph_of(SAMPLE), 2, chunks=False)
-
-    def never(threshold: datetime, branches: bool, tags: bool) -> set[str]:
-        raise AssertionError("nothing was to be done")
-
-    applied = expire_by_library(open_reader(f"file://{tmp_path}"), never, threshold_at(tmp_path, ids, -1))
-    assert (applied.plan.is_empty, applied.edited, applied.refs_deleted) == (True, (), ())
-
-
 def test_an_expiration_that_left_no_record_is_no_success(tmp_path: Path) -> None:
     ids = build(local_storage(tmp_path), graph_of(SAMPLE), 2, chunks=False)
     with pytest.raises(FormatError):
@@ -180,33 +167,6 @@ def test_what_nobody_approved_and_the_library_did_is_told(tmp_path: Path, is_app
         assert ids["1"] not in str(caught.value)
     else:
         assert ids["3"] in run().plan.released
-
-
-def test_a_ref_that_nobody_approved_and_the_library_deleted_is_told(tmp_path: Path) -> None:
-    ids = build(local_storage(tmp_path), graph_of(SAMPLE), 2, chunks=False)
-    library = quiet().Repository.open(local_storage(tmp_path))
-    threshold = threshold_at(tmp_path, ids, 7.5)
-    reader = open_reader(f"file://{tmp_path}")
-    approved = plan_expiration(read_history(reader), threshold, delete_expired_tags=True)
-
-    def one_more(threshold: datetime, branches: bool, tags: bool) -> set[str]:
-        library.create_tag("late", ids["5"])
-        return set(library.expire_snapshots(threshold, delete_expired_tags=tags))
-
-    with pytest.raises(OutcomeDiffersError, match="tag:late"):
-        expire_by_library(
-            reader, one_more, threshold, delete_expired_tags=True, approved_digest=approved.digest
-        )
-
-
-def test_amended_commit_is_released_as_planned(tmp_path: Path) -> None:  # E01
-    library = quiet().Repository.create(local_storage(tmp_path), spec_version=2)
-    made = [library.writable_session("main").commit(f"{n}", allow_empty=True) for n in range(4)]
-    amended = library.writable_session("main").amend("4b", allow_empty=True)
-    applied = expire(f"file://{tmp_path}", datetime.now(UTC) + timedelta(seconds=5))
-    assert set(applied.plan.released) == set(made)
-    after = read_history(open_reader(f"file://{tmp_path}"))
-    assert len(after.snapshots[amended].pruned) == 3
 
 
 def test_read_only_repository_is_refused_before_anything(tmp_path: Path) -> None:  # E16
@@ -284,21 +244,6 @@ def test_one_maintenance_run_works_on_a_repository_at_a_time(spec: int, tmp_path
     lease.check(grant)
     lease.release(grant)
     assert expire(uri, threshold).plan.is_empty
-
-
-def test_plan_is_stored_as_data_text_and_page(tmp_path: Path) -> None:
-    build(local_storage(tmp_path), graph_of(SAMPLE), 2, chunks=False)
-    uri = f"file://{tmp_path}"
-    plan = plan_expiration(read_history(open_reader(uri)), datetime.now(UTC))
-    folder = Path(store_plan(uri, plan, datetime.now(UTC)).removeprefix("file://"))
-    assert json.loads((folder / "plan.json").read_text())["digest"] == plan.digest
-    assert (folder / "plan.txt").read_text().startswith("before")
-    page = (folder / "plan.html").read_text()
-    assert page.startswith("<!DOCTYPE html>")
-    assert all(line in unescape(page) for line in (folder / "plan.txt").read_text().splitlines())
-    assert plan.digest in page
-    assert all(change.reason in unescape(page) for change in plan.refs)
-    assert all(edit.snapshot in page for edit in plan.edits)
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ import pytest
 from dredge.icechunk.expiration import page
 from dredge.icechunk.expiration.page import plan_page
 from dredge.icechunk.expiration.plan import ExpirationPlan, plan_expiration
-from dredge.icechunk.expiration.tree import draw_history, draw_plan
+from dredge.icechunk.expiration.tree import draw_plan
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import History
-from tests.support.icechunk import Graph, graph_of, history_of, micros_of, scenarios
+from tests.support.icechunk import graph_of, history_of, micros_of, scenarios
 
 
 def sample(rule: str = "document") -> ExpirationPlan:
@@ -61,18 +61,6 @@ def test_documents_sample_is_drawn_before_and_after() -> None:
         "● 13",
         "● 14 [main]",
     ]
-
-
-def test_long_runs_are_folded_but_nothing_that_tells_is() -> None:
-    nodes = tuple((str(number), str(number - 1), float(number)) for number in range(1, 100))
-    graph = Graph((*nodes, ("200", "30", 200.0)), {"main": "99", "dev": "200"}, {"v": "10"})
-    text = draw_history(history_of(graph, 1))
-    lines = text.splitlines()
-    assert len(lines) < 25
-    for shown in ("● 0 ", "[tag v]", "● 30 ", "├─● 200 ", "[main]"):
-        assert shown in text
-    folded = sum(int(line.split("⋮ ")[1].split()[0]) for line in lines if "⋮" in line)
-    assert folded + len([line for line in lines if "⋮" not in line]) == 101
 
 
 def test_page_of_a_plan_escapes_names_and_cuts_long_tables(monkeypatch: pytest.MonkeyPatch) -> None:

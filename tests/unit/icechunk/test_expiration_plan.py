@@ -12,7 +12,6 @@ from dredge.icechunk.expiration.config import ExpireConfig
 from dredge.icechunk.expiration.plan import (
     Edit,
     ExpirationPlan,
-    Freed,
     RefChange,
     default_rule,
     plan_expiration,
@@ -66,22 +65,6 @@ def test_an_expired_ref_beside_the_root_stays(tip: str, action: str, why: str) -
     assert why in found[1]
 
 
-def test_a_ref_on_a_living_root_is_unchanged() -> None:
-    assert said_of(planned(-1, "spec_v1", {"main": "4"}, {"old": "0"}), "tag:old")[0] == "unchanged"
-
-
-def test_main_beside_the_root_stays_as_it_is_main() -> None:
-    plan = planned(3.5, "spec_v1", {"main": "1", "other": "4"}, delete_expired_branches=True)
-    assert "never" in said_of(plan, "branch:main")[1]
-
-
-def test_a_ref_that_goes_has_no_history_left() -> None:
-    plan = planned(3.5, "spec_v2", {"main": "4", "old": "2"}, {"kept": "2"}, delete_expired_branches=True)
-    action, _, before, after = said_of(plan, "branch:old")
-    assert (action, before, after) == ("deleted", 3, 0)
-    assert [ref.label for ref in plan.refs_deleted] == ["branch:old"]
-
-
 REF = Ref("tag", "t", "1")
 
 
@@ -99,35 +82,6 @@ def test_a_plan_that_changes_any_one_thing_is_not_empty(change: dict[str, object
     other = replace(empty, **change)  # type: ignore[arg-type]
     assert not other.is_empty
     assert other.digest != empty.digest
-
-
-def test_an_estimate_is_told_and_leaves_the_digest() -> None:
-    plan = planned(3.5, "spec_v2", {"main": "4"})
-    assert "collection_would_free" not in plan.as_json()
-    estimated = plan.with_freed(Freed(1, 2, 3, 4, 5))
-    assert estimated.as_json()["collection_would_free"] == {
-        "snapshots": 1,
-        "manifests": 2,
-        "chunks": 3,
-        "transaction_logs": 4,
-        "bytes": 5,
-    }
-    assert estimated.digest == plan.digest
-
-
-def test_histories_that_share_snapshots_are_each_counted_whole() -> None:
-    plan = planned(0.5, "spec_v1", {"main": "4", "side": "2"}, {"tag": "3"})
-    assert {change.ref.label: change.snapshots_before for change in plan.refs} == {
-        "branch:main": 5,
-        "branch:side": 3,
-        "tag:tag": 4,
-    }
-
-
-def test_ancestries_may_be_left_out() -> None:
-    plan = planned(3.5, "spec_v2", {"main": "4"})
-    assert plan.as_json()["ancestry_after"] == {"branch:main": ["4", "0"]}
-    assert "ancestry_after" not in plan.as_json(ancestry=False)
 
 
 def test_each_spec_has_the_rule_that_the_library_applies_to_it() -> None:

@@ -25,19 +25,6 @@ def entry(name: str, parent: str | None, time: int = 1, pruned: tuple[str, ...] 
     return SnapshotEntry(name, parent, time, "", pruned)
 
 
-def test_what_refs_reach_is_all_on_their_paths(history: History) -> None:
-    assert [ref.label for ref in history.refs] == ["tag:t", "branch:main", "branch:side"]
-    assert history.ancestry("4") == ["4", "3", "1", "0"]
-    assert history.reachable() == {"0", "1", "2", "3", "4"}
-    assert history.reachable_from(["2", "1"]) == {"0", "1", "2"}
-    assert history.children() == {None: ["0"], "0": ["1"], "1": ["2", "3"], "3": ["4"]}
-
-
-def test_a_path_of_every_snapshot_is_walked_to_its_end(history: History) -> None:
-    line = replace(history, snapshots={name: history.snapshots[name] for name in "0134"})
-    assert line.ancestry("4") == ["4", "3", "1", "0"]
-
-
 def test_a_missing_snapshot_is_told_whoever_walks(history: History) -> None:
     damaged = replace(history, snapshots={name: history.snapshots[name] for name in "0234"})
     with pytest.raises(FormatError, match="snapshot 3"):

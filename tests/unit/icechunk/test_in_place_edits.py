@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, ConflictError, PartialError, RefusedError
-from dredge.icechunk.expiration import apply, in_place
+from dredge.icechunk.expiration import apply
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.in_place import _drop_ref, apply_edit, expire_in_place
 from dredge.icechunk.expiration.plan import Edit
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import Ref
-from dredge.icechunk.repository import read_history, read_ref
+from dredge.icechunk.repository import read_history
 from dredge.storage import ObjectInfo, ObjectWriter, open_writer
 from tests.support.icechunk import Graph, build, local_storage, quiet
 
@@ -79,14 +79,6 @@ def line(tmp_path: Path) -> Line:
     return Line(tmp_path)
 
 
-def test_an_edit_is_made_once(line: Line) -> None:
-    edit = line.edit("3", "2", "0")
-    assert apply_edit(line.writer, edit)
-    assert line.parents() == {"0": None, "1": "0", "2": "1", "3": "0"}
-    assert not apply_edit(line.writer, edit), "it has that parent already"
-    assert line.writer.writes == 1
-
-
 @pytest.mark.parametrize(
     ("snapshot", "old", "why"),
     [("3", "1", "the plan knew"), ("ZZZZZZZZZZZZZZZZZZZ0", "2", "ZZZZZZZZZZZZZZZZZZZ0 is gone")],
@@ -119,59 +111,10 @@ def test_a_ref_goes_only_while_it_is_where_the_plan_saw_it(line: Line) -> None:
     assert gone == [here]
 
 
-def test_what_marks_a_deleted_tag_means_nothing_beside_a_branch(line: Line) -> None:
-    line.writer.put("refs/branch.old/ref.json.deleted", b"")
-    assert read_ref(line.writer, "branch", "old") == line.ids["1"]
-
-
-def test_a_ref_that_goes_is_looked_at_alone(line: Line) -> None:
-    """Others may be thousands."""
-    asked: list[str] = []
-
-    class Asked(Counted):
-        def get(self, key: str) -> bytes:
-            asked.append(key)
-            return self.inner.get(key)
-
-    gone: list[Ref] = []
-    here = Ref("tag", "t", line.ids["1"])
-    _drop_ref(Asked(line.writer.inner), here, gone.append)  # type: ignore[arg-type]
-    assert (gone, asked) == ([here], ["refs/tag.t/ref.json"])
-    quiet().Repository.open(local_storage(line.folder)).delete_tag("t")
-    _drop_ref(Asked(line.writer.inner), here, gone.append)  # type: ignore[arg-type]
-    assert gone == [here]
-
-
 def test_no_ref_goes_of_a_repository_that_was_upgraded(line: Line) -> None:
     line.writer.put("repo", b"")
     with pytest.raises(RefusedError):
         _drop_ref(line.writer, Ref("branch", "old", line.ids["1"]), lambda _: None)
-
-
-def test_nothing_is_opened_between_the_look_at_a_ref_and_its_deletion(
-    line: Line, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A commit in between would be lost with its branch."""
-    calls: list[str] = []
-
-    def noted(name: str, module: Any) -> None:
-        real = getattr(module, name)
-
-        def call(*arguments: Any) -> Any:
-            calls.append(name)
-            return real(*arguments)
-
-        monkeypatch.setattr(module, name, call)
-
-    noted("open_library", apply)
-    noted("delete_ref", apply)
-    noted("read_ref", in_place)
-    threshold = line.between("2", "3")
-    expire(line.uri, threshold, delete_expired_branches=True)
-    assert calls == ["open_library", "read_ref", "delete_ref", "read_ref", "delete_ref"]
-    calls.clear()
-    expire(line.uri, threshold, delete_expired_branches=True)
-    assert calls == []  # no ref goes
 
 
 @pytest.mark.parametrize("moment", ["open_library", "delete_ref"])
@@ -193,33 +136,6 @@ def test_a_commit_that_arrives_before_the_look_at_its_branch_keeps_it(
     assert applied.attempts == 2
     assert line.refs() == {"branch:main", "branch:side", "tag:t"}
     assert read_history(line.writer).branches["side"] == made[0]
-
-
-@pytest.mark.parametrize("flag", ["delete_expired_branches", "delete_expired_tags"])
-def test_who_wants_refs_deleted_says_how_before_anything_is_touched(line: Line, flag: str) -> None:
-    with pytest.raises(ConfigError):
-        expire_in_place(line.writer, line.between("2", "3"), **{flag: True})  # type: ignore[arg-type]
-    assert line.writer.writes == 0
-
-
-def test_without_these_flags_none_is_needed(line: Line) -> None:
-    applied = expire_in_place(line.writer, line.between("2", "3"))
-    assert (applied.refs_deleted, applied.attempts) == ((), 1)
-    assert line.ids["3"] in applied.edited
-    assert expire_in_place(line.writer, line.between("2", "3")).edited == ()
-
-
-def test_five_attempts_are_made_and_no_sixth(line: Line) -> None:
-    attempts: list[str] = []
-
-    class Refusing(Counted):
-        def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
-            attempts.append(key)
-            raise ConflictError("somebody was first")
-
-    with pytest.raises(RefusedError):
-        expire_in_place(Refusing(line.writer.inner), line.between("2", "3"))
-    assert len(attempts) == 5
 
 
 def test_a_ref_that_went_is_no_promise_that_nothing_was_touched(line: Line) -> None:
@@ -254,23 +170,3 @@ def test_only_those_refs_go_that_were_asked_for(
     applied = expire(line.uri, line.between("2", "3"), **flags)  # type: ignore[arg-type]
     assert {ref.label for ref in applied.refs_deleted} == gone
     assert line.refs() == refs - gone
-
-
-@pytest.mark.parametrize("spec", [1, 2])
-def test_what_was_not_approved_is_not_applied(tmp_path: Path, spec: int) -> None:
-    line = Line(tmp_path, spec)
-    before = read_history(line.writer).digest
-    with pytest.raises(RefusedError):
-        expire(line.uri, line.between("2", "3"), approved_digest="another")
-    assert read_history(line.writer).digest == before
-
-
-@pytest.mark.parametrize(("rule", "applied"), [(None, "spec_v1"), ("spec_v1", "spec_v1"), ("document",) * 2])
-def test_on_spec_1_the_rule_that_was_asked_for_is_applied(line: Line, rule: str | None, applied: str) -> None:
-    assert expire(line.uri, line.between("2", "3"), rule=rule).plan.rule == applied
-
-
-@pytest.mark.parametrize("rule", [None, "spec_v2"])
-def test_on_spec_2_there_is_one_rule(tmp_path: Path, rule: str | None) -> None:
-    line = Line(tmp_path, 2)
-    assert expire(line.uri, line.between("2", "3"), rule=rule).plan.rule == "spec_v2"

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConfigError, FormatError, NotFoundError
-from dredge.icechunk import repository
+from dredge.errors import ConfigError, NotFoundError
 from dredge.icechunk.expiration.in_place import apply_edit
 from dredge.icechunk.expiration.plan import Edit
 from dredge.icechunk.history import History
-from dredge.icechunk.repository import SNAPSHOTS, KnownSnapshots, _has_tag, read_history, read_parsed
+from dredge.icechunk.repository import SNAPSHOTS, KnownSnapshots, _has_tag, read_history
 from dredge.storage import open_deleter, open_writer
 from tests.support.icechunk import Graph, build, local_storage
 
@@ -111,21 +110,6 @@ def test_a_snapshot_that_was_put_back_is_read_again(line: Line) -> None:
     assert line.main(history) == ["3", "2", "1", "0"]
 
 
-def test_a_snapshot_that_is_gone_is_known_no_more(line: Line) -> None:
-    line.writer.put(SNAPSHOTS + "Z" * 19 + "0", b"of no path, and damaged")
-    line.again()
-    open_deleter(line.writer.uri).delete(["refs/branch.side/ref.json", SNAPSHOTS + line.ids["4"]])
-    _, history = line.again()
-    assert line.main(history) == ["3", "2", "1", "0"]
-    assert line.names(line.known.entries) == {"0", "1", "2", "3"}
-    assert line.ids["4"] not in history.snapshots
-
-
-def test_what_has_no_id_for_a_name_is_not_read(line: Line) -> None:
-    line.writer.put(f"{SNAPSHOTS}notes.txt", b"of somebody else")
-    assert line.again()[0] == {"0", "1", "2", "3", "4"}
-
-
 def test_what_was_replaced_after_it_was_listed_is_used_and_not_known(line: Line) -> None:
     """It may be put back, and have the tag of the listing again."""
     line.reader.then = lambda: line.edit("3", "2", "0")
@@ -162,13 +146,6 @@ def test_what_cannot_be_read_matters_only_where_a_path_leads(line: Line) -> None
     assert line.names(line.known.entries) == {"0", "1", "2", "3"}
 
 
-def test_parents_that_form_a_cycle_are_read_to_an_end_and_refused(line: Line) -> None:
-    line.edit("1", "0", "3")
-    _, history = line.again()
-    with pytest.raises(FormatError, match="cycle"):
-        history.check()
-
-
 def test_a_tag_is_of_bytes_that_it_was_made_from_or_of_a_file_that_still_has_it() -> None:
     asked: list[str] = []
 
@@ -186,17 +163,3 @@ def test_a_tag_is_of_bytes_that_it_was_made_from_or_of_a_file_that_still_has_it(
     assert _has_tag(reader, "x", b"data", "t1")
     assert not _has_tag(reader, "x", b"data", "t0")
     assert not _has_tag(reader, "gone", b"data", "t1")
-
-
-@pytest.mark.parametrize("is_remote", [True, False])
-@pytest.mark.parametrize("count", [0, 7, 200])
-@pytest.mark.parametrize("most", [0, 30, 1 << 20])
-def test_many_files_are_given_in_the_order_of_their_keys(
-    is_remote: bool, count: int, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(repository, "UNPARSED_BYTES_MAX", most)
-    reader: Any = SimpleNamespace(is_remote=is_remote, get=str.encode)
-    keys = [f"key {number}" for number in range(count)]
-    assert list(read_parsed(reader, keys, lambda data, key: (data.decode(), key), 3)) == [
-        (key, key) for key in keys
-    ]

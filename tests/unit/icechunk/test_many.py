@@ -40,13 +40,6 @@ def test_folder_stands_for_the_repositories_in_it_but_for_those_left_out(lake: P
     assert (found, missing) == ([f"file://{lake}/a", f"file://{lake}/b"], {})
 
 
-def test_each_is_meant_once_and_what_is_no_repository_is_left_out_with_the_reason(lake: Path) -> None:
-    uri = f"file://{lake}"
-    found, missing = chosen(lake, storages=f"{uri}/a/, {uri}/a {uri}/nowhere,{uri}/*")
-    assert found == [f"{uri}/a", f"{uri}/b", f"{uri}/scratch"]
-    assert list(missing) == [f"{uri}/nowhere"]
-
-
 def test_a_place_is_meant_once_and_left_out_however_it_is_spelled(lake: Path) -> None:
     uri = f"file://{lake}"
     other = uri.replace("file:", "FILE:")
@@ -70,21 +63,11 @@ def test_a_word_that_leaves_nothing_out_is_refused(lake: Path, word: str) -> Non
         chosen(lake, storages=f"file://{lake}/*", leave_out=f"*/b {word}")
 
 
-def test_a_name_with_brackets_is_left_out_by_that_name(lake: Path) -> None:
-    uri = empty(lake / "a[1]")
-    assert uri not in chosen(lake, storages=f"file://{lake}/*", leave_out=uri)[0]
-
-
 def test_those_with_settings_of_their_own_are_meant_when_nothing_else_is(lake: Path) -> None:
     named = (f"file://{lake}/b",)
     assert chosen(lake, named)[0] == list(named)
     assert chosen(lake, named, storages=f"file://{lake}/a")[0] == [f"file://{lake}/a"]
     assert chosen(lake) == ([], {})
-
-
-def test_text_that_is_no_uri_is_refused(lake: Path) -> None:
-    with pytest.raises(ConfigError):
-        chosen(lake, storages="weather")
 
 
 def test_broken_repository_is_told_of_and_stops_no_other(lake: Path) -> None:

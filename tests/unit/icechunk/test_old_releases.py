@@ -146,38 +146,6 @@ def test_newer_parent_that_is_not_on_a_root_is_a_wrong_clock(repo: Path) -> None
         asked.check()
 
 
-def test_neither_a_root_nor_a_file_that_is_gone_proves_an_expiration(repo: Path) -> None:
-    history = replace(history_of(repo), restamped=frozenset())
-    reader, four = open_reader(f"file://{repo}"), by_message(history)["commit 4"]
-    (root,) = (entry for entry in history.snapshots.values() if entry.parent_id is None)
-    later = replace(root, flushed_at=history.snapshots[four].flushed_at + 1)
-    of_two = replace(history, snapshots={**history.snapshots, root.id: later})
-    assert with_restamped(reader, of_two).restamped == {four}
-    (repo / "snapshots" / four).unlink()
-    assert with_restamped(reader, of_two).restamped == frozenset()
-
-
-def test_advice_for_a_wrong_clock_can_be_followed_for_main(repo: Path) -> None:
-    ids = by_message(history_of(repo))
-    rewritten(repo, ids["commit 4"], b"ic-2.3.0")
-    with pytest.raises(RefusedError, match=r"reset the ref \(main, too\) to (\w+) or before"):
-        history_of(repo).check()
-    import zarr
-
-    library = quiet().Repository.open(local_storage(repo))
-    library.create_branch("keep", library.lookup_branch("main"))
-    library.reset_branch("main", ids["commit 4"])
-    wanted = contents(library, branch="keep")
-    session = library.writable_session("main")
-    zarr.open_array(session.store, path="numbers")[:] = wanted
-    session.commit("as it was")
-    library.delete_branch("keep")
-    library.delete_tag("old")
-    history_of(repo).check()
-    expire(f"file://{repo}", datetime.now(UTC))
-    assert contents(quiet().Repository.open(local_storage(repo)), branch="main") == wanted
-
-
 def test_history_with_a_wrong_clock_can_be_collected(repo: Path) -> None:
     rewritten(repo, by_message(history_of(repo))["commit 4"], b"ic-2.3.0")
     settings = CollectConfig(

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import time
-import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +26,7 @@ from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.format.repo_info import REPO_KEY
 from dredge.icechunk.repository import read_history, read_refs
 from dredge.storage import ObjectReader, open_reader, open_writer
-from tests.support.icechunk import ROOT_ID, build, graph_of, local_storage, objects, quiet, scenarios
+from tests.support.icechunk import build, graph_of, local_storage, objects, quiet, scenarios
 
 NOW = datetime.now(UTC)
 SAMPLE = scenarios()[0]
@@ -152,13 +151,6 @@ def test_folder_of_a_deleted_branch_and_a_deleted_tag_are_no_refs(repo: Path) ->
     library.delete_tag("tag1")
     left = read_refs(open_reader(f"file://{repo}"))
     assert before - set(left) == {("branch", "gone"), ("tag", "tag1")}
-
-
-def test_what_a_console_puts_for_a_folder_is_no_ref() -> None:
-    writer = open_writer(f"memory://folders-{uuid.uuid4().hex}")
-    writer.put("refs/branch.main/", b"")
-    writer.put("refs/branch.main/ref.json", json.dumps({"snapshot": ROOT_ID}).encode())
-    assert read_refs(writer) == {("branch", "main"): ROOT_ID}
 
 
 @pytest.mark.parametrize("entry", ["plan", "collect", "look again"])

@@ -86,16 +86,6 @@ def test_a_copy_with_a_change_that_the_log_would_name_and_does_not_is_later(
         check(writer, CURRENT, stored)
 
 
-def test_copies_that_the_log_names_and_those_before_it_are_not_read(
-    writer: ObjectWriter, stored: dict[str, RepoInfo]
-) -> None:
-    check(writer, CURRENT, [copy(5), copy(3), copy(2.999), copy(1)])
-    before = info(update(5, backup=copy(5)), update(0), before=copy(1))
-    check_not_rolled_back(writer, before, [copy(1)])
-    with pytest.raises(FormatError, match=copy(4)):
-        check(writer, CURRENT, [copy(4)])
-
-
 def test_a_copy_that_says_nothing_or_is_gone_meanwhile_does_not_hide_another(
     writer: ObjectWriter, stored: dict[str, RepoInfo]
 ) -> None:
@@ -105,32 +95,3 @@ def test_a_copy_that_says_nothing_or_is_gone_meanwhile_does_not_hide_another(
     writer.put(f"{OVERWRITTEN}{copy(7)}", b"copy")
     with pytest.raises(RefusedError):
         check_not_rolled_back(writer, CURRENT, [copy(10), copy(9), copy(7)])
-
-
-def test_without_a_log_or_a_time_in_its_name_nothing_is_said_of_a_copy(
-    writer: ObjectWriter, stored: dict[str, RepoInfo]
-) -> None:
-    stored[copy(9)] = info(update(8))
-    check(writer, info(), stored)
-    check_not_rolled_back(writer, CURRENT, ["repo.notes"])
-
-
-def test_the_newest_copies_are_looked_at_and_no_more(
-    writer: ObjectWriter, stored: dict[str, RepoInfo]
-) -> None:
-    names = [copy(100 - number) for number in range(17)]
-    stored.update({name: info(update(5)) for name in names[:15]})
-    stored[names[15]] = info(update(6))
-    with pytest.raises(RefusedError):
-        check(writer, CURRENT, names)
-    stored[names[15]] = info(update(5))
-    check(writer, CURRENT, names)  # the next one is damaged
-
-
-def test_copies_are_listed_newest_first_and_other_names_left_out(writer: ObjectWriter) -> None:
-    names = [copy(-number, number) for number in range(1001)]
-    for name in (*names, "notes.txt"):
-        writer.put(f"{OVERWRITTEN}{name}", b"")
-    assert newest_copies(writer) == names[:1000]
-    writer.put(f"{OVERWRITTEN}repo.0.notes", b"")
-    assert newest_copies(writer) == names[:999]

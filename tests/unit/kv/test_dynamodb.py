@@ -70,12 +70,6 @@ def test_throttled_requests_are_tried_again_ever_more_slowly(
     assert [entry.key for entry in store.scan(b"p")] == [b"k"]
 
 
-def test_throttling_that_does_not_end_is_unavailable(store: DynamoStore) -> None:
-    Faults(store.client).refuse("ThrottlingException", TRIES)
-    with pytest.raises(UnavailableError, match="ThrottlingException"):
-        store.get(b"p", b"k")
-
-
 def test_a_lost_connection_is_unavailable_and_never_a_missing_key(store: DynamoStore) -> None:
     store.set(b"p", b"k", b"v")
     faults = Faults(store.client)

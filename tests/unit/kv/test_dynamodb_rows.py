@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -55,18 +54,6 @@ def test_partitions_are_found_in_all_segments(store: DynamoStore, url: str) -> N
             assert list(view.partitions()) == names
             assert not view.consistent
         rows.close()
-
-
-def test_the_scan_keeps_to_its_rate(store: DynamoStore, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dredge.kv.dynamodb_rows._FIRST_PAGE_ITEMS", 4)
-    pauses: list[float] = []
-    for number in range(40):
-        store.set(b"p%d" % number, b"k", b"v")
-    rows = DynamoRows(url, ReadRate(units_per_second=2, segments=2), sleep=pauses.append)
-    with rows.view() as view:
-        assert len(list(view.partitions())) == 40
-    assert sum(pauses) > 0
-    rows.close()
 
 
 def test_reading_partitions_counts_towards_the_rate_of_all_views(store: DynamoStore, url: str) -> None:
@@ -128,12 +115,6 @@ def test_a_throttled_deletion_is_tried_again(store: DynamoStore, rows: DynamoRow
     store.set(b"p", b"k", b"v")
     Faults(rows._store.client).refuse("ThrottlingException", 3)
     assert rows.delete_rows([Row(b"p", b"k", b"v")]) == [True]
-
-
-def test_the_clock_is_the_services(rows: DynamoRows) -> None:
-    now = rows.clock()
-    assert now is not None
-    assert abs(now - datetime.now(UTC)) < timedelta(minutes=1)
 
 
 def test_a_missing_table_is_not_made_by_looking(endpoint: str) -> None:

@@ -40,14 +40,6 @@ def values(*words: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in run(*words, "--json").stdout.splitlines()]
 
 
-def test_partitions_are_listed_with_what_they_are() -> None:
-    found = {str(line["partition"]): line["kind"] for line in values("ls")}
-    assert found[REPOSITORY] == "repository"
-    assert found["orchard-dev:439cad1e-72d6-4ea3-af3d-a91b5ab52257"] == "staging"
-    assert found["graveler"] == "system"
-    assert found["odd\\xff"] == "unknown"
-
-
 def test_rows_are_decoded_by_their_message() -> None:
     types = {str(line["key"]).split("/")[0]: line["type"] for line in values("scan", REPOSITORY)}
     assert types == {
@@ -80,15 +72,6 @@ def test_every_row_of_a_real_server_can_be_decoded(story: str) -> None:
         assert kind_of(row.partition) != "unknown"
 
 
-def test_scans_can_be_narrowed() -> None:
-    assert [line["key"] for line in values("scan", REPOSITORY, "--prefix", "branches/", "--limit", "2")] == [
-        "branches/dev",
-        "branches/feature-x",
-    ]
-    started = values("scan", REPOSITORY, "--prefix", "branches/", "--start", "branches/imp")
-    assert [line["key"] for line in started] == ["branches/imp", "branches/main"]
-
-
 def test_odd_names_are_shown_and_taken_as_escapes() -> None:
     (line,) = values("get", "odd\\xff", "k\x00\\xfe")
     assert line["type"] == "bytes"
@@ -107,11 +90,6 @@ def test_users_keys_and_policies_are_decoded_too() -> None:
     user = found["users/superAdmin"]
     assert user["type"] == "UserData"
     assert user["value"]["username"] == "probe"  # type: ignore[index]
-
-
-def test_a_repository_that_waits_for_the_cleaner_is_decoded() -> None:
-    (row,) = (row for row in dump("b1_before_delete") if row.key == b"repos/orchard")
-    assert decoded(b"graveler_deleted", b"repo/orchard/x", row.value)[0] == "RepositoryData"
 
 
 def test_a_missing_key_and_a_missing_store_are_different_errors(tmp_path: Path) -> None:

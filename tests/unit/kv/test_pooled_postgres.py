@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dredge.cli import dredge
-from dredge.errors import RefusedError
+from dredge.errors import ConfigError, RefusedError
 from dredge.kv.postgres import PostgresStore
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.rows import Guard, Row
@@ -122,3 +122,18 @@ def test_a_reader_cannot_write_through_a_pooler_either(
     reader.close()
     assert lakefs.execute("SELECT count(*) FROM kv WHERE partition_key = 'p'").fetchall() == [(1,)]
     _still_writes(lakefs)
+
+
+def test_a_pooler_that_drops_the_search_path_is_refused(server: PostgresServer) -> None:
+    """The table that the session finds may be another installation's."""
+    direct = server.new_database()
+    with psycopg.connect(direct, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA lake")
+    with PostgresStore(f"{direct}&search_path=lake") as store:
+        store.set(b"p", b"k", b"v")
+    with pooler(direct) as url:
+        PostgresStore(url).close()  # the table of the schema that everybody sees
+        for create in (False, True):
+            with pytest.raises(ConfigError):
+                PostgresStore(f"{url}?search_path=lake", create=create)
+        PostgresStore(f"{url}?search_path=%22%24user%22%2C%20public").close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import sqlite3
 import subprocess
 import sys
@@ -82,39 +81,12 @@ def test_a_file_of_something_else_is_refused_and_kept(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_an_unknown_driver_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="sqlite"):
-        open_store("mysql://host/db")
-
-
 def test_a_closed_store_is_closed(path: Path) -> None:
     store = SQLiteKV(str(path))
     store.close()
     store.close()
     with pytest.raises(ConfigError, match="closed"):
         store.get(b"p", b"k")
-
-
-def test_closing_removes_the_log_files(path: Path) -> None:
-    with SQLiteKV(str(path)) as store:
-        store.set(b"p", b"k", b"v")
-    assert os.listdir(path.parent) == ["kv.db"]
-
-
-def test_connections_are_reused_and_not_one_a_thread(path: Path) -> None:
-    with SQLiteKV(str(path)) as store:
-        for n in range(50):
-            thread = threading.Thread(target=store.set, args=(b"p", b"%d" % n, b"v"))
-            thread.start()
-            thread.join()
-        assert len(store._idle) == 1
-
-
-def test_the_store_travels_by_its_path(path: Path) -> None:
-    with SQLiteKV(str(path)) as store:
-        store.set(b"p", b"k", b"v")
-        with pickle.loads(pickle.dumps(store)) as copy:
-            assert copy.get(b"p", b"k") == b"v"
 
 
 FORK = """

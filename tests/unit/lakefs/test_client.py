@@ -17,7 +17,7 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.lakefs import Environment, LakeFSClient, Ref, Rules, Usage
+from dredge.lakefs import Environment, LakeFSClient, Ref, Rules
 from dredge.lakefs.client import OLDEST_SERVER, normalized_url
 from dredge.lakefs.transport import TRIES
 from tests.support.captured import FOLDER, captured_answer
@@ -25,12 +25,6 @@ from tests.support.http import Asked, Script
 
 UNKNOWN_CALL = (404, {"message": "invalid API endpoint"})
 OLD_SERVER = (500, {"message": "invalid API endpoint"})
-NO_RULES = {"message": "get gc rules: not found"}
-RESULT = {
-    "run_id": "r",
-    "gc_commits_location": "s3://b/lake/commits.csv",
-    "gc_addresses_location": "s3://b/lake/a/",
-}
 
 
 def page(*results: Any, after: str = "") -> dict[str, Any]:
@@ -55,23 +49,39 @@ def test_every_request_carries_the_key_pair_and_goes_below_the_api(
     assert base64.b64decode(asked.headers["authorization"].removeprefix("Basic ")) == b"key:secret"
 
 
-@pytest.mark.parametrize("ending", ["", "/", "/api/v1", "/api/v1/"])
-def test_the_endpoint_may_name_the_api_or_not(server: Script, ending: str) -> None:
+def named_proxy(monkeypatch: pytest.MonkeyPatch, endpoint: str, passed_by: str) -> None:
+    for name in ("HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("http_proxy", endpoint.replace("://", "://user:p%40ss@"))
+    monkeypatch.setenv("no_proxy", passed_by)
+
+
+def test_requests_go_through_the_proxy_of_the_environment(
+    server: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named_proxy(monkeypatch, server.endpoint, "other.invalid,10.0.0.0/8")
     server.answer = lambda _: (200, page())
-    LakeFSClient(server.endpoint + ending, "key", "secret").repositories()
-    assert server.asked[0].path == "/api/v1/repositories"
+    LakeFSClient("http://lakefs.invalid:8000", "key", "secret").repositories()
+    (asked,) = server.asked
+    assert (asked.headers["host"], asked.path) == ("lakefs.invalid:8000", "/api/v1/repositories")
+    assert base64.b64decode(asked.headers["proxy-authorization"].removeprefix("Basic ")) == b"user:p@ss"
+
+
+@pytest.mark.parametrize("host", ["lakefs.invalid", "127.0.0.1", "localhost"])
+def test_no_proxy_and_this_machine_are_asked_directly(
+    server: Script, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    named_proxy(monkeypatch, server.endpoint, ".invalid")
+    with pytest.raises(UnavailableError) as raised:
+        LakeFSClient(f"http://{host}:9", "key", "secret").repositories()
+    assert server.asked == []
+    assert "p@ss" not in str(raised.value)
 
 
 def test_the_secret_shows_nowhere(client: LakeFSClient) -> None:
     assert "secret" not in repr(client)
     assert LakeFSClient.from_env(client.to_env()).to_env() == client.to_env()
-
-
-def test_a_connection_that_is_not_set_is_named() -> None:
-    with pytest.raises(ConfigError, match="LAKECTL_SERVER_ENDPOINT_URL"):
-        LakeFSClient.from_env({})
-    with pytest.raises(ConfigError, match="URL"):
-        LakeFSClient("lakefs.example.com", "key", "secret")
 
 
 def test_trap_22_branches_of_all_pages_are_listed_with_the_hidden_ones(
@@ -245,23 +255,6 @@ def test_errors_come_by_what_to_do_about_them(
         client.repository("lake")
 
 
-def test_a_busy_server_is_asked_again_and_a_refusal_is_not(server: Script, client: LakeFSClient) -> None:
-    answers = [(503, b""), (429, b""), (500, b""), captured_answer("repository")]
-    server.answer = lambda _: answers[len(server.asked) - 1]
-    client.repository("basic-fixture")
-    assert len(server.asked) == 4
-    server.asked.clear()
-    server.answer = lambda _: (403, {"message": "no"})
-    with pytest.raises(RefusedError):
-        client.repository("basic-fixture")
-    assert len(server.asked) == 1
-
-
-def test_a_server_that_is_not_there_is_unavailable() -> None:
-    with pytest.raises(UnavailableError, match="cannot be reached"):
-        LakeFSClient("http://127.0.0.1:9", "key", "secret").repositories()
-
-
 def test_an_answer_that_is_no_json_is_not_lakefs(server: Script, client: LakeFSClient) -> None:
     server.answer = lambda _: (200, b"<html>welcome</html>")
     with pytest.raises(UnavailableError, match="lakeFS server"):
@@ -421,40 +414,6 @@ def test_trap_32_a_read_only_repository_is_refused(server: Script, client: LakeF
         client.prepare_commits("lake", 60)
     with pytest.raises(RefusedError):
         client.prepare_uncommitted("lake", None)
-
-
-def test_wrong_credentials_fail_at_once_and_say_so(server: Script, client: LakeFSClient) -> None:
-    server.answer = lambda _: captured_answer("error_unauthorized")
-    with pytest.raises(ConfigError, match="access key"):
-        client.repositories()
-    assert len(server.asked) == 1
-
-
-def test_the_usage_report_of_all_months_is_added_up(server: Script, client: LakeFSClient) -> None:
-    reports = [{"year": 2025, "month": 12, "count": 5}, {"year": 2026, "month": 1, "count": 7}]
-    server.answer = lambda _: (200, {"installation_id": "i", "reports": reports})
-    assert client.usage() == Usage("i", 12)
-    assert server.asked[0].path == "/api/v1/usage-report/summary"
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        UNKNOWN_CALL,
-        OLD_SERVER,
-        (404, {"message": "installation not found"}),
-        (403, {"message": "insufficient permissions"}),
-        (501, {"message": "not implemented"}),
-        (200, {"installation_id": "i", "reports": [{"year": 2026}]}),
-        (200, {"reports": []}),
-        (403, "<html>a gateway's own page</html>"),
-    ],
-)
-def test_a_server_without_a_usage_report_tells_nothing_and_stops_nothing(
-    server: Script, client: LakeFSClient, answer: Any
-) -> None:
-    server.answer = lambda _: answer
-    assert client.usage() is None
 
 
 NO_RIGHT = [

@@ -224,15 +224,3 @@ def test_a_line_that_is_not_whole_yet_waits_for_its_end(
         said.forward()
         said.forward()
     assert [record.getMessage() for record in caplog.records] == ["half", "whole", "\ufffd"]
-
-
-@pytest.mark.parametrize(("length", "is_ours"), [(30, True), (45, False), (90, False)])
-def test_where_the_name_of_a_socket_would_be_too_long_the_folder_is_elsewhere(
-    monkeypatch: pytest.MonkeyPatch, length: int, is_ours: bool
-) -> None:
-    with tempfile.TemporaryDirectory(prefix="dredge-") as short:
-        place = Path(short) / ("x" * (length - len(short) - 1))
-        place.mkdir()
-        monkeypatch.setattr(tempfile, "tempdir", str(place))
-        folder = application._folder()
-    assert folder.parent == (place if is_ours else Path("/tmp"))

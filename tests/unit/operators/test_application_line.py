@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import logging
 import os
 import signal
 import socket
@@ -23,7 +21,7 @@ import pytest
 from airflow_dredge.operators import application
 from airflow_dredge.operators.application import Patience, SparkApplication, end_applications
 from dredge.errors import ConfigError, UnavailableError
-from tests.support.spark_application import RUN_URI, wait_until
+from tests.support.spark_application import RUN_URI
 
 FREE = {"free": True, "group": 4711}
 BUSY = {"free": False, "group": 4711}
@@ -62,12 +60,6 @@ def task() -> SparkApplication:
     return SparkApplication(RUN_URI, ["spark-submit"], {})
 
 
-@pytest.fixture
-def hasty() -> SparkApplication:
-    """One that soon gives up."""
-    return SparkApplication(RUN_URI, ["spark-submit"], {}, patience=HASTY)
-
-
 def file_of(task: SparkApplication, suffix: str, number: int = 0) -> Path:
     return application._folder() / f"{task._name}-{number}{suffix}"
 
@@ -101,44 +93,6 @@ def listening(
             thread.join()
 
 
-@contextmanager
-def held(lock: Path) -> Iterator[None]:
-    """Have a lock, as an application has for as long as it lives."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-
-
-def test_a_step_is_asked_for_and_what_is_said_meanwhile_is_logged_before_its_answer(
-    task: SparkApplication, caplog: pytest.LogCaptureFixture
-) -> None:
-    asked: list[Any] = []
-    log = file_of(task, ".log")
-    log.write_text("of an earlier step\n")
-
-    def do(line: Connection) -> None:
-        asked.append(json.loads(hear(line)))
-        with log.open("a") as more:
-            more.write("at work\n")
-        wait_until(lambda: "at work" in caplog.messages, 10)
-        log.write_text(log.read_text() + "done\n")
-        line.send_bytes(b'{"code": 3, "said": "no"}')
-
-    with caplog.at_level(logging.INFO), listening(task, FREE, do):
-        assert task.do("see", {"SECRET": "hunter2"}) == (3, "no")
-    assert asked == [{"step": "see", "run": RUN_URI, "environment": {"SECRET": "hunter2"}}]
-    assert caplog.messages == ["at work", "done"]
-
-
-def test_where_all_are_at_work_none_of_them_ends_with_who_found_them(
-    hasty: SparkApplication, killed: list[tuple[int, int]], waited: list[float]
-) -> None:
-    with listening(hasty, BUSY, lambda line: hear(line)), pytest.raises(UnavailableError):
-        hasty.do("see", {})
-    hasty.kill()
-    assert (killed, waited) == ([], [])
-
-
 def test_nothing_is_told_to_somebody_elses_process(
     task: SparkApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,18 +104,6 @@ def test_nothing_is_told_to_somebody_elses_process(
     ):
         task.do("see", {"SECRET": "hunter2"})
     assert heard == []
-
-
-def test_one_that_does_not_greet_is_waited_for_and_then_given_up(
-    hasty: SparkApplication,
-) -> None:
-    """Who reads a line on which nothing comes waits for ever."""
-    with (
-        held(file_of(hasty, ".lock")),
-        listening(hasty, None, lambda line: hear(line)),
-        pytest.raises(UnavailableError),
-    ):
-        hasty.do("see", {})
 
 
 @pytest.fixture
@@ -186,26 +128,6 @@ def started(
     yield found
     for fd in fds:
         os.close(fd)
-
-
-def test_one_that_was_started_and_never_listens_is_ended_at_once_with_its_task(
-    hasty: SparkApplication,
-    started: list[dict[str, Any]],
-    killed: list[tuple[int, int]],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    file_of(hasty, ".log").write_text("of one that has ended\n")
-    file_of(hasty, ".sock").touch()
-    with caplog.at_level(logging.INFO), pytest.raises(UnavailableError):
-        hasty.do("see", {})
-    assert "it starts" in caplog.messages
-    (how,) = started
-    assert how["command"] == ["spark-submit", "--serve", str(file_of(hasty, ".sock"))]
-    assert how["start_new_session"]
-    wait_until(lambda: "is_waited_for_by" in how)
-    assert how["is_waited_for_by"].daemon, "no worker stays for it"
-    hasty.kill()
-    assert killed == [(815, signal.SIGKILL)]
 
 
 def test_the_kill_of_a_task_hangs_up_and_insists(
@@ -285,19 +207,6 @@ def test_the_end_of_a_run_ends_what_is_idle_and_leaves_what_is_at_work(
         end_applications(RUN_URI, HASTY)
     assert said == heard
     assert {path.suffix for path in application._folder().iterdir()} - {".sock"} == left
-
-
-def test_an_application_lives_while_its_lock_is_held(folder: Path) -> None:
-    lock = folder / "x.lock"
-    with held(lock):
-        assert not application._ends(lock, 0)
-    assert application._ends(lock, 0)
-    holder = held(lock)
-    holder.__enter__()
-    ending = threading.Timer(0.05, holder.__exit__, [None, None, None])
-    ending.start()
-    assert application._ends(lock, 60)
-    ending.join()
 
 
 def test_a_folder_that_others_can_enter_is_refused(folder: Path, task: SparkApplication) -> None:

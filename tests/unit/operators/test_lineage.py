@@ -60,23 +60,3 @@ def test_report_of_a_run_that_deleted_has_the_namespace_as_its_output(outcome: s
         "report": PAGE,
     }
     assert facet["_schemaURL"].startswith("https://openlineage.io/spec/")
-
-
-def test_a_task_that_ended_before_it_knew_anything_tells_nothing() -> None:
-    ended = LakeFSMarkUncommittedOperator(task_id="mark_uncommitted", run_uri="")
-    assert ended.get_openlineage_facets_on_complete(None) is None
-    assert told(ended, TaskInstanceState.FAILED)["inputs"] == []
-
-
-@pytest.mark.parametrize(
-    ("uri", "dataset"),
-    [
-        ("s3a://bucket/some/lake/", ("s3://bucket", "some/lake")),
-        ("gs://bucket", ("gs://bucket", "/")),
-        ("abfss://c@acc.dfs.core.windows.net/lake", ("abfss://c@acc.dfs.core.windows.net", "lake")),
-        ("file:///srv/lake", ("file", "/srv/lake")),
-        ("postgresql://db:5432/lakefs?sslmode=disable", ("postgres://db:5432", "lakefs")),
-    ],
-)
-def test_datasets_are_named_as_openlineage_names_stores(uri: str, dataset: tuple[str, str]) -> None:
-    assert Lineage(uri, "lake", "r1", {}).dataset == dataset

@@ -11,7 +11,7 @@ from airflow_dredge.operators.lakefs.choose_repositories import LakeFSChooseRepo
 from airflow_dredge.operators.lakefs.collect_repository import LakeFSCollectRepositoryOperator
 from airflow_dredge.operators.lakefs.params import ALL_FORM, PURGE_FORM, WHICH
 from airflow_dredge.operators.lakefs.save_summary import LakeFSSaveSummaryOperator
-from airflow_dredge.operators.making import RESTORES, About, Many, many_dag, one_task_dag
+from airflow_dredge.operators.making import About, Many, many_dag, one_task_dag
 
 ABOUT = About(doc="words", tags=["lakefs"], default_args={"retries": 3})
 MANY = Many(
@@ -43,37 +43,12 @@ def test_each_chosen_repository_is_collected_by_a_run_of_its_own_a_few_at_a_time
     assert (dag.max_active_runs, dag.params["dry_run"], choose.retries) == (1, False, 3)
 
 
-def test_the_page_is_written_whatever_happened_and_does_not_decide_about_the_run() -> None:
-    dag = all_dag()
-    page, end = dag.get_task("save_summary"), dag.get_task("all_collected")
-    assert (page.is_teardown, page.on_failure_fail_dagrun) == (True, False)
-    assert (end.is_teardown, end.on_failure_fail_dagrun) == (True, True)
-    assert not any(task.is_setup for task in dag.tasks), "else teardowns would not run without it"
-    assert page.runs.operator.task_id == "choose_repositories"
-    assert [asset.name for asset in page.outlets] == ["dredge_lakefs_gc_all"]
-    assert {"collect_repository", "choose_repositories"} <= page.upstream_task_ids
-    assert {"collect_repository", "save_summary"} <= end.upstream_task_ids
-
-
 def test_a_dag_with_a_schedule_waits_until_somebody_switches_it_on_and_has_no_backfills() -> None:
     by_hand, daily = all_dag(), all_dag("@daily")
     assert (by_hand.is_paused_upon_creation, daily.is_paused_upon_creation) == (None, True)
     for dag in (by_hand, daily):
         assert "backfill" not in run_types(dag)
         assert {"manual", "scheduled"} <= run_types(dag)
-
-
-def test_a_dag_with_one_task_is_that_task_and_its_form() -> None:
-    def task() -> None:
-        EmptyOperator(task_id="purge")
-
-    dag = one_task_dag("purge", task, PURGE_FORM, ABOUT, run_types=RESTORES, repository="lake")
-    assert dag.task_ids == ["purge"]
-    assert (dag.params["repository"], dag.max_active_runs, dag.doc_md) == ("lake", 1, "words")
-    assert run_types(dag) == {"manual", "operator_triggered"}
-    assert not dag.timetable.can_be_scheduled
-    weekly = one_task_dag("purge", task, PURGE_FORM, ABOUT, "@weekly", repository="lake")
-    assert weekly.timetable.can_be_scheduled
 
 
 def test_every_task_has_the_pool_that_its_dag_was_made_with() -> None:

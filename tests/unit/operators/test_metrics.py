@@ -44,11 +44,3 @@ def test_a_complete_run_sends_its_time_and_what_it_asked_for(sent: dict[str, Any
             {"repository": "lake", "outcome": "success"},
         ),
     }
-
-
-@pytest.mark.parametrize("outcome", ["failed", "partial", "refused", "awaiting_approval", "rejected"])
-def test_a_run_that_is_not_complete_is_counted_and_leaves_the_time_of_the_last_one_as_it_was(
-    sent: dict[str, Any], outcome: str
-) -> None:
-    metrics.report_run(summary(details={"outcome": outcome}), "lake")
-    assert sent == {"dredge.run.ended": (1, {"repository": "lake", "outcome": outcome})}

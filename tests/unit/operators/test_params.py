@@ -32,23 +32,9 @@ def test_a_param_is_made_from_its_field() -> None:
     assert params["in_words"].value is None
 
 
-def test_a_required_text_has_no_default_so_that_the_form_asks() -> None:
-    from airflow.sdk.exceptions import ParamValidationError
-
-    name = params_of(FORM, {})["name"]
-    assert name.value is not None, "not even an empty one"
-    with pytest.raises(ParamValidationError):
-        name.resolve()
-
-
 @pytest.mark.parametrize("value", [6, "x"])
 def test_the_form_refuses_what_the_field_does(value: Any) -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
     with pytest.raises(ParamValidationError):
         params_of(FORM, {})["days"].resolve(value)
-
-
-def test_an_unknown_default_is_refused() -> None:
-    with pytest.raises(TypeError):
-        params_of(FORM, {"day": 1})

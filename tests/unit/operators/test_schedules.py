@@ -8,14 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import CronDataIntervalTimetable
 
 from airflow_dredge.operators.lakefs.params import FORM
 from airflow_dredge.operators.schedules import (
     NO_BACKFILLS,
     data_window,
     first_of,
-    intervals,
     on_schedule,
     run_types,
     schedules_in,
@@ -45,12 +43,6 @@ def test_only_a_dag_whose_runs_have_intervals_can_be_backfilled() -> None:
     assert set(run_types("@daily")) == BY_HAND | {"scheduled", "backfill"}
     assert set(NO_BACKFILLS) == BY_HAND | {"scheduled"}
     assert on_schedule(None)["allowed_run_types"] == run_types(None)
-
-
-def test_a_cron_text_gives_each_run_an_interval() -> None:
-    assert intervals("0 3 * * *") == CronDataIntervalTimetable("0 3 * * *", timezone="UTC")
-    for schedule in ("@once", "@continuous", None, timedelta(days=1)):
-        assert intervals(schedule) is schedule
 
 
 END = datetime(2026, 3, 1, tzinfo=UTC)
@@ -90,12 +82,6 @@ def settings(named: Any, **entries: Any) -> tuple[dict[str, dict[str, Any]], dic
     return settings_in("schedules", "repository", FORM)
 
 
-def test_without_a_variable_nothing_has_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AIRFLOW_VAR_SCHEDULES", raising=False)
-    assert schedules_in("schedules", "repository") == {}
-    assert settings_in("schedules", "repository", FORM) == ({}, {})
-
-
 @pytest.mark.parametrize("text", ["{", "[]", '{"gc": "@daily"}', json.dumps({"gc lake": LAKE})])
 def test_a_variable_that_says_something_else_is_told(named: Any, text: str) -> None:
     named(text)
@@ -133,11 +119,3 @@ def test_an_unknown_name_in_any_entry_is_an_error_for_all_repositories(named: An
         ConfigError, match="'wrong': unknown setting max_delete_object; nearest is max_delete_objects;"
     ):
         settings(named, right=LAKE, wrong=LAKE | {"repository": "pond", "max_delete_object": 1})
-
-
-@pytest.mark.parametrize("name", ["schedule", "repository"])
-@pytest.mark.parametrize("value", [None, "", 7])
-def test_an_entry_names_its_schedule_and_its_repository(named: Any, name: str, value: Any) -> None:
-    named(json.dumps({"gc": LAKE | {name: value}}))
-    with pytest.raises(ConfigError):
-        schedules_in("schedules", "repository")

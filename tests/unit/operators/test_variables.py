@@ -30,13 +30,6 @@ def test_what_a_variable_says_is_hidden_in_logs(monkeypatch: pytest.MonkeyPatch)
     assert hidden == [('{"a": [1]}', NAME)]
 
 
-@pytest.mark.parametrize("text", ["{", "", "dry_run: true", "null"])
-def test_a_text_that_is_no_json_is_told(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv(f"AIRFLOW_VAR_{NAME.upper()}", text)
-    with pytest.raises(ConfigError):
-        json_variable(NAME)
-
-
 @pytest.mark.parametrize(
     "text", ['{"a": {}, "b": {}, "a": {}}', '[{"a": {"dry_run": true, "dry_run": false}}]']
 )

@@ -42,9 +42,3 @@ def test_a_plan_is_shown_with_its_history_and_what_becomes_of_each_ref(
     assert "branch:main" in text
     assert text.count("[main]") == 2
     assert SCRIPT not in text
-
-
-@pytest.mark.parametrize("plan_id", ["..%2f..", "nothing", "0" * 20])
-def test_a_plan_that_is_not_there_is_said(planned: tuple[Browser, Place, str], plan_id: str) -> None:
-    client, place, _ = planned
-    assert client.get(f"/place/{place.key}/expiration/{plan_id}").status_code == 404

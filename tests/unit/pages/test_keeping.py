@@ -7,14 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dredge.pages.figures import Keeping, keeping_of, pieces
-from dredge.pages.places import FolderPlaces, Place
+from dredge.pages.figures import Keeping, keeping_of
+from dredge.pages.places import FolderPlaces
 from dredge.pages.surroundings import Blocking, Facts, Schedule
-from dredge.runs.coverage import Coverage
 from tests.support.gc import World, busy_world
 from tests.support.pages import Around, pages_of
-
-NOW = datetime(2026, 3, 31, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
@@ -41,27 +38,6 @@ def test_the_next_run_is_what_the_collector_itself_would_choose(world: World) ->
     )  # no time has passed
 
 
-def test_the_line_shows_what_is_covered_of_its_days(world: World) -> None:
-    (place,) = FolderPlaces(world.lake.namespace).all()
-    state = _state(place, world)
-    begins, day = NOW - timedelta(days=10), timedelta(days=1)
-    covered = Coverage.of([(NOW - 20 * day, NOW - 8 * day), (NOW - 5 * day, NOW - 4 * day), (NOW, NOW + day)])
-    first, second = pieces(replace(state, covered=covered), begins, NOW)
-    assert (first.left, first.width, second.left, second.width) == (0, 20, 50, 10)
-    assert first.text.startswith("the beginning to ")
-
-
-def _state(place: Place, world: World):  # type: ignore[no-untyped-def]
-    from dredge.gc.state.store import StateStore
-    from dredge.storage import open_writer
-
-    found = (
-        StateStore(open_writer(place.lease_uri)).current(world.lake.repository, world.lake.namespace).state
-    )
-    assert found is not None
-    return found
-
-
 def test_schedules_and_windows_are_those_of_the_repository(world: World) -> None:
     (place,) = FolderPlaces(world.lake.namespace).all()
     soon = datetime(2026, 4, 1, tzinfo=UTC)
@@ -79,7 +55,7 @@ def test_schedules_and_windows_are_those_of_the_repository(world: World) -> None
     around.known = Facts(is_airflow=True, schedules=(off,))
     assert "switched off" in client.get("/").text
     around.known = Facts(is_airflow=True, schedules=(replace(off, is_off=False),))
-    assert "after the present one" in client.get("/").text
+    assert "after the current run" in client.get("/").text
     around.known = Facts(is_airflow=True, schedules=(off, others, ours))
     windows = client.get(f"/place/{place.key}/gaps").text
     assert "from <time" in windows
@@ -91,4 +67,4 @@ def test_schedules_and_windows_are_those_of_the_repository(world: World) -> None
     assert 'href="../dags/gc_lake/runs/scheduled__1"' in blocked
     assert "scheduled__2" in blocked
     around.starts = None
-    assert "Who may start backfills" in client.get(f"/place/{place.key}/gaps").text
+    assert "permission to start backfills" in client.get(f"/place/{place.key}/gaps").text

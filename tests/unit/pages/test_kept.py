@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from dredge.pages.object_rows import Kept
 
 
@@ -30,20 +28,3 @@ def test_one_works_for_all_who_ask_at_once() -> None:
         go_on.set()
         assert [item.result(10) for item in waiting] == [7, 7]
     assert made == [1]
-
-
-def test_errors_are_not_kept_and_old_values_go() -> None:
-    kept: Kept[int] = Kept(2)
-
-    def fail() -> int:
-        raise ValueError("no")
-
-    for _ in range(2):
-        with pytest.raises(ValueError):
-            kept.get("a", fail)
-    assert kept.get("a", lambda: 1) == 1
-    assert kept.get("b", lambda: 2) == 2
-    assert kept.get("a", fail) == 1
-    assert kept.get("c", lambda: 3) == 3
-    assert kept.get("b", lambda: 4) == 4  # the one that was asked for longest ago
-    assert kept.get("c", fail) == 3

@@ -113,7 +113,7 @@ def test_a_run_of_an_icechunk_collection_is_taken_back_by_its_own_dag(tmp_path: 
     around = Around(replace(MAY, may_start=frozenset({"icechunk_restore"})))
     run = f"/place/{place.key}/run/{report['run_id']}"
     client = pages_of(place, around=around)
-    assert "Bring back" in client.get(run).text
+    assert '/restore">Restore<' in client.get(run).text
     text = client.get(f"{run}/restore?all=true").text
     assert f"{deleted} objects" in text
     (form,) = re.findall(r'action="([^"]+)" method="post"', text)

@@ -38,14 +38,6 @@ def test_an_instant_is_covered_from_the_begin_of_an_interval_until_before_its_en
     assert found.add(START + 3 * HOUR, START + 5 * HOUR) == covered(*pairs, (3, 5))
 
 
-@given(some, st.integers(1, 6))
-def test_in_fewer_intervals_nothing_is_lost(pairs: list[tuple[int, int]], count: int) -> None:
-    found = covered(*pairs)
-    fewer = found.at_most(count)
-    assert len(fewer.intervals) == min(count, len(found.intervals))
-    assert all(after or not before for before, after in zip(has(found), has(fewer), strict=True))
-
-
 def test_the_smallest_gaps_are_filled() -> None:
     found = covered((0, 1), (5, 6), (7, 8), (11, 12))
     assert found.at_most(4) == found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,7 +16,6 @@ from dredge.storage import open_writer
 from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
@@ -40,29 +39,6 @@ def done(folder: RunFolder, attempt: StepTry) -> StepSummary:
     summary = StepSummary("s", "r1", "success", NOW, NOW, try_number=attempt.number)
     folder.write_summary(summary)
     return summary
-
-
-def test_a_failure_says_whose_it_was_and_when(folder: RunFolder) -> None:
-    assert folder.read_failure("s") is None
-    folder.write_failure("s", UnavailableError("busy"), NOW, claim(folder))
-    assert failure(folder) == {
-        "step": "s",
-        "kind": UnavailableError.kind,
-        "error": "UnavailableError",
-        "message": "busy",
-        "at": NOW.isoformat(),
-        "claimed": True,
-        "try_number": 1,
-    }
-
-
-def test_what_could_not_be_begun_is_not_told_in_place_of_the_try_that_failed(folder: RunFolder) -> None:
-    folder.write_failure("s", UnavailableError("of the try"), NOW, claim(folder))
-    folder.write_failure("s", RefusedError("no input"), NOW)
-    assert failure(folder)["message"] == "of the try"
-    claim(folder)  # it is lost without a word
-    folder.write_failure("s", RefusedError("no input"), NOW)
-    assert (failure(folder)["message"], failure(folder)["try_number"]) == ("no input", 2)
 
 
 def test_a_try_that_was_overtaken_tells_no_failure(folder: RunFolder) -> None:
@@ -99,23 +75,3 @@ def test_damage_is_met_until_the_step_is_done(folder: RunFolder) -> None:
     assert folder.damage_met("s") == "part-0 is gone"
     done(folder, attempt)
     assert folder.damage_met("s") is None
-
-
-def test_a_step_that_is_not_done_has_the_failure_that_it_met(folder: RunFolder) -> None:
-    assert folder.standing_failure("s", None) is None
-    folder.write_failure("s", UnavailableError("busy"), NOW - SECOND, claim(folder))
-    assert folder.standing_failure("s", None) == failure(folder)
-
-
-@pytest.mark.parametrize(
-    ("is_claimed", "after", "stands"),
-    [(False, SECOND, True), (False, 0 * SECOND, False), (False, -SECOND, False), (True, SECOND, False)],
-)
-def test_a_step_that_is_done_has_only_a_failure_to_begin_it_again(
-    folder: RunFolder, is_claimed: bool, after: timedelta, stands: bool
-) -> None:
-    attempt = claim(folder)
-    summary = done(folder, attempt)
-    assert folder.standing_failure("s", summary) is None
-    folder.write_failure("s", RefusedError("no"), NOW + after, attempt if is_claimed else None)
-    assert folder.standing_failure("s", summary) == (failure(folder) if stands else None)

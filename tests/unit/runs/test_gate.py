@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,7 +15,6 @@ from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate, GateConfig, publish, write_look
 from dredge.runs.lease import Lease
-from dredge.runs.partition import Stores, WorkerRun
 from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
 from dredge.runs.watch import Watch
@@ -234,36 +232,6 @@ def test_a_worker_asks_for_the_time_after_it_has_read_what_the_driver_saw(
     monkeypatch.setattr(RunFolder, "read_json", slowly)
     clocks.store = lambda *asked: store_clock(*asked) + halted
     assert not gate.is_open()
-
-
-def test_workers_ask_for_the_time_by_many_objects(
-    gate: Gate, writer: ObjectWriter, lease: Lease, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Google Cloud Storage takes about one write a second of an object, and each worker asks every three seconds."""
-    look(writer, True)
-    written: Counter[str] = Counter()
-    put = type(writer).put
-
-    def counted(self: ObjectWriter, key: str, data: bytes) -> str | None:
-        written[key] += 1
-        return put(self, key, data)
-
-    monkeypatch.setattr(type(writer), "put", counted)
-    stores = Stores(
-        store_uri=writer.uri,
-        state_uri=writer.uri,
-        run_uri=writer.uri,
-        run_id="r",
-        attempt=gate.attempt.named,
-        progress=STEP,
-    )
-    config = GateConfig(lease=lease.acquire("run r"), watch=WATCH, trusted_seconds=0, silence_seconds_max=60)
-    written.clear()
-    for number in range(100):
-        assert Gate.of_task(WorkerRun.open(stores, f"{number:05d}"), config).is_open()
-    assert written.total() == 100
-    assert max(written.values()) <= 3
-    assert all(key.startswith(".dredge-clock-") for key in written)
 
 
 class Slow:

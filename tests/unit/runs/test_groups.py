@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-from dataclasses import replace
-
 import pyarrow as pa
 import pytest
 
@@ -38,28 +35,6 @@ def part(writer: ObjectWriter) -> PartInfo:
     return RunFolder(writer, "run").write_table("subtract", 0, TABLE, grouped=True)
 
 
-def test_groups_say_what_they_have_and_are_read_alone(
-    writer: ObjectWriter, part: PartInfo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = GroupedPart(writer, part)
-    groups = list(found.groups)
-    assert [(item.first, item.rows) for item in groups] == [(0, 10), (10, 10), (20, 10), (30, 10)]
-    assert [item.bounds["size"] for item in groups] == [(0, 9), (10, 19), (20, 29), (30, 39)]
-    assert groups[1].bounds["address"] == (TABLE["address"][10].as_py(), TABLE["address"][19].as_py())
-    assert "code" not in groups[0].bounds  # nothing but nulls
-    read: list[int] = []
-    get_range = writer.get_range
-
-    def counted(key: str, start: int, length: int) -> bytes:
-        read.append(length)
-        return get_range(key, start, length)
-
-    monkeypatch.setattr(writer, "get_range", counted)
-    again = GroupedPart(writer, part, found.metadata)
-    assert again.read([2], ["size", "no such column"]).to_pydict() == {"size": list(range(20, 30))}
-    assert sum(read) < part.size_bytes / 10
-
-
 def test_damage_is_noticed_where_it_is_read(writer: ObjectWriter, part: PartInfo) -> None:
     data = bytearray(writer.get(part.key))
     metadata = GroupedPart(writer, part).metadata
@@ -82,22 +57,3 @@ def test_a_part_that_is_gone_short_or_another_is_said_to_be(writer: ObjectWriter
     gone = PartInfo("subtract/gone.parquet", ROWS, part.size_bytes, part.sha256)
     with pytest.raises(FormatError):
         _ = GroupedPart(writer, gone).metadata
-
-
-def test_a_part_is_a_file_that_asks_for_no_byte_beyond_its_end(
-    writer: ObjectWriter, part: PartInfo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[int, int]] = []
-
-    def bytes_of(_: str, start: int, length: int) -> bytes:
-        asked.append((start, length))
-        return b"0123456789"[start : start + length]
-
-    monkeypatch.setattr(writer, "get_range", bytes_of)
-    file = groups._RangeFile(writer, replace(part, size_bytes=10))
-    assert [file.read(3), file.read(0), file.read(4), file.tell()] == [b"012", b"", b"3456", 7]
-    assert [file.read(9), file.read(9), file.read()] == [b"789", b"", b""]
-    assert (file.seek(-2, io.SEEK_END), file.read(None)) == (8, b"89")
-    assert (file.seek(1), file.seek(2, io.SEEK_CUR), file.read(-1)) == (1, 3, b"3456789")
-    assert (file.seek(99), file.read(), file.tell()) == (99, b"", 99)
-    assert asked == [(0, 3), (3, 4), (7, 3), (8, 2), (3, 7)]

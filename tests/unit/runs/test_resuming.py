@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConfigError, LeaseHeldError, RefusedError, UnavailableError
+from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.resuming import is_local, local_holder, take_again
 from dredge.runs.versions import Current
@@ -79,18 +79,6 @@ def test_a_run_that_is_resumed_elsewhere_is_left_to_it(run: Any, lease: Lease) -
     with pytest.raises(RefusedError):
         again(run, OLD, goes_on=False)
     assert is_free(lease)
-
-
-def test_the_error_of_a_state_that_cannot_be_read_comes_out_though_the_lease_is_lost(
-    run: Any, lease: Lease
-) -> None:
-    def current() -> Current[Told]:
-        lease.release(lease.acquire(local_holder("r1")))
-        lease.acquire("somebody else")
-        raise UnavailableError("503")
-
-    with pytest.raises(UnavailableError):
-        take_again(run, "old", current, lambda _: True)
 
 
 def test_a_run_of_an_orchestrator_is_left_to_it(run: Any, lease: Lease) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from dredge.runs.report import render_html
-from dredge.runs.words import duration_text
+from dredge.runs.words import duration_text, number_of
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,14 @@ from dredge.runs.words import duration_text
 )
 def test_durations_are_worded_for_people(hours: float, words: str) -> None:
     assert duration_text(timedelta(hours=hours)) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(1, "1 day"), (0, "0 days"), (2, "2 days"), (1.5, "1.5 days"), (20_000, "20,000 days")],
+)
+def test_numbers_of_things_are_worded_for_people(count: float, words: str) -> None:
+    assert number_of(count, "day") == words
 
 
 def test_a_report_shows_names_as_text_never_as_markup() -> None:

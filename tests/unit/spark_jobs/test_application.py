@@ -14,53 +14,13 @@ import pytest
 
 from airflow_dredge.spark_jobs import application
 from airflow_dredge.spark_jobs.job import Job
-from dredge.errors import RefusedError
 from tests.support.spark_application import connected
 
 STEP: Mapping[str, Any] = {"run": "file:///nowhere/run", "environment": {}}
 
 
-def refuse(*_: object) -> Any:
-    raise RefusedError("no")
-
-
 def nothing(*_: object) -> Any:
     return None
-
-
-@pytest.mark.parametrize(
-    ("asked", "over"),
-    [
-        ({**STEP, "step": "last"}, True),
-        ({**STEP, "step": "refuse"}, False),
-        ({"end": True}, True),
-    ],
-)
-def test_a_session_ends_with_its_run_and_its_channel_with_the_application(
-    asked: Mapping[str, Any], over: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str | None] = []
-    closed: list[tuple[object, bool]] = []
-    session = object()
-
-    def open_session(_name: str, remote: str | None) -> object:
-        opened.append(remote)
-        return session
-
-    monkeypatch.setattr(application, "open_session", open_session)
-    monkeypatch.setattr(application, "close_session", lambda *given: closed.append(given))
-    jobs = {"last": Job(nothing).ending(), "refuse": Job(refuse).ending()}
-    address = tmp_path / "s"
-    served = threading.Thread(target=application.serve, args=(jobs, str(address), "sc://h"))
-    served.start()
-    with connected(address) as line:
-        assert json.loads(line.recv_bytes())["free"]
-        line.send_bytes(json.dumps(asked).encode())
-        if "step" in asked:
-            assert json.loads(line.recv_bytes())["code"] == (0 if over else RefusedError.exit_code)
-    served.join(10)
-    assert not served.is_alive()
-    assert (opened, closed) == (["sc://h"], [(session, over)])
 
 
 def test_who_watches_a_task_never_reads_what_the_next_one_asks(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -127,54 +126,6 @@ def test_a_no_of_the_driver_is_told_of_a_key_that_was_never_sent() -> None:
     assert told(found) == {"a": ("failed", NOT_SENT), "b": ("deleted", None)}
 
 
-class AllGiven(list[list[str]]):
-    """Batches; it is known when every one was given to a thread."""
-
-    def __init__(self, *batches: list[str]) -> None:
-        super().__init__(batches)
-        self.are = threading.Event()
-
-    def __iter__(self) -> Iterator[list[str]]:
-        yield from super().__iter__()
-        self.are.set()
-
-
-def test_no_more_requests_are_sent_at_once_than_are_allowed() -> None:
-    batches, threads = AllGiven(["a"], ["b"], ["c"]), set[str]()
-
-    def said(_keys: list[str], _number: int) -> dict[str, str]:
-        threads.add(threading.current_thread().name)
-        batches.are.wait(30)
-        return {}
-
-    found = Store(said).loop.delete(batches, always, 1)
-    assert set(found) == {"a", "b", "c"}
-    assert len(threads) == 1
-
-
-def test_every_attempt_waits_for_the_rate_with_as_many_keys_as_it_has() -> None:
-    store = Store(answers({"a": BROKEN, "b": NOT_CONNECTED}, {"a": BROKEN}))
-    store.delete(["a", "b", "c"])
-    assert store.rate.acquired == [3, 2, 1]
-    assert store.rate.complaints == 0, "nobody said that it is too busy"
-
-
-def test_a_store_that_is_too_busy_is_asked_more_slowly() -> None:
-    store = Store(answers({"a": BUSY, "b": BROKEN}, {"a": BUSY}))
-    store.delete(["a", "b"])
-    assert store.rate.complaints == 2
-
-
-def test_waits_between_attempts_double_and_are_never_the_same() -> None:
-    """Workers that failed together must not come back together."""
-    stores = [Store(lambda keys, _number: dict.fromkeys(keys, BROKEN)) for _ in range(2)]
-    for store in stores:
-        store.delete(["a"])
-        least = [0.05 * 2**number for number in range(ATTEMPTS - 1)]
-        assert all(low <= wait <= 3 * low for low, wait in zip(least, store.waits, strict=True))
-    assert stores[0].waits != stores[1].waits
-
-
 def test_what_no_answer_speaks_about_is_asked_alone_and_permission_with_it() -> None:
     store = Store(answers({"a": UNCLEAR, "b": UNCLEAR}))
     permitted = iter([True, True, False])
@@ -281,14 +232,6 @@ def test_where_nothing_can_be_asked_for_no_request_is_made() -> None:
     deleter = Batches("s3://bkt")
     assert [item.outcome for item in deleter.delete(["odd", ""])] == ["not_addressable"] * 2
     assert (deleter.prepared, deleter.asked) == (0, [])
-
-
-def test_what_is_learned_first_counts_for_the_first_request() -> None:
-    rate = Rate()
-    deleter = Batches("s3://bkt", answers({"a": UNCLEAR, "b": BROKEN}, {"b": "missing"}), rate)
-    found = {item.key: item for item in deleter.delete(["a", "b"])}
-    assert str(found["b"].message).endswith("; its version id is not known")
-    assert rate.acquired == [2, 1, 1]
 
 
 def out_of_reach() -> Iterable[AzureDeleter | S3Deleter]:

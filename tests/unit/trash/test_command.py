@@ -55,7 +55,7 @@ def test_clean_removes_and_restore_puts_back(folder: Path) -> None:
     age_waits(folder / "state")
     assert run("clean").exit_code == 0
     assert len(lines(run("scan", "--json"))) == 2, "a dry run, unless told otherwise"
-    done = lines(run("clean", "--no-dry-run", "--json"))
+    done = lines(run("clean", "--apply", "--json"))
     assert [(o["kind"], o["fate"], o["rows_deleted"]) for o in done] == [
         ("staging-orphan", "deleted", 2),
         ("import-expired", "deleted", 1),
@@ -64,7 +64,7 @@ def test_clean_removes_and_restore_puts_back(folder: Path) -> None:
     name = next(path.parent.name for path in (folder / "state" / "runs").glob("*/undo"))
     run("restore", "--run", name)
     assert lines(run("scan", "--json")) == []
-    run("restore", "--run", name, "--no-dry-run")
+    run("restore", "--run", name, "--apply")
     assert len(lines(run("scan", "--json"))) == 2
 
 
@@ -82,13 +82,13 @@ def test_what_is_unsafe_is_refused_before_anything_is_touched(
     run("scan")
     age_waits(folder / "state")
     with pytest.raises(error):
-        run("clean", "--no-dry-run", *words)
+        run("clean", "--apply", *words)
     assert len(lines(run("scan", "--json"))) == 2
 
 
 def test_cleaning_needs_a_place_for_its_undo_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DREDGE_TRASH_STATE")
-    assert run("clean", "--no-dry-run").exit_code == 2
+    assert run("clean", "--apply").exit_code == 2
 
 
 def test_passwords_are_in_no_file_and_no_output(tmp_path: Path) -> None:

@@ -9,37 +9,14 @@ import pytest
 from dredge import xid
 from dredge.errors import FormatError
 from dredge.kv import Entry
-from dredge.kv.rows import Row
 from dredge.trash.look import (
     Look,
-    contents_of,
     look_through,
     read_look,
 )
 from dredge.trash.rules import classify
 from tests.support.kv_world import DAY, START, LiveView, World
-from tests.support.trash import MARGINS, Watcher
-
-
-def row(key: bytes, value: bytes) -> Row:
-    return Row(b"p", key, value)
-
-
-def test_contents_add_up_and_differ_where_a_byte_moves() -> None:
-    found = contents_of([row(b"a", b"bc"), row(b"d", b"")])
-    assert found is not None
-    assert (found.rows, found.size_bytes) == (2, 4)
-    others = [
-        [row(b"ab", b"c"), row(b"d", b"")],
-        [row(b"a", b"b"), row(b"cd", b"")],
-        [row(b"a", b"bd"), row(b"d", b"")],
-        [row(b"a", b"bc"), row(b"c", b"")],
-        [row(b"a", b"bc")],
-    ]
-    digests = {contents.digest for rows in others if (contents := contents_of(rows))}
-    assert len(digests) == len(others)
-    assert found.digest not in digests
-    assert contents_of([]) is None
+from tests.support.trash import MARGINS
 
 
 def test_a_commit_record_under_another_id_ends_the_look(world: World) -> None:
@@ -48,24 +25,6 @@ def test_a_commit_record_under_another_id_ends_the_look(world: World) -> None:
     world.kv.set(partition, b"commits/other", made.encode())
     with pytest.raises(FormatError):
         read_look(world.store)
-
-
-def test_what_is_named_and_has_no_row_is_not_there(world: World, watcher: Watcher) -> None:
-    """A live branch rarely has staged changes: its token, queued or not, is no partition."""
-    _, token = world.repository("lake")
-    world.queue(token)
-    look = read_look(world.store)
-    assert token.encode() not in look.staging
-    assert (token.encode(), None) not in watcher.look()
-    world.record(b"bare-" + xid.new_xid(START).encode())
-    assert not [name for name in read_look(world.store).instances if name.startswith(b"bare-")]
-
-
-def test_what_nobody_knows_is_named_once(world: World) -> None:
-    world.kv.set(b"strange", b"k", b"v")
-    world.kv.set(b"usage", b"k", b"v")
-    world.kv.set(b"basicAuth", b"k", b"v")
-    assert read_look(world.store).unknown == (b"strange",)
 
 
 class Shifting(LiveView):

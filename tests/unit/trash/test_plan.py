@@ -42,20 +42,6 @@ def test_the_digest_of_a_plan_is_of_all_that_goes(other: Sequence[TrashFinding])
     assert plan_of([TRASH, KEY]).digest != plan_of(other).digest
 
 
-def test_a_plan_comes_back_as_it_was() -> None:
-    plan = plan_of([TRASH, KEY])
-    assert from_sealed(TrashPlan, to_sealed(plan)) == plan
-    assert (plan.rows, plan.size_bytes) == (3, 15)
-
-
-@pytest.mark.parametrize("name", ["run_id", "location", "made", "findings", "partitions", "digest"])
-def test_a_plan_without_one_of_its_parts_is_not_read(name: str) -> None:
-    value = to_sealed(plan_of([TRASH, KEY]))
-    del value[name]
-    with pytest.raises(FormatError):
-        from_sealed(TrashPlan, value)
-
-
 def test_a_plan_with_another_finding_than_its_digest_says_is_not_read() -> None:
     value = to_sealed(plan_of([TRASH]))
     with pytest.raises(FormatError):

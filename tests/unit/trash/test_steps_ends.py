@@ -62,33 +62,10 @@ def test_what_was_removed_is_remembered_though_the_report_cannot_be_written(
     assert set(ground.state.removed()) == (set() if named else {ground.orphan})
 
 
-def test_a_run_of_which_some_stayed_is_told_as_partial(ground: Ground) -> None:
-    world = ground.world
-    other = world.stage(world.token("lake", "z"))
-    ground.scan()
-    world.store.before_delete.append(lambda: world.kv.set(other, b"a/1", b"new"))
-    report = ground.clean(DAY)
-    assert (fates(report), report.status, report.rows_removed) == (["deleted", "partly"], "partial", 3)
-    assert ground.report()["status"] == "partial"
-    assert ground.state.open_run() is None
-
-
 @pytest.fixture
 def handed_over(ground: Ground) -> dict[str, bytes]:
     """Three repositories that wait for the cleaner."""
     return {name: ground.world.hand_over(name) for name in ("aaa", "bbb", "ccc")}
-
-
-def test_what_is_handed_over_and_what_two_looks_saw_go_in_one_run(
-    ground: Ground, handed_over: dict[str, bytes]
-) -> None:
-    ground.scan()
-    report = ground.clean(DAY)
-    assert report.status == "done"
-    assert [outcome.fate for outcome in report.deleted] == ["cleaned"] * 3
-    assert [outcome.finding.partition for outcome in report.outcomes] == [ground.orphan]
-    assert report.rows_removed == 2 + 3 * 3
-    assert set(ground.state.removed()) == {ground.orphan, *handed_over.values()}
 
 
 def test_a_handed_over_repository_that_stays_makes_a_run_partial(

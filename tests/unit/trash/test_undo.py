@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from dredge.errors import ConflictError, FormatError
 from dredge.kv.rows import Row
 from dredge.storage import ObjectWriter, open_writer
-from dredge.trash.undo import UndoLog, decode_rows, encode_rows, flush_local, put_back
+from dredge.trash.undo import UndoLog, decode_rows, encode_rows, put_back
 from tests.support.kv_world import memory_store
 from tests.support.memory_store import forget_memory_store
 
@@ -54,26 +52,3 @@ def test_what_exists_is_counted_and_stays() -> None:
     assert store.insert_row(ROWS[0]._replace(value=b"newer"))
     assert put_back(store, ROWS) == (2, 1)
     assert store.all_rows() == {ROWS[0]._replace(value=b"newer"), *ROWS[1:]}
-
-
-def test_a_file_of_a_local_folder_and_its_name_are_flushed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flushed: list[str] = []
-    fsync = os.fsync
-
-    def noting(handle: int) -> None:
-        flushed.append(os.readlink(f"/proc/self/fd/{handle}"))
-        fsync(handle)
-
-    monkeypatch.setattr(os, "fsync", noting)
-    before = len(os.listdir("/proc/self/fd"))
-    folder = tmp_path.resolve()
-    log = UndoLog(open_writer(f"file://{folder}"), "undo")
-    flushed.clear()
-    log.write(ROWS)
-    assert flushed[-2:] == [f"{folder}/undo/00001.jsonl", f"{folder}/undo"]
-    assert len(os.listdir("/proc/self/fd")) == before
-    flushed.clear()
-    flush_local("memory://anything", "key")
-    assert flushed == []

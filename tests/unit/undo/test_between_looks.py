@@ -16,6 +16,7 @@ from dredge.undo.leftovers import Choosing, Leftover
 from tests.support.gc import World
 from tests.support.memory_store import MemoryVersions
 from tests.support.memory_versions import OlderVersions
+from tests.support.stand_ins import standing_in
 from tests.support.undo import data_bytes, purge, restore, store_of, undo_world
 
 LIVE = b"uploaded again by somebody else"
@@ -28,19 +29,18 @@ def versions_of(world: World) -> OlderVersions:
 
 
 @contextmanager
-def right_after_a_look(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> Iterator[None]:
+def right_after_a_look(action: Callable[[], object]) -> Iterator[None]:
     """Do something between a look at versions and the request that deletes some, once."""
-    versions, left = MemoryVersions.versions, [1]
+    left = [1]
 
-    def look(self: MemoryVersions, key: str) -> list[ObjectVersion]:
-        found = versions(self, key)
+    def look(honest: Any, reader: object, key: str) -> list[ObjectVersion]:
+        found: list[ObjectVersion] = honest(reader, key)
         if left:
             left.clear()
             action()
         return found
 
-    with monkeypatch.context() as patched:
-        patched.setattr(MemoryVersions, "versions", look)
+    with standing_in(MemoryVersions.versions, look):
         yield
 
 
@@ -57,7 +57,7 @@ def test_a_restore_never_takes_a_marker_without_an_id_of_its_own_while_it_may_be
     store = store_of(world)
     store.remove(next(name for name in older.by_key if name.endswith(key)))
     with (
-        right_after_a_look(monkeypatch, lambda: world.orphan(key, LIVE)),
+        right_after_a_look(lambda: world.orphan(key, LIVE)),
         pytest.raises(UnavailableError),
     ):
         restore(world, run, address=key)

@@ -11,10 +11,9 @@ import pytest
 
 from dredge.errors import UnavailableError
 from dredge.storage import ObjectVersion, open_writer
-from dredge.undo import leftovers as choosing
 from dredge.undo.leftovers import CURRENT, FAILED, OTHER, WOULD_GO, YOUNG, Choosing, Leftover
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
-from tests.support.memory_store import forget_memory_store, memory_store
+from tests.support.memory_store import MemoryVersions, forget_memory_store, memory_store
 
 CUTOFF = datetime(2026, 3, 1, tzinfo=UTC)
 OLD = CUTOFF - timedelta(microseconds=1)
@@ -46,17 +45,8 @@ def row(version_id: str | None = "m", **columns: Any) -> dict[str, Any]:
     }
 
 
-class Store:
-    """The versions of a store; an error where there are none to be told."""
-
-    def __init__(self, found: list[ObjectVersion] | None) -> None:
-        self.found = found
-
-    def versions(self, key: str) -> list[ObjectVersion]:
-        assert key == KEY
-        if self.found is None:
-            raise UnavailableError("SlowDown")
-        return self.found
+def away(*_: object) -> None:
+    raise UnavailableError("SlowDown")
 
 
 @pytest.fixture
@@ -68,29 +58,16 @@ def lake() -> Iterator[str]:
 
 
 @pytest.fixture
-def looked(lake: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+def looked(lake: str, stand_in: Any) -> Any:
     """Looks at versions with a row; gives the only leftover."""
 
     def look(found: list[ObjectVersion], of: dict[str, Any]) -> Leftover | None:
-        monkeypatch.setattr(choosing, "open_versions", lambda *_: Store(found))
+        stand_in(MemoryVersions.versions, lambda *_: found)
         chosen = Choosing(lake, f"{lake}/run", VERSIONS, CUTOFF).look(of)
         assert len(chosen) <= 1
         return chosen[0] if chosen else None
 
     return look
-
-
-def test_the_version_right_below_the_runs_marker_goes_and_the_marker_with_the_last_one(looked: Any) -> None:
-    mine, deleted = marker("m", is_latest=True), version("v")
-    found = looked([mine, deleted], row())
-    assert (found.outcome, found.way, found.version, found.marker) == (WOULD_GO, VERSIONS, deleted, mine)
-    assert found.size_bytes == 7
-    found = looked([mine, deleted, version("older")], row())
-    assert (found.version, found.marker) == (deleted, None)
-    found = looked([version("newer", is_latest=True), mine, deleted], row())
-    assert (found.version, found.marker) == (deleted, None), (
-        "another marker would come to lie on the newer one"
-    )
 
 
 @pytest.mark.parametrize("which", ["marker", "ledger"])
@@ -104,10 +81,6 @@ def test_a_deletion_that_is_as_old_as_the_cutoff_is_young(which: str, looked: An
 def test_a_version_with_another_size_or_another_tag_stays(columns: dict[str, Any], looked: Any) -> None:
     found = looked([marker("m", is_latest=True), version("v")], row(**columns))
     assert (found.outcome, found.version, found.marker) == (OTHER, None, None)
-
-
-def test_where_the_run_knew_no_tag_the_id_of_its_marker_is_enough(looked: Any) -> None:
-    assert looked([marker("m", is_latest=True), version("v")], row(etag=None)).outcome == WOULD_GO
 
 
 def test_a_marker_that_a_purge_left_goes_alone_and_takes_no_bytes(looked: Any) -> None:
@@ -159,15 +132,14 @@ def test_only_where_the_ledger_knows_no_id_several_versions_that_are_alike_stay(
     ("way", "version_id"), [(QUARANTINE, None), (QUARANTINE, "m"), (VERSIONS, None), (OFF, "m")]
 )
 def test_copies_and_versions_are_looked_at_where_the_run_made_them(
-    way: str, version_id: str | None, lake: str, monkeypatch: pytest.MonkeyPatch
+    way: str, version_id: str | None, lake: str, stand_in: Any
 ) -> None:
     open_writer(quarantine_uri(f"{lake}/run")).put(KEY, b"garbage")
-    both = Store([marker("m", is_latest=True), version("v")])
-    monkeypatch.setattr(choosing, "open_versions", lambda *_: both)
+    stand_in(MemoryVersions.versions, lambda *_: [marker("m", is_latest=True), version("v")])
     found = Choosing(lake, f"{lake}/run", way, CUTOFF).look(row(version_id))
     wanted = [QUARANTINE] * (way == QUARANTINE) + [VERSIONS] * (way == VERSIONS or version_id is not None)
     assert [(item.outcome, item.way) for item in found] == [(WOULD_GO, way) for way in wanted]
-    both.found = None
+    stand_in(MemoryVersions.versions, away)
     found = Choosing(lake, f"{lake}/run", way, CUTOFF).look(row(version_id))
     outcomes = {QUARANTINE: WOULD_GO, VERSIONS: FAILED}
     assert [(item.outcome, item.way) for item in found] == [(outcomes[way], way) for way in wanted]

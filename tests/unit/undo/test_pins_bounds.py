@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, ConflictError, FormatError
@@ -26,12 +25,9 @@ from dredge.undo.pins import (
     narrow_pin,
     pin_folder,
     read_pins,
-    sets_of,
-    slices_of,
     slices_to_list,
     write_pin,
 )
-from dredge.xid import new_descending_xid
 from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -65,27 +61,12 @@ def pin(state: ObjectWriter, name: str = "one", until: datetime = NOW, **more: A
     return made
 
 
-@pytest.mark.parametrize("finished_at", [None, NOW - TICK])
-def test_a_pin_is_read_as_it_was_written(finished_at: datetime | None, state: ObjectWriter) -> None:
-    made = pin(state, finished_at=finished_at)
-    (found,) = read_pins(state)
-    assert found == made
-    assert [found.has(hashed) for hashed in (1, 2, 5)] == [True, False, True]
-    assert sets_of([found, made]) == (*made.sets, *made.sets)
-
-
 def test_a_pin_has_ended_at_its_end(state: ObjectWriter) -> None:
     first, second = pin(state, "a", NOW), pin(state, "b", NOW + TICK)
     assert active_pins(state, NOW - TICK) == [first, second]
     assert active_pins(state, NOW) == [second]
     assert active_pins(state, NOW + TICK) == []
     assert read_pins(state) == [first, second]
-
-
-def test_other_files_beside_pins_are_none(state: ObjectWriter) -> None:
-    made = pin(state)
-    state.put("pins/README", b"{}")
-    assert read_pins(state) == [made]
 
 
 @pytest.mark.parametrize("content", [b"{}", b"[]", b"no json"])
@@ -141,10 +122,3 @@ def test_a_run_has_seen_what_came_back_when_its_cutoff_is_after_the_end(state: O
     assert [is_seen(done, NOW - DAY + at) for at in (-TICK, timedelta(0), TICK)] == [False, False, True]
     assert slices_to_list([died, done], NOW) == died.slices
     assert slices_to_list([done], NOW) == Coverage()
-
-
-def test_slices_are_whole_seconds() -> None:
-    name = new_descending_xid(NOW)
-    assert slices_of(pa.array([f"data/{name}/a", "data/x/b", f"data/{name.upper()}/c", "e"])) == Coverage(
-        ((NOW, NOW + timedelta(seconds=1)),)
-    )

@@ -15,7 +15,7 @@ from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.storage import open_writer
 from dredge.undo.config import RestoreConfig
-from dredge.undo.deleted import EXAMPLES, SweptRun, preview
+from dredge.undo.deleted import SweptRun, preview
 from dredge.undo.ways import QUARANTINE
 from tests.support.memory_store import forget_memory_store
 
@@ -77,13 +77,6 @@ def test_what_is_asked_for_comes_back_and_nothing_else(
     assert found.size_bytes == sum(every[address][0] for address in addresses)
     reasons = [every[address][1] for address in addresses]
     assert found.reasons == {reason: reasons.count(reason) for reason in reasons}
-
-
-def test_some_addresses_are_shown_of_all_parts_together(folder: RunFolder) -> None:
-    parts = [{f"data/{part}{number:02d}": (1, "expired") for number in range(EXAMPLES - 2)} for part in "ab"]
-    found = preview(config(all=True), swept(folder, *parts))
-    assert found.examples == [*parts[0], *[*parts[1]][:2]]
-    assert found.objects == 2 * EXAMPLES - 4
 
 
 @pytest.mark.parametrize("more", [{"prefix": "data/"}, {"address": "data/a"}, {"reason": "expired"}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -13,21 +14,22 @@ from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.steps import Run, run_steps
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import ObjectInfo
-from dredge.storage.streamed_copy import StreamedCopier
 from tests.support.gc import deleting, summary_of
+from tests.support.memory_store import MemoryWriter
+from tests.support.stand_ins import standing_in
 from tests.support.undo import data_bytes, restore, store_of, undo_world
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, key: str, error: DredgeError) -> None:
+def failing(key: str, error: DredgeError) -> AbstractContextManager[None]:
     """Let the copy of one object fail."""
-    copy = StreamedCopier.copy
 
-    def maybe(self: StreamedCopier, wanted: str, *more: Any, **named: Any) -> ObjectInfo:
+    def maybe(honest: Any, writer: object, wanted: str, *more: Any, **named: Any) -> ObjectInfo:
         if wanted == key:
             raise error
-        return copy(self, wanted, *more, **named)
+        found: ObjectInfo = honest(writer, wanted, *more, **named)
+        return found
 
-    monkeypatch.setattr(StreamedCopier, "copy", maybe)
+    return standing_in(MemoryWriter.put_stream, maybe)
 
 
 def test_an_object_is_deleted_only_when_its_copy_is_there() -> None:
@@ -48,33 +50,26 @@ def test_an_object_is_deleted_only_when_its_copy_is_there() -> None:
     assert world.data() == kept
 
 
-def test_an_object_whose_copy_cannot_be_made_stays_until_the_next_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_object_whose_copy_cannot_be_made_stays_until_the_next_run() -> None:
     world, kept, gone = undo_world("quarantine")
     one = min(gone)
-    failing(monkeypatch, one, ConfigError("copying: InvalidObjectState The object is archived"))
     run = world.plan()
-    world.run(run)
+    with failing(one, ConfigError("copying: InvalidObjectState The object is archived")):
+        world.run(run)
     assert world.data() == kept | {one}
     groups = BulkDeleteOutput.of(summary_of(run, "bulk_delete")).groups
     assert [(group.outcome, group.objects) for group in groups if group.code == "not_copied"] == [("kept", 1)]
-    monkeypatch.undo()
     world.collect(mode="optimized")
     assert world.data() == kept
 
 
-def test_an_object_whose_copy_fails_for_now_stays_and_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_object_whose_copy_fails_for_now_stays_and_is_tried_again() -> None:
     world, kept, gone = undo_world("quarantine")
     one = min(gone)
-    failing(monkeypatch, one, UnavailableError("SlowDown"))
     run = world.plan()
-    with pytest.raises(UnavailableError):
+    with failing(one, UnavailableError("SlowDown")), pytest.raises(UnavailableError):
         world.run(run)
     assert world.data() == kept | {one}
-    monkeypatch.undo()
     run_steps(Run.open(run.plan.run_uri, None, world.client, world.lake.clock), LocalRunner())
     assert world.data() == kept
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -13,11 +13,10 @@ from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, 
 from dredge.runs import ledger
 from dredge.runs.sweep import Protect, Protected
 from dredge.storage import NOT_SENT, open_writer
-from dredge.storage.model import ObjectInfo, always
-from dredge.undo import protecting
+from dredge.storage.model import always
 from dredge.undo.protecting import NOT_COPIED, protection
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
-from tests.support.memory_store import forget_memory_store, memory_store
+from tests.support.memory_store import MemoryWriter, forget_memory_store, memory_store
 from tests.support.memory_versions import OlderVersions
 
 KEYS = ["data/a", "data/b", "data/c"]
@@ -76,12 +75,11 @@ def test_what_is_gone_counts_as_deleted_only_where_its_whole_copy_is_there(lake:
     assert (found[2].outcome, found[2].code) == (ledger.DELETED, None)
 
 
-class Copier:
-    def __init__(self, error: DredgeError) -> None:
-        self.error = error
+def failing(error: DredgeError) -> Callable[..., None]:
+    def write(*_: Any, **__: Any) -> None:
+        raise error
 
-    def copy(self, *_: Any, **__: Any) -> ObjectInfo:
-        raise self.error
+    return write
 
 
 @pytest.mark.parametrize(
@@ -99,9 +97,9 @@ class Copier:
     ],
 )
 def test_what_lasts_keeps_the_object_and_what_may_pass_is_tried_again(
-    error: DredgeError, outcome: str, code: str | None, lake: str, monkeypatch: pytest.MonkeyPatch
+    error: DredgeError, outcome: str, code: str | None, lake: str, stand_in: Any
 ) -> None:
-    monkeypatch.setattr(protecting, "open_copier", lambda *_: Copier(error))
+    stand_in(MemoryWriter.put_stream, failing(error))
     found = of(QUARANTINE, lake)(group(lake), always)
     message = None if outcome == ledger.MISSING else str(error)
     assert found == [Protected(outcome, code, message)] * 3

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -16,11 +15,9 @@ from dredge.errors import ConfigError, FormatError, LeaseHeldError
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.gate import Gate, GateConfig
+from dredge.runs.gate import Gate
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import LocalRunner
-from dredge.sets.hashes import write_hashes
-from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from dredge.storage import (
     ObjectWriter,
     open_writer,
@@ -28,8 +25,7 @@ from dredge.storage import (
 from dredge.undo import purge as step
 from dredge.undo.config import PurgeConfig
 from dredge.undo.deleted import Collected, SweptRun
-from dredge.undo.leftovers import OTHER, PINNED, WOULD_GO, Choosing, Leftover, PurgeOutput
-from dredge.undo.purge import PurgingConfig, SweptPart
+from dredge.undo.purge import SweptPart
 from dredge.undo.side_run import SideRun
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
 from dredge.xid import new_descending_xid
@@ -82,34 +78,6 @@ def test_only_what_the_ledger_calls_gone_and_what_its_way_can_have_left_is_looke
 ) -> None:
     pages = [page["address"].to_pylist() for page in step._pages(swept(root, way))]
     assert [key for page in pages for key in page] == [f"data/{name}" for name in looked_at]
-
-
-def test_what_is_pinned_is_told_of_and_not_looked_at(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = swept(root, QUARANTINE)
-    (page,) = step._pages(part)
-    folder = RunFolder(open_writer(f"{root}/pin"), "pin")
-    hashes = np.sort(hash64(pa.array(["data/deleted", "data/missing-m"])))
-    pin = LocatedSet(folder.uri, ShardedSet(0, {0: write_hashes(folder, "hashes-0.u64", hashes)}))
-    looked = []
-
-    def look(_: object, row: dict[str, Any]) -> list[Leftover]:
-        looked.append(row["address"])
-        return [Leftover(row, WOULD_GO, QUARANTINE), Leftover(row, OTHER, VERSIONS)]
-
-    monkeypatch.setattr(Choosing, "look", look)
-    config = PurgingConfig(
-        cutoff=NOW, dry_run=True, pinned=(pin,), live=LiveSet(()), gate=cast("GateConfig", None)
-    )
-    found = step._look(f"{root}/lake", part, page, config)
-    assert sorted(looked) == ["data/deleted-m", "data/missing"]
-    assert [(item.row["address"], item.outcome) for item in found] == [
-        ("data/deleted", PINNED),
-        ("data/missing-m", PINNED),
-        ("data/deleted-m", WOULD_GO),
-        ("data/deleted-m", OTHER),
-        ("data/missing", WOULD_GO),
-        ("data/missing", OTHER),
-    ]
 
 
 def opened(root: str, **asked: Any) -> list[str]:
@@ -217,19 +185,6 @@ def test_a_dry_run_tells_what_would_go_and_a_purge_takes_what_is_older_than_was_
     assert (done.counts["purged_objects"], done.counts["young_objects"]) == (1, 1)
     assert "would_go_bytes" not in done.counts
     assert left(copies) == ["data/missing"]
-
-
-def test_what_became_of_each_leftover_is_in_the_ledger(root: str, copies: ObjectWriter) -> None:
-    done = purged(root, dry_run=False)
-    (folder,) = open_writer(f"{root}/state/purges").list_level("").folders
-    (part,) = PurgeOutput.of(done).ledger
-    rows = RunFolder(open_writer(f"{root}/state/purges/{folder.rstrip('/')}"), "x").read_part(part)
-    assert rows.schema == step.SCHEMA
-    assert [(row["run_id"], row["address"], row["size"], row["outcome"]) for row in rows.to_pylist()] == [
-        ("run", "data/deleted", 7, "purged"),
-        ("run", "data/missing", 7, "young"),
-    ]
-    assert {row["version_id"] for row in rows.to_pylist()} == {None}
 
 
 def test_behind_a_closed_gate_nothing_is_asked_of_the_store(

@@ -10,14 +10,19 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, ConflictError, FormatError, UnavailableError
-from dredge.storage import DeleteOutcome, ObjectVersion, open_deleter, open_versions, open_writer
+from dredge.storage import ObjectVersion, open_deleter, open_versions, open_writer
 from dredge.storage.model import ObjectInfo, ObjectWriter
-from dredge.storage.streamed_copy import StreamedCopier
-from dredge.storage.undo import MarkerRemover
-from dredge.undo import putting_back
 from dredge.undo.putting_back import FAILED, GONE, REFUSED, RESTORED, TAKEN, THERE, PuttingBack, Restored
 from dredge.undo.ways import OFF, QUARANTINE, VERSIONS, quarantine_uri
-from tests.support.memory_store import MemoryStore, MemoryVersions, forget_memory_store, memory_store
+from tests.support.memory_store import (
+    MemoryReader,
+    MemoryStore,
+    MemoryVersionDeleter,
+    MemoryVersions,
+    MemoryWriter,
+    forget_memory_store,
+    memory_store,
+)
 from tests.support.memory_versions import OlderVersions
 
 KEY, GARBAGE, OTHERS = "data/a", b"garbage", b"another"
@@ -95,11 +100,11 @@ def test_what_somebody_put_under_the_key_stays(way: str, content: bytes, lake: s
     assert open_writer(lake).get(KEY) == content
 
 
-def seen_as(monkeypatch: pytest.MonkeyPatch, lake: str, etag: str | None) -> None:
+def seen_as(stand_in: Any, lake: str, etag: str | None) -> None:
     """Let the store tell this tag of what is there."""
     honest = open_writer(lake).stat(KEY)
     info = ObjectInfo(honest.key, honest.size, honest.last_modified, etag)
-    monkeypatch.setattr("tests.support.memory_store.MemoryReader.stat", lambda *_: info)
+    stand_in(MemoryReader.stat, lambda *_: info)
 
 
 PLAIN, OTHER_PLAIN, PIECES = "a" * 32, "b" * 32, f"{'c' * 32}-2"
@@ -122,10 +127,10 @@ def test_of_objects_of_the_same_length_tags_tell_as_far_as_the_way_keeps_them(
     by_versions: str,
     by_copies: str,
     lake: str,
-    monkeypatch: pytest.MonkeyPatch,
+    stand_in: Any,
 ) -> None:
     open_writer(lake).put(KEY, GARBAGE)
-    seen_as(monkeypatch, lake, there)
+    seen_as(stand_in, lake, there)
     row = {"address": KEY, "size": 7, "etag": listed}
     assert [outcome(lake, row, way) for way in WAYS] == [(by_versions, ""), (by_copies, ""), (by_copies, "")]
 
@@ -140,13 +145,6 @@ def test_another_object_that_was_deleted_since_is_left_below_its_marker(content:
     assert open_versions(lake).versions(KEY)[0].is_marker
 
 
-def test_where_the_run_knew_no_tag_the_length_decides(lake: str) -> None:
-    row = deleted(lake) | {"etag": None}
-    assert outcome(lake, row | {"size": 6}, VERSIONS) == (GONE, "")
-    assert outcome(lake, row, VERSIONS) == (RESTORED, VERSIONS)
-    assert open_writer(lake).get(KEY) == GARBAGE
-
-
 def test_all_markers_above_the_version_are_taken_away_and_no_version_is(lake: str) -> None:
     row, store = deleted(lake), store_of(lake)
     assert store.older is not None
@@ -156,89 +154,63 @@ def test_all_markers_above_the_version_are_taken_away_and_no_version_is(lake: st
     assert [(item.size, item.is_latest) for item in open_versions(lake).versions(KEY)] == [(7, True)]
 
 
-def test_more_markers_than_can_be_are_not_taken_away_for_ever(
-    lake: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    row, asked = deleted(lake), []
+def test_what_is_put_under_the_key_while_markers_go_is_looked_at(lake: str, stand_in: Any) -> None:
+    row = deleted(lake)
 
-    def gone(_: MarkerRemover, key: str, marker: ObjectVersion) -> DeleteOutcome:
-        asked.append(marker)
-        return DeleteOutcome(key, "deleted")
-
-    monkeypatch.setattr(MarkerRemover, "remove", gone)
-    found = put_back(lake, row, VERSIONS)
-    assert (found.outcome, found.way) == (FAILED, VERSIONS)
-    assert len(asked) == 100
-
-
-def test_what_is_put_under_the_key_while_markers_go_is_looked_at(
-    lake: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    row, honest = deleted(lake), MarkerRemover.remove
-
-    def late(self: MarkerRemover, key: str, marker: ObjectVersion) -> DeleteOutcome:
+    def late(honest: Any, *asked: Any) -> object:
         open_writer(lake).put(KEY, OTHERS)
-        return honest(self, key, marker)
+        return honest(*asked)
 
-    monkeypatch.setattr(MarkerRemover, "remove", late)
+    stand_in(MemoryVersionDeleter.delete, late)
     assert outcome(lake, row, VERSIONS) == (TAKEN, "")
     assert open_writer(lake).get(KEY) == OTHERS
 
 
-def test_what_is_put_under_the_key_between_look_and_copy_stays(
-    lake: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    row, honest = deleted(lake), StreamedCopier.copy
+def test_what_is_put_under_the_key_between_look_and_copy_stays(lake: str, stand_in: Any) -> None:
+    row = deleted(lake)
     copies_of(lake).put(KEY, GARBAGE)
 
-    def late(self: StreamedCopier, key: str, **more: Any) -> ObjectInfo:
+    def late(honest: Any, writer: object, key: str, *more: Any, **named: Any) -> object:
         open_writer(lake).put(key, OTHERS)
-        return honest(self, key, **more)
+        return honest(writer, key, *more, **named)
 
-    monkeypatch.setattr(StreamedCopier, "copy", late)
+    stand_in(MemoryWriter.put_stream, late)
     assert outcome(lake, row, QUARANTINE) == (TAKEN, "")
     assert open_writer(lake).get(KEY) == OTHERS
 
 
-def told(
-    monkeypatch: pytest.MonkeyPatch, change: Callable[[list[ObjectVersion]], list[ObjectVersion]]
-) -> None:
-    """Let a store tell of versions in its own way."""
-    honest = MemoryVersions.versions
-    monkeypatch.setattr(MemoryVersions, "versions", lambda self, key: change(honest(self, key)))
-
-
-def test_where_no_version_is_the_current_one_none_is_taken_away(
-    lake: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_no_version_is_the_current_one_none_is_taken_away(lake: str, stand_in: Any) -> None:
     row = deleted(lake)
-    told(monkeypatch, lambda found: [replace(item, is_latest=False) for item in found])
+
+    def without_a_current_one(honest: Any, *asked: Any) -> list[ObjectVersion]:
+        return [replace(item, is_latest=False) for item in honest(*asked)]
+
+    stand_in(MemoryVersions.versions, without_a_current_one)
     assert outcome(lake, row, VERSIONS) == (FAILED, VERSIONS)
     assert [item.is_marker for item in open_versions(lake).versions(KEY)] == [True, False]
 
 
-class Copier:
-    """Fails, after it may have done something."""
+def failing(error: Exception, before: bytes | None = None, lake: str = "") -> Callable[..., object]:
+    """Fails to write, after it may have done something."""
 
-    def __init__(self, error: Exception, before: bytes | None = None, lake: str = "") -> None:
-        self.error, self.before, self.lake = error, before, lake
+    def write(_honest: object, _writer: object, key: str, *_more: Any, **_named: Any) -> object:
+        if before is not None:
+            open_writer(lake).put(key, before)
+        raise error
 
-    def copy(self, key: str, **_: Any) -> ObjectInfo:
-        if self.before is not None:
-            open_writer(self.lake).put(key, self.before)
-        raise self.error
+    return write
 
 
 @pytest.mark.parametrize(
     ("first", "found"), [(GARBAGE, (THERE, "")), (OTHERS, (TAKEN, "")), (None, (FAILED, QUARANTINE))]
 )
 def test_who_was_first_with_the_key_is_looked_at(
-    first: bytes | None, found: tuple[str, str], lake: str, monkeypatch: pytest.MonkeyPatch
+    first: bytes | None, found: tuple[str, str], lake: str, stand_in: Any
 ) -> None:
     """Perhaps an earlier request of ours, whose answer was lost."""
-    copier = Copier(ConflictError("it exists"), first, lake)
-    monkeypatch.setattr(putting_back, "open_copier", lambda *_: copier)
     row = deleted(lake)
+    copies_of(lake).put(KEY, GARBAGE)
+    stand_in(MemoryWriter.put_stream, failing(ConflictError("it exists"), first, lake))
     assert outcome(lake, row, QUARANTINE) == found
 
 
@@ -251,10 +223,12 @@ def test_who_was_first_with_the_key_is_looked_at(
     ],
 )
 def test_an_error_of_one_object_is_told_and_never_raised(
-    error: Exception, outcome: str, lake: str, monkeypatch: pytest.MonkeyPatch
+    error: Exception, outcome: str, lake: str, stand_in: Any
 ) -> None:
-    monkeypatch.setattr(putting_back, "open_copier", lambda *_: Copier(error))
-    assert put_back(lake, deleted(lake), QUARANTINE) == Restored(outcome, "", str(error))
+    row = deleted(lake)
+    copies_of(lake).put(KEY, GARBAGE)
+    stand_in(MemoryWriter.put_stream, failing(error))
+    assert put_back(lake, row, QUARANTINE) == Restored(outcome, "", str(error))
 
 
 def test_a_copy_of_another_length_is_not_put_back(lake: str) -> None:

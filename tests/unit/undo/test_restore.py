@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dredge.errors import ConfigError, PartialError, UnavailableError
+from dredge.errors import ConfigError, UnavailableError
 from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.coverage import Coverage
@@ -25,7 +25,7 @@ from dredge.undo import restore as step
 from dredge.undo.config import RestoreConfig
 from dredge.undo.deleted import Collected, SweptRun
 from dredge.undo.pins import Pin, read_pins
-from dredge.undo.putting_back import REFUSED, PuttingBack, Restored, RestoreOutput
+from dredge.undo.putting_back import PuttingBack, Restored
 from dredge.undo.ways import QUARANTINE, quarantine_uri
 from dredge.xid import new_descending_xid
 from tests.support.memory_store import forget_memory_store, memory_store
@@ -137,26 +137,6 @@ def test_what_is_chosen_comes_back_and_is_pinned_and_nothing_else(
     assert (done.status, done.warnings, done.details["pin"]) == ("success", (), pin.text)
 
 
-def test_what_became_of_each_object_is_in_the_ledger_page_by_page(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(step, "_PAGE_ROWS", 1)
-    open_writer(f"{lake.root}/lake").put("data/a", b"other")
-    done = lake.restore(all=True)
-    (folder,) = lake.run.writer.list_level("restores/").folders
-    ours = RunFolder(open_writer(f"{lake.run.uri}/{folder.rstrip('/')}"), "x")
-    tables = [ours.read_part(part) for part in RestoreOutput.of(done).ledger]
-    assert len(tables) == len(ALL)
-    assert {table.schema.names[0] for table in tables} == {"address"}
-    assert tables[0].schema == step.SCHEMA
-    rows = {row["address"]: row for table in tables for row in table.to_pylist()}
-    assert {address: (row["reason"], row["outcome"], row["way"]) for address, row in rows.items()} == {
-        address: (reason, "taken", "") if address == "data/a" else (reason, "restored", QUARANTINE)
-        for address, reason in ALL.items()
-    }
-    assert done.counts["taken_objects"] == 1
-
-
 def test_the_pin_is_in_force_before_the_first_byte_and_finished_after_the_last(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +149,7 @@ def test_the_pin_is_in_force_before_the_first_byte_and_finished_after_the_last(
     monkeypatch.setattr(PuttingBack, "put_back", watched)
     lake.restore(all=True)
     assert seen == [({*ALL}, None)] * len(ALL)
-    assert lake.pin().reason == "brought back"
+    assert lake.pin().reason == "restored"
     assert lake.pin().until == NOW + 30 * DAY
 
 
@@ -220,28 +200,3 @@ def test_behind_a_closed_gate_nothing_is_put_back(lake: Lake, monkeypatch: pytes
     with pytest.raises(UnavailableError):
         lake.restore(all=True)
     assert lake.there() == set()
-
-
-def test_what_fails_is_an_error_with_an_example_and_the_rest_is_back(
-    lake: Lake,
-) -> None:
-    open_writer(quarantine_uri(lake.run.uri)).put("data/c", b"half")
-    with pytest.raises(UnavailableError):
-        lake.restore(all=True)
-    assert lake.there() == ALL.keys() - {"data/c"}
-    assert lake.pin().finished_at == NOW
-
-
-def test_what_the_store_refuses_for_good_ends_a_restore_that_is_not_tried_again(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put_back = PuttingBack.put_back
-
-    def maybe(self: PuttingBack, row: Mapping[str, Any]) -> Restored:
-        is_refused = row["address"] == "data/c"
-        return Restored(REFUSED, "", "XMinioInvalidObjectName") if is_refused else put_back(self, row)
-
-    monkeypatch.setattr(PuttingBack, "put_back", maybe)
-    with pytest.raises(PartialError):
-        lake.restore(all=True)
-    assert lake.there() == ALL.keys() - {"data/c"}

@@ -10,10 +10,10 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.runs.payload import from_json, to_json
-from dredge.storage import open_deleter, open_versions, open_writer
+from dredge.storage import open_versions
 from dredge.storage.undo import Versioning
 from dredge.undo import ways
-from dredge.undo.ways import AUTO, OFF, QUARANTINE, VERSIONS, UndoWay, choose_way, quarantine_uri, way_back
+from dredge.undo.ways import AUTO, OFF, QUARANTINE, VERSIONS, UndoWay, choose_way, way_back
 from tests.support.memory_store import forget_memory_store, memory_store
 from tests.support.memory_versions import OlderVersions
 
@@ -77,26 +77,6 @@ def test_what_was_asked_for_is_done_whatever_the_bucket_keeps(
     store = Store("enabled")
     assert chosen(asked, lake, store, monkeypatch) == UndoWay(way=asked, why="asked for")
     assert store.probed == []
-
-
-def test_where_the_bucket_keeps_what_is_deleted_anyway_the_plan_says_so(
-    lake: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert chosen(OFF, lake, Store("off", 7 * 86400), monkeypatch).why.endswith("paid for, 7 days more")
-    for nothing in (0, None):
-        assert chosen(OFF, lake, Store("off", nothing), monkeypatch).why == "asked for"
-
-
-def test_a_copy_comes_before_versions_and_without_either_there_is_no_way(lake: str) -> None:
-    run = f"{lake}/run"
-    assert way_back(lake, run, KEY, "m", by_versions=True) == ""
-    open_writer(lake).put(KEY, b"1")
-    open_deleter(lake).delete([KEY])
-    assert way_back(lake, run, KEY, "m") == VERSIONS
-    assert way_back(lake, run, KEY, "", by_versions=True) == VERSIONS
-    assert way_back(lake, run, KEY, "") == "", "the run counted on nothing, and knows no marker"
-    open_writer(quarantine_uri(run)).put(KEY, b"1")
-    assert way_back(lake, run, KEY, "") == way_back(lake, run, KEY, "m") == QUARANTINE
 
 
 def test_a_marker_without_a_version_below_it_is_no_way(lake: str) -> None:

@@ -20,11 +20,9 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import batched
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.icechunk.collection.index import HEADS, PARTS, ManifestIndex
@@ -32,7 +30,7 @@ from dredge.icechunk.collection.mark import COUNTED
 from dredge.icechunk.collection.plan import PLAN, parse_plan
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report.output import OwnFilesOutput
-from dredge.icechunk.collection.save_report.own_files import OWN_RUNS, OwnFilesDeleter
+from dredge.icechunk.collection.save_report.own_files import OWN_RUNS, own_files_deleter
 from dredge.icechunk.collection.state.model import RunState
 from dredge.icechunk.collection.state.output import StateOutput
 from dredge.icechunk.collection.state.store import StateStore
@@ -40,6 +38,7 @@ from dredge.icechunk.maintenance import EXPIRATIONS
 from dredge.runs.clock import check_clocks
 from dredge.runs.folder import read_json
 from dredge.runs.lifetimes import ListedFiles, counting_versions, run_ids
+from dredge.runs.own_files import remove_own_files
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import superseded_parts
 from dredge.runs.perform import StepRecord
@@ -55,7 +54,6 @@ log = logging.getLogger("dredge")
 
 _FOLDERS_MAX = 200
 """Old folders that one run looks into; what is left, the next runs remove."""
-_KEYS = 1000
 
 
 @dataclass(slots=True)
@@ -97,18 +95,8 @@ def _clean_up(run: Run, record: StepRecord) -> None:
     record.counts.update(
         own_files=len(found.keys), own_bytes=found.size_bytes, own_folders=len(found.folders)
     )
-    outcomes: Counter[str] = Counter()
-    deleter = OwnFilesDeleter(run.plan.uri, run.options)
-    for keys in batched(found.keys, _KEYS):
-        run.lease.check(run.plan.lease, run.store_now())
-        outcomes.update(outcome.outcome for outcome in deleter.delete(keys))
-    removed = outcomes["deleted"] + outcomes["missing"]
-    record.counts["own_files_removed"] = removed
-    if removed < len(found.keys):
-        record.warn(
-            f"{len(found.keys) - removed:,} of {len(found.keys):,} own files that nothing needs any more could"
-            " not be removed; a later run tries again"
-        )
+    deleter = own_files_deleter(run.plan.uri, run.options)
+    remove_own_files(deleter, found.keys, lambda: run.lease.check(run.plan.lease, run.store_now()), record)
 
 
 def find_superseded(run: Run) -> Superseded:

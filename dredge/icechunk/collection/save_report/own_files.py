@@ -10,15 +10,14 @@ of these, whoever asks.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from dredge.errors import RefusedError
 from dredge.icechunk.collection.index import HEADS, PARTS
 from dredge.icechunk.collection.mark import COUNTED
 from dredge.icechunk.maintenance import EXPIRATIONS, RUNS, STATE
+from dredge.runs.own_files import OwnFilesDeleter
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.versions import DISTRUSTED, VERSIONS
-from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
+from dredge.storage import StorageOptions
 from dredge.storage.keys import is_plain
 from dredge.undo.pins import PINS
 from dredge.undo.purge import FOLDER as PURGES
@@ -32,35 +31,14 @@ _BOOKKEEPING = re.compile(
 _OF_ID = re.compile(rf"(?:{OWN_RUNS}|{EXPIRATIONS}|{PURGES})/([^/]+)/.+", re.DOTALL)
 
 
-class OwnFilesDeleter:
-    """Deletes Dredge's own files of one repository, and nothing else.
+def own_files_deleter(uri: str, options: StorageOptions | None = None) -> OwnFilesDeleter:
+    """Open the deleter of Dredge's own files of one repository; keys are relative to `_dredge`.
 
     Args:
         uri: the repository.
         options: how the store is reached; None reads the environment.
     """
-
-    def __init__(self, uri: str, options: StorageOptions | None = None) -> None:
-        self._deleter = open_deleter(f"{uri.rstrip('/')}/{STATE}", options)
-
-    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
-        """Delete files.
-
-        Args:
-            keys: relative to `_dredge`.
-
-        Returns:
-            One outcome a key, in the same order.
-
-        Raises:
-            RefusedError: one of them is no such file. None was deleted.
-        """
-        for key in keys:
-            if not is_own_file(key):
-                raise RefusedError(
-                    f"{key!r} is not one of Dredge's own files below {STATE}. Nothing was deleted. Please report this."
-                )
-        return self._deleter.delete(keys)
+    return OwnFilesDeleter(f"{uri.rstrip('/')}/{STATE}", is_own_file, options)
 
 
 def is_own_file(key: str) -> bool:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from dredge.gc.approve import by_branch as module
 from dredge.gc.approve.by_branch import ByBranch, by_branch, owned_by_branch
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
@@ -44,17 +42,6 @@ def test_each_candidate_is_among_those_of_its_branch() -> None:
         name: amount.objects for (name,), amount in named.items()
     }
     assert all(np.all(hashes[1:] > hashes[:-1]) for hashes in owned.hashes.values())
-
-
-def test_what_is_not_looked_at_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, run = two_branches()
-    monkeypatch.setattr(module, "_COMMITS_MAX", 1)
-    monkeypatch.setattr(module, "CANDIDATES_MAX", 0)
-    found = looked_at(run)
-    assert found.named == {}
-    assert any("expired commits" in text for text in found.unread)
-    assert any("0 objects" in text for text in found.unread)
-    assert "not looked" in put_question(run).body
 
 
 def test_what_cannot_be_read_is_said_and_stops_nobody_from_deciding() -> None:

@@ -197,42 +197,6 @@ def test_a_range_that_only_an_expired_commit_had_is_read_although_the_index_has_
     assert hashed(address) in published(run, new)
 
 
-def test_a_commit_that_is_followed_is_not_read_again_and_publishes_what_is_new_only() -> None:
-    world, _, old, without = expired_world()
-    run, subtracted = marked(world)
-    new = NewCommits(run, subtracted, Published(run.folder, "published"))
-    assert (follow(run, new), new.published.number) == (None, 0), "nothing moved"
-    revert(world, old, without)
-    assert (follow(run, new), new.published.number) == (None, 1)
-    assert (follow(run, new), new.published.number) == (None, 1)
-    first = published(run, new)
-    fresh = world.upload("fresh", b"fresh")
-    world.lake.commit()
-    assert (follow(run, new), new.published.number) == (None, 2)
-    assert published(run, new) >= first | {hashed(fresh)}
-    assert sum(part.rows for part in new.published.parts) == len(published(run, new)), (
-        "no address is published twice"
-    )
-    assert subtracted.commits.keys().isdisjoint(new._commits), "the next re-check reads them by itself"
-
-
-def test_many_publications_are_united_so_that_a_new_worker_reads_few_files(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(new_commits, "_FILES_MAX", 2)
-    world, *_ = expired_world()
-    run, subtracted = marked(world)
-    new = NewCommits(run, subtracted, Published(run.folder, "published"))
-    addresses = set()
-    for number in range(5):
-        addresses.add(hashed(world.upload(f"new/{number}", b"%d" % number)))
-        world.lake.commit()
-        assert follow(run, new) is None
-        assert addresses <= published(run, new)
-        assert len(new.published.parts) <= 2
-    assert new.published.number == 5
-
-
 def test_commits_between_two_looks_are_all_read() -> None:
     """A commit on the way may name what the head does not."""
     world, address, old, without = expired_world()

@@ -73,22 +73,6 @@ def marked_in(world: World) -> tuple[World, Run, Subtracted]:
     return world, run, Subtracted.of_mark(run, ListCommittedOutput.of(summary_of(run, "list_committed")))
 
 
-def test_what_is_new_is_read_once() -> None:
-    world, run, subtracted = marked()
-
-    def figures(number: int) -> tuple[int, ...]:
-        found = recheck(run, world.runner, subtracted, f"recheck/{number}")
-        return tuple(found[name] for name in ("staged_rows", "new_commits", "new_ranges", "live_addresses"))
-
-    assert figures(0) == (1, 0, 0, 1)
-    commit = world.lake.commit()
-    staged, commits, ranges, live = figures(1)
-    assert (staged, commits, ranges > 0, live > 0) == (0, 1, True, True)
-    assert subtracted.branches == {("main", commit.id)}
-    assert figures(2) == (0, 0, 0, 0)
-    assert len(subtracted.live) == 3
-
-
 def test_a_head_counts_whether_it_was_one_before_or_after_staging_was_read() -> None:
     world, run, subtracted = marked()
     (old,) = filter(None, subtracted.commits.values())
@@ -212,36 +196,6 @@ def test_what_a_tag_leads_to_and_then_a_branch_stays_though_it_was_staged_and_bo
     bulk_delete(run, world.runner)
     assert addresses["x"][0] in world.data()
     world.assert_readable("side")
-
-
-def test_a_commit_to_which_no_ref_leads_is_not_asked_for() -> None:
-    world = make_world()
-    world.rules(30)
-    catalog, repository = world.lake.catalog, world.lake.repository
-    _, run, subtracted = marked_in(world)
-    catalog.branches.create_branch(repository, "since", "main")
-    world.upload("c", b"since", "since")
-    world.lake.commit("since", "since")
-    catalog.branches.delete_branch(repository, "since")
-    asked: list[str] = []
-    world.client.before = lambda name, _: asked.append(name)
-    assert recheck(run, world.runner, subtracted, "recheck/0")["new_commits"] == 1
-    assert asked.count("commit") == 0
-
-
-def test_what_a_policy_keeps_of_a_new_branch_is_read_once() -> None:
-    world, _, commits = superseded(policy=AUDITS)
-    run = world.plan()
-    world.mark(run)
-    subtracted = Subtracted.of_mark(run, ListCommittedOutput.of(summary_of(run, "list_committed")))
-    sets = []
-    world.lake.catalog.branches.create_branch(world.lake.repository, "rel-1", commits[1])
-    for number in range(2):
-        recheck(run, world.runner, subtracted, f"recheck/{number}")
-        sets.append(len(subtracted.live))
-    assert sets[0] > 1
-    assert sets[1] == sets[0] + 1, "the re-check's own, and nothing of the policy again"
-    assert subtracted.by_path
 
 
 @pytest.mark.parametrize("rules", [False, True])

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, DredgeError, FormatError, PartialError, UnavailableError
-from dredge.gc.bulk_delete import reconcile
 from dredge.gc.bulk_delete.output import Group
 from dredge.gc.bulk_delete.reconcile import settle
 from dredge.gc.run import Run
@@ -16,7 +15,6 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.perform import StepRecord
 from dredge.runs.tries import StepTry
-from dredge.undo.protecting import NOT_COPIED
 from tests.support.gc import World, busy_world, summary_of
 
 type Fate = tuple[str, str | None]
@@ -119,24 +117,3 @@ def test_what_could_not_be_deleted_ends_the_sweep_and_is_named(
     assert f"2 objects could not be deleted ({code}), such as" in str(error)
     failures = sweep.record.details["failures"]
     assert [failure["message"] for failure in failures] == [f"about {code}"] * 2
-
-
-def test_a_failure_that_may_pass_is_tried_again_also_where_only_others_are_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(reconcile, "_FAILURES_MAX", 1)
-    failed = {0: (ledger.FAILED, "AccessDenied"), 1: (ledger.FAILED, "SlowDown")}
-    sweep = Sweep(lambda number: failed.get(number, (ledger.DELETED, None)))
-    error = sweep.settle()
-    assert [failure["code"] for failure in sweep.record.details["failures"]] == ["AccessDenied"]
-    assert type(error) is UnavailableError
-    assert "2 objects could not be deleted (AccessDenied, SlowDown), such as" in str(error)
-
-
-def test_what_stays_for_its_name_or_for_want_of_a_copy_is_warned_of() -> None:
-    fates = {0: (ledger.NOT_ADDRESSABLE, None), 1: (ledger.KEPT, NOT_COPIED), 2: (ledger.KEPT, NOT_COPIED)}
-    sweep = Sweep(lambda number: fates.get(number, (ledger.DELETED, None)))
-    assert sweep.settle() is None
-    name, copy = sweep.record.warnings
-    assert name.startswith("1 objects have names")
-    assert copy.startswith("2 objects stay because they could not be copied")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +11,7 @@ import pytest
 from dredge.errors import RefusedError, RejectedError
 from dredge.gc.bulk_delete import step
 from dredge.gc.bulk_delete.step import bulk_delete
-from dredge.gc.steps import put_question
-from dredge.runs.lease import LEASE
-from tests.support.approvals import approved_run, said, take, waiting_run
+from tests.support.approvals import approved_run, said
 from tests.support.gc import busy_world, deleting, summary_of
 
 
@@ -23,21 +19,6 @@ def test_what_a_person_approved_is_deleted() -> None:
     world, run, kept, _gone = approved_run()
     assert bulk_delete(run, world.runner).status == "success"
     assert world.data() == kept
-
-
-def test_lease_that_waited_for_an_answer_is_as_short_as_any_once_the_sweep_begins() -> None:
-    world, run, _kept, _gone = waiting_run(approval_hours=3)
-    put_question(run)
-    said(run)
-    take(run)
-
-    def ends() -> timedelta:
-        held = json.loads(run.state.get(LEASE))
-        return datetime.fromisoformat(held["expires_at"]) - run.store_now()
-
-    assert ends() > timedelta(hours=2)
-    bulk_delete(run, world.runner)
-    assert ends() <= timedelta(seconds=run.plan.config.safety.lease_seconds)
 
 
 @pytest.mark.parametrize(

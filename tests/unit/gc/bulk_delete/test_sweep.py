@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.bulk_delete import sweep as sweeping
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.bulk_delete.sweep import SweepConfig, SweepTask, sweep_parts
 from dredge.gc.check_limits import CheckLimitsOutput
@@ -22,7 +21,6 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
 from dredge.storage import store_clock
-from dredge.undo.protecting import GROUP_KEYS
 from tests.support.gc import busy_world, summary_of
 
 WATCH = "bulk_delete/_watch/test.json"
@@ -107,68 +105,3 @@ def test_sweep_deletes_nothing_when_the_guards_did_not_pass(verdict: str, approv
     ):
         bulk_delete(run, world.runner)
     assert world.data() == kept | gone
-
-
-def numbered(count: int) -> pa.Table:
-    return pa.table({"address": [f"data/{number:05d}" for number in range(count)]})
-
-
-@pytest.mark.parametrize(
-    ("seconds_each", "sizes"),
-    [
-        ([0] * 9, [50, 100, 200, 300, 300, 50]),
-        ([0, 0, 9, 0, 0, 0, 0, 0, 0], [50, 100, 200, 100, 200, 300, 50]),
-        ([9] * 20, [50] * 20),
-        ([2] * 9, [50, 100, 200, 300, 300, 50]),
-    ],
-    ids=["quick", "slow once", "slow", "as long as a look is trusted"],
-)
-def test_groups_grow_while_the_store_is_quick_and_every_row_is_in_one(
-    monkeypatch: pytest.MonkeyPatch, seconds_each: list[int], sizes: list[int]
-) -> None:
-    monkeypatch.setattr(sweeping, "_FIRST_GROUP", 50)
-    now, rows, groups = [0.0], numbered(1000), list[pa.Table]()
-    monkeypatch.setattr(sweeping, "running_seconds", lambda: now[0])
-    for group, seconds in zip(sweeping._Groups(rows, 300, 2.0), seconds_each, strict=False):
-        groups.append(group)
-        now[0] += seconds
-    assert [group.num_rows for group in groups] == sizes
-    assert pa.concat_tables(groups) == rows
-
-
-def test_a_group_is_never_larger_than_a_request_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeping, "running_seconds", iter(range(0, 10_000, 100)).__next__)
-    assert [group.num_rows for group in sweeping._Groups(numbered(7), 3, 2.0)] == [3, 3, 1]
-
-
-@pytest.mark.parametrize(
-    ("undo", "keys", "longest"),
-    [
-        ("quarantine", 2 * GROUP_KEYS, GROUP_KEYS),
-        ("quarantine", 10, 10),
-        ("", 2 * GROUP_KEYS, 2 * GROUP_KEYS),
-    ],
-)
-def test_where_each_object_is_copied_first_a_group_is_no_longer_than_copies_take_little_time_for(
-    monkeypatch: pytest.MonkeyPatch, undo: str, keys: int, longest: int
-) -> None:
-    world, _, gone = busy_world()
-    run = world.plan()
-    world.mark(run)
-    seen: list[int] = []
-
-    def groups(rows: pa.Table, keys_max: int, _seconds: float) -> list[pa.Table]:
-        seen.append(keys_max)
-        return [rows]
-
-    monkeypatch.setattr(sweeping, "_Groups", groups)
-    monkeypatch.setattr(sweeping, "protection", lambda *_: None)
-    assert sweep(run, candidates(run, *sorted(gone)), undo=undo, delete_keys=keys)
-    assert seen == [longest]
-
-
-def test_neighbours_in_name_are_not_deleted_together() -> None:
-    rows = numbered(100)
-    shuffled = sweeping._shuffled(rows, "run/part")
-    assert shuffled != rows
-    assert shuffled.sort_by("address") == rows

@@ -38,6 +38,18 @@ def test_expired_data_that_is_used_again_comes_back_without_an_alarm(
     assert gone <= world.data()
 
 
+def test_what_one_run_only_reported_the_next_one_brings_back() -> None:
+    world, commit, gone = expired_world()
+    REUSES["branch"](world, commit)
+    for _ in range(2):
+        run = world.plan(dry_run=True, restore_reused=False)
+        world.run(run)
+        assert summary_of(run, "check_limits").counts["not_brought_back_objects"] == len(gone)
+    assert not gone & world.data()
+    world.collect()
+    assert gone <= world.data()
+
+
 def test_it_is_only_reported_where_restore_reused_is_off() -> None:
     world, commit, gone = expired_world(restore_reused=False)
     REUSES["branch"](world, commit)

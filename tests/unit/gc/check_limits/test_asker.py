@@ -12,7 +12,7 @@ import pytest
 
 from dredge.errors import FormatError, NotFoundError, UnavailableError
 from dredge.gc.check_limits import codes, questions
-from dredge.gc.check_limits.asker import Answers, Asker, just_before
+from dredge.gc.check_limits.asker import Answers, Asker
 from dredge.gc.check_limits.questions import BranchQuestions, Question
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats
@@ -121,28 +121,6 @@ def test_without_an_answer_objects_of_that_size_are_held_and_the_run_goes_on(
     assert kept == {codes.NO_ANSWER}
 
 
-def test_a_server_that_stays_away_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = make_world()
-    for number in range(100):
-        world.upload(f"{number:03d}", b"same")
-        for filler in range(3):
-            world.upload(f"{number:03d}-{filler}", b"x" * (5 + number * 3 + filler))
-    world.lake.commit()
-    orphan = world.orphan("data/slice/orphan", b"else")
-    monkeypatch.setattr(questions, "PAGE", 4)
-    asked: list[str] = []
-
-    def stat(_repository: str, _ref: str, path: str) -> None:
-        asked.append(path)
-        raise UnavailableError("connection refused")
-
-    world.client.stat = stat  # type: ignore[assignment, method-assign]
-    world.age(days=2)
-    world.collect()
-    assert orphan in world.data()
-    assert len(asked) < 40
-
-
 NAMESPACE = "mem://lake/repo"
 
 
@@ -217,16 +195,6 @@ def test_a_page_that_does_not_reach_the_first_path_is_made_up_for_by_asking_for_
     assert answers.shown == {"data/b": ("main", "b")}
 
 
-def test_what_pages_cost_beyond_the_plan_is_bounded() -> None:
-    short = [([entry(name)], True) for name in "abcde"]
-    assert Branches(short).ask(list("abcde"), cost_max=10 + 2 * 10).unanswered == dict.fromkeys(
-        (3, 4), codes.TOO_MANY
-    )
-    server = Branches([([], True)])
-    assert server.ask(["a", "b"], cost_max=10).unanswered == dict.fromkeys((0, 1), codes.TOO_MANY)
-    assert server.singly == []
-
-
 @pytest.mark.parametrize(
     "page",
     [
@@ -273,45 +241,6 @@ def test_a_branch_that_may_be_a_commit_is_not_asked() -> None:
         assert (answers.unanswered, server.asked, server.singly) == ({0: codes.NO_ANSWER}, [], [])
 
 
-def test_a_page_asks_for_some_more_than_lies_between_but_never_for_more_than_a_page() -> None:
-    for ranks, amount in ([5, 25], 121), ([5, 905], 1000), ([5, 2000], 1000):
-        server = Branches([([], False)])
-        server.ask(["a", "b"], ranks=ranks)
-        assert [wanted for _, wanted in server.asked] == [amount]
-
-
-def test_answers_in_between_show_that_the_server_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dredge.gc.check_limits.asker._IN_FLIGHT", 1)
-    paths = [f"{number:02d}" for number in range(40)]
-
-    def answered_by(is_there: Callable[[int], bool]) -> tuple[Branches, Answers]:
-        def stat(path: str) -> ObjectStats:
-            if is_there(int(path)):
-                return entry(path)
-            raise UnavailableError("503")
-
-        server = Branches()
-        server.stat_is = stat
-        return server, server.ask(paths, pages=False)
-
-    server, answers = answered_by(lambda number: number == 15)
-    assert (len(server.singly), answers.requests) == (32, 32), "16 more after the one that was answered"
-    assert answers.unanswered == dict.fromkeys((n for n in range(40) if n != 15), codes.NO_ANSWER)
-    server, answers = answered_by(lambda _: False)
-    assert len(server.singly) == 16
-    assert answers.unanswered == dict.fromkeys(range(40), codes.NO_ANSWER)
-
-
-def test_odd_answers_are_no_sign_of_a_server_that_is_away() -> None:
-    """Each is an answer about its own path only."""
-    server = Branches()
-    server.stat_is = lambda _: entry("another")
-    paths = [f"{number:02d}" for number in range(40)]
-    answers = server.ask(paths, pages=False)
-    assert sorted(server.singly) == paths
-    assert answers.unanswered == dict.fromkeys(range(40), codes.NO_ANSWER)
-
-
 @pytest.mark.parametrize(
     ("address", "served"),
     [
@@ -332,11 +261,3 @@ def test_an_address_outside_of_the_namespace_serves_nothing_of_it() -> None:
     elsewhere = ObjectStats("a", f"{NAMESPACE[:-4]}nope/data/a", "c", 4)
     answers = Branches([([elsewhere], False)]).ask(["a"], wanted=["data/a"])
     assert (answers.shown, answers.unanswered) == ({}, {})
-
-
-def test_a_page_begins_right_before_its_path_with_a_text_that_can_be_sent() -> None:
-    after = {"ab": "aa\U0010ffff", "a\0": "a", "a\1": "a\0\U0010ffff", "\ue000": "\ud7ff\U0010ffff"}
-    assert {path: just_before(path) for path in after} == after
-    assert just_before("\ue001") == "\ue000\U0010ffff"
-    assert just_before("\ud7ff") == "\ud7fe\U0010ffff"
-    assert all(found < path and found.encode() for path, found in after.items())

@@ -50,34 +50,6 @@ def test_canaries_of_many_changes_come_from_behind_the_first_page_too() -> None:
     assert all(served[sample.path] == sample.address for sample in samples)
 
 
-def test_another_run_looks_at_other_places_and_the_same_at_the_same() -> None:
-    world = skewed_world()
-    world.lake.commit()
-    context = world.plan()
-    first, again = canaries.sample(context, "check_limits"), canaries.sample(context, "check_limits")
-    assert first == again
-    assert canaries.sample(context, "verify") != first
-
-
-def test_of_large_ranges_only_the_ends_are_known() -> None:
-    world = make_world()
-    for number in range(300):
-        world.upload(f"{number:03d}", b"%d" % number)
-    world.lake.commit()
-    samples = canaries.sample(world.plan(), "check_limits", Sizes(decoded_bytes=0))
-    assert len({sample.path[0] for sample in samples}) == 3
-
-
-def test_guessed_places_are_all_over_a_range_of_numbered_names() -> None:
-    """Bytes by chance would nearly all lie behind every number."""
-    world = make_world()
-    for number in range(1000):
-        world.upload(f"table/year=2026/part-{number:05d}.parquet", b"%d" % number)
-    world.lake.commit()
-    samples = canaries.sample(world.plan(), "check_limits", Sizes(decoded_files=0))
-    assert {int(sample.path[21:26]) // 100 for sample in samples} == set(range(10))
-
-
 def test_branches_that_go_meanwhile_give_no_canaries() -> None:
     world = make_world()
     kept = world.upload("a", b"1")

@@ -83,34 +83,6 @@ def test_every_entry_of_a_size_is_found_or_the_size_is_given_up() -> None:
         assert not skipped or rows_max < 15
 
 
-def test_the_most_frequent_sizes_are_given_up_until_half_of_the_room_is_free() -> None:
-    tables = [rows("a", 1, 1, 1, 1, 2, 2, 3, 4)]
-    assert collected(tables, 8).skipped.tolist() == []
-    found = collected([*tables, rows("b", 5)], 8)
-    assert found.skipped.tolist() == [1, 2], "4 of 8 stay at most, and 2 with 3, 4 and 5 were 5"
-    found.add(rows("c", 3, 1, 2))
-    assert found.places().sizes.tolist() == [3, 4, 5, 3]
-    found.add(rows("d", 3, 3))
-    assert found.places().sizes.tolist() == [3, 4, 5, 3, 3, 3], "of that room two places are left"
-    # As many as half of the room stay.
-    assert collected([rows("a", 1, 1, 1, 1, 2, 3), rows("b", 4)], 6).skipped.tolist() == [1]
-
-
-def test_what_was_given_up_by_a_task_stays_so() -> None:
-    found = collected([rows("a", 1, 2, 1)], 100, skipped=[1])
-    assert found.places().sizes.tolist() == [2]
-    assert found.skipped.tolist() == [1]
-
-
-def test_entries_are_found_again_by_their_range() -> None:
-    found = collected([rows("a", 1, 2), rows("b", 3), rows("c", 1, 1, 9)], 100).places()
-    assert {name: [*span] for name, span in found.ranges.items()} == {"a": [0, 1], "b": [2], "c": [3, 4, 5]}
-    assert found.ranks.tolist() == [0, 1, 0, 0, 1, 2]
-    assert found.paths.to_pylist() == [b"a0", b"a1", b"b0", b"c0", b"c1", b"c2"]
-    assert found.sizes.tolist() == [1, 2, 3, 1, 1, 9]
-    assert collected([], 100).places().ranges == {}
-
-
 def test_only_ranges_of_branch_heads_are_searched_and_what_they_have_is_written_down() -> None:
     """A branch reads what its own head names; another commit's entry hides nothing."""
     world = make_world()

@@ -190,17 +190,6 @@ def test_ranges_are_grouped_by_the_part_that_counts_and_those_that_are_lacking_a
     assert index.part_of("unknown") is None
 
 
-def test_rebuilding_passes_over_ranges_that_the_index_lost_meanwhile() -> None:
-    world = grown(2)
-    context = world.plan()
-    state, namespace = context.state, world.lake.namespace
-    found = verify_index(context.reader, state, namespace, against_ranges=False)
-    found.wrong = ["f" * 64]
-    assert (
-        rebuild_index(context.reader, state, namespace, new_descending_xid(world.age(seconds=5)), found) == 0
-    )
-
-
 def read_back(index: CommittedIndex, name: str) -> list[str]:
     """The ranges that the index has in a part."""
     return [range_id for range_id, (part, _) in index.places.items() if part == name]

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from dredge.errors import FormatError, UnavailableError
+from dredge.errors import FormatError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, CommittedIndex, IndexPart, read_part, write_part
-from dredge.runs.folder import parquet_bytes
 from tests.support.index_parts import NAMESPACE, Kept, named, says
 
 RANGES = [named("a", 1, 2, sizes=(5,)), named("b", 3, 4, 5, sizes=()), named("c", 6, sizes=(7, 8))]
@@ -19,23 +16,6 @@ RANGES = [named("a", 1, 2, sizes=(5,)), named("b", 3, 4, 5, sizes=()), named("c"
 
 def read(kept: Kept, part: IndexPart, with_sizes: Callable[[str], bool]) -> list[tuple[object, ...]]:
     return [says(found) for found in read_part(kept.state, part, with_sizes)]
-
-
-def test_a_part_gives_back_what_it_was_written_with(kept: Kept) -> None:
-    new = write_part(kept.state, "p", RANGES)
-    assert (new.ids, new.counts) == (["a", "b", "c"], [2, 3, 1])
-    assert read(kept, new.part, lambda _: True) == [says(item) for item in RANGES]
-    assert read(kept, new.part, "b".__eq__) == [says(item) for item in RANGES]
-    assert read(kept, write_part(kept.state, "empty", []).part, lambda _: True) == []
-
-
-def test_sizes_that_nobody_wants_are_not_read(kept: Kept) -> None:
-    part = write_part(kept.state, "p", RANGES).part
-    part = replace(part, sizes=replace(part.sizes, name="gone"))
-    without = [says(replace(item, sizes=item.sizes[:0])) for item in RANGES]
-    assert read(kept, part, lambda _: False) == without
-    with pytest.raises(FormatError, match="gone"):
-        read(kept, part, "c".__eq__)
 
 
 def test_a_part_whose_files_are_about_different_ranges_is_damaged(kept: Kept) -> None:
@@ -66,36 +46,6 @@ def test_the_newest_part_of_a_range_counts_and_only_for_the_number_of_records_it
     index.places["c"] = ("nowhere", 1)
     assert index.part_of("c") is None
     assert index.group("abcd") == ({"p4": ["a"], "p5": ["b"]}, ["c", "d"])
-
-
-def test_a_manifest_without_a_word_about_its_parts_is_left_out(kept: Kept) -> None:
-    kept.add("p5", named("a"))
-    data = parquet_bytes(
-        pa.table({"range_id": ["b"], "count": [1], "part": ["p5"]}).replace_schema_metadata()
-    )
-    kept.put_digested(f"{MANIFESTS}/p4", data)
-    index = kept.index
-    assert index.places == {"a": ("p5", 2)}
-    assert [name.partition("-")[0] for name in index.distrusted] == [f"{MANIFESTS}/p4"]
-
-
-def test_nothing_is_written_about_no_parts(kept: Kept) -> None:
-    kept.index.add("p1-", [])
-    kept.index.checkpoint("p1")
-    for folder in (MANIFESTS, CHECKPOINTS):
-        assert kept.state.list_level(f"{folder}/").objects == []
-
-
-def test_what_could_not_be_recorded_does_not_count(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    index, new = kept.index, write_part(kept.state, "p5", [named("a")])
-
-    def full(*_: Any) -> None:
-        raise UnavailableError("the store is full")
-
-    monkeypatch.setattr(type(kept.state), "put", full)
-    with pytest.raises(UnavailableError):
-        index.add("p5-", [new])
-    assert index.places == {}
 
 
 def test_the_newest_checkpoint_that_can_be_trusted_stands_for_all_before_it(kept: Kept) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.errors import ConfigError
 from dredge.gc.insight.base_run import BaseRun, open_base
 from dredge.gc.insight.cost import cost_of
-from dredge.gc.insight.cost_labels import find_prefixes
 from dredge.runs.payload import to_json
 from tests.support.gc import World, make_world
 from tests.support.lost_database import back_up, restore
@@ -86,43 +84,11 @@ def test_what_a_policy_keeps_is_told_apart(world: World) -> None:
     assert table(found["kinds"], "kind")["policy"] == 1
 
 
-def test_what_a_tag_keeps_as_well_would_not_go_with_its_branch(world: World) -> None:
-    world.lake.catalog.tags.create_tag(world.lake.repository, "v2", "side")
-    found = cost_of(base_of(world)).tables()
-    assert table(found["branches"], "branch") == {"side": 2 + 8}
-
-
 def test_garbage_that_the_run_deleted_is_not_there_any_more(world: World) -> None:
     context = world.plan()
     world.run(context)
     kinds = table(cost_of(open_base(context.plan.run_uri)).tables()["kinds"], "kind")
     assert (kinds.get("garbage"), kinds["deleted"]) == (None, 64)
-
-
-def test_a_run_that_read_only_what_changed_cannot_tell(world: World) -> None:
-    world.collect()
-    world.age(hours=1)
-    context = world.plan(mode="optimized", dry_run=True)
-    world.run(context)
-    with pytest.raises(ConfigError, match="--mode clean"):
-        cost_of(open_base(context.plan.run_uri))
-
-
-def test_prefixes_of_ranges_that_lie_below_several_are_those_of_their_entries() -> None:
-    world = make_world()
-    paths = ["a", "b/c/1", "b/c/2", "b/d", "e/f/g/h", "z"]
-    for path in paths:
-        world.upload(path)
-    world.lake.commit()
-    world.age(days=2)
-    base = base_of(world)
-    ranges = base.history().metaranges.ranges
-    for depth, wanted in ((1, {"": 2, "b/": 3, "e/": 1}), (2, {"": 2, "b/c/": 2, "b/": 1, "e/f/": 1})):
-        found = find_prefixes(base.reader, ranges, depth, base.plan.namespace)
-        counts: dict[str, int] = {}
-        for place, hashes in found.addresses:
-            counts[found.names[place]] = counts.get(found.names[place], 0) + len(hashes)
-        assert counts == wanted
 
 
 def test_what_only_a_lost_commit_names_counts_as_of_a_commit_without_a_ref() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.gc.insight.base_run import BaseRun, find_base, open_base
+from dredge.gc.insight.base_run import BaseRun, open_base
 from dredge.gc.insight.proposals import as_now, by_days, from_file, read_days
 from dredge.gc.insight.what_if import Proposal, what_if
 from dredge.lakefs import Rules
@@ -73,20 +73,6 @@ def test_a_dangling_commit_stays_as_long_as_the_default_rule_says() -> None:
     assert long.bound == "≥"
 
 
-def test_a_dangling_commit_without_content_names_nothing() -> None:
-    world = make_world()
-    world.rules(30)
-    catalog, name = world.lake.catalog, world.lake.repository
-    catalog.branches.create_branch(name, "gone", "main")
-    world.upload("b", b"y", "gone")
-    catalog.merges.revert(name, "gone", world.lake.commit("gone", "gone").id, parent_number=1, committer="c")
-    catalog.branches.delete_branch(name, "gone")
-    base = base_of(world)
-    assert "" in {base.history().active[commit] for commit in base.history().dangling}
-    (found,) = what_if(base, by_days(base.rules, [20]))
-    assert (found.freed.objects, found.bound) == (0, "≥")
-
-
 @pytest.mark.parametrize(
     ("settings", "freed"),
     [
@@ -123,24 +109,6 @@ def test_foreseeing_changes_nothing() -> None:
     before = {key: world.lake.objects.get(key) for key in world.lake.keys("")}
     what_if(base, by_days(base.rules, [1, 90]), shard_values=1)
     assert {key: world.lake.objects.get(key) for key in world.lake.keys("")} == before
-
-
-def test_the_newest_clean_run_of_the_repository_is_taken() -> None:
-    world = superseded()
-    assert find_base(world.lake.namespace, "lake") is None
-    world.collect()
-    world.age(hours=1)
-    newest = base_of(world)
-    world.age(hours=1)
-    world.run(world.plan(mode="optimized", dry_run=True))
-    found = find_base(world.lake.namespace, "lake")
-    assert found is not None
-    assert found.plan.run_id == newest.plan.run_id
-    assert find_base(world.lake.namespace, "other") is None
-    changed = find_base(world.lake.namespace, "lake", whole=False)
-    assert changed is not None
-    with pytest.raises(ConfigError, match="--mode clean"):
-        what_if(changed, [])
 
 
 def test_proposals_are_read_from_days_branches_and_files() -> None:

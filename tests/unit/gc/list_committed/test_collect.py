@@ -14,7 +14,7 @@ from dredge.gc.index.metaranges import read_metaranges
 from dredge.gc.index.ranges import Ranges
 from dredge.gc.index.store import CommittedIndex
 from dredge.gc.list_committed.collect import Collected, collect_ranges
-from dredge.gc.list_committed.output import COUNTED, COUNTS, EXPIRED, LIVE, SIZES
+from dredge.gc.list_committed.output import EXPIRED, LIVE, SIZES
 from dredge.gc.list_committed.roles import Roles
 from dredge.hashing import hash64
 from dredge.lakefs.files.entries import Entry
@@ -122,24 +122,6 @@ def test_active_ranges_are_live_however_the_set_is_cut_and_wherever_they_are_rea
             assert [part.name for part in parts] == sorted(part.name for part in parts), "as with one task"
 
 
-def test_new_ranges_and_known_ones_are_counted_together() -> None:
-    lake = Lake()
-    lake.collect(Roles(lake.of("one", "four")))
-    found = lake.collect(Roles(lake.of("one", "two")))
-    assert lake.set_of(found, LIVE) == hashes("data/a", "data/b", "data/shared"), (
-        "not what the index has besides"
-    )
-    assert found.counts["ranges_decoded"] == 1
-
-
-def test_only_staged_is_live_without_ranges_and_nothing_without_either() -> None:
-    lake = Lake(tuning={"shard_values": 1})
-    assert lake.set_of(lake.collect(Roles({}), [lake.staged("data/x")]), LIVE) == hashes("data/x")
-    found = lake.collect(Roles({}))
-    assert (found.sets, found.counted, found.live.values) == ({}, [], 0)
-    assert found.counts["live_addresses"] == 0
-
-
 def test_a_part_of_the_index_that_is_damaged_is_made_again_from_the_ranges() -> None:
     lake = Lake()
     lake.collect(Roles(lake.of("one", "two")))
@@ -153,27 +135,6 @@ def test_a_part_of_the_index_that_is_damaged_is_made_again_from_the_ranges() -> 
     again = lake.collect(Roles(lake.of("one"), expired=lake.of("two", "three")))
     assert again.counts["index_parts_rebuilt"] == again.counts["ranges_decoded"] == 0
     assert lake.set_of(again, EXPIRED) == hashes("data/b", "data/c", "data/shared")
-
-
-def test_a_damaged_part_that_only_explains_is_made_again_too() -> None:
-    lake = Lake()
-    lake.collect(Roles(lake.of("two")))
-    index = CommittedIndex.load(lake.run.state, lake.run.plan.namespace)
-    for part in index.parts.values():
-        lake.run.state.put(part.addresses.name, b"x" * part.addresses.size_bytes)
-    found = lake.collect(Roles(lake.of("one"), expired=lake.of("two")))
-    assert lake.set_of(found, EXPIRED) == hashes("data/b", "data/shared")
-    assert found.counts["index_parts_rebuilt"] == 1
-
-
-def test_expired_ranges_explain_and_one_that_is_missing_is_passed_over() -> None:
-    lake = Lake()
-    lake.lose("two")
-    found = lake.collect(Roles(lake.of("one"), expired=lake.of("two", "three")))
-    assert lake.set_of(found, EXPIRED) == hashes("data/c", "data/shared")
-    assert lake.set_of(found, LIVE) == hashes("data/a", "data/shared")
-    only = lake.collect(Roles({}, expired=lake.of("four")))
-    assert lake.set_of(only, EXPIRED) == hashes("data/d")
 
 
 def test_an_active_range_that_is_missing_stops_the_run() -> None:
@@ -222,38 +183,3 @@ def test_a_dropped_range_that_cannot_be_read_is_not_taken_away() -> None:
     found = lake.collect(roles, counted_bits=0, keep_counts=True)
     assert found.undropped == {lake.ids["two"]}
     assert lake.counts_of(found) == counted(d=-1)
-
-
-@pytest.mark.parametrize("is_known", [True, False])
-def test_a_range_that_is_dropped_and_expired_is_taken_away_once(is_known: bool) -> None:
-    """Taken away twice, what others name as well would count as garbage."""
-    lake = Lake()
-    if is_known:
-        lake.collect(Roles(lake.of("two")))
-    roles = Roles.since(lake.of("two"), {})
-    roles.expired = lake.of("two", "three")
-    roles.dropped_expired = {lake.ids["two"]}
-    found = lake.collect(roles, counted_bits=0, keep_counts=True)
-    assert lake.counts_of(found) == counted(b=-1, shared=-1)
-    assert lake.set_of(found, EXPIRED) == hashes("data/b", "data/c", "data/shared")
-
-
-def test_a_part_of_the_index_with_active_and_expired_ranges_is_read_once() -> None:
-    lake = Lake()
-    lake.runner = LocalRunner()
-    lake.collect(Roles(lake.of("one", "two")))
-    found = lake.collect(Roles(lake.of("one"), expired=lake.of("two", "three")), keep_counts=True)
-    assert found.counts["index_parts_read"] == 1
-    assert lake.counts_of(found) == counted(a=1, shared=1)
-    assert lake.set_of(found, EXPIRED) == hashes("data/b", "data/c", "data/shared")
-
-
-def test_counts_lie_where_they_are_wanted() -> None:
-    lake = Lake()
-    roles = Roles(lake.of("one"))
-    assert lake.collect(roles).counted == []
-    here = lake.collect(roles, count_here=True)
-    assert lake.counts_of(here, lake.run.folder) == counted(a=1, shared=1)
-    assert [part.name for part in here.counted] == [f"step8/{COUNTS}-0000.counts"]
-    kept = lake.collect(roles, keep_counts=True)
-    assert [part.name.partition("/")[0] for part in kept.counted] == [COUNTED.partition("/")[0]]

@@ -8,16 +8,14 @@ import pytest
 from hypothesis import given, settings
 
 from dredge.errors import RefusedError
-from dredge.gc.list_committed import dangling
 from dredge.gc.list_committed.active import OWN, ActiveCommits, find_active
-from dredge.gc.list_committed.sources import RECORDS, SERVER, Found
 from dredge.gc.retention.active import active_commits
 from dredge.lakefs import Commit, Ref, Rules
 from dredge.lakefs.files.records import Branch
 from dredge.lakefs.files.records import Commit as Record
 from dredge.lakefs.files.rules import Rules as CatalogRules
 from tests.support.commit_histories import histories
-from tests.support.few_commits import EXTRA, GRAPH, MAIN, NOW, RULES, Server, commit, csv, run_of
+from tests.support.few_commits import EXTRA, GRAPH, NOW, RULES, Server, commit, csv, run_of
 
 
 class Asked(Server):
@@ -104,23 +102,6 @@ def test_a_young_commit_behind_an_old_one_keeps_its_parent_as_well(
     assert server.asked == asked
 
 
-def test_no_log_is_read_of_what_comes_from_a_branch() -> None:
-    server = Asked({"y": commit("y", "x", days=5), "x": commit("x", "b", days=80)}, "y")
-    assert kept(server) == {"y", "x"}
-    assert server.logs == ["main", "topic"]
-
-
-def test_a_log_is_read_no_further_than_its_line_comes_to_what_is_known_or_ends() -> None:
-    joined = {"y": commit("y", "x", days=5), "x": commit("x", "w", days=6), "w": commit("w", "b", days=7)}
-    merge = Commit("x", ("v", "w"), commit("", days=6).created_at, "m-x", 0)
-    ended = joined | {"x": merge, "v": commit("v", days=7), "w": commit("w", days=7)}
-    for line, keeps in ((joined, {"y", "x", "w", "b"}), (ended, {"y", "x", "w"})):
-        server = Asked(line, "y")
-        assert kept(server) == keeps
-        assert server.logs == ["main", "topic", "x"]
-        assert server.paged[-2:] == ["x", "w"]
-
-
 def test_what_has_no_parent_keeps_nothing_else_and_has_no_log_to_be_read() -> None:
     assert kept(Asked({"y": commit("y", days=1)}, "y")) == {"y"}
     server = Asked(EXTRA, "y")
@@ -140,32 +121,9 @@ def test_more_days_than_a_calendar_has_keep_all() -> None:
     assert kept(Asked(EXTRA, "y", rules=Rules(-(10**7)))) == {"y"}
 
 
-def test_where_a_mark_has_asked_before_nobody_is_asked() -> None:
-    server = Asked(EXTRA, "y")
-    assert find_active(run_of(server, keep_tags=False), ask_dangling=False).metaranges.keys() == {
-        "c",
-        "d",
-        "t",
-        "y",
-    }
-    assert server.asked == []
-
-
 def test_a_commit_of_the_list_that_is_not_there_stops_the_run() -> None:
     with pytest.raises(RefusedError, match=r"\bx\b"):
         kept(Asked({"y": EXTRA["y"]}, "y"))
-
-
-def test_of_very_many_all_are_asked_for_and_the_run_says_what_would_save_that(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(dangling, "PLENTY", 1)
-    server = Asked(EXTRA | {"z": commit("z", "b", days=1)}, "y", "z")
-    found = found_active(server)
-    assert sorted(server.asked) == ["x", "y", "z"]
-    assert {"x", "b"} <= found.metaranges.keys()
-    assert [text for text in found.warnings if text.startswith("2 active commits to which no ref leads")]
-    assert not found_active(Asked(EXTRA, "y")).warnings[1:]
 
 
 class Drawn(Server):
@@ -196,11 +154,3 @@ def test_where_dates_are_in_order_no_active_commit_is_left_out(
         active_commits(commits, branches, rules, NOW).keys()
         <= found_active(Drawn(*history)).metaranges.keys()
     )
-
-
-def test_what_records_have_is_not_asked_for() -> None:
-    server = Asked({}, "y")
-    listed = {SERVER: {"y": "m-y"}, RECORDS: {"y": "m-y"}}
-    found = Found([MAIN], [], GRAPH, RULES, False, listed, EXTRA)
-    assert dangling.kept_by_dangling(run_of(server), found) == {}
-    assert server.asked == []

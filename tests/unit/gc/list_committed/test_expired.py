@@ -78,44 +78,6 @@ def test_all_that_expired_commits_name_and_active_ones_do_not(known: tuple[str, 
     assert store.read == [[name for name in FILES if name not in known]]
 
 
-def test_commits_with_the_same_content_and_without_any_are_read_once_or_not(found: Any) -> None:
-    answer, store = found(["m3", "", "m3", "m2"])
-    assert store.read == [["m3", "m2"]]
-    assert list(answer.ranges) == ["r3", "r2"]
-    assert answer.complete
-
-
-@pytest.mark.parametrize(
-    ("most", "ranges", "complete"),
-    [(4, ["r3", "r2", "r4", "r5"], True), (3, ["r3", "r2", "r4"], False), (1, ["r3"], False), (0, [], False)],
-)
-def test_no_more_ranges_than_may_be_read_are_given(
-    most: int, ranges: list[str], complete: bool, found: Any
-) -> None:
-    answer, store = found(most=most)
-    assert (list(answer.ranges), answer.complete) == (ranges, complete)
-    assert store.read == [list(FILES) if most else []]
-
-
-def test_what_was_read_before_counts_as_named_by_history_beyond_the_limit(found: Any) -> None:
-    """A range that is dropped says why its objects are garbage, however old its commit is."""
-    answer, _ = found(most=1, known=["m3", "m1"], active=["r1"])
-    assert list(answer.ranges) == ["r3"]
-    assert {"r2", "r4"} <= set(answer.named)
-    assert "r5" not in answer.named
-    answer, _ = found(most=0, known=["m0"])
-    assert (answer.ranges, set(answer.named), answer.complete) == ({}, {"r5"}, False)
-
-
-def test_no_more_commits_are_looked_into_than_may_be(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expired, "_COMMITS_MAX", 2)
-    answer, store = found()
-    assert store.read == [["m3", "m2"]]
-    assert (list(answer.ranges), answer.complete) == (["r3", "r2"], False)
-    answer, _ = found(["m3", "m2"])
-    assert answer.complete
-
-
 def test_a_file_that_cannot_be_read_is_left_out_alone(found: Any) -> None:
     answer, store = found(damaged=["m2"])
     assert store.read == [list(FILES), ["m3"], ["m2"], ["m1"], ["m0"]]

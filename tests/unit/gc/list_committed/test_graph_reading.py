@@ -58,42 +58,6 @@ def loaded(server: Server, *refs: Ref, graph: dict[str, Commit] | None = None) -
     return load_graph(cast("LakeFS", server), "lake", refs, graph)
 
 
-def test_each_commit_is_read_once_and_a_log_no_further_than_what_is_known() -> None:
-    server = Server(
-        {"main": ["d", "c", "b", "a"], "topic": ["e", "d", "c", "b", "a"]}, LINE | {"e": commit("e", "d")}
-    )
-    found = loaded(server, Ref("main", "d"), Ref("old", "b"), Ref("topic", "e"))
-    assert found == LINE | {"e": commit("e", "d")}
-    assert server.asked == ["main", "topic"], "what a ref leads to that is known is not asked for"
-    assert server.shown == ["d", "c", "b", "a", "e"]
-
-
-def test_a_log_may_show_a_commit_before_its_children() -> None:
-    server = Server({"main": ["d", "b", "c", "a"]})
-    assert loaded(server, Ref("main", "d")) == LINE
-    assert server.asked == ["main"], "nothing is missing"
-
-
-def test_a_history_of_many_merges_is_walked_once() -> None:
-    """By every way that leads to a commit, it would take as long as the world lasts."""
-    commits = {"m0": commit("m0")}
-    for number in range(1, 60):
-        side = commit(f"s{number}", f"m{number - 1}")
-        commits |= {side.id: side, f"m{number}": commit(f"m{number}", f"m{number - 1}", side.id)}
-    assert close_graph(commits, [Ref("main", "m59")], "lake") == commits
-    server = Server({}, commits)
-    assert loaded(server, Ref("main", "m59")) == commits
-    assert len(server.asked) == len(commits) + 1
-
-
-def test_a_graph_that_is_given_grows_and_is_given_back() -> None:
-    graph = {"a": LINE["a"], "b": LINE["b"]}
-    server = Server({"main": ["d", "c", "b", "a"]})
-    assert loaded(server, Ref("main", "d"), graph=graph) is graph
-    assert graph == LINE
-    assert server.shown == ["d", "c"]
-
-
 def test_a_log_without_an_ancestor_is_not_taken_but_followed_by_ids() -> None:
     """Taken as it is, it would look as if history ended there, and what is behind would be garbage."""
     server = Server({"main": ["d", "c"]})
@@ -111,12 +75,6 @@ def test_of_a_ref_that_has_moved_both_histories_count_and_no_commit_is_asked_for
     assert server.asked == ["main", "y", "x"]
 
 
-def test_a_ref_that_is_gone_is_followed_by_ids_each_once() -> None:
-    server = Server({})
-    assert loaded(server, Ref("main", "d"), graph={"a": LINE["a"]}) == LINE
-    assert sorted(server.asked) == ["b", "c", "d", "main"]
-
-
 @pytest.mark.parametrize("lost", ["a", "c", "d"])
 def test_history_that_cannot_be_read_to_its_root_is_refused(lost: str) -> None:
     server = Server({}, {name: item for name, item in LINE.items() if name != lost})
@@ -126,13 +84,6 @@ def test_history_that_cannot_be_read_to_its_root_is_refused(lost: str) -> None:
     assert graph == {}, "half a history is none"
     with pytest.raises(RefusedError, match=f"commit {lost}"):
         close_graph(server.commits, [Ref("main", "d")], "lake")
-
-
-def test_the_history_of_refs_is_taken_from_records_whole_and_without_others() -> None:
-    every = LINE | {"x": commit("x", "a")}
-    assert close_graph(every, [Ref("main", "c")], "lake") == {name: LINE[name] for name in "abc"}
-    assert close_graph(every, [Ref("main", "d"), Ref("v1", "b"), Ref("v2", "x")], "lake") == every
-    assert close_graph(every, [], "lake") == {}
 
 
 def test_in_doubt_a_commit_is_young_by_five_minutes() -> None:
@@ -175,11 +126,6 @@ HEADER = b"commit_id,expired,metarange_id\n"
 def test_what_is_no_list_of_active_commits_is_refused(data: bytes) -> None:
     with pytest.raises(FormatError, match=r"commits\.csv"):
         read_commits_csv(data, "commits.csv")
-
-
-def test_a_list_of_active_commits_is_read_whole() -> None:
-    assert read_commits_csv(HEADER + b"a,false,m\nb,false,\n", "commits.csv") == {"a": "m", "b": ""}
-    assert read_commits_csv(HEADER, "commits.csv") == {}
 
 
 def test_a_list_that_differs_from_the_log_is_refused_and_dangling_commits_are_not_in_the_log() -> None:

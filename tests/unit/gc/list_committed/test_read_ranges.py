@@ -12,8 +12,7 @@ from dredge.gc.index.decoding import RangeHashes
 from dredge.gc.list_committed import read_ranges as reading
 from dredge.gc.list_committed import roles
 from dredge.gc.list_committed.merge_shards import Merge, MergeConfig, MergeTask, merge_shards
-from dredge.gc.list_committed.output import COUNTED, COUNTS, EXPIRED, LIVE, SIZES
-from dredge.runs.folder import RunFolder
+from dredge.gc.list_committed.output import COUNTS, EXPIRED, LIVE, SIZES
 from dredge.runs.partition import Stores, WorkerRun
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Counted, Hashes, read_counted, read_hashes, write_counted, write_hashes
@@ -84,59 +83,6 @@ def test_what_a_range_names_goes_where_its_role_wants_it(run: WorkerRun) -> None
     }, "what is added as often as it is taken away is counted by nobody"
 
 
-def test_nothing_gives_no_files(run: WorkerRun) -> None:
-    assert written(run, reading._Sorter({})) == {}
-
-
-def test_what_is_made_distinct_or_summed_up_on_the_way_is_the_same(
-    run: WorkerRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reading, "_BUFFER_VALUES", 3)
-    random = np.random.default_rng(1)
-    found = [np.unique(random.integers(0, 12, 4).astype(np.uint64)) for _ in range(40)]
-    sets, counts = reading._SetBuffer(), reading._CountBuffer()
-    expected: dict[int, int] = {}
-    for number, values in enumerate(found):
-        sign = -1 if number % 3 == 2 else 1
-        sets.add(values)
-        counts.add(values, sign)
-        for value in values.tolist():
-            expected[value] = expected.get(value, 0) + sign
-    assert sets.values().tolist() == sorted({value for values in found for value in values.tolist()})
-    summed = counts.values()
-    assert dict(zip(summed.hashes.tolist(), summed.counts.tolist(), strict=True)) == {
-        value: count for value, count in expected.items() if count
-    }
-    assert summed.hashes.tolist() == sorted(summed.hashes.tolist())
-
-
-def test_memory_is_bounded_by_what_is_distinct(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_BUFFER_VALUES", 10)
-    sets, counts = reading._SetBuffer(), reading._CountBuffer()
-    for _ in range(100):
-        sets.add(hashes(1, 2, 3, 4))
-        counts.add(hashes(1, 2, 3, 4), 1)
-        assert sum(map(len, sets._pieces)) <= 4 + 4 + 10
-        assert sum(map(len, counts._pieces[1])) <= 4 + 10
-    assert sets.values().tolist() == counts.values().hashes.tolist() == [1, 2, 3, 4]
-    assert counts.values().counts.tolist() == [100] * 4
-
-
-def test_ranges_are_put_together_until_they_are_enough_for_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_PART_VALUES", 4)
-    ranges = [
-        named("a", [1], [1]),
-        named("b", [1, 2], []),
-        named("c", [1, 2, 3, 4, 5], []),
-        named("d", [], [1, 2]),
-        named("e", [1], [1]),
-        named("f", [1], []),
-    ]
-    found = [[item.range_id for item in batch] for batch in reading._batches(ranges)]
-    assert found == [["a", "b"], ["c"], ["d", "e"], ["f"]]
-    assert list(reading._batches([])) == []
-
-
 def merged(
     run: WorkerRun, config: MergeConfig, merges: list[Merge]
 ) -> tuple[dict[str, list[list[int]]], list[PartInfo]]:
@@ -171,34 +117,3 @@ def test_what_is_counted_or_staged_is_live_and_a_difference_by_itself_is_not(
     assert counted == []
     sets, _ = merged(run, config(), [Merge(kind=COUNTS, shard=1, parts=[], whole=[staged])])
     assert sets == {LIVE: [[TOP + 1]]}
-
-
-def test_files_of_sets_are_united_shard_by_shard(run: WorkerRun) -> None:
-    parts = [write_hashes(run.folder, f"{number}.u64", hashes(number, 7)) for number in range(3)]
-    merges = [
-        Merge(kind=SIZES, shard=0, parts=parts[:2], whole=[]),
-        Merge(kind=SIZES, shard=1, parts=parts[2:], whole=[]),
-        Merge(kind=EXPIRED, shard=0, parts=parts, whole=[]),
-    ]
-    sets, _ = merged(run, config(keep_counts=True), merges)
-    assert sets == {SIZES: [[0, 1, 7], [2, 7]], EXPIRED: [[0, 1, 2, 7]]}
-
-
-def test_counts_are_written_where_they_are_wanted_and_nothing_is_written_of_nothing(run: WorkerRun) -> None:
-    total = Counted(hashes(1, 2), np.array([3, -1], np.int32))
-    part = write_counted(run.folder, "all.counts", total)
-    state = RunFolder(run.open_state(), "run")
-    for wanted, folder, name in (
-        (config(), None, ""),
-        (config(count_here=True), run.folder, f"step/a/{COUNTS}-0000.counts"),
-        (config(keep_counts=True, count_here=True), run.folder, f"step/a/{COUNTS}-0000.counts"),
-        (config(keep_counts=True), state, f"{COUNTED}/run-step-a-0000.counts"),
-    ):
-        _, counted = merged(run, wanted, [Merge(kind=COUNTS, shard=0, parts=[part], whole=[])])
-        assert [item.name for item in counted] == ([name] if name else [])
-        for item in counted:
-            assert folder is not None
-            found = read_counted(folder, item)
-            assert (found.hashes.tolist(), found.counts.tolist()) == ([1, 2], [3, -1])
-    _, counted = merged(run, config(keep_counts=True), [Merge(kind=COUNTS, shard=0, parts=[], whole=[])])
-    assert counted == []

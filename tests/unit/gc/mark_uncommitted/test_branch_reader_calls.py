@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dredge.errors import ConfigError, NotFoundError, UnavailableError
-from dredge.gc.mark_uncommitted.branch_reader import BranchReader, TooManyError, UnreadableError
+from dredge.errors import NotFoundError, UnavailableError
+from dredge.gc.mark_uncommitted.branch_reader import BranchReader, UnreadableError
 from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats
-from lakefs_embedded.server.query import AMOUNT_MAX
 
 NAMESPACE = "mem://lake/repo"
 
@@ -67,29 +66,6 @@ def pages(reader: BranchReader, after: str = "") -> list[list[str]]:
     return [[change.path for change in page] for page in reader.changes("main", after)]
 
 
-def test_changes_are_read_page_by_page_and_their_end_is_proved() -> None:
-    server = Server([("a", "added"), ("b", "removed"), ("c", "changed"), ("d", "removed"), ("e", "added")])
-    reader = server.reader(page=2)
-    assert pages(reader) == [["a"], ["c"], ["e"]]
-    assert server.asked[-1] == ("objects", "main", "e", 1), "a page may be empty for an error of the store"
-    assert reader.questions == len(server.asked) == 5
-    assert pages(server.reader(page=2), "c") == [["e"]]
-
-
-def test_a_page_is_as_long_as_lakefs_gives_at_most() -> None:
-    """It refuses a longer one, and shorter ones cost more requests."""
-    server = Server([(f"{number:04d}", "added") for number in range(1500)])
-    honest = server.changes
-
-    def changes(repository: str, branch: str, amount: int, after: str) -> list[Change]:
-        if amount > AMOUNT_MAX:
-            raise ConfigError("lakeFS answered 400: amount must be at most 1000")
-        return honest(repository, branch, amount, after)
-
-    server.changes = changes  # type: ignore[method-assign]
-    assert [len(page) for page in pages(server.reader())] == [1000, 500]
-
-
 def test_changes_that_end_by_an_error_of_the_store_are_no_proof() -> None:
     server = Server([("a", "added")])
 
@@ -110,51 +86,6 @@ def test_a_page_that_does_not_move_on_is_no_proof() -> None:
         pages(server.reader())
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_branch_that_goes_has_no_more_changes(number: int) -> None:
-    server = Server([("a", "added"), ("b", "added")])
-
-    def gone(_question: tuple[Any, ...]) -> None:
-        if len(server.asked) == number:
-            raise NotFoundError("branch")
-
-    server.before = gone
-    assert pages(server.reader(page=1)) == [["a"]][: number - 1]
-
-
-def test_what_a_branch_serves_is_remembered_unless_the_scan_had_it() -> None:
-    reader = Server(objects=["a", "b"]).reader(scanned=["data/a"])
-    found = reader.stat("main", "a")
-    assert found is not None
-    assert reader.addresses == set()
-    assert reader.stat("main", "b") is not None
-    assert reader.stat("main", "nothing") is None
-    assert reader.addresses == {"data/b"}
-    assert reader.keys(entry("c")) == ("data/c",)
-    assert reader.addresses == {"data/b", "data/c"}
-    assert reader.were_scanned(["data/x", "data/a"])
-    assert not reader.were_scanned(["data/b"])
-
-
-def test_what_a_ref_has_is_not_what_a_branch_serves() -> None:
-    reader = Server(objects=["a"]).reader()
-    assert reader.stat_at("commit", "a") is not None
-    assert reader.addresses == set()
-    assert reader.questions == 1
-
-
-def test_so_many_questions_are_asked_as_may_be_and_no_more() -> None:
-    server = Server(objects=["a"])
-    reader = server.reader()
-    reader.bound(2)
-    reader.stat("main", "a")
-    reader.stat_at("main", "b")
-    for ask in (lambda: reader.stat("main", "a"), lambda: pages(reader), lambda: reader._shows("main", "a")):
-        with pytest.raises(TooManyError):
-            ask()
-    assert len(server.asked) == 2
-
-
 @pytest.mark.parametrize(
     ("still", "proves"), [("added", False), ("removed", True), ("", True), ("branch gone", True)]
 )
@@ -173,17 +104,6 @@ def test_a_change_under_which_nothing_is_found_must_have_gone_meanwhile(still: s
     else:
         with pytest.raises(UnreadableError, match="'a'"):
             server.take_all(server.reader())
-
-
-def test_a_change_that_is_there_when_it_is_asked_for_again_is_taken() -> None:
-    server = Server([("a", "added")])
-
-    def come(question: tuple[Any, ...]) -> None:
-        if question[0] == "changes" and len(server.asked) > 1:
-            server.paths = ["a"]
-
-    server.before = come
-    assert server.take_all(server.reader()) == {"data/a"}
 
 
 def test_a_path_that_cannot_be_asked_for_is_taken_for_one_that_is_there() -> None:
@@ -214,34 +134,6 @@ def test_every_change_is_collected_however_dense_changes_lie(seed: int) -> None:
         assert len(server.asked) < len(changed), "listings answer for many"
 
 
-@pytest.mark.parametrize(
-    ("changed", "asked"),
-    [
-        ([0, 1], ["stat 0", "stat 1"]),
-        ([0, 1, 2], ["objects 0", "stat 0"]),
-        ([0, 7, 8, 9], ["objects 0", "stat 0", "stat 7", "stat 8", "stat 9"]),
-        ([0, 1, 6, 7, 8, 9], ["objects 0", "objects 7", "stat 0", "stat 7"]),
-        ([0, 1, 6, 7, 8], ["objects 0", "stat 0", "stat 7", "stat 8"]),
-        ([0, 1, 7, 8, 9], ["objects 0", "stat 0", "stat 7", "stat 8", "stat 9"]),
-    ],
-)
-def test_a_listing_is_asked_for_where_it_answers_for_several_paths(
-    changed: list[int], asked: list[str]
-) -> None:
-    """Of six entries, where two of them or more are wanted; it begins behind a path, which is asked for itself."""
-    server = Server([(f"{number}", "added") for number in changed], [f"{number}" for number in range(10)])
-    assert server.take_all(server.reader(page=6, dense=2)) == {f"data/{number}" for number in changed}
-    questions = [f"{name} {place}" for name, _, place, *more in server.asked if more != [1]]
-    assert [question for question in sorted(questions) if not question.startswith("changes")] == asked
-
-
-def test_listings_are_not_asked_for_behind_a_path_that_cannot_be_spelled() -> None:
-    paths = ["a\ufffd", "b", "c", "d", "e"]
-    server = Server([(path, "added") for path in paths], paths)
-    assert server.take_all(server.reader(dense=2)) == {f"data/{path}" for path in paths}
-    assert [more for name, *more in server.asked if name == "objects"] == [["main", "e", 1]]
-
-
 @pytest.mark.parametrize("hidden", ["2", "5"])
 def test_what_a_listing_does_not_show_is_asked_for(hidden: str) -> None:
     """It may have been written again since; also where a listing has nothing at all."""
@@ -253,25 +145,3 @@ def test_what_a_listing_does_not_show_is_asked_for(hidden: str) -> None:
 
     server.objects = objects  # type: ignore[method-assign, assignment]
     assert server.take_all(server.reader(dense=2)) == {f"data/{number}" for number in range(6)}
-
-
-def test_a_branch_that_goes_between_its_changes_and_their_listing_shows_nothing() -> None:
-    server = Server([(f"{number}", "added") for number in range(6)])
-
-    def gone(question: tuple[Any, ...]) -> None:
-        if question[0] != "changes" or len(server.asked) > 1:
-            raise NotFoundError("branch")
-
-    server.before = gone
-    assert server.take_all(server.reader(dense=2)) == set()
-
-
-def test_a_reading_under_which_no_store_can_list_an_object_is_no_key() -> None:
-    """One that is written with bytes that are not UTF-8; the others count."""
-    reader = Server().reader()
-    stats = ObjectStats("a", f"{NAMESPACE}/data/caf%E9", "c", 1)
-    assert any(not key.isascii() for key in reader.readings(stats))
-    assert reader.keys(stats) == ("data/caf%E9",)
-    assert reader.addresses == {"data/caf%E9"}
-    assert reader.keys(None) == ()
-    assert reader.addresses == {"data/caf%E9"}

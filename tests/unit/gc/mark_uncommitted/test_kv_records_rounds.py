@@ -60,16 +60,6 @@ class Store:
         return _read(*arguments), found
 
 
-def test_where_a_view_is_one_moment_one_look_is_enough() -> None:
-    store = Store({"a": "t1", "b": "t2"}, {"a": "never"}, consistent=True)
-    records, found = store.records()
-    assert store.read == ["branches", "t1", "t2", "copies"]
-    assert found == ["data/t1", "data/t2", "data/copy"]
-    assert (records.tokens, records.rows) == (2, 3)
-    assert records.heads == {("a", "head of t1"), ("b", "head of t2")}
-    assert records.branches == {"a": "head of t1", "b": "head of t2"}
-
-
 def test_elsewhere_branches_are_looked_at_until_nothing_is_new_and_each_token_is_read_once() -> None:
     store = Store({"a": "t1"}, {"a": "t2", "b": "t1"}, {"a": "t2"})
     records, found = store.records()
@@ -77,13 +67,6 @@ def test_elsewhere_branches_are_looked_at_until_nothing_is_new_and_each_token_is
     assert found == ["data/t1", "data/t2", "data/copy"]
     assert (records.tokens, records.rows) == (2, 3)
     assert records.heads == {("a", "head of t1"), ("a", "head of t2"), ("b", "head of t1")}
-
-
-def test_so_many_looks_are_made_as_may_be() -> None:
-    looks = [{"a": f"t{number}"} for number in range(5)]
-    with pytest.raises(RefusedError, match="3 looks"):
-        Store(*looks).records()
-    assert Store(*looks).records(rounds_max=6)[0].tokens == 5
 
 
 def test_branches_that_name_no_token_at_all_are_not_believed() -> None:

@@ -121,27 +121,3 @@ def test_a_record_with_fields_of_a_newer_version_is_told_by_its_name(
     found = records(world)
     list(getattr(found, read)())
     assert found.unknown == [key.decode()]
-
-
-def test_a_repository_of_a_newer_version_is_told_too(world: World) -> None:
-    row = world.kv.get(b"graveler", b"repos/lake")
-    assert row is not None
-    world.kv.set(b"graveler", b"repos/lake", row + b"\xfa\x3f\x01x")
-    assert records(world).unknown == ["repos/lake"]
-
-
-def test_of_many_records_of_a_newer_version_a_few_are_named(world: World) -> None:
-    for number in range(5):
-        value = Tag(f"{number}", "c" * 64).encode()
-        world.kv.set(partition_of(world), b"tags/%d" % number, value + b"\xfa\x3f\x01x")
-    found = records(world)
-    assert len(found.tags()) == 5
-    assert found.unknown == ["tags/0", "tags/1", "tags/2"]
-
-
-def test_the_record_that_follows_is_not_taken_for_one_that_is_missing(world: World) -> None:
-    with pytest.raises(RefusedError, match=r"\blak\b"):
-        records(world, "lak")
-    world.kv.delete(*SCHEMA)
-    world.kv.set(SCHEMA[0], SCHEMA[1] + b"-of-something-else", b"5")
-    assert records(world).heads == {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +14,7 @@ from dredge.gc.mark_uncommitted.proof import Proof, prove
 from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.sets.hashes import unite
-from tests.support.gc import make_world, stage_again
-from tests.support.memory_store import memory_store
+from tests.support.gc import make_world
 
 
 class Looks:
@@ -99,14 +97,6 @@ def test_an_old_object_at_the_end_that_was_not_scanned_has_every_branch_asked_fo
     assert (found.missing, found.too_many) == ("", None)
 
 
-def test_every_branch_is_asked_for_everything_where_that_is_wanted(looks: Looks) -> None:
-    """Whatever pages may have covered, and whatever the ends of branches say."""
-    behind = Extent("many", "path/30", "many", True)
-    found = looks.prove(("many", "path/1"), extents=[behind], everything=True)
-    assert (found.lost, found.asked_for_all) == (None, 2)
-    assert found.addresses == {looks.staged["many", "path/1"]}
-
-
 @pytest.mark.parametrize("begins", [(20, 40), (40, 20)])
 def test_a_branch_is_asked_from_where_the_first_of_the_pages_began_that_may_have_lost_rows_of_it(
     looks: Looks, begins: tuple[int, int]
@@ -134,36 +124,6 @@ def test_where_none_of_the_last_paths_tells_anything_the_branch_is_asked_for_eve
     assert found.addresses == {looks.staged[place] for place in [*young, ("many", "path/0")]}
 
 
-@pytest.mark.parametrize(("microseconds", "is_lost"), [(0, False), (1, True)])
-def test_an_object_that_is_just_too_young_to_be_deleted_is_no_loss(
-    looks: Looks, microseconds: int, is_lost: bool
-) -> None:
-    """The bound is that of the listing: only what may be a candidate must have been scanned."""
-    bucket, _, prefix = looks.world.lake.namespace.removeprefix("memory://").partition("/")
-    modified = looks.run.plan.cutoff - timedelta(microseconds=microseconds)
-    memory_store(bucket).write(f"{prefix}/data/at-the-bound", b"x", modified)
-    stage_again(looks.world, "data/at-the-bound", "z", branch="many")
-    found = looks.prove()
-    assert (found.lost is not None) is is_lost
-    assert "data/at-the-bound" in found.addresses
-
-
-def test_an_entry_whose_object_is_not_in_the_store_is_no_loss(looks: Looks) -> None:
-    stage_again(looks.world, "data/not-there", "z", branch="many")
-    found = looks.prove()
-    assert (found.lost, found.asked_for_all) == (None, 0)
-
-
-def test_an_object_that_no_run_deletes_is_no_loss(looks: Looks) -> None:
-    """The scan need not have it: what is not below data/ is never a candidate."""
-    looks.world.orphan("imported/object")
-    looks.world.age(days=2)
-    stage_again(looks.world, "imported/object", "z", branch="many")
-    found = looks.prove()
-    assert (found.lost, found.asked_for_all) == (None, 0)
-    assert looks.asked["many", "path/5"] == 1, "it tells nothing either"
-
-
 def new_metadata(looks: Looks) -> None:
     catalog, name = looks.world.lake.catalog, looks.world.lake.repository
     catalog.objects.update_user_metadata(name, "many", "path/5", {"a": "b"})
@@ -187,73 +147,7 @@ def test_new_metadata_of_what_the_head_has_prove_nothing_and_a_new_object_does(
     assert looks.asked[looks.heads()["many"], "path/5"] == 1, "what the head has there"
 
 
-def test_an_object_that_the_head_has_with_new_metadata_is_no_loss() -> None:
-    """Its metadata may be newer than the scan; the head names it, so nobody deletes it."""
-    looks = Looks()
-    looks.world.lake.commit(branch="many")
-    new_metadata(looks)
-    looks.world.age(days=2)
-    assert looks.prove(("many", "path/5")).lost is None
-
-
-def test_only_paths_that_the_head_may_have_are_looked_for_there(looks: Looks) -> None:
-    looks.prove(("one", "path/0"))
-    assert {ref for ref, _ in looks.asked} == {"one", "many"}
-
-
-@pytest.mark.parametrize("by_chance", [0, 1, 3])
-def test_some_paths_are_looked_at_by_chance_and_each_once(by_chance: int) -> None:
-    """Chosen evenly from all changes, not from the first ones."""
-    looks = Looks()
-    catalog, name = looks.world.lake.catalog, looks.world.lake.repository
-    catalog.branches.delete_branch(name, "one")
-    for number in range(12):
-        catalog.branches.create_branch(name, f"b{number}", "main")
-        for path in range(8):
-            looks.put(f"b{number}", f"{path}")
-    looks.world.age(days=2)
-    looks.prove(by_chance=by_chance, tail=1)
-    places: set[str] = set()
-    for branch in (f"b{number}" for number in range(12)):
-        paths = {path: count for (ref, path), count in looks.asked.items() if ref == branch}
-        assert set(paths.values()) == {1}
-        assert 1 + max(0, by_chance - 1) <= len(paths) <= 1 + by_chance
-        assert "7" in paths
-        places.update(paths)
-    assert (len(places) > 1 + by_chance) is (by_chance > 0), "more than the last and any one branch's"
-
-
 def test_a_row_that_is_lost_in_the_middle_is_found_where_chance_looks(looks: Looks) -> None:
     found = looks.prove(("many", "path/2"), by_chance=6, tail=1)
     assert found.lost == ("many", "path/2", looks.staged["many", "path/2"])
     assert looks.asked["many", "path/5"] == 2, "at the end, and when all are asked for"
-
-
-def test_new_metadata_elsewhere_than_at_the_end_cost_no_question() -> None:
-    looks = Looks()
-    looks.world.lake.commit(branch="many")
-    catalog, name = looks.world.lake.catalog, looks.world.lake.repository
-    catalog.objects.update_user_metadata(name, "many", "path/2", {"a": "b"})
-    looks.put("many", "z")
-    looks.world.age(days=2)
-    looks.prove(tail=1)
-    assert looks.asked == Counter({("one", "path/0"): 1, ("many", "path/2"): 1, ("many", "z"): 1})
-
-
-@pytest.mark.parametrize(("give_up_at", "asked", "too_many"), [(8, 2, None), (7, 0, 7), (6, 0, 6)])
-def test_what_was_too_much_before_is_not_asked_for_again(
-    looks: Looks, give_up_at: int, asked: int, too_many: int | None
-) -> None:
-    found = looks.prove(("many", "path/1"), everything=True, give_up_at=give_up_at)
-    assert (found.asked_for_all, found.too_many) == (asked, too_many)
-    assert bool(found.addresses) is bool(asked)
-    assert bool(found.missing) is (too_many is not None)
-
-
-@pytest.mark.parametrize(("questions", "is_proved"), [(13, True), (12, False)])
-def test_branches_are_asked_no_more_than_may_be(questions: int, is_proved: bool) -> None:
-    """For each branch its changes, their end, a last page, and each path."""
-    looks = Looks(safety={"staged_questions_max": questions})
-    found = looks.prove(everything=True)
-    assert (found.missing == "") is is_proved
-    assert found.too_many == (None if is_proved else 7)

@@ -12,9 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dredge.errors import FormatError, NotFoundError, RefusedError
-from dredge.gc.mark_uncommitted import server_scan
-from dredge.gc.mark_uncommitted.extents import Extent
+from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted.output import StagedFiles
 from dredge.gc.mark_uncommitted.server_scan import ServerScan, canonical_staged, scan_server
 from dredge.hashing import hash64
@@ -95,16 +93,6 @@ def test_the_files_of_every_folder_that_a_page_named_count_and_those_of_the_usua
     ]
 
 
-def test_what_a_page_may_have_lost_is_told_with_where_it_began(server: Server) -> None:
-    server.put(f"{DEFAULT}one", "data/a")
-    server.put(f"{DEFAULT}two", "data/b")
-    server.page(DEFAULT, token("m"))
-    server.page("", token("n", "caf\ufffd"))
-    server.page(DEFAULT, None)
-    scan = server.scan()
-    assert scan.unsafe == [Extent("m", "", "n", True), Extent("n", "caf\ufffd", "n", True)]
-
-
 def test_pages_of_two_scans_are_not_one(server: Server) -> None:
     server.page("", token("m"))
     server.page("", None, run_id="r2")
@@ -124,48 +112,6 @@ def test_each_page_that_names_a_folder_wrote_a_file(server: Server, pages: int) 
     else:
         with pytest.raises(RefusedError, match=r"3 pages.*\b2\b"):
             server.scan()
-
-
-@pytest.mark.parametrize("times", [1, 2, 3])
-def test_a_page_that_fails_with_a_branch_that_goes_is_asked_for_again_twice(
-    server: Server, times: int
-) -> None:
-    server.answers = [NotFoundError("branch not found")] * times
-    server.page()
-    if times < 3:
-        assert server.scan().pages == 1
-    else:
-        with pytest.raises(RefusedError):
-            server.scan()
-    assert len(server.asked) == min(times + 1, 3)
-
-
-def test_a_server_that_finds_something_else_not_is_not_asked_again(server: Server) -> None:
-    server.answers = [NotFoundError("commit not found")]
-    server.page()
-    with pytest.raises(RefusedError):
-        server.scan()
-    assert len(server.asked) == 1
-
-
-@pytest.mark.parametrize(("now", "is_late"), [(100.0, False), (100.5, True)])
-def test_a_scan_that_goes_on_has_a_deadline(
-    server: Server, monkeypatch: pytest.MonkeyPatch, now: float, is_late: bool
-) -> None:
-    monkeypatch.setattr(server_scan, "running_seconds", lambda: now)
-    server.page("", token("m"))
-    server.page()
-    if is_late:
-        with pytest.raises(RefusedError, match="scan_deadline_seconds"):
-            server.scan(100.0)
-    else:
-        assert server.scan(100.0).pages == 2
-
-
-def test_the_last_page_may_come_late(server: Server) -> None:
-    """Nothing more is asked for."""
-    server.page()
-    assert server.scan(0.0).pages == 1
 
 
 def test_a_file_without_addresses_is_not_one_of_nothing(server: Server) -> None:

@@ -60,18 +60,6 @@ def seen(found: Staging) -> set[str]:
     return {commit for _, commit in found.heads}
 
 
-def test_records_that_are_proved_are_all_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    moving = Moving(monkeypatch, "auto", tells=True)
-    found = moving.scan()
-    assert (moving.scans, found.server_runs, found.proof) == (0, [], None)
-    assert found.records is not None
-    assert found.records.exact
-    assert found.rows == sum(part.rows for part in found.files.addresses) == 1
-    first, last = moving.listed
-    assert seen(found) == {first, *moving.read, last}
-    assert found.branches["main"] == moving.read[-1]
-
-
 @pytest.mark.parametrize(("live_source", "tells"), [("auto", False), ("both", True), ("both", False)])
 def test_where_the_server_is_asked_too_it_scans_once_and_every_head_counts(
     monkeypatch: pytest.MonkeyPatch, live_source: str, tells: bool

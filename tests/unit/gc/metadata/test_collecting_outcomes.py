@@ -100,10 +100,10 @@ def test_a_file_that_could_not_be_copied_stays_and_the_rest_goes(monkeypatch: py
     assert metarange not in there(world)
 
 
-def test_a_file_that_could_not_be_deleted_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_could_not_be_deleted_is_told_of(stand_in: Any) -> None:
     world = noted()
     before, denied = there(world), DeleteOutcome("x", "failed", "AccessDenied")
-    monkeypatch.setattr(MemoryVersionDeleter, "_delete", lambda *_: denied)
+    stand_in(MemoryVersionDeleter._delete, lambda *_: denied)
     with pytest.raises(UnavailableError, match=r"2 files.*AccessDenied"):
         collect(world)
     assert there(world) == before
@@ -256,12 +256,12 @@ def test_old_copies_of_what_a_commit_names_stay_and_so_do_all_while_nothing_may_
     assert copies(world) == {*names_left()}
 
 
-def test_a_copy_that_could_not_be_purged_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_could_not_be_purged_is_told_of(stand_in: Any) -> None:
     world = noted()
     went(world)
     world.age(days=91)
     denied = DeleteOutcome("x", "failed", "AccessDenied")
-    monkeypatch.setattr(MemoryVersionDeleter, "_delete", lambda *_: denied)
+    stand_in(MemoryVersionDeleter._delete, lambda *_: denied)
     with pytest.raises(UnavailableError, match="copies"):
         collect(world)
     assert copies(world) == {*names_left()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -197,7 +198,7 @@ def test_old_copies_of_each_run_are_told_and_runs_without_any_are_not(lake: str)
 
 
 def test_copies_go_for_good_with_all_their_versions_and_nothing_outside_of_their_folder(
-    lake: str, monkeypatch: pytest.MonkeyPatch
+    lake: str, stand_in: Any
 ) -> None:
     write(lake, A)
     uri = copied(lake, A)
@@ -210,7 +211,7 @@ def test_copies_go_for_good_with_all_their_versions_and_nothing_outside_of_their
     assert open_versions(quarantine_uri(uri)).versions(f"_lakefs/{A}") == []
     assert open_reader(lake).get(f"_lakefs/{A}") == b"range"
     denied = DeleteOutcome(A, "failed", "AccessDenied")
-    monkeypatch.setattr(MemoryVersionDeleter, "_delete", lambda *_: denied)
+    stand_in(MemoryVersionDeleter._delete, lambda *_: denied)
     file = File(A, "copy", 5, ("v",))
     assert list(purge_copies(OldCopies(uri, [file], []), always)) == [Taken(file, FAILED, "AccessDenied: ")]
 

@@ -14,9 +14,9 @@ from dredge.gc.restore import config
 from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.steps import Run, bulk_delete, release_lease
 from dredge.hashing import hash64
-from dredge.storage.streamed_copy import StreamedCopier
 from dredge.undo.pins import read_pins
 from tests.support.gc import busy_world, make_world, summary_of
+from tests.support.memory_store import MemoryWriter
 from tests.support.memory_versions import OlderVersions
 from tests.support.undo import (
     WAYS,
@@ -117,19 +117,18 @@ def test_a_restore_never_replaces_what_is_there(way: str) -> None:
     assert data_bytes(world)[taken] == b"somebody else's"
 
 
-def test_what_is_put_under_the_key_between_look_and_copy_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_put_under_the_key_between_look_and_copy_stays(stand_in: Any) -> None:
     world, _, gone = undo_world("quarantine")
     run = world.plan()
     world.run(run)
     taken = min(gone)
-    copy = StreamedCopier.copy
 
-    def late(self: StreamedCopier, key: str, *more: Any, **named: Any) -> object:
+    def late(honest: Any, writer: object, key: str, *more: Any, **named: Any) -> object:
         if key == taken:
             world.orphan(taken, b"somebody else's")
-        return copy(self, key, *more, **named)
+        return honest(writer, key, *more, **named)
 
-    monkeypatch.setattr(StreamedCopier, "copy", late)
+    stand_in(MemoryWriter.put_stream, late)
     done = restore(world, run, all=True)
     assert done.counts["taken_objects"] == 1
     assert data_bytes(world)[taken] == b"somebody else's"
@@ -271,8 +270,8 @@ def test_a_restore_knows_every_reason() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({}, "say what to restore"),
-        ({"all": True, "prefix": "data/"}, "do not go together"),
+        ({}, "no selection"),
+        ({"all": True, "prefix": "data/"}, "exclude each other"),
         ({"reason": "x"}, "reason"),
     ],
 )

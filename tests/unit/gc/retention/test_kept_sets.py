@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.gc.index.ranges import RangeFacts
-from dredge.gc.retention.kept_sets import num_tasks_for
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.steps import bulk_delete
 from dredge.lakefs import Commit, Ref
@@ -187,10 +185,3 @@ def test_optimized_runs_keep_and_let_go_by_policy_like_clean_ones() -> None:
     world.age(days=10)
     clean, _ = kept(world, mode="clean")
     assert {address for address in clean if address in addresses} == set(addresses[-3:])
-
-
-def test_ranges_are_read_by_as_many_tasks_as_keep_each_within_its_memory() -> None:
-    most = 20_000_000
-    for counts, tasks in (([], 0), ([most], 1), ([most - 1, 1], 1), ([most, 1], 2), ([most] * 3, 3)):
-        ranges = {f"r{at}": RangeFacts(count, b"a", b"b") for at, count in enumerate(counts)}
-        assert num_tasks_for(ranges) == tasks

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.retention import path_rules
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry
 from dredge.lakefs.files.metaranges import read_metarange
@@ -52,29 +49,6 @@ def test_a_rule_about_paths_can_be_bounded_to_the_last_commits_and_to_branches()
 
 def parts_of_paths(world: World) -> list[str]:
     return [key for key in world.lake.keys("_lakefs/") if "/dredge/paths/" in key and "/parts/" in key]
-
-
-def test_ranges_that_were_looked_through_for_paths_once_are_not_read_again() -> None:
-    world = make_world(policy=policy("paths: 'audit/**'"))
-    world.rules(1)
-    many_paths(world)
-    left, _ = kept(world)
-    parts = parts_of_paths(world)
-    read: list[str] = []
-    honest = path_rules.addresses_below
-
-    def noting(data: bytes, name: str, *more: Any) -> Any:
-        read.append(name)
-        return honest(data, name, *more)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(path_rules, "addresses_below", noting)
-        assert kept(world)[0] == left
-        assert (read, parts_of_paths(world)) == ([], parts)
-        # Other patterns have an index of their own; what the first ones kept goes now.
-        smaller, _ = kept(world, policy=policy("paths: 'audit/a'"))
-        assert read != []
-    assert smaller < left
 
 
 def test_what_falls_out_of_the_last_commits_goes_although_the_index_of_paths_has_it() -> None:

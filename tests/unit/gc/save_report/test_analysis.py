@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.errors import FormatError
 from dredge.gc.run import Run
-from dredge.gc.save_report import analysis
 from tests.support.gc import World, make_world
 
 COUNTED = {"report_names_max": 100}
@@ -45,34 +43,3 @@ def test_a_clean_run_tells_what_objects_cost_and_what_other_rules_would_free(wor
     page = run.folder.writer.get("report.html").decode()
     assert "<svg" in page
     assert "a/" in page
-
-
-def test_an_optimized_run_shows_the_figures_of_the_clean_run_before(world: World) -> None:
-    clean = done(world, tuning=COUNTED)
-    optimized = done(world, tuning=COUNTED, mode="optimized")
-    assert optimized.plan.mode == "optimized"
-    assert titles(optimized)[:2] == titles(clean)[:2]
-    about = optimized.folder.read_json("report.json")["sections"][0]["about"]
-    assert clean.plan.run_id in about
-
-
-def test_a_large_repository_is_left_to_the_command(world: World) -> None:
-    world.upload("c", b"2")
-    world.lake.commit()
-    world.age(days=2)
-    run = done(world, tuning={"report_names_max": 1})
-    (section,) = run.folder.read_json("report.json")["sections"]
-    assert "cost" in section["about"]
-
-
-@pytest.mark.parametrize("error", [FormatError("a damaged file"), KeyError("what nobody foresaw")])
-def test_figures_that_cannot_be_counted_do_not_stop_a_run(
-    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def broken(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(analysis, "cost_of", broken)
-    run = done(world, tuning=COUNTED)
-    report = run.folder.read_json("report.json")
-    assert (report["outcome"], report["sections"]) == ("success", [])

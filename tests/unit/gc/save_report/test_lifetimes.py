@@ -33,26 +33,6 @@ def with_old_runs() -> World:
     return world
 
 
-def test_superseded_layers_of_counts_go_after_a_week_and_the_newest_stays() -> None:
-    world = make_world()
-    layers: list[set[str]] = []
-    for number in range(6):
-        grown(world, number)
-        before = below(world, "dredge/counted/")
-        run(world, mode="clean")
-        layers.append(below(world, "dredge/counted/") - before)
-        assert layers[-1]
-        world.age(days=4)
-    left = below(world, "dredge/counted/")
-    # Two runs of the last week, and the one that was the newest when it began; the first three are gone.
-    assert left == set().union(*layers[3:])
-    assert len(below(world, "dredge/state/versions/")) == 3
-    grown(world, 9)
-    context = run(world, mode="optimized")
-    assert context.plan.mode == "optimized"
-    world.assert_readable()
-
-
 def test_layers_that_an_optimized_run_builds_on_stay_however_old() -> None:
     world = make_world(clean_every_days=10_000)
     grown(world, 0)
@@ -96,16 +76,6 @@ def test_nothing_goes_by_a_clock_that_jumped(monkeypatch: pytest.MonkeyPatch) ->
     assert removed == []
     assert before <= below(world, "")
     assert "clock" in str(context.folder.read_json("report.json")["warnings"])
-
-
-def test_what_a_user_wants_to_keep_for_ever_stays() -> None:
-    world = make_world(keep_runs_days=None)
-    for number in range(3):
-        grown(world, number)
-        run(world, mode="clean")
-        world.age(days=200)
-    assert len(folders(world)) == 3
-    assert len(below(world, "dredge/state/versions/")) == 3
 
 
 def test_a_dry_run_tells_what_would_go_and_removes_nothing() -> None:
@@ -160,7 +130,7 @@ def test_what_the_run_that_waits_was_planned_on_stays_for_a_week() -> None:
 def test_a_run_that_lost_its_lease_removes_nothing_more_and_is_a_success_all_the_same(
     group: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifetimes, "_KEYS", 3)
+    monkeypatch.setattr("dredge.runs.own_files._KEYS", 3)
     world = with_old_runs()
     grown(world, 9)
     context = world.plan(mode="clean")
@@ -181,20 +151,6 @@ def test_a_run_that_lost_its_lease_removes_nothing_more_and_is_a_success_all_the
     report = context.folder.read_json("report.json")
     assert report["outcome"] == "success"
     assert report["warnings"]
-
-
-def test_a_file_that_cannot_be_removed_is_a_warning_and_the_next_run_tries_again() -> None:
-    world = with_old_runs()
-    grown(world, 9)
-    with removing(answer=lambda key: "AccessDenied" if "counted" in key else None):
-        context = run(world, mode="clean")
-    report = context.folder.read_json("report.json")
-    assert report["outcome"] == "success"
-    assert any("removed" in text for text in report["warnings"])
-    left = below(world, "dredge/counted/")
-    grown(world, 10)
-    run(world, mode="clean")
-    assert left - below(world, "dredge/counted/")
 
 
 def test_a_store_that_fails_while_cleaning_up_costs_a_warning_only() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from dredge.errors import UnavailableError
 from dredge.gc.run import Run
-from dredge.gc.save_report import lifetimes, old_folders
 from dredge.gc.save_report.output import OwnFilesOutput
 from dredge.gc.save_report.own_files import ROOT
+from dredge.runs import own_files
 from dredge.storage import open_versions
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, make_world, summary_of
@@ -19,6 +19,8 @@ from tests.support.own_files import below, folders, grown, removing, run
 from tests.support.undo import purge, restore, store_of, undo_world
 from tests.unit.gc.metadata.test_collecting import collect, left_metarange, name, noted, there
 from tests.unit.gc.metadata.test_report import left_behind
+
+OF_LIST = {"pending", "newest_list.json"}
 
 
 def left_in(world: World, place: str) -> set[str]:
@@ -92,14 +94,14 @@ def test_a_folder_with_copies_of_metadata_stays_until_they_are_purged_and_the_ne
     world.age(days=91)
     world.collect(mode="clean")
     note = collect(world, metadata="report").run_id
-    assert left_in(world, "dredge/metadata") == {with_copies, note, "pending"}
+    assert left_in(world, "dredge/metadata") == {with_copies, note, *OF_LIST}
     world.age(seconds=5)
     assert collect(world).counts["purged_copies"] == 2
     world.age(days=91)
     world.collect(mode="clean")
     world.age(days=91)
     world.collect(mode="clean")
-    (newest,) = left_in(world, "dredge/metadata") - {"pending"}
+    (newest,) = left_in(world, "dredge/metadata") - OF_LIST
     assert newest not in (with_copies, note)
 
 
@@ -223,7 +225,7 @@ def test_folders_that_are_not_proved_to_be_this_repositorys_runs_stay() -> None:
 
 
 def test_a_removal_that_was_interrupted_is_ended_by_a_later_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifetimes, "_KEYS", 1)
+    monkeypatch.setattr(own_files, "_KEYS", 1)
     world = make_world()
     grown(world, 0)
     old = run(world, mode="clean").plan.run_id
@@ -242,15 +244,3 @@ def test_a_removal_that_was_interrupted_is_ended_by_a_later_run(monkeypatch: pyt
     grown(world, 9)
     run(world, mode="clean")
     assert old not in folders(world)
-
-
-def test_only_the_older_folders_of_many_are_left_to_the_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(old_folders, "_FOLDERS_MAX", 2)
-    world = make_world(keep_runs_days=7)
-    for number in range(6):
-        grown(world, number)
-        run(world, mode="clean", dry_run=True)
-    world.age(days=30)
-    for number, left in ((6, 4), (7, 2), (8, 0)):
-        grown(world, number)
-        assert summary_of(run(world, mode="clean"), OwnFilesOutput.STEP).counts["folders_left"] == left

@@ -6,7 +6,7 @@ import pytest
 
 from dredge.errors import RefusedError
 from dredge.gc.save_report import own_files
-from dredge.gc.save_report.own_files import ROOT, OwnFilesDeleter
+from dredge.gc.save_report.own_files import ROOT, own_files_deleter
 from dredge.gc.state.store import POINTER
 from dredge.runs.lease import LEASE
 from tests.support.gc import make_world
@@ -62,7 +62,7 @@ def test_the_deleter_takes_the_names_of_own_files_and_no_other() -> None:
         world.lake.objects.put(f"{ROOT}/{key}", b"x")
     kept = world.orphan("data/slice/object")
     before = set(world.lake.keys(""))
-    deleter = OwnFilesDeleter(world.lake.namespace)
+    deleter = own_files_deleter(world.lake.namespace)
     for other in OTHERS:
         with pytest.raises(RefusedError, match="own files"):
             deleter.delete([*OWN_FILES, other])

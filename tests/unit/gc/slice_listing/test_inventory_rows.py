@@ -12,8 +12,7 @@ import pytest
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.slice_listing import from_inventory
 from dredge.gc.slice_listing.from_inventory import ReadConfig
-from dredge.gc.slice_listing.items import Listed, ListResult
-from dredge.inventory.manifest import Inventory
+from dredge.gc.slice_listing.items import Listed
 from dredge.storage.model import LISTING_SCHEMA
 from dredge.xid import new_descending_xid
 
@@ -74,13 +73,6 @@ def test_only_objects_below_data_become_rows_and_the_rest_is_counted() -> None:
     assert total.counts["old_objects"] == 3
 
 
-def test_the_folder_of_anothers_metadata_is_told() -> None:
-    total = Listed()
-    for key in ("data/a", "data/x/_lakefs/1", "data/b", "data/x/_lakefs/2"):
-        sorted_rows(total, set(), (key, 1, OLD))
-    assert (total.foreign, total.counts["foreign_metadata"]) == ({"data/x/"}, 2)
-
-
 @pytest.mark.parametrize(
     ("row", "message"), [(("data/odd", None, OLD), "no size"), (("data/odd", 1, None), "no time")]
 )
@@ -127,19 +119,3 @@ def test_an_inventory_of_nothing_is_one_only_where_nothing_is(created: datetime 
     check({"data/x/"}, set(), created)
     with pytest.raises(RefusedError, match="memory://lake/data/"):
         check(set(), {"data/plain/"}, created)
-
-
-def test_figures_say_how_many_requests_were_left_out() -> None:
-    counts = {"inventory_rows": 5, "other_versions": 2, "old_objects": 1500, "young_objects": 600}
-    results = [ListResult(parts=[], counts=counts, rest=[], foreign=[]) for _ in range(2)]
-    record = SimpleNamespace(counts={}, details={})
-    source = Inventory(uri="x", created_at=None, digest="d")
-    contents = SimpleNamespace(files=[1, 2, 3], source=source)
-    from_inventory._note_figures(cast("Any", record), cast("Any", contents), results)
-    assert record.counts == {
-        "inventory_files": 3,
-        "inventory_rows": 10,
-        "inventory_other_versions": 4,
-        "list_requests_left_out": 4,
-    }
-    assert record.details == {"inventory": {"uri": "x", "created_at": None, "digest": "d"}}

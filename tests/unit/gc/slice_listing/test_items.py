@@ -18,14 +18,12 @@ from dredge.gc.slice_listing.items import (
     Listed,
     ListResult,
     ListTask,
-    PartSink,
     check_times,
     list_items,
-    note_foreign,
     sort_by_age,
 )
 from dredge.gc.slice_listing.output import LISTED
-from dredge.gc.slice_listing.slices import OUTSIDE, Item
+from dredge.gc.slice_listing.slices import Item
 from dredge.hashing import hash64
 from dredge.runs.partition import Stores, WorkerRun
 from dredge.storage import open_writer
@@ -101,16 +99,6 @@ def test_one_object_without_a_time_stops_the_listing(time: datetime | None) -> N
     check_times(batch(*MIXED, ("data/early", 1, EPOCH + timedelta(microseconds=1))))
 
 
-def test_metadata_of_another_repository_is_noted_by_its_folder() -> None:
-    listed = Listed()
-    note_foreign(batch(*MIXED, ("data/_lakefs", 1, OLD), ("_lakefs/x", 1, OLD)), listed)
-    assert (listed.foreign, dict(listed.counts)) == (set(), {})
-    note_foreign(batch(MIXED[0], ("data/x/_lakefs/a", 1, OLD), ("data/y/_lakefs/b", 1, OLD)), listed)
-    note_foreign(batch(("data/z/_lakefs/c", 1, OLD)), listed)
-    assert listed.foreign == {"data/x/", "data/y/", "data/z/"}
-    assert dict(listed.counts) == {"foreign_metadata": 3}
-
-
 @pytest.fixture
 def run() -> Iterator[WorkerRun]:
     """A run on a store whose objects are old."""
@@ -147,31 +135,6 @@ def rows(run: WorkerRun, result: ListResult) -> list[tuple[str, list[str]]]:
     ]
 
 
-def test_rows_come_in_the_order_of_the_items_however_many_are_listed_at_once(run: WorkerRun) -> None:
-    names = [f"data/{number:02d}/a" for number in range(9)]
-    put(run, *names)
-    wanted = [Item(f"data/{number:02d}/") for number in (*range(8, -1, -1), 99)]
-    for threads in (1, 2, 5, 20):
-        result = listed(run, wanted, threads=threads)
-        assert rows(run, result) == [("part", names[::-1])], threads
-        assert result.counts["old_objects"] == 9
-    assert rows(run, listed(run, [])) == []
-
-
-def test_no_more_items_wait_than_are_listed_at_once_and_one(run: WorkerRun) -> None:
-    taken = []
-
-    def each() -> Iterator[Item]:
-        for number in range(20):
-            taken.append(number)
-            yield Item(f"data/{number}/")
-
-    found = items._in_order(run.open_store(), cast("list[Item]", each()), replace(CONFIG, threads=2))
-    next(found)
-    assert len(taken) == 3, "what they hold waits in memory"
-    assert len(list(found)) == 19
-
-
 def test_young_rows_are_kept_of_slices_that_were_opened_before_the_covered_time(run: WorkerRun) -> None:
     early, late = (new_descending_xid(CUTOFF + timedelta(seconds=at)) for at in (-1, 0))
     for name in (early, late, "plain"):
@@ -181,10 +144,8 @@ def test_young_rows_are_kept_of_slices_that_were_opened_before_the_covered_time(
     assert result.counts["young_objects"] == 3
 
 
-def test_a_folder_is_cut_when_it_is_as_long_as_may_be(
-    run: WorkerRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory, "BATCH_ROWS", 2)
+def test_a_folder_is_cut_when_it_is_as_long_as_may_be(run: WorkerRun, stand_in: Any) -> None:
+    stand_in(memory.rows_of_a_page, lambda _: 2)
     keys = [f"data/x/{number}" for number in range(6)]
     put(run, *keys)
     whole = Item("data/x/")
@@ -199,44 +160,6 @@ def test_a_folder_is_cut_when_it_is_as_long_as_may_be(
     assert rows(run, listed(run, [replace(whole, capped=False)], rows_max=1)) == [("part", keys)]
 
 
-def test_the_first_key_of_a_cut_item_is_that_of_its_first_batch(
-    run: WorkerRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From the first and the last key follows where names differ, and so how many pieces the rest has."""
-    monkeypatch.setattr(memory, "BATCH_ROWS", 2)
-    put(run, *(f"data/x/{number}a" for number in range(4)))
-    asked = []
-
-    def cut(item: Item, first: str, last: str) -> list[Item]:
-        asked.append((first, last))
-        return [item]
-
-    monkeypatch.setattr(items, "cut_rest", cut)
-    listed(run, [Item("data/x/")], rows_max=4)
-    assert asked == [("data/x/0a", "data/x/3a")]
-
-
-def test_what_lies_directly_below_data_is_one_level_and_never_cut(run: WorkerRun) -> None:
-    put(run, "data/a", "data/b", "data/slice/c")
-    put(run, "data/young", at=CUTOFF)
-    result = listed(run, [Item("data/", kind="level")], rows_max=1)
-    assert rows(run, result) == [("part", ["data/a", "data/b"])]
-    assert (result.counts["old_objects"], result.counts["young_objects"], result.rest) == (2, 1, [])
-    assert rows(run, listed(run, [Item("data/none/", kind="level")])) == []
-
-
-def test_names_that_no_key_expresses_are_counted() -> None:
-    class Reader:
-        def list(self, _prefix: str, _after: str, _before: str, on_skipped: Any) -> Iterator[pa.RecordBatch]:
-            on_skipped("data/../x")
-            on_skipped("data//x")
-            yield batch(*MIXED)
-
-    found = items._list_item(cast("Any", Reader()), Item("data/"), CONFIG)
-    assert found.counts["unnamed_objects"] == 2
-    assert found.counts["old_objects"] == 2
-
-
 def test_a_listing_without_times_stops_the_run() -> None:
     class Reader:
         def list(self, *_: object) -> Iterator[pa.RecordBatch]:
@@ -244,43 +167,3 @@ def test_a_listing_without_times_stops_the_run() -> None:
 
     with pytest.raises(RefusedError, match="'data/odd'"):
         items._list_item(cast("Any", Reader()), Item("data/"), CONFIG)
-
-
-def test_the_foreign_folders_of_several_items_are_told(run: WorkerRun) -> None:
-    put(run, "data/a/x", "data/b/_lakefs/1", "data/c/_lakefs/2")
-    result = listed(run, [Item(f"data/{name}/") for name in "abc"])
-    assert (result.foreign, result.counts["foreign_metadata"]) == (["data/b/", "data/c/"], 2)
-
-
-def test_what_lies_outside_is_only_counted(run: WorkerRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(run, "dummy", "old-a", "old-b", "exports/x", "exports/y/z", "data/a", "_lakefs/a")
-    result = listed(run, [*OUTSIDE])
-    assert result.parts == []
-    assert result.counts["root_objects"] == 2
-    assert (result.counts["root_bytes"], result.counts["elsewhere_objects"]) == (2, 2)
-    assert "old_objects" not in {name for name, count in result.counts.items() if count}
-    monkeypatch.setattr(memory, "BATCH_ROWS", 1)
-    assert listed(run, [*OUTSIDE]).counts == result.counts
-    monkeypatch.setattr(items, "_OUTSIDE_MAX", 2)
-    last = listed(run, [OUTSIDE[-1]])
-    assert last.counts["elsewhere_objects"] == 1, "`dummy` and `exports/x`: it is no more than a figure"
-    assert last.counts["root_objects"] == 0
-
-
-def test_parts_are_written_when_they_are_long_enough_and_in_order(run: WorkerRun) -> None:
-    table = Listed()
-    sort_by_age(batch(*MIXED), CUTOFF, table, False)
-    (two,) = table.old
-    for part_rows, expected in ((1, [2, 2, 2]), (2, [2, 2, 2]), (3, [4, 2]), (4, [4, 2]), (5, [6]), (9, [6])):
-        sink = PartSink(run.folder, "part-x", part_rows)
-        sink.add([two, two])
-        sink.add([])
-        sink.add([two])
-        parts = sink.finish()
-        assert [part.rows for part in parts] == expected, part_rows
-        assert [part.name for part in parts] == [
-            f"slice_listing/part-x-{number:05d}.parquet" for number in range(len(expected))
-        ]
-        found = [key for part in parts for key in run.folder.read_part(part)["address"].to_pylist()]
-        assert found == ["data/a", "data/c"] * 3
-    assert PartSink(run.folder, "part-x", 1).finish() == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dredge.gc.steps import slice_listing
@@ -47,26 +49,6 @@ def test_every_layout_is_listed_exactly_once(rows_max: int, part_rows: int) -> N
     assert summary.counts["old_objects"] == len(made)
 
 
-def test_objects_in_slices_that_are_too_young_to_be_listed_are_spoken_of() -> None:
-    """A dry run of a fresh repository counts next to nothing, and must not look broken."""
-    world = make_world()
-    world.upload("a", b"1")
-    world.lake.commit()
-    for _ in range(2):
-        folder = new_descending_xid(world.lake.clock())
-        for number in range(5):
-            world.orphan(f"data/{folder}/{number}")
-        world.age(hours=1)
-    world.orphan("data/elsewhere/young")
-    context = world.plan(dry_run=True)
-    world.run(context)
-    report = context.folder.read_json("report.json")
-    assert report["counts"]["young_objects"] == 1
-    assert "3 of 4" in report["headline"]
-    whys = {row["kind"]: row["why"] for row in report["rows"]}
-    assert all("(3)" in whys[kind] for kind in ("young", "live"))
-
-
 def test_young_slices_are_not_listed_and_young_objects_are_only_counted() -> None:
     world = make_world()
     old = world.orphan(f"data/{new_descending_xid(world.lake.clock())}/old")
@@ -83,33 +65,9 @@ def test_young_slices_are_not_listed_and_young_objects_are_only_counted() -> Non
     assert summary.details["rounds"] == 1
 
 
-def test_a_second_listing_writes_the_same_parts() -> None:
-    world = make_world()
-    layouts(world)
-    world.age(days=2)
-    first = listed(world, run_root="memory://runs/one")[1]
-    # The same store, listed again in another run at the same moment.
-    world.lake.objects.put(
-        "_lakefs/retention/gc/dredge/lease.json",
-        b'{"holder": "", "fencing": 1, "expires_at": "2020-01-01T00:00:00+00:00"}',
-    )
-    second = listed(world, run_root="memory://runs/two")[1]
-    assert [part.sha256 for part in first.parts] == [part.sha256 for part in second.parts]
-
-
-def test_an_empty_namespace_is_listed_as_such() -> None:
-    world = make_world()
-    addresses, summary = listed(world)
-    assert addresses == []
-    assert summary.counts["slices"] == 0
-    sizes = [f"{age}_{what}" for age in ("old", "young", "root") for what in ("objects", "bytes")]
-    others = ("elsewhere_objects", "foreign_metadata", "unnamed_objects")
-    assert [summary.counts[name] for name in (*sizes, *others)] == [0] * 9
-
-
 @pytest.mark.parametrize("rounds_max", [1, 2, 5])
-def test_the_last_round_lists_all_that_is_left(rounds_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "BATCH_ROWS", 1)
+def test_the_last_round_lists_all_that_is_left(rounds_max: int, stand_in: Any) -> None:
+    stand_in(memory.rows_of_a_page, lambda _: 1)
     world = make_world()
     made = {world.orphan(f"data/flat/{number:03d}") for number in range(40)}
     world.age(days=2)
@@ -144,18 +102,17 @@ def test_what_is_left_alone_is_told_and_only_clean_runs_look_for_it() -> None:
     assert summary.warnings == ()
 
 
-def test_without_objects_directly_below_data_nothing_is_listed_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_objects_directly_below_data_nothing_is_listed_there(stand_in: Any) -> None:
     world = make_world()
     world.orphan("data/slice/a")
     world.age(days=2)
     asked = []
-    honest = memory.MemoryReader.list_level
 
-    def level(self: memory.MemoryReader, prefix: str = "") -> object:
+    def level(honest: Any, reader: object, prefix: str = "") -> object:
         asked.append(prefix)
-        return honest(self, prefix)
+        return honest(reader, prefix)
 
     context = world.plan()
-    monkeypatch.setattr(memory.MemoryReader, "list_level", level)
+    stand_in(memory.MemoryReader.list_level, level)
     slice_listing(context, Parallel())
     assert asked == ["data/"], "to see what there is"

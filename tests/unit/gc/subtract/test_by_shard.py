@@ -14,8 +14,7 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
-from dredge.gc.subtract import by_shard
-from dredge.gc.subtract.by_shard import cut_parts, find_dead, is_worth_it
+from dredge.gc.subtract.by_shard import cut_parts, find_dead
 from dredge.runs.summary import PartInfo
 from dredge.sets.live import LiveSet
 from tests.support.gc import Parallel, World, make_world, summary_of
@@ -67,17 +66,6 @@ def test_both_ways_find_the_same(seed: int) -> None:
         world.age(days=10)
 
 
-def test_a_run_that_compares_shard_by_shard_deletes_the_garbage_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(by_shard, "is_worth_it", lambda *_: True)
-    world = world_of(random.Random(7))
-    kept = {key for key in world.data() if not key.startswith("data/slice")}
-    world.collect()
-    assert world.data() == kept
-    world.assert_readable()
-
-
 class Forgetful(Parallel):
     """Leaves out the last task of the first or the second round."""
 
@@ -94,19 +82,3 @@ def test_what_no_task_compared_stops_the_run(cuts: bool) -> None:
     run, live, listed = marked(world_of(random.Random(3)), "clean")
     with pytest.raises(FormatError, match="were compared"):
         find_dead(run, Forgetful(cuts), live, listed)
-
-
-def test_figures_say_which_way_costs_less() -> None:
-    class Live:
-        bits, values = 3, 60_000_000
-
-    class Whole:
-        bits, values = 0, 10**12
-
-    def worth(live: Any, rows: int, num_tasks: int) -> bool:
-        return is_worth_it(live, rows, num_tasks, 50_000_000)
-
-    assert not worth(Live, 50_000_000, 2)
-    assert worth(Live, 50_000_000, 16)
-    assert not worth(Live, 500_000_000, 16)
-    assert not worth(Whole, 10, 1000)

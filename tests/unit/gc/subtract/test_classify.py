@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,6 @@ from dredge.errors import FormatError
 from dredge.gc.config import GCConfig
 from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract.classify import CANDIDATES, SubtractConfig, classify, write_candidates
-from dredge.gc.subtract.early_deletion import Early, early_details, early_text
 from dredge.gc.subtract.holds import SAME_SIZE
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
@@ -141,29 +140,6 @@ def test_what_is_archived_is_held_and_counted_and_nothing_else_for_its_class(fol
     assert {code: (item.objects, item.size_bytes) for code, item in found.by_hold.items()} == {
         "archived": (2, 9)
     }
-
-
-def test_early_deletions_are_told_by_class_for_what_is_younger_than_its_minimum(folder: RunFolder) -> None:
-    rows = in_classes("AZURE_COOL", "AZURE_COOL", "AZURE_COLD", None, "AZURE_ARCHIVE", "NEW_CLASS")
-    after = timedelta(days=40)
-    as_of = datetime(2026, 1, 1, tzinfo=UTC) + after
-    asked = replace(config(), as_of=as_of)
-    found = write_candidates(folder, asked, [rows], "early").early
-    # Cool charges for 30 days, which are over, cold for 90; what is archived does not go.
-    assert found == {"AZURE_COLD": Early(objects=1, size_bytes=3, byte_days=3 * 50)}
-    sooner = write_candidates(folder, replace(asked, as_of=as_of - after / 2), [rows], "sooner").early
-    assert sooner["AZURE_COOL"] == Early(objects=2, size_bytes=3, byte_days=3 * 10)
-    assert write_candidates(folder, config(), [rows], "untold").early == {}
-
-
-def test_the_fee_is_that_of_the_days_that_are_left() -> None:
-    gib = 1 << 30
-    details = early_details({"AZURE_COLD": Early(objects=7, size_bytes=100 * gib, byte_days=100 * gib * 45)})
-    assert details == {"AZURE_COLD": {"objects": 7, "bytes": 100 * gib, "fee_usd": 0.54}}
-    assert early_text(details) == (
-        "7 objects (100.0 GiB) of class AZURE_COLD, which charges for 90 days at least: about 0.54 US dollars"
-    )
-    assert early_text({}) == ""
 
 
 def test_objects_of_other_stores_that_are_called_like_parts_are_objects_like_any() -> None:

@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
-from dredge.gc.subtract import earlier_runs
 from dredge.gc.subtract.earlier_runs import SearchResult, _search, _Sources
 from dredge.hashing import hash64
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import LocalRunner
 from dredge.sets.hashes import write_hashes
 from dredge.sets.live import LiveSet, LocatedSet, ShardedSet
 from tests.support.gc import Parallel, make_world, summary_of
@@ -76,22 +73,6 @@ def test_of_rows_of_earlier_runs_those_that_nothing_names_are_found() -> None:
         assert rows["hash"].to_pylist() == hash64(rows["address"]).tolist()
 
 
-def test_objects_of_an_inventory_that_nothing_names_are_counted_with_their_sizes() -> None:
-    search = Search("data/live")
-    parts = [
-        search.rows("data/dead", "data/live", "data/another"),
-        search.rows("data/live"),
-        search.rows(),
-        search.rows("data/x"),
-    ]
-    results = search.search(parts, sized=True)
-    assert sum(result.rows for result in results) == 3
-    assert sum(result.size_bytes for result in results) == sum(
-        map(len, ("data/dead", "data/another", "data/x"))
-    )
-    assert sorted(search.found(results)) == ["data/another", "data/dead", "data/x"]
-
-
 def test_what_ranges_name_is_found_and_one_that_cannot_be_read_is_told() -> None:
     search = Search()
     world = search.world
@@ -119,27 +100,6 @@ def ranges_of(search: Search) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("count", "is_large"), [(3, False), (4, True)])
-def test_a_folder_of_which_much_is_known_is_shared_by_tasks(
-    monkeypatch: pytest.MonkeyPatch, count: int, is_large: bool
-) -> None:
-    """Counted over all the sources of a task, and only what nothing names."""
-    monkeypatch.setattr(earlier_runs, "_LARGE", 3)
-    search = Search("data/a/live0", "data/a/live1")
-    search.world.runner = LocalRunner()
-    names = [f"data/a/{number}" for number in range(count)]
-    parts = [search.rows(*names[:2], "data/b/0", "data/a/live0"), search.rows(*names[2:], "data/a/live1")]
-    (result,) = search.search(parts)
-    assert result.large == (["data/a/"] if is_large else [])
-
-
-def test_rows_and_ranges_are_shared_among_tasks() -> None:
-    search = Search()
-    assert search.search() == []
-    assert len(search.search([search.rows(f"data/{number}") for number in range(5)])) == 3
-    assert len(search.search([search.rows("data/a")], ["not-there"])) == 2
-
-
 def test_what_an_inventory_names_twice_and_an_earlier_run_too_is_one_object() -> None:
     """Nothing of a listing is looked up again, and nothing of an inventory is taken for listed."""
     world = make_world()
@@ -162,23 +122,6 @@ def test_what_an_inventory_names_twice_and_an_earlier_run_too_is_one_object() ->
     )
     assert (counts["earlier_objects"], counts["candidates_objects"]) == (2, 2)
     assert not {staged, orphan} & world.data()
-
-
-def test_what_a_listing_gave_is_not_searched_again() -> None:
-    world = make_world()
-    world.upload("a", b"committed")
-    world.lake.commit()
-    world.orphan("data/slice/orphan", b"orphan")
-    world.age(days=3)
-    context = world.plan()
-    world.mark(context)
-    counts = summary_of(context, "subtract").counts
-    assert (counts["listed_objects"], counts["live_objects"], counts["live_bytes"]) == (
-        2,
-        1,
-        len(b"committed"),
-    )
-    assert (counts["earlier_objects"], counts["candidates_objects"]) == (0, 1)
 
 
 def test_what_only_a_range_of_an_expired_commit_named_is_found_though_its_slice_is_not_listed_again() -> None:

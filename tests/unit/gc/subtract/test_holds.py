@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from dredge.errors import RefusedError
 from dredge.gc.subtract import holds
 from dredge.gc.subtract.holds import (
     SAME_SIZE,
@@ -105,43 +104,6 @@ def guard_json_codes(guard: dict[str, list[dict[str, str]]]) -> list[str]:
     return [item["code"] for item in guard["held"]]
 
 
-def test_a_dry_run_shows_a_new_hold_and_does_not_count_its_objects(legal_hold: Hold) -> None:
-    world, _, _ = world_with_two_orphans()
-    context = world.plan(dry_run=True)
-    world.run(context)
-    report = context.folder.read_json("report.json")
-    assert report["headline"].startswith("A run that deletes would delete 1 objects (13 bytes)")
-    assert [row["why"] for row in report["rows"] if row["kind"] == "of these"] == [legal_hold.why]
-    assert summary_of(context, "bulk_delete").counts["would_delete_objects"] == 1
-
-
-@pytest.mark.usefixtures("legal_hold")
-def test_limits_do_not_count_what_is_held() -> None:
-    world, _, free = world_with_two_orphans(max_delete_objects=1, max_delete_bytes=13)
-    world.collect()
-    assert free not in world.data()
-
-
-def test_without_the_hold_the_same_limit_stops_the_run() -> None:
-    world, held, free = world_with_two_orphans(max_delete_objects=1)
-    with pytest.raises(RefusedError, match="max_objects"):
-        world.collect()
-    assert {held, free} <= world.data()
-
-
-def test_what_a_hold_kept_is_looked_at_again_when_the_hold_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, held, _ = world_with_two_orphans()
-    with monkeypatch.context() as patch:
-        patch.setattr(holds, "HOLDS", [*holds.HOLDS, Hold(LEGAL, "it is held", on_legal_hold)])
-        world.collect(mode="clean")
-    assert held in world.data()
-    world.age(hours=1)
-    context = world.plan(mode="optimized")
-    world.run(context)
-    assert context.plan.mode == "optimized"
-    assert held not in world.data()
-
-
 @pytest.mark.usefixtures("legal_hold", "without_canaries")
 def test_a_proof_about_its_size_does_not_free_what_another_hold_keeps() -> None:
     """Both holds apply. The branch is asked and does not serve the object, which proves nothing about the other."""
@@ -210,12 +172,6 @@ def test_what_was_brought_back_or_is_as_long_as_an_entry_of_a_head_is_held_in_th
 
 def test_only_the_hold_for_an_equal_size_may_be_lifted() -> None:
     assert [hold.code for hold in holds.HOLDS if hold.may_be_lifted] == [SAME_SIZE]
-
-
-def test_each_hold_has_a_code_of_its_own_and_a_sentence() -> None:
-    codes = [hold.code for hold in holds.HOLDS]
-    assert len(set(codes)) == len(codes)
-    assert all(hold.code and hold.why for hold in holds.HOLDS)
 
 
 @pytest.mark.parametrize(

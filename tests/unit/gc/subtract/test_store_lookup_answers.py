@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -12,12 +12,9 @@ import pytest
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.subtract import store_lookup
-from dredge.gc.subtract.classify import Candidates
-from dredge.gc.subtract.store_lookup import LookedUp, _checked, _Refused, ask, folders_of
-from dredge.runs.figures import Figures
-from dredge.runs.summary import PartInfo
+from dredge.gc.subtract.store_lookup import _Refused, ask
 from dredge.storage import ObjectInfo
-from dredge.storage.neighbours import LOOKS_PER_PAGE, PAGE_ROWS
+from dredge.storage.neighbours import LOOKS_PER_PAGE
 
 OLD = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -105,12 +102,6 @@ def test_an_object_without_a_time_stops_the_run(modified: datetime | None) -> No
         store_lookup._info({"key": "f/a", "last_modified": modified, "size": 1, "etag": None})
 
 
-def test_the_first_moment_after_the_epoch_is_a_time() -> None:
-    moment = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
-    assert _checked("a", moment) == moment
-    assert _checked("a", moment.astimezone(timezone(timedelta(hours=2)))).tzinfo is UTC
-
-
 NAMES = [f"f/{number:03d}" for number in range(LOOKS_PER_PAGE + 1)]
 
 
@@ -127,34 +118,6 @@ def test_a_folder_of_a_remote_store_is_listed_and_what_is_not_there_is_gone(
     assert found[NAMES[0]].etag == "listed"
 
 
-def test_as_many_objects_of_a_folder_as_a_page_costs_are_worth_a_listing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    names = NAMES[:LOOKS_PER_PAGE]
-    prefixes = listing(monkeypatch, [(names, names, len(names))])
-    assert sorted(Store({}, is_remote=True).ask(*names)) == names
-    assert prefixes == ["f/"]
-
-
-def test_a_store_on_this_machine_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    prefixes = listing(monkeypatch, [])
-    store = Store(dict.fromkeys(NAMES, OLD))
-    assert sorted(store.ask(*NAMES)) == NAMES
-    assert (prefixes, sorted(store.stats)) == ([], NAMES)
-
-
-@pytest.mark.parametrize(("more", "goes_on"), [(0, True), (1, False)])
-def test_a_listing_that_takes_more_than_the_looks_it_saves_is_left(
-    monkeypatch: pytest.MonkeyPatch, more: int, goes_on: bool
-) -> None:
-    """What is left is asked for one by one."""
-    listed = 2 * PAGE_ROWS // LOOKS_PER_PAGE + more
-    listing(monkeypatch, [(NAMES[:2], NAMES[:2], listed), (NAMES[2:], NAMES[2:], 10)])
-    store = Store(dict.fromkeys(NAMES, OLD), is_remote=True)
-    assert sorted(store.ask(*NAMES)) == NAMES
-    assert sorted(store.stats) == ([] if goes_on else NAMES[2:])
-
-
 def test_a_folder_that_cannot_be_listed_exactly_is_asked_for_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -166,43 +129,6 @@ def test_a_folder_that_cannot_be_listed_exactly_is_asked_for_one_by_one(
     store = Store(dict.fromkeys(NAMES, OLD), is_remote=True)
     assert sorted(store.ask(*NAMES)) == NAMES
     assert sorted(store.stats) == NAMES, "nothing that this listing said counts"
-
-
-@pytest.mark.parametrize("chunks", [0, 1, 2])
-def test_the_folder_of_an_address_ends_with_its_last_slash(chunks: int) -> None:
-    names, folders = ["data/a/b", "data/c", "top", "data/d/"], ["data/a/", "data/", "", "data/d/"]
-    array = pa.array(names if chunks else [], pa.string())
-    chunked = pa.chunked_array([array] * chunks, pa.string())
-    assert folders_of(chunked).to_pylist() == folders * chunks
-    assert isinstance(folders_of(chunked), pa.Array)
-    assert folders_of(array).to_pylist() == (folders if chunks else [])
-
-
-def test_what_tasks_found_adds_up() -> None:
-    one = LookedUp(asked_objects=1, gone_objects=2, young_objects=3, refused_objects=4, refused="first")
-    two = LookedUp(asked_objects=10, gone_objects=20, young_objects=30, refused_objects=40, refused="second")
-    more = LookedUp(inventory_objects=5, inventory_bytes=6) + LookedUp(
-        inventory_objects=50, inventory_bytes=60
-    )
-    both = one + two + more
-    figures = (both.asked_objects, both.gone_objects, both.young_objects, both.refused_objects)
-    assert figures == (11, 22, 33, 44)
-    assert (both.inventory_objects, both.inventory_bytes, both.refused) == (55, 66, "first")
-    assert (LookedUp() + two).refused == "second"
-
-
-def test_candidates_and_files_of_every_task_are_kept() -> None:
-    def task(number: int) -> LookedUp:
-        figures = Figures(objects=number, size_bytes=10 * number)
-        parts = [PartInfo(f"part-{number}", 1, 1, f"{number}")]
-        candidates = Candidates(parts=parts, by_reason={"old": figures}, by_hold={"unreadable": figures})
-        return LookedUp(candidates=candidates, young=[PartInfo(f"young-{number}", 1, 1, f"y{number}")])
-
-    found = task(1) + task(2) + task(4)
-    assert (found.candidates.objects, found.candidates.size_bytes) == (7, 70)
-    assert found.candidates.by_hold["unreadable"].objects == 7
-    names = [f"{kind}-{number}" for kind in ("part", "young") for number in (1, 2, 4)]
-    assert [part.name for part in found.parts] == names
 
 
 @pytest.mark.parametrize(("count", "are_listed"), [(3, False), (4, True)])

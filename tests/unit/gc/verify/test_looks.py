@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.gc.verify.looks import choose, length_of_runs, look_for, looks_at
+from dredge.gc.verify.looks import choose, look_for, looks_at
 from dredge.storage import ObjectReader, open_writer
 
 
@@ -42,15 +42,6 @@ def reader_of(place: str, names: set[str], rows: int = 1000) -> Any:
     return CountingReader(writer, rows)
 
 
-def test_runs_span_a_page_and_sparse_garbage_is_looked_up_one_by_one() -> None:
-    assert length_of_runs(25_000, 500_000) == 45
-    assert length_of_runs(6_500, 500_000) == 1
-    assert length_of_runs(500, 500) == 900
-    assert length_of_runs(100, 1_000_000) == 1
-    assert length_of_runs(0, 0) == 1
-    assert length_of_runs(7, 0) == 900
-
-
 @pytest.mark.parametrize("length", [1, 7])
 def test_a_sample_has_at_least_the_looks_asked_for_and_comes_from_all_over(length: int) -> None:
     names = [f"data/s/{number:05d}" for number in range(10_000)]
@@ -60,18 +51,6 @@ def test_a_sample_has_at_least_the_looks_asked_for_and_comes_from_all_over(lengt
     assert {int(name[-5:]) // 1000 for name in looked} == set(range(10))
     assert [name for run in choose(names, 20_000, length, random.Random(1)) for name in run] == names
     assert not choose(names, 0, length, random.Random(1))
-
-
-def test_no_run_goes_from_a_folder_into_the_next_which_may_be_far() -> None:
-    """Between two slices of a part of the ledger lies what other parts have: all of it would be listed."""
-    names = [f"data/{slice_}/{number:03d}" for slice_ in "az" for number in range(20)]
-    runs = choose(names, 40, 14, random.Random(1))
-    assert sorted(len(run) for run in runs) == [6, 6, 14, 14]
-    assert all(len({name[:7] for name in run}) == 1 for run in runs)
-    between = {f"data/{slice_}/{number:03d}" for slice_ in "cdefgh" for number in range(500)}
-    reader = reader_of("gap", between | {"data/z/004"})
-    assert look_for(reader, runs, 2).there == ["data/z/004"]
-    assert reader.lists + reader.stats <= 2 + 12
 
 
 def test_of_few_deleted_names_a_share_is_looked_for_and_never_less_than_some() -> None:
@@ -95,37 +74,6 @@ def test_names_beside_are_in_the_runs_and_do_not_count() -> None:
     assert {name for run in everything for name in run} == {*names, *beside} - {"data/t/1"}, (
         "a run has something that was deleted"
     )
-
-
-def test_where_garbage_is_rare_a_run_is_not_listed_to_its_end() -> None:
-    names = [f"data/s/{number:05d}" for number in range(0, 12_000, 1_000)]
-    reader = reader_of("rare", {f"data/s/{number:05d}" for number in range(12_000)})
-    assert look_for(reader, [names], 2).there == names
-    assert reader.lists <= 6
-    assert reader.stats >= 5
-
-
-def test_names_that_lie_close_are_found_by_one_request() -> None:
-    names = [f"data/s/{number:03d}" for number in range(100)]
-    reader = reader_of("close", {names[3], names[57], "data/s/0", "data/t/1"})
-    looked = look_for(reader, [names], 2)
-    assert (looked.names, looked.there) == (100, [names[3], names[57]])
-    assert (reader.lists, reader.stats) == (1, 0)
-
-
-def test_a_run_that_spans_many_answers_is_looked_for_to_its_end() -> None:
-    names = [f"data/s/{number:03d}" for number in range(100)]
-    reader = reader_of("far", set(names), rows=10)
-    looked = look_for(reader, [names], 2)
-    assert (looked.names, looked.there) == (100, names)
-    assert reader.lists == 10
-
-
-def test_short_runs_are_asked_for_by_name() -> None:
-    reader = reader_of("short", {"data/a", "data/b/c"})
-    looked = look_for(reader, [["data/a"], ["data/b/a", "data/b/c"]], 2)
-    assert (looked.names, sorted(looked.there)) == (3, ["data/a", "data/b/c"])
-    assert (reader.lists, reader.stats) == (0, 3)
 
 
 def test_an_object_that_the_store_will_not_describe_is_looked_for_in_a_listing() -> None:

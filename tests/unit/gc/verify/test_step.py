@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
 from dredge.gc.bulk_delete import sweep
-from dredge.gc.verify import deleted, living, step
+from dredge.gc.verify import living, step
 from dredge.storage import DeleteOutcome, open_deleter
 from tests.support.gc import World, busy_world, deleting, make_world, summary_of
 
@@ -28,32 +27,6 @@ def world_with_garbage(count: int) -> tuple[World, set[str]]:
 def claimed(key: str, message: str | None = None) -> DeleteOutcome:
     """The store says that it has deleted what it keeps."""
     return DeleteOutcome(key, "deleted", message=message)
-
-
-@pytest.mark.parametrize(
-    ("looks", "least", "most"), [(None, 100, 100), (20, 20, 40), (0, 0, 0), (1000, 100, 100)]
-)
-def test_as_many_deleted_objects_are_looked_for_as_asked_and_some_of_every_part(
-    looks: int | None, least: int, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[int] = []
-    honest = deleted._look_into
-
-    def look_into(*asked: Any) -> Any:
-        looked = honest(*asked)
-        seen.append(looked.checked)
-        return looked
-
-    monkeypatch.setattr(deleted, "_look_into", look_into)
-    monkeypatch.setattr(step, "length_of_runs", lambda *_: 1)
-    world, gone = world_with_garbage(100)
-    context = world.plan(verify_looks=looks)
-    world.run(context)
-    counts = summary_of(context, "verify").counts
-    assert counts["deleted_objects"] == len(gone)
-    assert least <= counts["checked_objects"] <= most
-    assert len(seen) == 10
-    assert looks == 0 or min(seen) >= 1
 
 
 @pytest.mark.parametrize("looks", [None, 1000])

@@ -126,13 +126,19 @@ def test_an_unnamed_metarange_counts_for_the_days_that_the_setting_says() -> Non
     assert not live & world.data()
 
 
-def test_an_unnamed_metarange_counts_longer_if_no_mark_was_complete_since() -> None:
+def test_an_unnamed_metarange_of_a_long_pause_counts_for_its_days_from_the_mark_that_ended_it() -> None:
     world, live = lost_commit(days=60)
     world.collect()
-    assert live <= world.data()
+    for keep in (0, 30):
+        world.age(days=1)
+        world.collect(dry_run=True, keep_unnamed_days=keep)
+    for days in (1, 26):
+        world.age(days=days)
+        world.collect()
+        assert live <= world.data()
     world.age(days=1)
     world.collect()
-    assert not live & world.data(), "this mark had that one before it"
+    assert not live & world.data()
 
 
 def test_a_branch_made_and_deleted_between_two_marks_is_kept_and_one_that_a_mark_saw_is_not() -> None:
@@ -171,26 +177,6 @@ def test_a_shallow_dangling_commit_on_an_old_one_refuses_nothing() -> None:
         world.age(days=2)
         world.collect()
         world.assert_readable()
-
-
-def test_files_that_nothing_names_are_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, _ = lost_commit()
-    opened: list[list[str]] = []
-    honest = read_kinds
-
-    def watched(reader, files):  # type: ignore[no-untyped-def]
-        wanted = list(files)
-        opened.append([info.key for info in wanted])
-        return honest(reader, wanted)
-
-    monkeypatch.setattr(unnamed, "read_kinds", watched)
-    for _ in range(3):
-        world.age(days=1)
-        world.upload("tick", b"%d" % _)
-        world.lake.commit(f"tick {_}")
-        world.age(days=2)
-        world.collect()
-    assert [len(names) for names in opened if names] == [2], "the lost commit's range and metarange"
 
 
 def test_kinds_are_read_from_the_end_of_a_file() -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration, Safety, Tuning
-from dredge.runs.payload import from_json, to_json
+from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration, Safety
 from tests.support.icechunk_repo import Repo
 
 
@@ -53,22 +52,6 @@ def test_who_says_nothing_gets_a_dry_run_with_wide_margins() -> None:
 
 
 @pytest.mark.parametrize(
-    "least",
-    [
-        {"min_age_hours": 24},
-        {"unsafe_min_age_seconds": 0},
-        {"grace_hours": 20},
-        {"unsafe_grace_seconds": 0},
-        {"clean_every_days": 0},
-        {"overwritten_min_age_hours": 0},
-        {"min_age_hours": 1, "unsafe_min_age_seconds": 0},
-    ],
-)
-def test_smallest_values_are_allowed(least: dict[str, Any]) -> None:
-    assert CollectConfig(uri="x", **least)
-
-
-@pytest.mark.parametrize(
     "wrong",
     [
         {"min_age_hours": 23.9},
@@ -95,25 +78,6 @@ def test_planned_expiration_is_for_dry_runs() -> None:
     with pytest.raises(ConfigError, match="after"):
         CollectConfig(uri="x", after=after, dry_run=False)
     assert CollectConfig(uri="x", dry_run=False).after is None
-
-
-def test_kinds_that_stay_whole_are_those_that_were_asked_for() -> None:
-    assert CollectConfig(uri="x").kept_kinds == []
-    assert CollectConfig(uri="x", keep_chunks=True).kept_kinds == ["chunks"]
-    assert CollectConfig(uri="x", keep_transactions=True).kept_kinds == ["transactions"]
-
-
-def test_settings_come_back_whole_and_what_is_not_said_has_its_default() -> None:
-    config = CollectConfig(
-        uri="x",
-        unsafe_min_age_seconds=5,
-        safety=Safety(canary_chunks=3),
-        tuning=Tuning(threads=2),
-        after=PlannedExpiration(threshold="2026-05-01T00:00:00+00:00", delete_expired_tags=True),
-    )
-    assert from_json(CollectConfig, to_json(config)) == config
-    assert config.min_age_seconds == 5
-    assert from_json(CollectConfig, {"uri": "x"}) == CollectConfig(uri="x")
 
 
 @pytest.mark.parametrize(

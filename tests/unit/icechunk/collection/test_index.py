@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -23,11 +22,10 @@ from dredge.icechunk.format.manifests import NamedChunks
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import ObjectWriter, open_writer
-from tests.support.icechunk import ROOT_ID, counts_of
+from tests.support.icechunk import counts_of
 from tests.support.icechunk_repo import Repo, change_number
 
 IDS = [np.array(values, np.uint64) for values in ([1, 5, 9], [], [2**64 - 1])]
-START = datetime(2026, 5, 1, tzinfo=UTC)
 ROWS = list(zip(("A", "B", "C"), map(NamedChunks, IDS), strict=True))
 
 
@@ -56,21 +54,6 @@ def test_damaged_index_is_read_again_from_the_repository(repo: Repo) -> None:
     assert collect(repo.config(dry_run=True))["kinds"] == good["kinds"]
 
 
-def test_index_rows_round_trip(repo: Repo) -> None:
-    state = open_writer(f"file://{repo.folder}/_dredge")
-    one, none = np.array([1, 5], np.uint64), np.empty(0, np.uint64)
-    rows = [
-        ("A" * 19 + "0", NamedChunks(one, one[1:])),
-        (ROOT_ID, NamedChunks(none)),
-        ("B" * 19 + "0", NamedChunks(none, one)),
-    ]
-    part = index.write_manifest_rows(state, "one", rows)
-    read = index.read_manifest_rows(state, part)
-    assert [(name, *map(list, chunks)) for name, chunks in read] == [
-        (name, *map(list, chunks)) for name, chunks in rows
-    ]
-
-
 def test_index_of_an_earlier_reader_is_not_believed(repo: Repo) -> None:
     collect(repo.config(dry_run=True))
     heads = repo.folder / "_dredge" / "index" / "heads"
@@ -83,17 +66,6 @@ def test_index_of_an_earlier_reader_is_not_believed(repo: Repo) -> None:
         (heads / f"{stem}-{hashlib.sha256(data).hexdigest()}.json").write_bytes(data)
     run = repo.plan(dry_run=True)
     assert mark(run, LocalRunner()).counts["manifests_read"] == 9
-
-
-def test_part_of_manifests_comes_back_as_written() -> None:
-    state = open_writer("memory://test-sets-part")
-    part = write_manifest_rows(state, "x", ROWS)
-    assert [(name, chunks.native.tolist()) for name, chunks in read_manifest_rows(state, part)] == [
-        ("A", [1, 5, 9]),
-        ("B", []),
-        ("C", [2**64 - 1]),
-    ]
-    assert read_manifest_rows(state, write_manifest_rows(state, "none", [])) == []
 
 
 @pytest.mark.parametrize("place", [0, 8, 12, -1])
@@ -157,16 +129,6 @@ def test_what_either_of_two_reads_of_a_snapshot_names_counts_whichever_head_is_n
     assert loaded.heads == [head_of(state, "older"), head_of(state, "newer")]
 
 
-def test_reads_of_parts_that_were_seen_are_left_out() -> None:
-    state = open_writer("memory://test-index-seen")
-    names = ("A", "B", "C")
-    parts = {name: index.write_snapshot_rows(state, name, [SnapshotRow(name, (), ())]) for name in names}
-    ManifestIndex().add(state, "x", list(parts.values()), [])
-    loaded = ManifestIndex.load(state)
-    assert loaded.snapshots(state, [parts["B"].name]).keys() == {"A", "C"}
-    assert loaded.seen == sorted(part.name for part in parts.values())
-
-
 def test_head_that_was_changed_or_is_of_another_version_is_left_out_and_told() -> None:
     state = open_writer("memory://test-index-left-out")
     part = write_manifest_rows(state, "x", ROWS)
@@ -185,52 +147,6 @@ def test_head_that_was_changed_or_is_of_another_version_is_left_out_and_told() -
     loaded.drop("b")
     loaded.drop("b")
     assert (set(loaded.manifests_of), set(loaded.manifest_parts)) == ({"c"}, {"c"})
-
-
-def test_head_that_stands_for_others_is_read_in_their_place() -> None:
-    state = open_writer("memory://test-index-replaces")
-    part = write_manifest_rows(state, "x", ROWS)
-    rows = index.write_snapshot_rows(state, "s", [SnapshotRow("A", ("M",), (1,))])
-    ManifestIndex().add(state, "b", [rows], [(replace(part, name="old"), ["A"])])
-    old = head_of(state, "b")
-    made = ManifestIndex()
-    made.add(
-        state,
-        "a",
-        [replace(rows, name="new-s")],
-        [(replace(part, name="new"), ["A"])],
-        replaces=[old, "gone"],
-    )
-    new = head_of(state, "a")
-    for loaded in (ManifestIndex.load(state), made):
-        assert loaded.part_names == {"new", "new-s"}
-    loaded = ManifestIndex.load(state)
-    assert loaded.heads == [new]
-    assert loaded.superseded == {old: {new: frozenset({"old", rows.name})}, "gone": {new: frozenset()}}
-    assert loaded.unread_heads == set()
-
-
-def test_head_is_written_only_when_there_is_something_to_say() -> None:
-    state = open_writer("memory://test-index-heads")
-    part = write_manifest_rows(state, "x", ROWS)
-    ManifestIndex().add(state, "a", [], [])
-    assert not state.list_level("index/heads/").objects
-    ManifestIndex().add(state, "a", [part], [])
-    ManifestIndex().add(state, "b", [], [(part, ["A"])])
-    ManifestIndex().add(state, "c", [], [], replaces=["x"])
-    heads = [info.key for info in state.list_level("index/heads/").objects]
-    assert [key.partition("heads/")[2][0] for key in sorted(heads)] == ["a", "b", "c"]
-    assert ["replaces" in json.loads(state.get(key)) for key in sorted(heads)] == [False, False, True]
-
-
-def test_numbers_of_a_part_begin_at_a_whole_word() -> None:
-    state = open_writer("memory://test-index-words")
-    for names in ("A", "AB", "ABC"):
-        part = write_manifest_rows(state, names, [(names, NamedChunks(IDS[0]))])
-        data = state.get(part.name)
-        size = int.from_bytes(data[:8], "little")
-        assert size % 8 == 0
-        assert len(data) == 8 + size + 3 * 8
 
 
 def test_part_of_snapshots_that_is_gone_or_has_other_rows_is_left_out() -> None:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError
 from dredge.hashing import hash64
-from dredge.icechunk.collection import pinned
-from dredge.icechunk.collection.mark import MarkOutput
-from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
+from dredge.icechunk.collection.pinned import with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import encode_ids
-from dredge.sets.hashes import write_hashes
-from dredge.sets.live import LocatedSet, ShardedSet
+from dredge.sets.live import LocatedSet
 from dredge.storage.local.store import LocalReader
 from tests.support.icechunk_repo import Repo
 
@@ -58,39 +54,6 @@ def test_kept_snapshot_needs_its_path_their_logs_their_manifests_and_chunks_and_
     assert found.uri == run.folder.uri
 
 
-def test_kept_manifest_needs_its_chunks_and_no_more(v1: Repo) -> None:
-    run = v1.plan()
-    (info,) = v1.library.list_manifest_files(v1.ids["7"])
-    manifest = f"manifests/{info.id}"
-    log = "transactions/" + "0" * 20
-    found = with_needs(run, "bulk_delete/_kept", [manifest, log])
-    assert held_by(run, found) == hashes({manifest, log, *chunks_of(v1, manifest)})
-
-
-@pytest.mark.parametrize("kind", ["snapshots", "manifests"])
-@pytest.mark.parametrize("passes_archived", [True, False])
-def test_only_of_garbage_is_what_is_archived_passed_over(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch, kind: str, passes_archived: bool
-) -> None:
-    """Of what has a pin nobody could tell what it needs."""
-    run, real = v1.plan(), LocalReader.get
-    (info,) = v1.library.list_manifest_files(v1.ids["7"])
-    archived = {"snapshots": f"snapshots/{v1.ids['7']}", "manifests": f"manifests/{info.id}"}[kind]
-
-    def get(reader: LocalReader, key: str) -> bytes:
-        if key == archived:
-            raise ConfigError(f"{key}: InvalidObjectState")
-        return real(reader, key)
-
-    monkeypatch.setattr(LocalReader, "get", get)
-    if passes_archived:
-        found = with_needs(run, "bulk_delete/_kept", [archived], passes_archived=True)
-        assert set(hashes([archived])) <= set(held_by(run, found))
-    else:
-        with pytest.raises(ConfigError, match="InvalidObjectState"):
-            with_needs(run, "bulk_delete/_kept", [archived])
-
-
 def test_a_file_that_the_store_denies_is_not_passed_over(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(_: LocalReader, key: str) -> bytes:
         raise ConfigError(f"{key}: AccessDenied")
@@ -115,37 +78,3 @@ def test_what_is_gone_or_cannot_be_read_is_kept_by_name_and_what_it_named_is_pas
     assert held_by(run, found) == hashes(expected)
     (v1.folder / "snapshots" / tip).write_bytes(b"torn")
     assert held_by(run, with_needs(run, "bulk_delete/_kept", kept)) == hashes(by_name)
-
-
-def test_path_that_comes_back_to_itself_is_followed_once(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    parents = {"snapshots/A": "B", "snapshots/B": "C", "snapshots/C": "B"}
-    asked: list[str] = []
-
-    def named_by(_: object, key: str) -> tuple[str | None, list[str]]:
-        asked.append(key)
-        assert len(asked) < 10
-        return parents[key], []
-
-    monkeypatch.setattr(pinned, "_named_by", named_by)
-    run = v1.plan()
-    nodes = {f"{folder}/{node}" for node in "ABC" for folder in ("snapshots", "transactions")}
-    assert held_by(run, with_needs(run, "bulk_delete/_kept", ["snapshots/A"])) == hashes(nodes)
-    assert sorted(asked) == sorted(parents)
-
-
-def test_pins_are_asked_as_they_are_and_what_they_hold_of_snapshots_and_manifests_brings_its_needs(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = v1.listed()
-    summary = run.folder.read_summary(MarkOutput.STEP)
-    assert summary is not None
-    mark = MarkOutput.of(summary)
-    assert pinned_with_needs(run, mark, "bulk_delete") == ()
-    (other,) = [f"manifests/{info.id}" for info in v1.library.list_manifest_files(v1.ids["2"])]
-    keys = [f"snapshots/{v1.ids['7']}", other, "chunks/" + "0" * 20]
-    part = write_hashes(run.folder, "bulk_delete/_pins.u64", np.array(hashes(keys), np.uint64))
-    pin = LocatedSet(run.folder.uri, ShardedSet(0, {0: part}))
-    monkeypatch.setattr(Run, "pinned", lambda _: (pin,))
-    first, needs = pinned_with_needs(run, mark, "bulk_delete")
-    assert first == pin
-    assert held_by(run, needs) == hashes(needs_of(v1, v1.ids["7"]) | {other, *chunks_of(v1, other)})

@@ -5,26 +5,23 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
-from dredge.errors import LeaseHeldError, RefusedError, UnavailableError
+from dredge.errors import LeaseHeldError, RefusedError
 from dredge.icechunk.collection import planning
-from dredge.icechunk.collection.config import CollectConfig, Safety
+from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.planning import (
     _checked_store_time,
     _cutoff,
-    _inventory,
     plan_collection,
     resume_run,
 )
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.maintenance import make_lease, open_state
-from dredge.inventory.manifest import Contents, Inventory, Layout
+from dredge.inventory.manifest import Inventory
 from dredge.runs.payload import to_json
-from dredge.storage import open_writer, store_clock
+from dredge.storage import open_writer
 from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo
 from tests.support.memory_store import memory_store
@@ -81,23 +78,6 @@ def test_cutoff_is_the_minimum_age_ago_or_the_beginning_of_an_older_inventory(
     assert _cutoff(NOW, config, None) == NOW - 168 * HOUR
 
 
-def test_only_a_clean_run_reads_an_inventory(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Inventory(uri="y", created_at=NOW, digest="")
-    asked: list[tuple[object, ...]] = []
-
-    def found(*how: object) -> Contents:
-        asked.append(how)
-        return Contents(source, Layout(kind="parquet", bucket="", prefix=""), [])
-
-    monkeypatch.setattr(planning, "find_inventory", found)
-    config = CollectConfig(uri="x", inventory="y", safety=Safety(inventory_days_max=3))
-    assert _inventory(config, "optimized", NOW, None) is None
-    assert _inventory(CollectConfig(uri="x"), "clean", NOW, None) is None
-    assert not asked
-    assert _inventory(config, "clean", NOW, None) == source
-    assert asked == [("y", "x", NOW, timedelta(days=3), None)]
-
-
 @pytest.mark.parametrize(("ahead", "is_refused"), [(300, False), (-300, False), (301, True), (-301, True)])
 def test_clocks_may_differ_by_so_much_and_no_more(ahead: float, is_refused: bool) -> None:
     memory_store("test-planning-clocks").clock = lambda: NOW
@@ -108,23 +88,6 @@ def test_clocks_may_differ_by_so_much_and_no_more(ahead: float, is_refused: bool
             _checked_store_time(state, lambda: here, 300)
     else:
         assert _checked_store_time(state, lambda: here, 300) == NOW
-
-
-def test_time_here_is_taken_before_the_store_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    state, asked = open_writer("memory://test-planning-order/repo/_dredge"), list[str]()
-
-    def here() -> datetime:
-        asked.append("here")
-        return NOW
-
-    def there(*place: Any) -> datetime:
-        asked.append("there")
-        store_clock(*place)
-        return NOW
-
-    monkeypatch.setattr(planning, "store_clock", there)
-    assert _checked_store_time(state, here, 300) == NOW
-    assert asked == ["here", "there"]
 
 
 def test_store_that_keeps_no_conditions_is_refused_before_anything_is_held(
@@ -142,25 +105,3 @@ def test_store_that_keeps_no_conditions_is_refused_before_anything_is_held(
     assert lease.read_bytes() == before
     plan_collection(v1.config())
     assert lease.read_bytes() != before
-
-
-@pytest.mark.parametrize("is_given", [False, True])
-def test_right_that_the_plan_took_is_given_back_when_it_cannot_be_written(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch, is_given: bool
-) -> None:
-    lease = make_lease(open_state(v1.uri))
-    grant = lease.acquire("somebody") if is_given else None
-
-    def lost(*_: object) -> None:
-        raise UnavailableError("the store is away")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(planning, "_write_plan", lost)
-        with pytest.raises(UnavailableError, match="is away"):
-            plan_collection(v1.config(), grant)
-    if grant is None:
-        assert plan_collection(v1.config()).lease.fencing > 1
-    else:
-        lease.check(grant)
-        plan = plan_collection(v1.config(), grant)
-        assert (plan.lease.holder, plan.lease.fencing) == ("somebody", grant.fencing)

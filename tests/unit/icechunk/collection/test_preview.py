@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +68,6 @@ def test_preview_leaves_no_list_because_what_it_found_is_still_reachable(
     assert report["candidates"] == collect(config(folder, after=planned))["candidates"], "nor does it count"
     assert not (folder / "_dredge" / "pending" / "current.json").exists()
     assert report["warnings"]
-
-
-def test_age_counts_in_a_preview(repo: tuple[Path, PlannedExpiration]) -> None:
-    folder, planned = repo
-    report = collect(config(folder, after=planned, unsafe_min_age_seconds=timedelta(days=1).total_seconds()))
-    assert report["candidates"]["objects"] == 0
 
 
 def test_run_that_deletes_takes_no_expiration_for_applied(repo: tuple[Path, PlannedExpiration]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +11,6 @@ from dredge.errors import FormatError
 from dredge.icechunk.collection import sets
 from dredge.runs.folder import RunFolder
 from dredge.storage import open_writer
-from tests.support.icechunk_tasks import named
 
 
 def test_sets_split_by_ranges_and_unite_again() -> None:
@@ -34,42 +32,6 @@ def test_sets_split_by_ranges_and_unite_again() -> None:
 def pieces() -> list[sets.Ids]:
     rng = np.random.default_rng(3)
     return [np.sort(rng.integers(0, 2**64, 50, dtype=np.uint64)) for _ in range(40)] * 2
-
-
-def test_uniting_one_by_one_or_by_shard_gives_what_uniting_at_once_gives(
-    pieces: list[sets.Ids], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sets, "GATHERED_MAX", 100)
-    whole = sets.unite(pieces)
-    assert np.array_equal(whole, np.unique(np.concatenate(pieces)))
-    assert np.array_equal(sets.unite_all(iter(pieces)), whole)
-    split = zip(*(sets.shards(piece, 2) for piece in pieces), strict=True)
-    by_shard = list(sets.unite_by_shard([list(shard) for shard in split]))
-    assert len(by_shard) == 4
-    assert np.array_equal(np.concatenate(by_shard), whole)
-
-
-def test_single_unsorted_piece_is_sorted_too() -> None:
-    assert sets.unite([np.array([3, 1, 3], np.uint64)]).tolist() == [1, 3]
-
-
-def test_shards_are_united_also_where_nobody_knows_how_many_processors_there_are(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: None)
-    one, two = np.array([1, 3], np.uint64), np.array([2, 3], np.uint64)
-    assert [ids.tolist() for ids in sets.unite_by_shard([[one, two], [], [two]])] == [[1, 2, 3], [], [2, 3]]
-
-
-def test_set_has_what_is_in_it_and_nothing_between_below_or_above() -> None:
-    ids = np.array([3, 5], np.uint64)
-    wanted = np.array([6, 5, 4, 3, 2, 2**64 - 1], np.uint64)
-    assert sets.contains(ids, wanted).tolist() == [False, True, False, True, False, False]
-    assert (~sets.contains(sets.NONE, wanted)).tolist() == [True] * 6
-
-
-def test_names_become_the_numbers_of_their_first_bits() -> None:
-    assert sets.of_names([named(9), named(2), named(9, 1)]).tolist() == [2, 9]
 
 
 @pytest.mark.parametrize("ids", [[], [7], [2, 7, 2**64 - 1]])

@@ -30,7 +30,7 @@ from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import open_deleter
 from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo
-from tests.support.orphans import MOMENTS, Moment, Recorder, sleep_once, unchanged
+from tests.support.orphans import MOMENTS, Moment, sleep_once, unchanged
 
 type Step = Callable[[Run, TaskRunner], StepSummary]
 
@@ -99,21 +99,6 @@ def test_an_orphaned_try_of_any_step_leaves_no_result_and_touches_none(
     assert unchanged(before, v1.metadata(), "lease.json") == []
     run_steps(retry, HERE)
     assert objects(v1.folder) == left
-
-
-@pytest.mark.parametrize("name", [MarkOutput.STEP, ListCandidatesOutput.STEP, BulkDeleteOutput.STEP])
-def test_tasks_of_an_orphan_write_nothing_over_what_its_retry_wrote(v1: Repo, name: str) -> None:
-    orphan, workers = v1.plan(safety=Safety(gate_every_seconds=0.02)), Recorder()
-    retry = driver(orphan)
-    come_to(orphan, name)
-    STEPS[name](orphan, workers)
-    open_deleter(orphan.folder.uri).delete([f"{name}/_SUCCESS.json"])
-    STEPS[name](retry, HERE)
-    before, left = v1.metadata(), objects(v1.folder)
-    workers.again()
-    assert unchanged(before, v1.metadata(), "_progress") == []
-    assert objects(v1.folder) == left
-    run_steps(retry, HERE)
 
 
 def test_an_orphaned_sweep_makes_no_request_once_its_retry_has_begun(

@@ -32,7 +32,6 @@ from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader, store_clock
 from dredge.undo import protecting, side_run
 from dredge.undo.pins import active_pins, end_pin
-from dredge.undo.putting_back import PuttingBack, Restored
 from tests.support.icechunk import contents
 from tests.support.icechunk_repo import Repo, change_number
 from tests.support.memory_store import MemoryStore, memory_store
@@ -279,28 +278,3 @@ def test_restore_beside_a_collection_is_refused_and_pins_nothing(kept_v1: Kept) 
     assert not active_pins(open_state(kept_v1.uri), utc_now())
     with pytest.raises(ConfigError, match="not the folder of a run"):
         kept_v1.restore("g3qikmu3ee6io01hg8o0")
-
-
-def test_restore_that_was_killed_is_done_again_and_all_that_came_back_is_pinned(
-    kept_v1: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = kept_v1.objects()
-    first = kept_v1.run()
-    gone = before.keys() - kept_v1.objects().keys()
-    real, left = PuttingBack.put_back, iter(range(4))
-
-    def killed(self: PuttingBack, row: Any) -> Restored:
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        return real(self, row)
-
-    monkeypatch.setattr(PuttingBack, "put_back", killed)
-    with pytest.raises(KeyboardInterrupt):
-        kept_v1.restore(first["run_id"])
-    monkeypatch.undo()
-    assert 0 < len(gone & kept_v1.objects().keys()) < len(gone)
-    came_back = gone & kept_v1.objects().keys()
-    assert kept_v1.run()["deleted"]["objects"] == 0
-    assert came_back <= kept_v1.objects().keys()
-    kept_v1.restore(first["run_id"])
-    assert {key: kept_v1.objects()[key] for key in gone} == {key: before[key] for key in gone}

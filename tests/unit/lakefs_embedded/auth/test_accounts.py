@@ -11,12 +11,10 @@ from lakefs_embedded.auth import Accounts, Action, UnknownKeyError, object_arn
 from lakefs_embedded.auth.accounts import Cache
 from lakefs_embedded.auth.errors import (
     AlreadySetUpError,
-    InsufficientPermissionsError,
     InvalidNameError,
     OwnerError,
 )
 from lakefs_embedded.auth.model import SETUP_KEY
-from lakefs_embedded.auth.permissions import Permission
 from tests.support.faulty import CrashError, Operation, WatchedStore, crash_after_writes
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -28,17 +26,6 @@ def accounts(
     kv: Store | WatchedStore, owner: tuple[str, str, str] | None = OWNER, seconds: float = 60.0
 ) -> Accounts:
     return Accounts(kv, signing_key="k", clock=lambda: NOW, owner=owner, cache_seconds=seconds)  # type: ignore[arg-type]
-
-
-def test_the_owner_is_known_may_do_everything_and_its_secret_is_not_stored() -> None:
-    kv = open_store("memory://")
-    found = accounts(kv)
-    assert (found.identify("OWNERKEY").user, found.identify("OWNERKEY").secret) == ("admin", "owner-secret")
-    assert found.allows("admin", Action.DELETE_REPOSITORY, PATH)
-    assert all(b"OWNERKEY" not in each.key and b"owner-secret" not in each.value for each in kv.scan(b"auth"))
-    assert [each.name for each in found.directory.groups.list_of_user("admin", amount=9).results] == [
-        "Admins"
-    ]
 
 
 def test_the_owner_cannot_be_removed_and_no_policy_limits_it() -> None:
@@ -109,73 +96,6 @@ def test_a_change_by_another_process_counts_after_some_seconds() -> None:
         at_once.identify("BOBKEY")
 
 
-def test_asking_again_does_not_go_to_the_store() -> None:
-    kv = WatchedStore(open_store("memory://"))
-    found = accounts(kv)
-    found.directory.users.create("bob")
-    found.directory.credentials.add("bob", "BOBKEY", "s")
-    found.directory.groups.add_member("Viewers", "bob")
-    for _ in range(3):
-        found.identify("BOBKEY")
-        found.user("bob")
-        found.allows("bob", Action.READ_OBJECT, PATH)
-        asked = len(kv.done)
-        with pytest.raises(UnknownKeyError):
-            found.identify("NOBODY")
-    before = len(kv.done)
-    assert found.identify("BOBKEY").user == "bob"
-    assert found.allows("bob", Action.READ_OBJECT, object_arn("other", "c"))
-    with pytest.raises(UnknownKeyError):
-        found.identify("NOBODY")
-    assert len(kv.done) == before
-    assert asked <= before
-
-
-def test_a_key_that_is_known_is_found_again_without_going_through_all_of_them() -> None:
-    kv = WatchedStore(open_store("memory://"))
-    found = accounts(kv, seconds=0)
-    for name in ("bob", "ann"):
-        found.directory.users.create(name)
-    found.directory.credentials.add("bob", "BOBKEY", "s")
-    found.identify("BOBKEY")
-    kv.done.clear()
-    assert found.identify("BOBKEY").user == "bob"
-    assert "scan" not in {each.name for each in kv.done}
-    # the key became another user's meanwhile
-    found.directory.credentials.delete("bob", "BOBKEY")
-    with pytest.raises(UnknownKeyError):
-        found.identify("BOBKEY")
-    found.directory.credentials.add("ann", "BOBKEY", "t")
-    assert (found.identify("BOBKEY").user, found.identify("BOBKEY").secret) == ("ann", "t")
-    found.directory.users.delete("ann")
-    with pytest.raises(UnknownKeyError):
-        found.identify("BOBKEY")
-
-
-def test_a_secret_that_does_not_open_is_an_unknown_key() -> None:
-    kv = open_store("memory://")
-    found = accounts(kv)
-    found.directory.users.create("bob")
-    found.directory.credentials.add("bob", "BOBKEY", "s")
-    other = Accounts(kv, signing_key="changed", clock=lambda: NOW)
-    with pytest.raises(UnknownKeyError):
-        other.identify("BOBKEY")
-
-
-def test_a_refusal_names_the_first_action_that_is_missing() -> None:
-    found = accounts(open_store("memory://"))
-    found.directory.users.create("bob")
-    found.directory.groups.add_member("Viewers", "bob")
-    found.check("bob")
-    found.check("bob", Permission(Action.READ_OBJECT, PATH))
-    with pytest.raises(InsufficientPermissionsError) as refused:
-        found.check("bob", Permission(Action.READ_OBJECT, PATH), Permission(Action.WRITE_OBJECT, PATH))
-    assert (refused.value.status, str(refused.value)) == (
-        401,
-        "insufficient permissions: not allowed to fs:WriteObject",
-    )
-
-
 def test_setup_makes_an_administrator_that_outlives_the_process() -> None:
     kv = open_store("memory://")
     first = accounts(kv, owner=None)
@@ -223,17 +143,6 @@ def test_of_two_setups_at_once_one_user_is_let_in() -> None:
     with pytest.raises(UnknownKeyError):
         accounts(kv, owner=None).identify("BOBKEY")
     assert [each.name for each in winner.directory.users.list(amount=9).results] == ["jane"]
-
-
-def test_what_was_read_before_a_change_is_not_kept_after_it() -> None:
-    cache: Cache[str] = Cache(60)
-
-    def find(_: str) -> str:
-        cache.clear()  # the change comes while the old value is on its way
-        return "old"
-
-    assert cache.get("x", find) == "old"
-    assert cache.get("x", lambda _: "new") == "new"
 
 
 def test_answers_end_and_strangers_do_not_fill_the_memory() -> None:

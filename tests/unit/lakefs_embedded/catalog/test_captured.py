@@ -99,21 +99,6 @@ def test_branch_listings_equal_the_servers(lake: Lake, answer: str, query: dict[
     assert as_pagination(page) == captured["pagination"]
 
 
-def test_tags_equal_the_servers(lake: Lake) -> None:
-    tags = lake.catalog.tags.list_tags(REPOSITORY).results
-    assert [{"commit_id": tag.commit_id, "id": tag.name} for tag in tags] == api("tags")["results"]
-
-
-def test_the_repository_equals_the_servers(lake: Lake) -> None:
-    found = lake.catalog.repositories.get_repository(REPOSITORY)
-    captured = api("repository")
-    assert found.name == captured["id"]
-    assert found.storage_namespace == captured["storage_namespace"] == NAMESPACE
-    assert found.default_branch == captured["default_branch"]
-    assert int(found.creation_date.timestamp()) == captured["creation_date"]
-    assert (found.read_only, found.storage_id) == (captured["read_only"], captured["storage_id"])
-
-
 def test_every_commit_equals_the_servers_and_its_id_is_its_hash(lake: Lake) -> None:
     for captured in api("commits")["commits"]:
         commit = lake.catalog.commits.get_commit(REPOSITORY, captured["id"])

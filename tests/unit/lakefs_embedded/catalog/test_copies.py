@@ -8,15 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dredge.errors import FormatError
 from dredge.kv import Store
 from dredge.xid import new_descending_xid
 from lakefs_embedded.catalog import Catalog, Settings
 from lakefs_embedded.catalog.copies import Copies
 from lakefs_embedded.catalog.uncommitted import Mark
 from lakefs_embedded.errors import ContinuationTokenError
-from tests.support.faulty import Operation, WatchedStore
-from tests.support.lakes import Lake, make_lake, with_settings
+from tests.support.lakes import Lake, make_lake
 from tests.support.turns import Explored, Scene, explore, random_choice, run_turns
 
 DESIGN = Settings(background=False, profile="design")
@@ -57,16 +55,6 @@ def prepared(lake: Lake, catalog: Catalog | None = None) -> tuple[set[str], int]
 # --- which copies share ------------------------------------------------------------------------------------
 
 
-def test_a_copy_of_a_staged_object_on_its_branch_shares_the_bytes_and_is_written_down(lake: Lake) -> None:
-    source = lake.upload("a", b"content", metadata={"k": "v"}, content_type="text/plain")
-    lake.clock.advance(hours=1)
-    made = lake.catalog.objects.copy_object(lake.repository, "main", "b", "a")
-    assert made.physical_address == source.physical_address
-    assert (made.metadata, made.content_type, made.mtime) == ({"k": "v"}, "text/plain", lake.clock.now)
-    assert tracked(lake) == [lake.address(source)]
-    assert len(lake.keys()) == 1
-
-
 @pytest.mark.parametrize("ref", [None, "main", "main$"])
 def test_the_branch_may_be_named(lake: Lake, ref: str | None) -> None:
     address = lake.address(lake.upload("a"))
@@ -102,85 +90,7 @@ def test_trap_45_a_copy_of_what_no_prepare_shows_has_bytes_of_its_own(lake: Lake
     assert tracked(lake) == []
 
 
-def test_a_source_that_went_while_it_was_written_down_is_copied_for_real(lake: Lake) -> None:
-    address = lake.address(lake.upload("a"))
-    reset: list[Operation] = []
-
-    def reset_once(operation: Operation) -> None:
-        if operation.writes and operation.key.startswith(b"copies/") and not reset:
-            reset.append(operation)
-            lake.catalog.branches.reset_branch(lake.repository, "main", kind="reset")
-
-    server = lake.another_server(WatchedStore(lake.kv, after=reset_once))
-    made = server.objects.copy_object(lake.repository, "main", "b", "a")
-    assert reset
-    assert lake.address(made) != address
-    assert tracked(lake) == []
-
-
-def test_the_lakefs_profile_copies_bytes_always() -> None:
-    lake = make_lake()
-    address = lake.address(lake.upload("a"))
-    assert copy(lake, "b", "a") != address
-    assert tracked(lake) == []
-
-
 # --- prepare -----------------------------------------------------------------------------------------------
-
-
-def test_a_copy_stays_in_every_run_until_its_record_expires(lake: Lake) -> None:
-    address = lake.address(lake.upload("a"))
-    copy(lake, "b", "a")
-    for path in ("a", "b"):
-        lake.catalog.objects.delete_object(lake.repository, "main", path)
-    assert prepared(lake)[0] == {address}
-    lake.clock.advance(hours=48)
-    assert lake.catalog.expire_tracked().copies == 0
-    assert prepared(lake)[0] == {address}
-    lake.clock.advance(seconds=1)
-    assert lake.catalog.expire_tracked().copies == 1
-    assert prepared(lake)[0] == set()
-
-
-def test_expiry_removes_old_copies_and_nothing_else(lake: Lake) -> None:
-    lake.upload("a")
-    copy(lake, "b", "a")
-    lake.clock.advance(hours=40)
-    lake.upload("c", b"c")
-    copy(lake, "d", "c")
-    partition = lake.catalog.repositories.get_repository(lake.repository).partition
-    lake.kv.set(partition, b"copies/no-time", b"")
-    before = set(lake.rows(partition.decode()))
-    lake.clock.advance(hours=9)
-    assert lake.catalog.expire_tracked().copies == 1
-    assert len(before - set(lake.rows(partition.decode()))) == 1
-    assert lake.paths() == ["a", "b", "c", "d"]
-    assert lake.read("b") == b"content"
-
-
-def test_copies_are_paged_too() -> None:
-    lake = make_lake(settings=ROW_BY_ROW)
-    addresses = set()
-    for number in range(5):
-        addresses.add(lake.address(lake.upload(f"{number}", b"%d" % number)))
-        copy(lake, f"copy-{number}", f"{number}")
-        lake.catalog.objects.delete_objects(lake.repository, "main", [f"{number}", f"copy-{number}"])
-    found, pages = prepared(lake)
-    assert found == addresses
-    assert pages == 5
-
-
-def test_a_server_of_the_other_profile_lists_them_as_well(lake: Lake) -> None:
-    address = lake.address(lake.upload("a"))
-    copy(lake, "b", "a")
-    lake.catalog.objects.delete_objects(lake.repository, "main", ["a", "b"])
-    assert prepared(with_settings(lake, profile="lakefs"))[0] == {address}
-
-
-def test_a_damaged_record_stops_the_run(lake: Lake) -> None:
-    lake.kv.set(lake.catalog.repositories.get_repository(lake.repository).partition, b"copies/x", b"\xff")
-    with pytest.raises(FormatError, match="tracked copy"):
-        lake.catalog.garbage.prepare_uncommitted(lake.repository)
 
 
 def test_a_run_longer_than_copies_are_kept_is_refused(lake: Lake) -> None:

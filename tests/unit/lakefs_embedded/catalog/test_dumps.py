@@ -9,23 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from dredge.errors import DredgeError
 from dredge.lakefs.files.ranges import SplitRule
 from dredge.lakefs.files.records import Branch, Commit, Tag
 from dredge.lakefs.files.values import Value
 from dredge.storage import open_writer
 from lakefs_embedded.catalog import RefsDump, Settings
 from lakefs_embedded.catalog.dump_files import (
-    MANIFEST_KEY,
     DumpFiles,
     branch_record,
     commit_record,
     tag_record,
 )
-from lakefs_embedded.catalog.dumps import InvalidDumpError, NotBareError
-from lakefs_embedded.errors import MissingError, ReadOnlyError, TaskNotFoundError
+from lakefs_embedded.catalog.dumps import InvalidDumpError
+from lakefs_embedded.errors import MissingError
 from tests.support.faulty import Operation, WatchedStore
-from tests.support.lakes import Lake, make_lake, with_settings
+from tests.support.lakes import Lake, make_lake
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "lakefs" / "tables" / "refs_dump"
 KINDS = {
@@ -50,12 +48,6 @@ def test_files_equal_a_real_servers(entity: str) -> None:
         assert objects.get(f"_lakefs/{table_id}") == (FOLDER / f"{name}_{kind}.sst").read_bytes()
     assert made == table_id
     assert [raw for _, raw in DumpFiles(objects, SplitRule()).read(entity, made)] == list(captured(name))
-
-
-def test_the_manifest_equals_a_real_servers() -> None:
-    ids = json.loads((FOLDER / "answer.json").read_text())
-    dump = RefsDump(ids["commits_meta_range_id"], ids["tags_meta_range_id"], ids["branches_meta_range_id"])
-    assert dump.manifest() == (FOLDER / "refs_manifest.json").read_bytes()
 
 
 def test_dumps_of_a_real_server_are_read() -> None:
@@ -140,24 +132,6 @@ def test_every_head_in_a_dump_has_its_commit_whatever_is_committed_meanwhile() -
 # --- what a restore refuses --------------------------------------------------------------------------------
 
 
-def test_an_interrupted_restore_can_be_repeated_and_another_dump_cannot_come_on_top() -> None:
-    lake = busy_lake()
-    dump = lake.catalog.dumps.dump_refs(lake.repository)
-    copy = bare(lake)
-    found = lake.catalog.repositories.get_repository("copy")
-    commits = list(lake.catalog.refs.commits.all(lake.catalog.repositories.get_repository(lake.repository)))
-    lake.catalog.refs.commits.add(found, commits[0])
-    for _ in range(2):
-        lake.catalog.dumps.restore_refs("copy", dump)
-        assert refs(copy) == refs(lake)
-    copy.upload("more")
-    copy.commit()
-    before = refs(copy)
-    with pytest.raises(NotBareError):
-        lake.catalog.dumps.restore_refs("copy", dump)
-    assert refs(copy) == before
-
-
 @pytest.mark.parametrize("kind", ["commits", "tags", "branches"])
 def test_a_dump_with_a_missing_or_damaged_file_restores_nothing(kind: str) -> None:
     lake = busy_lake()
@@ -206,59 +180,4 @@ def test_trap_41_a_branch_without_its_commit_is_never_restored() -> None:
         lake.catalog.dumps.restore_refs("copy", RefsDump(wrong, dump.tags, dump.branches))
 
 
-def test_a_read_only_repository_is_restored_by_force_only() -> None:
-    lake = busy_lake()
-    dump = lake.catalog.dumps.dump_refs(lake.repository)
-    copy = bare(lake, read_only=True)
-    with pytest.raises(ReadOnlyError):
-        lake.catalog.dumps.restore_refs("copy", dump)
-    lake.catalog.dumps.restore_refs("copy", dump, force=True)
-    assert refs(copy) == refs(lake)
-
-
 # --- tasks -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("background", [False, True])
-def test_tasks_do_the_same(background: bool) -> None:
-    lake = with_settings(busy_lake(), background=background)
-    copy = bare(lake)
-    dumping = lake.catalog.dumps.dump_submit(lake.repository)
-    lake.catalog.close()
-    status = lake.catalog.dumps.dump_status(lake.repository, dumping)
-    assert dumping.startswith("DR")
-    assert (status.done, status.error) == (True, None)
-    assert status.refs is not None
-    restoring = lake.catalog.dumps.restore_submit("copy", status.refs)
-    lake.catalog.close()
-    assert lake.catalog.dumps.restore_status("copy", restoring).done
-    assert refs(copy) == refs(lake)
-
-
-def test_a_task_that_fails_says_why_and_one_of_another_kind_is_unknown() -> None:
-    lake = busy_lake()
-    dump = lake.catalog.dumps.dump_refs(lake.repository)
-    lake.commit()
-    task = lake.catalog.dumps.restore_submit(lake.repository, dump)
-    status = lake.catalog.dumps.restore_status(lake.repository, task)
-    assert status.done
-    assert "bare" in (status.error or "")
-    for look in (lake.catalog.dumps.dump_status, lake.catalog.garbage.prepare_commits_status):
-        with pytest.raises(TaskNotFoundError):
-            look(lake.repository, task)
-    lake.clock.advance(hours=25)
-    with pytest.raises(TaskNotFoundError):
-        lake.catalog.dumps.restore_status(lake.repository, task)
-
-
-def test_a_dump_that_fails_leaves_no_manifest() -> None:
-    lake = busy_lake()
-
-    def fail(operation: Operation) -> None:
-        if operation.name == "scan" and operation.key.startswith(b"commits/"):
-            raise DredgeError("the store is away")
-
-    catalog = lake.another_server(WatchedStore(lake.kv, before=fail))
-    with pytest.raises(DredgeError):
-        catalog.dumps.dump_refs(lake.repository)
-    assert MANIFEST_KEY not in lake.keys("_lakefs/")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
-import json
 import re
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -15,25 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dredge.errors import UnavailableError
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.messages import GarbageCollectionPrepareStatus
-from dredge.xid import descending_time
 from lakefs_embedded.catalog import PreparedUncommitted, Rules, Settings
-from lakefs_embedded.catalog.uncommitted import Mark
 from lakefs_embedded.errors import (
     CommitNotFoundError,
-    ContinuationTokenError,
-    RulesNotFoundError,
     TaskNotFoundError,
 )
 from lakefs_embedded.staging.area import Staged
-from tests.support.captured import FOLDER
 from tests.support.faulty import Operation, WatchedStore
 from tests.support.lakes import Lake, make_lake, with_settings
-
-CAPTURED = FOLDER / "api"
 
 
 def pages(lake: Lake, limit: int = 50) -> list[PreparedUncommitted]:
@@ -60,14 +48,6 @@ def stage_value(lake: Lake, path: str, address: str, address_type: AddressType) 
 
 
 # --- uncommitted -------------------------------------------------------------------------------------------
-
-
-def test_a_repository_without_changes_answers_with_an_empty_location() -> None:
-    lake = make_lake()
-    answer = lake.catalog.garbage.prepare_uncommitted(lake.repository)
-    assert (answer.location, answer.continuation_token) == ("", None)
-    assert descending_time(answer.run_id) == lake.clock.now
-    assert lake.keys("_lakefs/retention/") == []
 
 
 def test_the_file_is_as_a_server_writes_it() -> None:
@@ -164,63 +144,6 @@ def test_pages_end_by_size_and_go_on_where_they_ended() -> None:
     assert set(rows) == live
 
 
-def test_unflushed_bytes_end_no_page() -> None:
-    lake = make_lake(settings=Settings(background=False, prepare_file_bytes_max=500))
-    many(lake)
-    assert len(pages(lake)) == 1
-
-
-def test_pages_end_by_time_and_each_moves_on() -> None:
-    lake = make_lake(settings=Settings(background=False, prepare_interval=timedelta()))
-    live = many(lake, branches=2, objects=3)
-    run = pages(lake)
-    assert prepared(lake) == live
-    marks = [Mark.decode(page.continuation_token) for page in run[:-1] if page.continuation_token]
-    assert [(mark.branch, mark.path) for mark in marks] == [
-        ("b0", "1"),
-        ("b0", "2"),
-        ("b1", ""),
-        ("b1", "1"),
-        ("b1", "2"),
-        ("main", ""),
-    ]
-    assert run[-1].location == ""  # nothing was left for it: normal, and no sign of anything
-
-
-def test_a_token_is_the_servers() -> None:
-    mark = Mark("ft6nfqpksdu8vq8o18ig", "z09-idle", "z")
-    captured = json.loads((CAPTURED / "prepare_uncommitted_08.json").read_text())
-    token = captured["request"]["body"]["continuation_token"]
-    assert mark.encode() == token
-    assert Mark.decode(token) == mark
-    odd = Mark("run", "b", 'é \udcff\n"')
-    assert Mark.decode(odd.encode()) == odd
-
-
-@pytest.mark.parametrize(
-    "token", ["%%%", "AAAA", base64.b64encode(b"[]").decode(), base64.b64encode(b"{}").decode()]
-)
-def test_a_token_of_somebody_else_is_refused(token: str) -> None:
-    lake = make_lake()
-    with pytest.raises(ContinuationTokenError) as caught:
-        lake.catalog.garbage.prepare_uncommitted(lake.repository, token)
-    assert (caught.value.status, str(caught.value)) == (400, "invalid continuation token")
-
-
-def test_an_empty_token_begins_a_run_and_a_vanished_branch_is_passed_over() -> None:
-    lake = make_lake(settings=Settings(background=False, prepare_interval=timedelta()))
-    live = many(lake, branches=2, objects=1)
-    assert lake.catalog.garbage.prepare_uncommitted(lake.repository, "").continuation_token
-    first = lake.catalog.garbage.prepare_uncommitted(lake.repository)
-    gone = lake.address(lake.catalog.reading.list_entries(lake.repository, "b1").results[0])
-    lake.catalog.branches.delete_branch(lake.repository, "b1")
-    token = first.continuation_token
-    while token is not None:
-        token = lake.catalog.garbage.prepare_uncommitted(lake.repository, token).continuation_token
-    rows = {row["physical_address"] for rows in files(lake, first.run_id) for row in rows}
-    assert rows == live - {gone}
-
-
 def test_a_branch_without_its_head_commit_stops_the_run() -> None:
     lake = make_lake()
     repository = lake.catalog.repositories.get_repository(lake.repository)
@@ -283,14 +206,6 @@ def test_trap_43_defect_a_token_is_repeated_for_ever() -> None:
     assert sorted(len(rows) for rows in files(lake, run[0].run_id)) == [0, 0, 0, 0, 0, 1]
 
 
-def test_defect_a_page_is_named_and_missing() -> None:
-    lake = with_settings(make_lake(), defects=frozenset({"page_missing"}))
-    many(lake)
-    (page,) = pages(lake)
-    assert page.location
-    assert files(lake, page.run_id) == []
-
-
 # --- rules and commits -------------------------------------------------------------------------------------
 
 
@@ -299,19 +214,6 @@ def active(lake: Lake, location: str) -> dict[str, str]:
     rows = list(csv.DictReader(io.StringIO(data)))
     assert {row["expired"] for row in rows} <= {"false"}
     return {row["commit_id"]: row["metarange_id"] for row in rows}
-
-
-def test_rules_are_kept_in_the_namespace_and_deleted_by_an_empty_file() -> None:
-    lake = make_lake()
-    with pytest.raises(RulesNotFoundError, match=r"^not found$"):
-        lake.catalog.garbage.get_gc_rules(lake.repository)
-    rules = Rules(21, {"main": 28, "dev": 7})
-    lake.catalog.garbage.set_gc_rules(lake.repository, rules)
-    assert lake.catalog.garbage.get_gc_rules(lake.repository) == rules
-    lake.catalog.garbage.delete_gc_rules(lake.repository)
-    assert lake.objects.get("_lakefs/retention/gc/rules/config.json") == b""
-    with pytest.raises(RulesNotFoundError):
-        lake.catalog.garbage.get_gc_rules(lake.repository)
 
 
 def test_active_commits_are_written_to_a_csv() -> None:
@@ -358,16 +260,6 @@ def test_hidden_branches_are_starting_points_and_tags_are_not() -> None:
     assert commits["tagged"] not in found  # L18
 
 
-def test_without_rules_the_sync_call_is_404_and_the_task_ends_with_an_error() -> None:
-    lake = make_lake()
-    with pytest.raises(RulesNotFoundError) as caught:
-        lake.catalog.garbage.prepare_commits(lake.repository)
-    assert (caught.value.status, str(caught.value)) == (404, "get gc rules: not found")
-    task = lake.catalog.garbage.prepare_commits_async(lake.repository)
-    status = lake.catalog.garbage.prepare_commits_status(lake.repository, task)
-    assert (status.completed, status.result, status.error) == (True, None, "get gc rules: not found")
-
-
 def test_trap_41_a_branch_without_its_head_commit_is_404_and_no_crash() -> None:
     lake = make_lake()
     lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
@@ -376,39 +268,6 @@ def test_trap_41_a_branch_without_its_head_commit_is_404_and_no_crash() -> None:
     lake.kv.delete(repository.partition, f"commits/{head}".encode())
     with pytest.raises(CommitNotFoundError):
         lake.catalog.garbage.prepare_commits(lake.repository)
-
-
-def test_a_task_ends_with_a_result() -> None:
-    lake = make_lake()
-    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
-    task = lake.catalog.garbage.prepare_commits_async(lake.repository)
-    assert re.fullmatch(r"GCPC[A-Za-z0-9_-]{20}", task)
-    status = lake.catalog.garbage.prepare_commits_status(lake.repository, task)
-    assert (status.task_id, status.completed, status.error) == (task, True, None)
-    assert status.result is not None
-    assert active(lake, status.result.commits_location)
-
-
-def failing_status(error: Exception) -> tuple[Lake, Callable[[Operation], None]]:
-    lake = make_lake()
-    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
-
-    def fail(operation: Operation) -> None:
-        if operation.name == "scan" and operation.key.startswith(b"commits/"):
-            raise error
-
-    return lake, fail
-
-
-def test_a_task_that_fails_says_why() -> None:
-    lake, fail = failing_status(UnavailableError("the store is down"))
-    server = lake.another_server(WatchedStore(lake.kv, fail))
-    task = server.garbage.prepare_commits_async(lake.repository)
-    status = server.garbage.prepare_commits_status(lake.repository, task)
-    assert (status.completed, status.error) == (True, "the store is down")
-    found = lake.catalog.repositories.get_repository(lake.repository)
-    raw = lake.kv.get(found.partition, f"tasks/{task}".encode())
-    assert GarbageCollectionPrepareStatus.FromString(raw).task.status_code == 500
 
 
 def test_trap_31_an_old_task_is_gone_which_is_no_success() -> None:

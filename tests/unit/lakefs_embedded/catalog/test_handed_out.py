@@ -10,7 +10,7 @@ import pytest
 from dredge.errors import DredgeError
 from dredge.kv import Store
 from lakefs_embedded.catalog import Catalog, ObjectStats, Settings
-from lakefs_embedded.errors import BranchNotFoundError, InvalidValueError, LinkAddressError
+from lakefs_embedded.errors import LinkAddressError
 from tests.support.lakes import Lake, make_lake
 from tests.support.turns import Scene, explore
 
@@ -39,23 +39,6 @@ def link(
 def tracked(lake: Lake) -> list[bytes]:
     partition = lake.catalog.repositories.get_repository(lake.repository).partition.decode()
     return [key for key in lake.rows(partition) if key.startswith(b"link-addresses/")]
-
-
-def test_an_address_is_tracked_until_it_is_linked(lake: Lake) -> None:
-    address = hand_out(lake)
-    relative = address.removeprefix(lake.namespace + "/")
-    assert tracked(lake) == [f"link-addresses/{relative}".encode()]
-    assert link(lake, address).physical_address == address
-    assert lake.read("a") == b"content"
-    assert tracked(lake) == []
-
-
-@pytest.mark.parametrize("age", [timedelta(), timedelta(hours=24)])
-def test_an_address_is_good_for_its_validity_time(lake: Lake, age: timedelta) -> None:
-    address = hand_out(lake)
-    lake.clock.now += age
-    lake.catalog.expire_tracked()
-    link(lake, address)
 
 
 def test_an_older_address_is_refused_whether_or_not_it_was_scanned_away(lake: Lake) -> None:
@@ -91,32 +74,6 @@ def test_nothing_is_linked_that_was_not_handed_out(lake: Lake, address: str) -> 
     with pytest.raises(LinkAddressError):
         link(lake, address.format(namespace=lake.namespace))
     assert lake.paths() == []
-
-
-def test_a_signed_address_that_is_not_tracked_is_refused(lake: Lake) -> None:
-    """What another profile handed out, with the same key: signed, young, and unknown here."""
-    address = make_signed(lake)
-    with pytest.raises(LinkAddressError, match="invalid"):
-        link(lake, address)
-
-
-def make_signed(lake: Lake) -> str:
-    other = Catalog(lake.kv, lake.open_namespace, lake.clock, Settings(background=False))
-    return other.addresses.get_physical_address(lake.repository, "main", "a")
-
-
-def test_a_refused_link_does_not_use_the_address_up(lake: Lake) -> None:
-    address = hand_out(lake)
-    with pytest.raises(LinkAddressError, match="signature"):
-        link(lake, address, "b")
-    with pytest.raises(LinkAddressError, match="signature"):
-        link(lake, address, branch="other")
-    link(lake, address)
-    unborn = lake.catalog.addresses.get_physical_address(lake.repository, "later", "a")
-    with pytest.raises(BranchNotFoundError):
-        link(lake, unborn, branch="later")
-    lake.catalog.branches.create_branch(lake.repository, "later", "main")
-    link(lake, unborn, branch="later")
 
 
 def test_of_two_links_at_once_exactly_one_wins_whatever_the_order() -> None:
@@ -163,23 +120,3 @@ def test_a_link_races_the_scan_without_being_half_done() -> None:
         return Scene(lake.kv, {"expire": expire, "link": late_link}, check)
 
     assert len(explore(scene).outcomes) == 2
-
-
-def test_staging_inside_the_namespace_is_refused_and_outside_it_is_not(lake: Lake) -> None:
-    def stage(address: str) -> None:
-        lake.catalog.objects.stage_object(
-            lake.repository, "main", "x", physical_address=address, checksum="c", size_bytes=1
-        )
-
-    for inside in ("data/a", "object", "_lakefs/x"):
-        with pytest.raises(InvalidValueError, match="invalid value"):
-            stage(f"{lake.namespace}/{inside}")
-    assert lake.paths() == []
-    stage(f"{lake.namespace}-2/data/a")
-
-
-def test_the_lakefs_profile_tracks_nothing() -> None:
-    lake = make_lake()
-    hand_out(lake)
-    assert tracked(lake) == []
-    assert lake.catalog.expire_tracked().addresses == 0

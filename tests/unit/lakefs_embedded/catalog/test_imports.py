@@ -12,10 +12,8 @@ from lakefs_embedded.catalog import ImportPath, ImportStatus
 from lakefs_embedded.errors import (
     BranchNotFoundError,
     InvalidValueError,
-    NotUniqueError,
     ProtectedBranchError,
     ReadOnlyError,
-    TaskNotFoundError,
 )
 from tests.support.lakes import Lake, make_lake
 
@@ -96,26 +94,6 @@ def test_an_object_replaces_its_path_and_nothing_that_begins_like_it(outside: st
     assert lake.catalog.commits.get_commit(lake.repository, "main").message == "one of them"
 
 
-def test_a_prefix_need_not_be_a_folder_and_the_root_is_a_destination(outside: str) -> None:
-    lake = make_lake()
-    lake.upload("old", b"old")
-    lake.commit("before")
-    run(lake, prefix(f"{outside}/sales", ""))
-    assert lake.paths() == ["sales-old/1", "sales/1", "sales/2", "sales/deep/3"]
-
-
-def test_markers_of_folders_are_no_objects(outside: str) -> None:
-    lake = make_lake()
-    status = run(lake, prefix(f"{outside}/marker", "m"))
-    assert (status.completed, status.ingested_objects) == (True, 0)
-
-
-def test_of_two_sources_for_a_path_the_later_counts(outside: str) -> None:
-    lake = make_lake()
-    run(lake, prefix(f"{outside}/sales/", "in/"), single(f"{outside}/one", "in/1"))
-    assert lake.read("in/1") == b"one"
-
-
 def test_an_import_into_a_branch_with_uncommitted_changes_fails_and_changes_nothing(outside: str) -> None:
     lake = make_lake()
     lake.upload("staged", b"s")
@@ -126,17 +104,6 @@ def test_an_import_into_a_branch_with_uncommitted_changes_fails_and_changes_noth
     assert status.commit is None
     assert lake.catalog.branches.get_branch(lake.repository, "main").commit_id == head
     assert lake.paths() == ["staged"]
-
-
-def test_a_source_that_fails_without_a_name_does_not_show_its_innards(outside: str) -> None:
-    def broken(uri: str) -> ObjectReader:
-        raise RuntimeError("password=hunter2")
-
-    lake = make_lake()
-    started = lake.catalog.imports.import_start(
-        lake.repository, "main", [prefix(f"{outside}/sales/", "in/")], broken, committer="x"
-    )
-    assert lake.catalog.imports.import_status(lake.repository, started).error == "internal error"
 
 
 def test_a_source_inside_the_namespace_or_around_it_is_refused(outside: str) -> None:
@@ -211,13 +178,3 @@ def test_an_import_that_is_cancelled_while_it_runs_makes_no_commit(outside: str)
     status = lake.catalog.imports.import_status(lake.repository, started)
     assert (status.completed, status.error, status.update_time) == (False, "Canceled", *canceled)
     assert lake.catalog.branches.get_branch(lake.repository, "main").commit_id == head
-
-
-def test_an_import_that_ended_cannot_be_cancelled_and_an_unknown_one_is_not_found(outside: str) -> None:
-    lake = make_lake()
-    done = run(lake, single(f"{outside}/one", "x"))
-    with pytest.raises(NotUniqueError):
-        lake.catalog.imports.import_cancel(lake.repository, done.id)
-    for ask in (lake.catalog.imports.import_cancel, lake.catalog.imports.import_status):
-        with pytest.raises(TaskNotFoundError):
-            ask(lake.repository, "nobody")

@@ -170,19 +170,6 @@ def test_a_new_life_reaches_nothing_of_the_old_wherever_its_deletion_died(life_c
                 call()
 
 
-def test_a_restart_finishes_what_was_left_half_done() -> None:
-    lake = made("step-2")
-    repository = lake.catalog.repositories.get_repository("lake")
-    put_record(lake, in_state(repository, "initial"))
-    lake.clock.advance(minutes=1)
-    lake.another_server().resume()
-    assert lake.rows("graveler") == [b"repos/lake"]
-    lake.clock.advance(minutes=1)
-    lake.another_server().resume()
-    assert lake.rows("graveler") == []
-    assert lake.rows("graveler_deleted") == [f"repo/lake/{repository.instance_uid}".encode()]
-
-
 def test_one_record_that_cannot_be_read_does_not_keep_a_server_from_starting() -> None:
     lake = made("step-2")
     lake.kv.set(REPOSITORIES_PARTITION, b"repos/abc", b"\xff\xff")

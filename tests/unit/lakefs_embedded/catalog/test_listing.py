@@ -70,15 +70,6 @@ def test_pages_put_together_are_the_whole(lake: Lake, delimiter: str, prefix: st
     assert pages == whole
 
 
-def test_common_prefixes_have_a_type_and_nothing_else(lake: Lake) -> None:
-    found = lake.catalog.reading.list_entries(lake.repository, "main", delimiter="/").results
-    assert [(stats.path, stats.path_type) for stats in found[:2]] == [
-        ("a", "object"),
-        ("a/", "common_prefix"),
-    ]
-    assert (found[1].physical_address, found[1].size_bytes, found[1].mtime) == ("", 0, None)
-
-
 TEXT = st.text(alphabet="ab/", max_size=4).map(str.encode)
 KEYS = st.sets(st.one_of(TEXT, st.binary(max_size=3)).filter(bool), max_size=12)
 

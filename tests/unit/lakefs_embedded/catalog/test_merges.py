@@ -8,7 +8,6 @@ from lakefs_embedded.errors import (
     DirtyBranchError,
     InvalidValueError,
     MergeConflictError,
-    MissingError,
     NoChangesError,
     ParentNumberError,
     RevertParentError,
@@ -61,12 +60,6 @@ def test_a_merge_brings_what_the_source_changed(lake: Lake) -> None:
     assert content(lake, "side") == {"a": "0", "b": "side", "s": "side"}
 
 
-def test_a_squashed_merge_has_one_parent(lake: Lake) -> None:
-    main = lake.catalog.commits.get_commit(lake.repository, "main")
-    assert merge(lake, squash=True).parents == (main.id,)
-    assert content(lake) == MERGED
-
-
 @pytest.mark.parametrize(
     ("strategy", "expected", "name"),
     [("dest-wins", "main", "dest-wins"), ("source-wins", "side", "source-wins")],
@@ -108,27 +101,6 @@ def test_merging_again_changes_nothing(lake: Lake) -> None:
         merge(lake, strategy="ours")
 
 
-def test_a_merge_that_leaves_the_destination_as_it_is_records_that_the_two_have_met(lake: Lake) -> None:
-    """As a real server does; refusing it would leave the conflict to be met again by the next merge."""
-    lake.catalog.branches.create_branch(lake.repository, "rival", "main~1")
-    put(lake, "rival", "a=rival")
-    before = lake.catalog.commits.get_commit(lake.repository, "main")
-    kept = merge(lake, "rival", strategy="dest-wins")
-    assert (kept.metarange_id, len(kept.parents)) == (before.metarange_id, 2)
-    with pytest.raises(NoChangesError):
-        merge(lake, "rival")
-
-
-def test_a_missing_source_is_named_with_what_was_being_done(lake: Lake) -> None:
-    with pytest.raises(MissingError, match="nowhere"):
-        merge(lake, "nowhere")
-    with pytest.raises(MissingError, match="nowhere"):
-        lake.catalog.branches.create_branch(lake.repository, "x", "nowhere")
-    for call in (lake.catalog.merges.revert, lake.catalog.merges.cherry_pick):
-        with pytest.raises(MissingError, match="nowhere"):
-            call(lake.repository, "main", "nowhere", committer="t")
-
-
 def test_a_second_merge_begins_where_the_first_ended(lake: Lake) -> None:
     side = lake.catalog.commits.get_commit(lake.repository, "side")
     merge(lake)
@@ -137,12 +109,6 @@ def test_a_second_merge_begins_where_the_first_ended(lake: Lake) -> None:
     put(lake, "side", "s2=side")
     merge(lake)
     assert content(lake) == {"a": "main", "b": "side", "m": "main", "s2": "side"}
-
-
-def test_a_merge_drops_the_tokens_it_sealed(lake: Lake) -> None:
-    merge(lake)
-    assert lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens == ()
-    assert lake.rows("cleanup-tokens") == []
 
 
 def test_a_revert_undoes_one_commit(lake: Lake) -> None:
@@ -154,13 +120,6 @@ def test_a_revert_undoes_one_commit(lake: Lake) -> None:
     assert (reverted.metadata, len(reverted.parents)) == ({}, 1)
     with pytest.raises(NoChangesError):
         lake.catalog.merges.revert(lake.repository, "main", commit.id, committer="tester")
-
-
-def test_a_revert_that_meets_later_changes_is_a_conflict(lake: Lake) -> None:
-    put(lake, "main", "a=later")
-    with pytest.raises(MergeConflictError):
-        lake.catalog.merges.revert(lake.repository, "main", "main~1", committer="tester")
-    assert content(lake)["a"] == "later"
 
 
 def test_a_merge_is_reverted_towards_a_named_parent(lake: Lake) -> None:
@@ -252,12 +211,6 @@ def test_two_dots_compare_directly(lake: Lake) -> None:
     ]
 
 
-def test_three_dots_show_what_the_right_side_would_bring(lake: Lake) -> None:
-    assert diffs(lake) == [("b", "changed"), ("c", "removed"), ("s", "added")]
-    put(lake, "side", "a=side", "m=main")
-    assert diffs(lake) == [("a", "conflict"), ("b", "changed"), ("c", "removed"), ("s", "added")]
-
-
 def test_differences_come_in_pages_and_fold(lake: Lake) -> None:
     put(lake, "side", "d/1=x", "d/2=x", "e=x")
     assert diffs(lake, delimiter="/") == [
@@ -271,21 +224,3 @@ def test_differences_come_in_pages_and_fold(lake: Lake) -> None:
     assert ([diff.path for diff in page.results], page.next_offset) == (["b", "c"], "c")
     assert diffs(lake, after="c", amount=2) == [("d/1", "added"), ("d/2", "added")]
     assert diffs(lake, prefix="d/", after="d/1") == [("d/2", "added")]
-
-
-def test_a_branchs_own_differences_have_types_and_sizes() -> None:
-    lake = make_lake()
-    put(lake, "main", "a=0", "b=0", "c=0")
-    lake.upload("a", b"longer")
-    lake.upload("b", b"0")  # the same again
-    lake.catalog.objects.delete_object(lake.repository, "main", "c")
-    lake.catalog.objects.delete_object(lake.repository, "main", "d")
-    lake.upload("e/1", b"12")
-    found = lake.catalog.branches.diff_branch(lake.repository, "main").results
-    assert [(diff.path, diff.type, diff.size_bytes) for diff in found] == [
-        ("a", "changed", 6),
-        ("c", "removed", 1),
-        ("e/1", "added", 2),
-    ]
-    folded = lake.catalog.branches.diff_branch(lake.repository, "main", delimiter="/", after="c").results
-    assert [(diff.path, diff.type) for diff in folded] == [("e/", "prefix_changed")]

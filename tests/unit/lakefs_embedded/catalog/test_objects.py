@@ -2,19 +2,17 @@ from __future__ import annotations
 
 import hashlib
 import io
-from datetime import timedelta
 
 import pytest
 
 from lakefs_embedded.catalog import ObjectStats, Settings
 from lakefs_embedded.errors import (
-    BranchNotFoundError,
     DataNotFoundError,
     InvalidValueError,
     LinkAddressError,
     PathNotFoundError,
 )
-from tests.support.lakes import START, Lake, make_lake
+from tests.support.lakes import Lake, make_lake
 from tests.support.memory_store import memory_store
 
 
@@ -29,32 +27,12 @@ def stage(lake: Lake, path: str, address: str) -> ObjectStats:
     )
 
 
-def test_an_upload_is_read_back_from_its_address(lake: Lake) -> None:
-    stats = lake.upload("a/b", b"content", content_type="text/plain", metadata={"k": "v"})
-    assert lake.objects.get(lake.address(stats)) == b"content"
-    assert lake.address(stats).startswith("data/")
-    assert stats == lake.catalog.reading.stat(lake.repository, "main", "a/b")
-    assert stats.checksum == hashlib.md5(b"content", usedforsecurity=False).hexdigest()
-    assert (stats.size_bytes, stats.content_type) == (7, "text/plain")
-    assert (stats.metadata, stats.mtime) == ({"k": "v"}, START)
-    assert lake.read("a/b") == b"content"
-
-
 @pytest.mark.parametrize("content", [io.BytesIO(b"x" * 3_000_000), [b"x" * 1_000_000] * 3])
 def test_big_uploads_are_streamed(lake: Lake, content: object) -> None:
     stats = lake.catalog.objects.upload_object(lake.repository, "main", "big", content)  # type: ignore[arg-type]
     assert stats.size_bytes == 3_000_000
     assert stats.checksum == hashlib.md5(b"x" * 3_000_000, usedforsecurity=False).hexdigest()
     assert len(lake.read("big")) == 3_000_000
-
-
-def test_parts_of_an_object_are_read(lake: Lake) -> None:
-    lake.upload("a", b"0123456789")
-    content = lake.catalog.reading.get_object(lake.repository, "main", "a")
-    assert content.read(2, 3) == b"234"
-    assert content.read(7, None) == b"789"
-    with content.stream(4, None) as stream:
-        assert b"".join(stream) == b"456789"
 
 
 def test_an_object_whose_bytes_are_gone_answers_410(lake: Lake) -> None:
@@ -65,19 +43,6 @@ def test_an_object_whose_bytes_are_gone_answers_410(lake: Lake) -> None:
         with pytest.raises(DataNotFoundError) as caught:
             read(0, None)
         assert (caught.value.status, str(caught.value)) == (410, "No data")
-
-
-def test_an_upload_to_no_branch_stores_no_bytes(lake: Lake) -> None:
-    with pytest.raises(BranchNotFoundError):
-        lake.upload("a", branch="nothing")
-    assert lake.keys() == []
-
-
-@pytest.mark.parametrize("path", ["", "x" * 1025, "é" * 513])
-def test_paths_have_1_to_1024_bytes(lake: Lake, path: str) -> None:
-    with pytest.raises(InvalidValueError):
-        lake.upload(path)
-    lake.upload("é" * 512)
 
 
 ODD = [
@@ -127,31 +92,6 @@ def test_what_is_staged_lies_over_what_is_committed(lake: Lake) -> None:
     for ref, path in (("main", "deleted"), ("main@", "added"), ("main$", "kept"), ("main$", "deleted")):
         with pytest.raises(PathNotFoundError):
             lake.catalog.reading.stat(lake.repository, ref, path)
-
-
-def test_deleting_removes_no_bytes(lake: Lake) -> None:
-    lake.upload("a")
-    lake.catalog.objects.delete_object(lake.repository, "main", "a")
-    assert lake.paths() == []
-    assert len(lake.keys()) == 1
-
-
-def test_deleting_what_is_not_there_is_no_error_and_stages_nothing(lake: Lake) -> None:
-    lake.catalog.objects.delete_object(lake.repository, "main", "nothing")
-    assert lake.rows(lake.tokens()[0]) == []
-    with pytest.raises(BranchNotFoundError):
-        lake.catalog.objects.delete_object(lake.repository, "nothing", "a")
-
-
-def test_no_tombstone_is_left_where_none_is_needed(lake: Lake) -> None:
-    lake.upload("committed")
-    lake.commit()
-    lake.upload("staged")
-    lake.upload("committed", b"new")
-    for path in ("staged", "committed"):
-        lake.catalog.objects.delete_object(lake.repository, "main", path, no_tombstone=True)
-    assert lake.paths() == []
-    assert lake.rows(lake.tokens()[0]) == [b"committed"]  # needs its tombstone
 
 
 def test_deleting_many_says_which_failed(lake: Lake) -> None:
@@ -227,17 +167,6 @@ def link(lake: Lake, path: str, address: str) -> ObjectStats:
     )
 
 
-def test_a_handed_out_address_is_written_to_and_linked(lake: Lake) -> None:
-    address = lake.catalog.addresses.get_physical_address(lake.repository, "main", "a")
-    key = address.removeprefix(lake.namespace + "/")
-    assert "," in key
-    lake.objects.put(key, b"content")
-    lake.clock.advance(hours=24)
-    assert link(lake, "a", address).physical_address == address
-    assert lake.read("a") == b"content"
-    link(lake, "a", address)  # not single use
-
-
 def test_linking_elsewhere_or_too_late_is_refused(lake: Lake) -> None:
     address = lake.catalog.addresses.get_physical_address(lake.repository, "main", "a")
     with pytest.raises(LinkAddressError, match="signature"):
@@ -253,17 +182,3 @@ def test_linking_elsewhere_or_too_late_is_refused(lake: Lake) -> None:
 def test_an_address_outside_data_is_linked_unverified(lake: Lake) -> None:
     for address in ("s3://elsewhere/object", f"{lake.namespace}/object"):
         assert link(lake, "a", address).physical_address == address
-
-
-def test_an_mtime_may_be_the_callers(lake: Lake) -> None:
-    old = START - timedelta(days=1000)
-    lake.catalog.objects.stage_object(
-        lake.repository,
-        "main",
-        "a",
-        physical_address="s3://x/y",
-        checksum="",
-        size_bytes=0,
-        mtime=old,
-    )
-    assert lake.catalog.reading.stat(lake.repository, "main", "a").mtime == old

@@ -10,13 +10,11 @@ import pytest
 from lakefs_embedded.errors import (
     BranchExistsError,
     BranchNotFoundError,
-    DefaultBranchError,
     DirtyBranchError,
     InvalidValueError,
     NoChangesError,
     NotUniqueError,
     TagExistsError,
-    TagNotFoundError,
 )
 from lakefs_embedded.refs.commits import new_commit
 from tests.support.lakes import START, Lake, make_lake
@@ -29,16 +27,6 @@ def lake() -> Lake:
 
 def names(lake: Lake, **query: object) -> list[str]:
     return [branch.name for branch in lake.catalog.branches.list_branches(lake.repository, **query).results]  # type: ignore[arg-type]
-
-
-def test_a_branch_takes_over_the_commit_and_nothing_staged(lake: Lake) -> None:
-    lake.upload("committed")
-    commit = lake.commit()
-    lake.upload("staged")
-    assert lake.catalog.branches.create_branch(lake.repository, "side", "main") == commit.id
-    assert lake.paths("side") == ["committed"]
-    lake.upload("here", branch="side")
-    assert lake.paths() == ["committed", "staged"]
 
 
 def test_a_hard_reset_is_refused_only_while_sealed_changes_differ_from_the_head(lake: Lake) -> None:
@@ -93,21 +81,6 @@ def test_trap_22_hidden_branches_are_left_out_of_the_default_listing_only(lake: 
     ).hidden  # a commit does not lose the mark
 
 
-def test_hidden_branches_do_not_shorten_pages(lake: Lake) -> None:
-    for number in range(6):
-        lake.catalog.branches.create_branch(lake.repository, f"a{number}", "main", hidden=number % 2 == 0)
-    page = lake.catalog.branches.list_branches(lake.repository, amount=3)
-    assert ([branch.name for branch in page.results], page.has_more) == (["a1", "a3", "a5"], True)
-    assert names(lake, after="a5") == ["main"]
-    assert names(lake, prefix="a", after="a1") == ["a3", "a5"]
-
-
-def test_the_default_branch_stays(lake: Lake) -> None:
-    with pytest.raises(DefaultBranchError) as caught:
-        lake.catalog.branches.delete_branch(lake.repository, "main")
-    assert (caught.value.status, str(caught.value)) == (403, "cannot delete repository default branch")
-
-
 def test_deleting_a_branch_drops_its_staging_and_leaves_its_commits(lake: Lake) -> None:
     lake.catalog.branches.create_branch(lake.repository, "side", "main")
     lake.upload("a", branch="side")
@@ -121,39 +94,6 @@ def test_deleting_a_branch_drops_its_staging_and_leaves_its_commits(lake: Lake) 
         lake.catalog.branches.delete_branch(lake.repository, "side")
 
 
-def test_tags_name_commits(lake: Lake) -> None:
-    for name in ("v2", "v1", "x-é"):
-        lake.catalog.tags.create_tag(lake.repository, name, "main")
-    assert [tag.name for tag in lake.catalog.tags.list_tags(lake.repository).results] == ["v1", "v2", "x-é"]
-    page = lake.catalog.tags.list_tags(lake.repository, prefix="v", after="v1")
-    assert [tag.name for tag in page.results] == ["v2"]
-    lake.catalog.tags.delete_tag(lake.repository, "v1")
-    with pytest.raises(TagNotFoundError):
-        lake.catalog.tags.get_tag(lake.repository, "v1")
-    with pytest.raises(TagNotFoundError):
-        lake.catalog.tags.delete_tag(lake.repository, "v1")
-
-
-def test_a_commit_carries_what_the_caller_says(lake: Lake) -> None:
-    lake.upload("a")
-    date = START - timedelta(days=400)
-    commit = lake.commit("why", metadata={"b": "2", "a": "1"}, date=date)
-    found = lake.catalog.commits.get_commit(lake.repository, commit.id)
-    assert (found.message, found.committer, found.metadata) == ("why", "tester", {"a": "1", "b": "2"})
-    assert (found.creation_date, found.generation, found.version) == (date, 2, 1)
-    assert len(found.parents) == 1
-
-
-def test_a_commit_without_changes_is_refused_unless_it_is_allowed(lake: Lake) -> None:
-    with pytest.raises(NoChangesError) as caught:
-        lake.commit()
-    assert (caught.value.status, str(caught.value)) == (400, "commit: no changes")
-    lake.upload("a")
-    first = lake.commit()
-    second = lake.commit(allow_empty=True)
-    assert second.metarange_id == first.metarange_id  # an empty commit keeps its parent's content
-
-
 def test_deleting_the_last_object_gives_the_empty_metarange(lake: Lake) -> None:
     lake.upload("a")
     lake.commit()
@@ -161,19 +101,6 @@ def test_deleting_the_last_object_gives_the_empty_metarange(lake: Lake) -> None:
     commit = lake.commit()
     assert commit.metarange_id == "00fb7eff1a97c500eb3ca8d2ef5464131d6b6a5f9512e41eba97843522213b66"
     assert lake.catalog.commits.read_metadata_object(lake.repository, commit.metarange_id)
-
-
-def test_ranges_that_do_not_change_are_named_again() -> None:
-    from lakefs_embedded.catalog import Settings
-
-    lake = make_lake(settings=Settings(background=False, range_raggedness=4))
-    for number in range(40):
-        lake.upload(f"{number:02}")
-    lake.commit()
-    before = set(lake.keys("_lakefs/"))
-    lake.upload("20", b"changed")
-    lake.commit()
-    assert len(set(lake.keys("_lakefs/")) - before) == 2  # one range, one metarange
 
 
 def test_a_metarange_can_be_committed_as_it_is(lake: Lake) -> None:
@@ -237,15 +164,6 @@ def test_the_log_goes_along_the_graph_youngest_first(history: Lake) -> None:
     assert log(history, "side") == ["s", "2", "1", "Repository created"]
 
 
-def test_the_log_comes_in_pages(history: Lake) -> None:
-    page = history.catalog.commits.log(history.repository, "main", amount=3)
-    assert [commit.message for commit in page.results] == ["4", "merge", "3"]
-    assert page.has_more
-    assert log(history, after=page.next_offset, amount=2) == ["s", "2"]
-    limited = history.catalog.commits.log(history.repository, "main", amount=3, limit=True)
-    assert (len(limited.results), limited.has_more, limited.next_offset) == (3, False, "")
-
-
 def test_the_log_of_paths_shows_the_commits_that_changed_them(history: Lake) -> None:
     assert log(history, objects=["a/x"]) == ["3", "1"]
     assert log(history, objects=["a/y"]) == ["4", "2"]
@@ -253,15 +171,3 @@ def test_the_log_of_paths_shows_the_commits_that_changed_them(history: Lake) -> 
     assert log(history, prefixes=["b/"]) == ["merge", "s"]
     assert log(history, objects=["a/x"], prefixes=["b/"]) == ["merge", "3", "s", "1"]
     assert log(history, objects=["nothing"]) == []
-
-
-def test_the_log_can_stop(history: Lake) -> None:
-    assert log(history, since=history.clock.now - timedelta(hours=2)) == ["4", "merge", "3"]
-    assert log(history, stop_at="side") == ["4", "merge", "3", "s"]
-
-
-def test_commits_of_equal_age_keep_the_order_of_the_graph(lake: Lake) -> None:
-    for number in range(5):
-        lake.upload(str(number))
-        lake.commit(str(number))
-    assert log(lake) == ["4", "3", "2", "1", "0", "Repository created"]

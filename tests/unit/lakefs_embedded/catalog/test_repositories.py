@@ -7,7 +7,6 @@ import pytest
 from dredge.lakefs.files.records import Repository
 from lakefs_embedded.errors import (
     BranchNotFoundError,
-    InvalidValueError,
     LostRaceError,
     NamespaceInUseError,
     NotUniqueError,
@@ -42,14 +41,6 @@ def test_trap_16_bare_and_read_only_repositories_may_share_a_namespace() -> None
     assert lake.catalog.branches.get_branch("reader", "main")
     with pytest.raises(BranchNotFoundError):
         lake.catalog.branches.get_branch("bare-one", "main")
-
-
-@pytest.mark.parametrize("name", ["", "ab", "Ab1", "-ab", "a_b", "a" * 64, "a/b"])
-def test_malformed_names_are_refused(name: str) -> None:
-    lake = make_lake(create=False)
-    with pytest.raises(InvalidValueError):
-        lake.catalog.repositories.create_repository(name, lake.namespace)
-    assert lake.keys("") == []
 
 
 def test_deleting_removes_records_and_leaves_objects_and_staging() -> None:
@@ -131,22 +122,6 @@ def test_of_two_creates_at_once_one_wins_and_the_other_leaves_a_partition_nobody
         lake.catalog.repositories.get_repository(lake.repository).storage_namespace
         == lake.namespace + "-winner"
     )
-
-
-def test_repositories_are_listed_in_order_page_by_page() -> None:
-    lake = make_lake(create=False)
-    names = ["abc", "abd", "b-1", "b-2", "zzz"]
-    for name in reversed(names):
-        lake.catalog.repositories.create_repository(name, f"{lake.namespace}/{name}")
-    listed = lake.catalog.repositories.list_repositories
-    assert [found.name for found in listed().results] == names
-    first = listed(amount=2)
-    assert [found.name for found in first.results] == names[:2]
-    assert (first.has_more, first.next_offset) == (True, "abd")
-    assert [found.name for found in listed(after=first.next_offset, amount=3).results] == names[2:]
-    assert [found.name for found in listed(prefix="b-").results] == ["b-1", "b-2"]
-    assert [found.name for found in listed(prefix="ab", after="abc").results] == ["abd"]
-    assert [found.name for found in listed(search="-").results] == ["b-1", "b-2"]
 
 
 def test_a_read_only_repository_refuses_every_write() -> None:

@@ -39,11 +39,6 @@ def test_an_address_may_be_linked_for_24_hours(age: timedelta) -> None:
     verify(age)
 
 
-def test_an_older_address_may_not() -> None:
-    with pytest.raises(LinkAddressError, match="expired"):
-        verify(timedelta(hours=24.1))
-
-
 @pytest.mark.parametrize(
     "change", [{"path": "other"}, {"branch": "main"}, {"repository": "x"}, {"secret": "x"}]
 )
@@ -57,11 +52,6 @@ def test_a_forged_signature_is_refused(signature: str) -> None:
     unsigned = VECTORS["vectors"][1]["physical_address"]
     with pytest.raises(LinkAddressError, match="signature"):
         verify(signed=f"{unsigned},{signature}")
-
-
-def test_an_address_without_signature_is_refused() -> None:
-    with pytest.raises(LinkAddressError, match="signed"):
-        verify(signed=VECTORS["vectors"][1]["physical_address"])
 
 
 def test_a_signed_address_that_holds_no_time_is_refused() -> None:

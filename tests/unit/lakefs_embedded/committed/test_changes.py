@@ -20,7 +20,6 @@ from lakefs_embedded.committed import (
     RangeStore,
     Strategy,
     apply,
-    compare,
     diff,
     merge,
 )
@@ -160,36 +159,9 @@ def test_merge_of_two_edits_of_one_base_follows_the_model(
         assert read(store, merge(store, base_id, ids[0], ids[1], strategy, RULE)) == expected
 
 
-@settings(max_examples=80, deadline=None)
-@given(CONTENTS, CONTENTS, CONTENTS)
-def test_compare_shows_what_a_merge_would_bring(base: Content, source: Content, destination: Content) -> None:
-    store = RangeStore(open_writer("memory://compare"))
-    ids = [write(store, content) for content in (base, source, destination)]
-    found = list(compare(store, *ids))
-    expected = model_merge(base, source, destination, Strategy.DEFAULT)
-    assert any(item.kind is DiffKind.CONFLICT for item in found) == (expected is None)
-    if expected is not None:
-        paths = destination.keys() | expected.keys()
-        assert {item.key for item in found} == {k for k in paths if destination.get(k) != expected.get(k)}
-
-
 def big(store: RangeStore, **edits: int) -> str:
     content = {b"k%04d" % number: 0 for number in range(300)}
     return write(store, content | {key.encode(): kind for key, kind in edits.items()})
-
-
-def test_ranges_that_no_change_falls_into_are_neither_read_nor_written(store: CountingStore) -> None:
-    base_id = big(store)
-    ranges = store.get_metarange(base_id).ranges
-    assert len(ranges) > 50
-    store.reads.clear(), store.writes.clear()
-    applied = apply(store, base_id, [Change(b"k0150", value(1))], RULE)
-    touched = next(item for item in ranges if item.max_key >= b"k0150")
-    assert {read for read in store.reads if read != base_id} == {touched.id}
-    assert len(store.writes) == 2  # the range and the metarange
-    after = store.get_metarange(applied.metarange_id).ranges
-    assert [r for r in after if r not in ranges] == [r for r in after if r.min_key <= b"k0150" <= r.max_key]
-    assert len(after) == len(ranges)
 
 
 def test_a_value_with_the_identity_of_the_committed_one_keeps_the_old_address(store: CountingStore) -> None:
@@ -213,25 +185,6 @@ def test_equal_ranges_are_stepped_over_unread_by_diff_and_merge(store: CountingS
     assert merged == big(store, k0100=1, k0200=1)
     assert set(store.reads) <= {base_id, source_id, destination_id}
     assert store.writes[:1] == [merged]
-
-
-def test_merging_nothing_new_keeps_the_destination_and_merging_into_the_base_takes_the_source(
-    store: CountingStore,
-) -> None:
-    base_id, source_id = big(store), big(store, k0100=1)
-    assert merge(store, base_id, base_id, source_id) == source_id
-    assert merge(store, base_id, source_id, base_id) == source_id
-    assert merge(store, "", source_id, source_id) == source_id
-
-
-def test_of_equal_contents_on_both_sides_the_sources_address_is_kept_as_a_server_does(
-    store: CountingStore,
-) -> None:
-    base_id = write(store, {b"k": 0})
-    sides = [apply(store, base_id, [Change(b"k", value(1, f"data/{side}"))], RULE) for side in ("src", "dst")]
-    found = store.get_entry(merge(store, base_id, *(side.metarange_id for side in sides), rule=RULE), b"k")
-    assert found is not None
-    assert Entry.decode(found.data, "x").address == "data/src"
 
 
 def test_changes_out_of_order_are_refused(store: CountingStore) -> None:

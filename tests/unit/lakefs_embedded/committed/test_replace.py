@@ -80,15 +80,3 @@ def test_untouched_ranges_are_named_again_and_not_read(store: CountingStore) -> 
     after = {info.id for info in made.ranges}
     assert len(before & after) > len(before) * 0.6
     assert store.reads <= 4  # the metarange, and what reaches over the folder's two ends
-
-
-def test_a_record_replaces_its_key_though_the_identity_is_equal(store: CountingStore) -> None:
-    base = write(store, {b"k": 1})
-    made = replace_below(store, base, [], [(b"k", value(1, "s3://elsewhere/k"))], RULE)
-    [(_, found)] = store.list_entries(made.id)
-    assert Entry.decode(found.data, "k").address == "s3://elsewhere/k"
-
-
-def test_records_out_of_order_are_refused(store: CountingStore) -> None:
-    with pytest.raises(ValueError, match="does not come after"):
-        replace_below(store, "", [], [(b"b", value(1)), (b"a", value(1))], RULE)

@@ -48,13 +48,6 @@ def test_ranges_are_cut_where_a_server_with_the_same_setting_cut_them(store: Ran
     assert written.ranges[-1].max_key == last
 
 
-def test_every_bound_of_a_servers_ranges_follows_from_the_keys_alone() -> None:
-    ranges = read_metarange(fixture("metarange_many_ranges").data, "many").ranges
-    assert all(fnv1a_64(item.max_key) % 7 == 0 for item in ranges[:-1])
-    total = sum(item.count for item in ranges)
-    assert sum(fnv1a_64(b"r/%05d" % number) % 7 == 0 for number in range(total - 1)) == len(ranges) - 1
-
-
 def _records(name: str) -> list[tuple[bytes, bytes]]:
     from dredge.lakefs.files.sstable import read_table
 
@@ -75,23 +68,6 @@ def test_a_servers_repository_is_read_path_by_path() -> None:
             assert reader.get_entry(item.id, key) == value
         assert reader.get_entry(item.id, b"~ nothing here") is None
         assert reader.get_entry(item.id, b"") is None
-
-
-def test_listing_begins_at_its_start(store: RangeStore) -> None:
-    keys = [b"a/%02d" % number for number in range(30)] + [b"b/%02d" % number for number in range(30)]
-    writer = MetaRangeWriter(store, SplitRule(raggedness=4))
-    for key in keys:
-        writer.add(key, entry(key.decode()))
-    metarange = writer.finish()
-    assert len(metarange.ranges) > 5
-    assert metarange.count == 60
-
-    def listed(start: bytes = b"") -> list[bytes]:
-        return [key for key, _ in store.list_entries(metarange.id, start)]
-
-    assert listed() == keys
-    for key in [*keys, b"", b"a", b"a/05x", b"c"]:
-        assert listed(key) == [k for k in keys if k >= key]
 
 
 def test_the_content_of_a_first_commit_is_empty_and_asks_for_no_file(store: RangeStore) -> None:

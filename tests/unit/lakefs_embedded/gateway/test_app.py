@@ -44,22 +44,6 @@ def test_unknown_keys_and_wrong_secrets(lake: Lake, repo: str) -> None:
     assert (answer.status, code_of(answer)) == (403, "AccessDenied")
 
 
-def test_the_clock_that_counts_is_the_servers(lake: Lake, s3: Any) -> None:
-    lake.clock.advance(minutes=20)
-    try:
-        with refused("RequestTimeTooSkewed", 403):
-            s3.list_buckets()
-    finally:
-        lake.clock.advance(minutes=-20)
-    s3.list_buckets()
-
-
-def test_requests_without_a_signature_are_the_apis(lake: Lake, repo: str) -> None:
-    assert lake.http("GET", "/repositories").status == 200
-    unsigned = lake.http("GET", f"/../../{repo}/main/a")
-    assert (unsigned.status, unsigned.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
-
-
 def test_errors_have_s3s_shape(lake: Lake, repo: str) -> None:
     answer = send(lake, "GET", f"/{repo}/main/<nothing>")
     assert answer.headers["Content-Type"] == "application/xml"

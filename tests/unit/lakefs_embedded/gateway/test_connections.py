@@ -16,7 +16,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from tests.support.lakefs_server import Lake
-from tests.support.s3_gateway import code_of, refused, s3_client, send
+from tests.support.s3_gateway import refused, s3_client
 
 BIG = bytes(range(256)) * 4096 * 3
 
@@ -81,36 +81,6 @@ def test_of_many_that_create_one_key_exactly_one_wins(lake: Lake, repo: str) -> 
     assert set(outcomes) - set(winners) == {"PreconditionFailed"}
     body = clients[0].get_object(Bucket=repo, Key="main/a")["Body"].read()
     assert body == winners[0].encode() * 1000
-
-
-def test_two_completions_of_one_upload_make_one_object(lake: Lake, repo: str) -> None:
-    s3 = s3_client(lake)
-    where = {"Bucket": repo, "Key": "main/a"}
-    upload_id = s3.create_multipart_upload(**where)["UploadId"]
-    etag = s3.upload_part(**where, UploadId=upload_id, PartNumber=1, Body=BIG)["ETag"]
-    parts = {"Parts": [{"PartNumber": 1, "ETag": etag}]}
-
-    def complete(client: Any) -> str:
-        try:
-            client.complete_multipart_upload(**where, UploadId=upload_id, MultipartUpload=parts)
-        except ClientError as failure:
-            return str(failure.response["Error"]["Code"])
-        return ""
-
-    with ThreadPoolExecutor(4) as pool:
-        outcomes = set(pool.map(complete, [s3_client(lake) for _ in range(4)]))
-    assert "" in outcomes
-    assert outcomes <= {"", "NoSuchUpload"}
-    assert s3.get_object(**where)["Body"].read() == BIG
-
-
-def test_a_body_of_unknown_length_is_taken_when_it_is_sent_in_http_chunks(
-    lake: Lake, s3: Any, repo: str
-) -> None:
-    pieces = (BIG[start : start + 100_000] for start in range(0, len(BIG), 100_000))
-    answer = send(lake, "PUT", f"/{repo}/main/a", body=pieces, payload="UNSIGNED-PAYLOAD")
-    assert code_of(answer) == ""
-    assert s3.get_object(Bucket=repo, Key="main/a")["Body"].read() == BIG
 
 
 def test_a_refused_big_upload_does_not_break_the_connection(lake: Lake, s3: Any, repo: str) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from lakefs_embedded.gateway.crc64 import crc64_nvme
 
 POLYNOMIAL = 0x9A6C9329AC4BC9B5
@@ -22,10 +19,3 @@ def plain(data: bytes) -> int:
 def test_the_check_value_of_the_specification() -> None:
     assert crc64_nvme(b"123456789") == 0xAE8B14860A799888
     assert crc64_nvme(b"") == 0
-
-
-@given(st.binary(max_size=1500), st.integers(0, 1500))
-def test_it_equals_the_plain_algorithm_in_one_piece_or_two(data: bytes, at: int) -> None:
-    wanted = plain(data)
-    assert crc64_nvme(data) == wanted
-    assert crc64_nvme(data[at:], crc64_nvme(data[:at])) == wanted

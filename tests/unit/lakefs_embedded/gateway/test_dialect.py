@@ -88,20 +88,6 @@ def test_a_key_without_a_path_is_404_without_a_body(lake: Lake) -> None:
     assert (answer.status, answer.data) == (404, b"")
 
 
-def test_a_read_only_repository_is_told_before_anything_else(s3: Any) -> None:
-    upload = {"Bucket": "frozen", "Key": "no-branch/a", "UploadId": "nothing"}
-    for call in (
-        lambda: s3.put_object(Bucket="frozen", Key="no-branch/a", Body=b""),
-        lambda: s3.delete_object(Bucket="frozen", Key="no-branch/a"),
-        lambda: s3.delete_objects(Bucket="frozen", Delete={"Objects": [{"Key": "no-branch/a"}]}),
-        lambda: s3.copy_object(Bucket="frozen", Key="no-branch/a", CopySource="shop/main/a"),
-        lambda: s3.upload_part(**upload, PartNumber=1, Body=b""),
-        lambda: s3.abort_multipart_upload(**upload),
-    ):
-        with refused("ErrReadOnlyRepository", 403):
-            call()
-
-
 def test_a_delete_through_a_tag_is_ignored(lake: Lake, s3: Any) -> None:
     lake.server.catalog.commits.commit("shop", "main", committer="t", message="m", allow_empty=True)
     lake.server.catalog.tags.create_tag("shop", "v1", "main")

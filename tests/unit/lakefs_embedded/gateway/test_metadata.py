@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.lakefs_server import Lake
 from tests.support.s3_gateway import refused
 
 BIG = bytes(range(256)) * 4096 * 3  # 3 MiB: streamed both ways
@@ -28,12 +27,6 @@ def test_content_type_metadata_and_etag_are_kept(s3: Any, repo: str, content: by
         assert found["Metadata"] == {"colour": "sky blue"}
         assert abs(found["LastModified"] - datetime.now(UTC)) < timedelta(minutes=1)
     assert s3.get_object(Bucket=repo, Key="main/a")["Body"].read() == content
-
-
-def test_metadata_is_kept_where_lakefs_keeps_it(lake: Lake, s3: Any, repo: str) -> None:
-    s3.put_object(Bucket=repo, Key="main/a", Body=b"", Metadata={"Colour": "=?UTF-8?B?YmxhdcO8?="})
-    assert lake.server.catalog.reading.stat(repo, "main", "a").metadata == {"X-Amz-Meta-colour": "blauü"}
-    assert s3.head_object(Bucket=repo, Key="main/a")["Metadata"] == {"colour": "=?utf-8?q?blau=C3=BC?="}
 
 
 def test_too_much_metadata_is_refused(s3: Any, repo: str) -> None:

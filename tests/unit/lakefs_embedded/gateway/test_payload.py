@@ -3,38 +3,14 @@
 from __future__ import annotations
 
 import base64
-import zlib
 from typing import Any
 
 import pytest
 
-from lakefs_embedded.gateway.chunks import UNSIGNED_TRAILER
 from tests.support.lakefs_server import Lake
-from tests.support.s3_gateway import aws_chunks, code_of, send
+from tests.support.s3_gateway import code_of, send
 
 BIG = bytes(range(256)) * 4096 * 3  # 3 MiB: streamed both ways
-
-
-@pytest.mark.parametrize("size", [100, 3 << 20])
-def test_a_body_with_a_trailing_checksum(lake: Lake, s3: Any, repo: str, size: int) -> None:
-    content = BIG[:size]
-    checksum = zlib.crc32(content).to_bytes(4, "big")
-
-    def put(trailer: bytes) -> str:
-        body = aws_chunks(content, 65536, ("x-amz-checksum-crc32", trailer))
-        headers = {
-            "Content-Encoding": "aws-chunked",
-            "X-Amz-Decoded-Content-Length": str(size),
-            "X-Amz-Trailer": "x-amz-checksum-crc32",
-        }
-        return code_of(
-            send(lake, "PUT", f"/{repo}/main/a", body=body, payload=UNSIGNED_TRAILER, headers=headers)
-        )
-
-    assert put(b"\0\0\0\0") == "BadDigest"
-    assert "Contents" not in s3.list_objects_v2(Bucket=repo, Prefix="main/")
-    assert put(checksum) == ""
-    assert s3.get_object(Bucket=repo, Key="main/a")["Body"].read() == content
 
 
 @pytest.mark.parametrize("size", [100, 3 << 20])

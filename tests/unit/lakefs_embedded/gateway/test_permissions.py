@@ -59,11 +59,6 @@ def shop(lake: Lake) -> Lake:
     return lake
 
 
-@pytest.mark.parametrize("name", READS)
-def test_a_viewer_reads(shop: Lake, name: str) -> None:
-    READS[name](s3_client(shop, VIEWER))
-
-
 @pytest.mark.parametrize("name", [*READS, *CHANGES])
 def test_who_has_no_rights_does_nothing(shop: Lake, name: str) -> None:
     with refused("403" if name.startswith("head") else "AccessDenied", 403):

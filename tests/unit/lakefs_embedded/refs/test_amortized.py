@@ -67,23 +67,3 @@ def test_a_request_never_shares_a_look_up_that_began_before_it() -> None:
     assert source.reads == 2
     assert not reads._running
     assert not reads._next
-
-
-def test_an_error_reaches_everyone_who_shares_the_look_up() -> None:
-    source = SlowSource()
-    reads = AmortizedReads(source.read)
-    first: list[int | Exception] = []
-    rest: list[int | Exception] = []
-    threads = [start(reads, first)]
-    assert source.began.acquire(timeout=WAIT)
-    source.value = -1
-    threads += [start(reads, rest)]
-    wait_for_queue(reads)
-    threads += [start(reads, rest) for _ in range(2)]
-    threading.Event().wait(0.05)
-    source.go.release()
-    source.go.release()
-    for thread in threads:
-        thread.join(WAIT)
-    assert first == [0]
-    assert [type(error) for error in rest] == [ValueError] * 3

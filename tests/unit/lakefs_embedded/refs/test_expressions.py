@@ -84,12 +84,6 @@ def test_there_is_nothing_beyond_the_first_commit(lake: Lake, ref: str) -> None:
         message(lake, ref)
 
 
-def test_beginnings_of_ids_name_commits(lake: Lake) -> None:
-    commit = lake.catalog.commits.get_commit(lake.repository, "main")
-    assert lake.catalog.commits.get_commit(lake.repository, commit.id[:12]) == commit
-    assert lake.catalog.commits.get_commit(lake.repository, commit.id[:12] + "~1").message == "2"
-
-
 def test_a_beginning_of_several_ids_is_ambiguous(lake: Lake) -> None:
     repository = lake.catalog.repositories.get_repository(lake.repository)
     for end in "ab":
@@ -100,14 +94,6 @@ def test_a_beginning_of_several_ids_is_ambiguous(lake: Lake) -> None:
     with pytest.raises(RefAmbiguousError):
         message(lake, "c0ffee")
     assert lake.catalog.commits.get_commit(lake.repository, "c0ffeea").id.endswith("a")
-
-
-def test_a_full_id_wins_over_a_branch_of_that_name(lake: Lake) -> None:
-    commit_id = lake.catalog.commits.get_commit(lake.repository, "main~1").id
-    repository = lake.catalog.repositories.get_repository(lake.repository)
-    raw = lake.kv.get(repository.partition, b"branches/side")
-    lake.kv.set(repository.partition, b"branches/" + commit_id.encode(), raw)
-    assert message(lake, commit_id) == "2"
 
 
 def test_a_branch_wins_over_a_tag_and_a_tag_over_a_beginning(lake: Lake) -> None:

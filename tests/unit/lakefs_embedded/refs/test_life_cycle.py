@@ -138,38 +138,6 @@ def test_step_2_a_create_that_died_is_not_found_then_failed_then_deleted() -> No
     assert [operation.name for operation in runs[-1][0]] == ["get", "set_if", "set", "set_if", "set_if"]
 
 
-@pytest.mark.parametrize("access", ["get", "create", "delete", "settle"])
-def test_step_2_every_access_marks_a_create_that_failed(access: str) -> None:
-    for done, ground in crash_everywhere(lambda: Ground("step-2"), creator("step-2")):
-        if ground.state != "initial":
-            continue
-        ground.clock.now += CREATION
-        server = ground.server()
-        calls = {
-            "get": lambda: server.get(NAME),  # noqa: B023
-            "create": ground.create,
-            "delete": lambda: server.delete(NAME),  # noqa: B023
-            "settle": server.settle,
-        }
-        answer = refusal(calls[access])
-        if access in ("delete", "settle"):
-            assert (answer, ground.state, len(ground.handed_over())) == (None, "none", 1), done
-        else:
-            expected = {"get": RepositoryInDeletionError, "create": NotUniqueError}[access]
-            assert (answer, ground.state) == (expected, "in-deletion"), done
-
-
-@pytest.mark.parametrize("access", ["peek", "listed"])
-def test_step_2_looking_without_asking_for_it_marks_nothing(access: str) -> None:
-    """The listing only leaves out; a drop of tokens reads records as they are."""
-    _, _, (_, ground), *_ = crash_everywhere(lambda: Ground("step-2"), creator("step-2"))
-    ground.clock.now += 2 * CREATION
-    server = ground.server()
-    found = server.peek(NAME) if access == "peek" else list(server.listed())
-    assert not found or isinstance(found, Repository)
-    assert ground.state == "initial"
-
-
 def test_step_2_a_create_slower_than_two_minutes_does_not_bring_back_what_was_declared_failed() -> None:
     """At each operation of the create the name is looked at by a process whose clock is two minutes on."""
     answers = set()
@@ -202,19 +170,6 @@ def stage_of(ground: Ground, count: int) -> Stage:
     for _ in range(min(count, 4)):
         stage.step("creator")
     return stage
-
-
-@pytest.mark.parametrize("life_cycle", ALL)
-def test_a_bare_create_writes_a_record_in_use_or_nothing(life_cycle: LifeCycle) -> None:
-    states = []
-    runs = list(crash_everywhere(lambda: Ground(life_cycle), creator(life_cycle, bare=True)))
-    for _, ground in runs:
-        states.append(ground.state)
-        assert ground.lives() == set()
-        answer = refusal(lambda: ground.create(bare=True))  # noqa: B023
-        assert answer is (NotUniqueError if states[-1] == "active" else None)
-    assert states == ["none", "none", "active"]
-    assert [operation.name for operation in runs[-1][0]] == ["get", "set_if"]
 
 
 # --- deleting ----------------------------------------------------------------------------------------------

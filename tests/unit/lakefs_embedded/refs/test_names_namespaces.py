@@ -8,11 +8,6 @@ from lakefs_embedded.errors import InvalidValueError
 from lakefs_embedded.refs.names import check_namespace
 
 
-@pytest.mark.parametrize("uri", ["s3://bucket/a", "local:///a folder/with spaces", "gs://b"])
-def test_a_uri_of_a_folder_is_taken(uri: str) -> None:
-    check_namespace(uri)
-
-
 @pytest.mark.parametrize("uri", ["", "bucket/a", "s3://", "s3:// a", "s3://a\nb", "S3//a"])
 def test_anything_else_is_refused(uri: str) -> None:
     with pytest.raises(InvalidValueError):

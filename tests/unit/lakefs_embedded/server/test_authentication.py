@@ -10,7 +10,6 @@ import pytest
 
 from dredge.kv import Store, open_store
 from lakefs_embedded.auth import Accounts
-from lakefs_embedded.auth.model import SETUP_KEY
 from lakefs_embedded.errors import GravelerError
 from lakefs_embedded.server.authentication import Authenticator
 from tests.support.lakefs_server import Clock
@@ -93,15 +92,6 @@ def test_a_token_that_was_changed_or_signed_elsewhere_is_refused() -> None:
             known.authenticate(f"Bearer {bad}")
 
 
-def test_the_session_cookie_stands_for_the_token_where_there_is_no_header() -> None:
-    known = accounts(Clock(START))
-    token, _ = known.login("KEY", "se:cret")
-    assert known.authenticate(None, token).name == "nina"
-    for header, cookie in ((basic("KEY:wrong"), token), (None, "x.y.z"), (None, "")):
-        with pytest.raises(GravelerError):
-            known.authenticate(header, cookie)
-
-
 def test_a_token_ends_with_its_user_and_is_not_for_the_next_of_that_name() -> None:
     clock = Clock(START)
     users = Accounts(open_store("memory://"), signing_key="k", clock=clock, owner=PAIR)
@@ -119,28 +109,3 @@ def test_a_token_ends_with_its_user_and_is_not_for_the_next_of_that_name() -> No
         with pytest.raises(GravelerError):
             known.authenticate(f"Bearer {token}")
         users.directory.users.delete("jane")
-
-
-def test_a_cached_answer_is_what_the_store_would_say() -> None:
-    clock = Clock(START)
-    users = Accounts(open_store("memory://"), signing_key="k", clock=clock, owner=PAIR)
-    known = known_to(users, clock)
-    users.directory.users.create("jane")
-    users.directory.credentials.add("jane", "JANE", "one")
-    assert known.authenticate_cached(basic("JANE:one")) is None
-    assert known.authenticate(basic("JANE:one")).name == "jane"
-    assert known.authenticate_cached(basic("JANE:one")) == users.user("jane")
-    with pytest.raises(GravelerError):
-        known.authenticate_cached(basic("JANE:two"))
-    users.directory.credentials.delete("jane", "JANE")
-    assert known.authenticate_cached(basic("JANE:one")) is None
-    with pytest.raises(GravelerError):
-        known.authenticate(basic("JANE:one"))
-
-
-def test_the_moment_of_setup_is_kept_where_lakefs_keeps_it() -> None:
-    kv = open_store("memory://")
-    accounts(Clock(START), kv=kv)
-    again = accounts(Clock(START, days=3), kv=kv)
-    assert kv.get(b"auth", SETUP_KEY) == b"2026-03-01T12:00:00Z"
-    assert again.authenticate(basic("KEY:se:cret")).created == START

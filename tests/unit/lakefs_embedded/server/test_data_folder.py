@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import stat
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from dredge.errors import ConfigError, FormatError
 from dredge.kv import open_store
-from lakefs_embedded.server import Credentials, DataFolder
+from lakefs_embedded.server import DataFolder
 
 
 def test_a_new_folder_gets_a_key_pair_and_a_second_start_finds_it(tmp_path: Path) -> None:
@@ -26,21 +25,6 @@ def test_the_key_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     folder = DataFolder.open(tmp_path)
     assert stat.S_IMODE(Path(folder.secrets_path).stat().st_mode) == 0o600
     assert sorted(path.name for path in tmp_path.iterdir()) == ["objects", "server.json"]
-
-
-def test_servers_that_start_at_once_agree_on_one_key_pair(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        folders = list(pool.map(DataFolder.open, [tmp_path] * 16))
-    assert len({folder.credentials for folder in folders}) == 1
-    assert sum(folder.created for folder in folders) == 1
-
-
-def test_given_credentials_are_used_and_not_kept(tmp_path: Path) -> None:
-    given = Credentials("MYKEY", "mysecret")
-    folder = DataFolder.open(tmp_path, given)
-    assert folder.credentials == given
-    assert not folder.created
-    assert "mysecret" not in Path(folder.secrets_path).read_text()
 
 
 def test_the_key_value_store_of_a_folder_with_odd_characters_opens(tmp_path: Path) -> None:

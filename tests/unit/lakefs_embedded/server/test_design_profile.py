@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from lakefs_embedded.catalog import Settings
 from lakefs_embedded.catalog.copies import Copies
 from lakefs_embedded.server.housekeeping import Housekeeping
 from tests.support.lakefs_server import Lake, lakefs_server
-from tests.support.s3_gateway import s3_client
 
 
 @pytest.fixture
@@ -49,37 +47,6 @@ def test_copy_object_shares_what_is_staged_and_copies_what_is_committed(
     lake.sdk.commits_api.commit("lake", "main", sdk.CommitCreation(message="m"))
     assert lake.sdk.objects_api.copy_object("lake", "main", "c", creation).physical_address != address
     assert tracked(lake) == 1
-
-
-def test_a_copy_through_the_gateway_follows_the_same_rule(lake: Lake) -> None:
-    s3 = s3_client(lake)
-    address = upload(lake, "a")
-    lake.sdk.branches_api.create_branch("lake", sdk.BranchCreation(name="side", source="main"))
-    s3.copy_object(Bucket="lake", Key="main/b", CopySource="lake/main/a")
-    s3.delete_object(Bucket="lake", Key="main/a")
-    assert stat(lake, "b") == address
-    assert s3.get_object(Bucket="lake", Key="main/b")["Body"].read() == b"content"
-    assert tracked(lake) == 1
-    s3.copy_object(Bucket="lake", Key="side/b", CopySource="lake/main/b")
-    s3.copy_object(Bucket="lake", Key="main/c", CopySource="lake/main/b", MetadataDirective="REPLACE")
-    assert lake.sdk.objects_api.stat_object("lake", "side", "b").physical_address != address
-    assert stat(lake, "c") != address
-    assert tracked(lake) == 1
-
-
-def test_a_running_server_expires_what_it_tracks(tmp_path: Path) -> None:
-    with lakefs_server(tmp_path, catalog=Settings(profile="design"), housekeeping_seconds=0.02) as lake:
-        lake.repository("lake")
-        upload(lake, "a")
-        creation = sdk.ObjectCopyCreation(src_path="a")
-        lake.sdk.objects_api.copy_object("lake", "main", "b", creation)
-        time.sleep(0.1)
-        assert tracked(lake) == 1
-        lake.clock.advance(hours=49)
-        until = time.monotonic() + 10
-        while tracked(lake) and time.monotonic() < until:
-            time.sleep(0.02)
-        assert tracked(lake) == 0
 
 
 def test_housekeeping_goes_on_after_a_failure_and_ends_when_closed() -> None:

@@ -16,7 +16,6 @@ from tests.support.lakefs_server import Lake, WatchedStore, lakefs_server
 
 GUARDED = [each for each in OPERATIONS if not each.public]
 OF_A_REPOSITORY = [each for each in GUARDED if "{repository}" in each.path]
-WITH_A_BODY = [each for each in GUARDED if each.schema is not None]
 
 
 def assert_error(response: urllib3.BaseHTTPResponse, status: int) -> str:
@@ -55,31 +54,9 @@ def test_an_unknown_repository_is_404_on_every_route(shared_lake: Lake, operatio
     assert message == ("" if operation.method == "HEAD" else "repository not found")
 
 
-@pytest.mark.parametrize("operation", WITH_A_BODY, ids=name)
-def test_a_body_that_is_no_json_is_400_on_every_route(shared_lake: Lake, operation: Operation) -> None:
-    response = shared_lake.http(operation.method, concrete(operation.path), query=QUERY, body=b"{no json")
-    assert assert_error(response, 400).startswith("request body has an error")
-
-
 @pytest.mark.parametrize(("method", "path"), UNIMPLEMENTED)
 def test_what_lakefs_has_and_this_server_has_not_is_501(shared_lake: Lake, method: str, path: str) -> None:
     assert assert_error(shared_lake.http(method, concrete(path)), 501) == "Not Implemented"
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/no/such/endpoint"),
-        ("GET", ""),
-        ("GET", "/"),
-        ("PATCH", "/repositories"),
-        ("POST", "/healthcheck"),
-        ("DELETE", "/repositories/lake/commits/main"),
-        ("GET", "/repositories/lake/metadata/object/other/abc"),
-    ],
-)
-def test_what_lakefs_has_not_is_404(shared_lake: Lake, method: str, path: str) -> None:
-    assert_error(shared_lake.http(method, path), 404)
 
 
 @pytest.mark.parametrize(

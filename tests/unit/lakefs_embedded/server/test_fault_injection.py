@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import lakefs
@@ -15,17 +13,6 @@ from dredge.errors import UnavailableError
 from dredge.kv import open_store
 from lakefs_embedded.server import DropConnection, IncomingRequest, InjectedResponse
 from tests.support.lakefs_server import Lake, WatchedStore, lakefs_server
-
-
-def test_a_rule_sees_every_request_with_its_operation_and_names(lake: Lake) -> None:
-    seen: list[IncomingRequest] = []
-    with lake.server.faults.injecting(seen.append):  # type: ignore[arg-type]
-        lake.repository("shop").branch("main").object("a b").upload(b"x")
-    lake.http("GET", "/repositories")
-    upload = next(each for each in seen if each.operation == "upload_object")
-    assert (upload.method, upload.path) == ("POST", {"repository": "shop", "branch": "main"})
-    assert upload.query == "path=a+b"
-    assert [each.number for each in seen] == list(range(1, len(seen) + 1))
 
 
 def test_a_rule_can_answer_in_the_servers_place(lake: Lake) -> None:
@@ -74,29 +61,6 @@ def test_an_answer_can_be_lost_after_the_work_was_done(lake: Lake) -> None:
     assert main.get_commit().parents == [head]
 
 
-def test_a_rule_ends_with_its_block(lake: Lake) -> None:
-    with (
-        lake.server.faults.injecting(lambda request: InjectedResponse(500)),
-        lake.server.faults.injecting(lambda request: InjectedResponse(501)),
-    ):
-        assert lake.http("GET", "/repositories").status == 500
-    assert not lake.server.faults
-    assert lake.http("GET", "/repositories").status == 200
-
-
-def test_a_slow_request_holds_up_nobody_else(lake: Lake) -> None:
-    go_on = threading.Event()
-    with (
-        lake.inject("list_repositories", lambda request: go_on.wait(20) and None),
-        ThreadPoolExecutor(1) as pool,
-    ):
-        slow = pool.submit(lake.http, "GET", "/repositories")
-        assert lake.http("GET", "/healthcheck").status == 204
-        assert not slow.done()
-        go_on.set()
-        assert slow.result().status == 200
-
-
 def test_a_rule_may_work_on_the_lake_before_the_call_goes_on(lake: Lake) -> None:
     """A commit between a client's decision to list and the listing."""
     main = lake.repository("shop").branch("main")
@@ -118,18 +82,6 @@ def test_a_store_that_throttles_is_503(tmp_path: Path) -> None:
         answer = lake.http("GET", "/repositories/shop")
         assert answer.status == 503
         assert answer.json() == {"message": "Throughput exceeded. Slow down and retry"}
-
-
-def test_hundreds_of_requests_at_once_are_all_served(lake: Lake) -> None:
-    repository = lake.repository("shop")
-    main = repository.branch("main")
-    with ThreadPoolExecutor(32) as pool:
-        list(pool.map(lambda n: main.object(f"o/{n:03}").upload(f"{n}".encode()), range(100)))
-    assert len(list(main.objects(amount=1000))) == 100
-    main.commit("all")
-    with ThreadPoolExecutor(32) as pool:
-        contents = list(pool.map(lambda n: main.object(f"o/{n:03}").reader().read(), range(100)))
-    assert contents == [f"{n}".encode() for n in range(100)]
 
 
 def test_two_servers_on_one_store_see_each_others_work(

@@ -17,13 +17,6 @@ def local(tmp_path: Path) -> Namespaces:
     return Namespaces(ServerSettings(local_base=str(tmp_path / "base")))
 
 
-@pytest.mark.parametrize("scheme", ["local", "file"])
-def test_a_folder_below_the_base_is_opened_once(local: Namespaces, tmp_path: Path, scheme: str) -> None:
-    uri = f"{scheme}://{tmp_path}/base/a folder/lake"
-    assert local.open(uri) is local.open(uri)
-    assert local.open(uri).uri == f"file://{tmp_path}/base/a folder/lake"
-
-
 def test_a_plain_name_is_a_folder_below_the_base(local: Namespaces, tmp_path: Path) -> None:
     assert local.open("local://lake/sub").uri == f"file://{tmp_path}/base/lake/sub"
     assert local.open_source("local://lake/sub/").uri == f"file://{tmp_path}/base/lake/sub"
@@ -81,19 +74,3 @@ def test_a_link_out_of_the_base_is_refused(local: Namespaces, tmp_path: Path) ->
     (tmp_path / "base" / "link").symlink_to(tmp_path / "outside")
     with pytest.raises(GravelerError, match="invalid namespace"):
         local.open(f"file://{tmp_path}/base/link/lake")
-
-
-@pytest.mark.parametrize(
-    "uri", ["s3://", "s3://b", "s3://Bucket/x", "file:///lake", "gs://bucket/x", "s3:/bucket/x"]
-)
-def test_an_s3_server_takes_buckets_only(uri: str) -> None:
-    remote = Namespaces(ServerSettings(blockstore="s3"))
-    remote.check("s3://my-bucket")
-    remote.check("s3://my-bucket/some/prefix")
-    with pytest.raises(GravelerError, match="invalid namespace"):
-        remote.check(uri)
-
-
-def test_the_example_is_one_that_would_be_taken(local: Namespaces) -> None:
-    local.check(local.example)
-    Namespaces(ServerSettings(blockstore="s3")).check("s3://example-bucket/")

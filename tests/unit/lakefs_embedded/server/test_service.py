@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import lakefs
@@ -14,7 +10,6 @@ import pytest
 from lakefs.exceptions import ConflictException, NotFoundException
 from lakefs_sdk.client import LakeFSClient
 from lakefs_sdk.configuration import Configuration
-from lakefs_sdk.exceptions import ApiException
 
 from dredge.kv import open_store
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
@@ -22,19 +17,6 @@ from lakefs_embedded.catalog import Settings
 from lakefs_embedded.refs.repositories import in_state
 from lakefs_embedded.server import ServerSettings, ThreadedServer
 from tests.support.lakefs_server import lakefs_server
-
-
-def test_tokens_that_were_queued_are_dropped_without_anybodys_asking(tmp_path: Path) -> None:
-    kv = open_store("memory://")
-    token = b"shop-main:00000000-0000-4000-8000-000000000000"
-    kv.set(token, b"path", b"")
-    kv.set(b"cleanup-tokens", token, b"stub-value")
-    with lakefs_server(tmp_path, kv=kv):
-        until = time.monotonic() + 20
-        while list(kv.scan(b"cleanup-tokens")) and time.monotonic() < until:
-            time.sleep(0.01)
-        assert list(kv.scan(b"cleanup-tokens")) == []
-        assert list(kv.scan(token)) == []
 
 
 def test_step_2_over_http(tmp_path: Path) -> None:
@@ -54,32 +36,6 @@ def test_step_2_over_http(tmp_path: Path) -> None:
         assert list(lakefs.repositories(client=lake.client)) == []
     with lakefs_server(tmp_path, kv=kv, catalog=Settings(life_cycle="step-2")) as lake:
         assert list(kv.scan(REPOSITORIES_PARTITION)) == []  # the deletion was finished at the start
-
-
-@contextmanager
-def refused(status: int, words: str) -> Iterator[None]:
-    with pytest.raises(ApiException) as caught:
-        yield
-    assert caught.value.status == status
-    assert words in str(json.loads(caught.value.body)["message"])
-
-
-def test_setup_makes_a_user_that_outlives_a_restart(tmp_path: Path) -> None:
-    settings = ServerSettings(
-        listen="127.0.0.1:0", kv_url=f"sqlite://{tmp_path}/kv.db", local_base=str(tmp_path / "objects")
-    )
-    body = lakefs_sdk.Setup(username="jane")
-    with ThreadedServer(settings, keep_unset=True) as server:
-        made = LakeFSClient(Configuration(host=server.endpoint)).internal_api.setup(setup=body)
-    with ThreadedServer(settings, keep_unset=True) as server:
-        sdk = LakeFSClient(
-            Configuration(host=server.endpoint, username=made.access_key_id, password=made.secret_access_key)
-        )
-        assert sdk.auth_api.get_current_user().user.id == "jane"
-        assert sdk.internal_api.get_setup_state().state == "initialized"
-        with refused(409, "already initialized"):
-            sdk.internal_api.setup(setup=body)
-        assert [each.id for each in sdk.auth_api.list_user_groups("jane").results] == ["Admins"]
 
 
 def test_users_of_a_data_folder_outlive_a_restart(tmp_path: Path) -> None:

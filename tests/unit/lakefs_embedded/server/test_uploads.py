@@ -21,28 +21,6 @@ def pieces(body: bytes, size: int) -> Iterator[bytes]:
     return (body[start : start + size] for start in range(0, len(body), size))
 
 
-@pytest.mark.parametrize("size", [1, 7, 100, 10**6])
-def test_the_content_field_comes_out_whole(size: int) -> None:
-    body, header = form([("content", ("name.bin", CONTENT, "image/png"))])
-    found = FormContent(pieces(body, size), header)
-    assert found.open() == "image/png"
-    assert b"".join(found) == CONTENT
-
-
-def test_other_fields_before_and_after_are_skipped() -> None:
-    body, header = form([("note", b"content"), ("content", b"right"), ("content", b"second"), ("x", b"y")])
-    found = FormContent(pieces(body, 5), header)
-    assert found.open() == ""
-    assert b"".join(found) == b"right"
-
-
-def test_an_empty_content_field_is_an_empty_object() -> None:
-    body, header = form([("content", b"")])
-    found = FormContent(pieces(body, 3), header)
-    found.open()
-    assert list(found) == []
-
-
 def test_a_form_without_the_field_fails_before_any_byte() -> None:
     body, header = form([("file", b"x")])
     with pytest.raises(GravelerError, match="content") as refused:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dredge.kv.memory import MemoryKV
-from lakefs_embedded.server.usage import PARTITION, Usage
+from lakefs_embedded.server.usage import Usage
 from tests.support.lakes import ManualClock
 
 
@@ -23,16 +23,6 @@ def test_servers_of_an_installation_add_their_requests_to_one_count_by_month() -
     clock.advance(days=31)
     served(one, 1)
     assert one.months() == [(2026, 1, 7), (2026, 2, 1)]
-
-
-def test_the_count_outlives_a_server_and_is_where_lakefs_has_it() -> None:
-    kv, clock = MemoryKV(), ManualClock()
-    usage = Usage(kv, clock)
-    served(usage, 2)
-    usage.months()
-    (row,) = kv.scan(PARTITION)
-    assert (row.key.decode(), row.value) == (f"usage/monthly/{usage.installation_id}/202601", b"2")
-    assert Usage(kv, clock).months() == [(2026, 1, 2)]
 
 
 def test_a_count_that_another_server_changes_meanwhile_is_added_to_its_new_value() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.support.lakes import Lake, make_lake, with_settings
+from tests.support.lakes import Lake, make_lake
 
 
 def queue_by_hand(lake: Lake, token: str) -> None:
@@ -35,15 +35,3 @@ def test_names_with_dashes_do_not_hide_a_reference() -> None:
     twin.catalog.resume()
     assert short.paths("de-f") == ["x"]
     assert twin.paths("f") == ["y"]
-
-
-def test_dropping_in_the_background_ends_before_close_does() -> None:
-    lake = with_settings(make_lake(), background=True)
-    tokens = []
-    for number in range(20):
-        lake.upload(f"{number}")
-        tokens += lake.tokens()
-        lake.commit()
-    lake.catalog.close()
-    assert lake.rows("cleanup-tokens") == []
-    assert all(lake.rows(token) == [] for token in tokens)

@@ -13,11 +13,8 @@ from lakefs_embedded.catalog import Catalog, Settings
 from lakefs_embedded.errors import (
     BranchNotFoundError,
     NoChangesError,
-    PathNotFoundError,
-    PreconditionError,
     TooManyTriesError,
 )
-from lakefs_embedded.staging.area import Staged
 from tests.support.faulty import Operation, WatchedStore
 from tests.support.lakes import Lake, make_lake
 
@@ -79,23 +76,6 @@ def test_a_delete_that_meets_a_commit_is_not_lost(when: str, no_tombstone: bool)
     assert lake.paths("main@") == []
 
 
-def test_a_late_tombstone_of_a_writer_that_died_does_not_hide_a_delete() -> None:
-    """It lies in a sealed token that a commit has read already, and goes with the token."""
-    lake = make_lake()
-    lake.upload("a")
-    (token,) = lake.tokens()
-
-    def meet(operation: Operation) -> None:
-        if operation.name == "set_if" and operation.key.startswith(b"commits/"):  # the token has been read
-            lake.kv.set(token.encode(), b"a", Staged(b"a", None).encode())
-            lake.another_server().objects.delete_object(lake.repository, "main", "a")
-
-    server = lake.another_server(WatchedStore(lake.kv, before=meet))
-    server.commits.commit(lake.repository, "main", committer="t", message="m")
-    assert lake.paths("main@") == ["a"]
-    assert lake.paths() == []
-
-
 def test_a_write_gives_up_after_three_tries_and_says_so() -> None:
     lake = make_lake()
     with pytest.raises(TooManyTriesError) as caught:
@@ -129,49 +109,6 @@ def test_a_read_that_meets_a_commit_sees_one_state() -> None:
     reader = lake.another_server(WatchedStore(lake.kv, before=meet))
     assert reader.reading.stat(lake.repository, "main", "a").size_bytes == 1
     assert met
-
-
-def test_a_servers_cache_never_hides_what_another_server_has_written() -> None:
-    lake = make_lake()
-    reader = lake.another_server()
-    for number in range(3):
-        lake.upload("a", b"x" * number)
-        assert reader.reading.stat(lake.repository, "main", "a").size_bytes == number
-        lake.commit()
-        assert reader.reading.stat(lake.repository, "main", "a").size_bytes == number
-        assert reader.reading.stat(lake.repository, "main@", "a").size_bytes == number
-        assert reader.commits.get_commit(lake.repository, "main") == lake.catalog.commits.get_commit(
-            lake.repository, "main"
-        )
-    lake.catalog.objects.delete_object(lake.repository, "main", "a")
-    with pytest.raises(PathNotFoundError):
-        reader.reading.stat(lake.repository, "main", "a")
-
-
-def test_a_conditional_write_wins_once() -> None:
-    lake = make_lake()
-    lake.upload("a", b"1", if_none_match=True)
-    for branch_state in ("staged", "sealed", "committed"):
-        with pytest.raises(PreconditionError):
-            lake.upload("a", b"2", if_none_match=True)
-        if branch_state == "staged":
-            lake.catalog.staging.protocol.seal(
-                lake.catalog.repositories.get_repository(lake.repository), "main"
-            )
-        elif branch_state == "sealed":
-            lake.commit()
-    lake.catalog.objects.delete_object(lake.repository, "main", "a")
-    lake.upload("a", b"3", if_none_match=True)
-    assert lake.read("a") == b"3"
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_conditional_write_is_not_in_its_own_way(when: str) -> None:
-    lake = make_lake()
-    server = server_that_meets(lake, when)
-    server.objects.upload_object(lake.repository, "main", "a", b"a", if_none_match=True)
-    lake.commit("last", allow_empty=True)
-    assert lake.read("a", "main@") == b"a"
 
 
 def test_many_writers_and_committers_lose_nothing() -> None:

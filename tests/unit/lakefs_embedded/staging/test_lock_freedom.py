@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
 from functools import partial
 
 import pytest
 
 from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
-from lakefs_embedded.catalog import Catalog, Commit, Settings
+from lakefs_embedded.catalog import Commit, Settings
 from tests.support.faulty import Operation, WatchedStore
 from tests.support.lakes import Lake, make_lake
 from tests.support.overlaps import stage
@@ -56,45 +54,6 @@ def test_a_process_that_stops_for_ever_anywhere_in_its_commit_is_in_nobodys_way(
 
 
 # --- merges, reverts and picks move metadata only -----------------------------------------------------------
-
-
-def with_side(lake: Lake) -> None:
-    """A large common part in many ranges, and one change on a branch."""
-    for number in range(40):
-        lake.upload(f"common/{number:02}")
-    lake.commit("base")
-    lake.catalog.branches.create_branch("lake", "side", "main")
-    lake.upload("side/new", branch="side")
-    lake.commit("side", "side")
-    lake.upload("main/new")
-    lake.commit("main")
-
-
-def ranges(lake: Lake) -> set[str]:
-    return set(lake.keys("_lakefs/"))
-
-
-@pytest.mark.parametrize("call", ["merge", "cherry_pick", "revert", "hard_reset"])
-def test_merges_reverts_and_picks_write_no_data_and_few_ranges(call: str) -> None:
-    lake = make_lake(settings=Settings(background=False, range_raggedness=4))
-    with_side(lake)
-    before, objects = ranges(lake), lake.keys()
-    store = WatchedStore(lake.kv)
-    server = lake.another_server(store)
-    calls: Mapping[str, Callable[[Catalog], object]] = {
-        "merge": lambda catalog: catalog.merges.merge("lake", "side", "main", committer="t"),
-        "cherry_pick": lambda catalog: catalog.merges.cherry_pick("lake", "main", "side", committer="t"),
-        "revert": lambda catalog: catalog.merges.revert("lake", "main", "main", committer="t"),
-        "hard_reset": lambda catalog: catalog.branches.hard_reset("lake", "main", "main~1"),
-    }
-    calls[call](server)
-    assert lake.keys() == objects
-    assert len(before) >= 8
-    assert len(ranges(lake) - before) <= (0 if call == "hard_reset" else 3)  # what changed, and a metarange
-    written = Counter(operation.key.split(b"/")[0] for operation in store.done if operation.writes)
-    assert written.pop(b"branches") <= 2
-    assert written.pop(b"commits", 0) <= 1
-    assert sum(written.values()) <= 2  # a token queued and its record removed again
 
 
 # --- the drop of tokens and the end of a process ------------------------------------------------------------

@@ -26,45 +26,11 @@ def content(lake: Lake) -> dict[str, bytes]:
     return {path: lake.read(path) for path in lake.paths()}
 
 
-def test_a_full_reset_leaves_what_is_committed(lake: Lake) -> None:
-    old = lake.tokens()
-    lake.catalog.branches.reset_branch(lake.repository, "main")
-    assert content(lake) == {"a/1": b"old", "a/2": b"old", "b/1": b"old"}
-    assert lake.catalog.branches.diff_branch(lake.repository, "main").results == []
-    assert lake.rows(old[0]) == []
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"), [("a/1", b"old"), ("a/2", b"old"), ("a/3", None), ("b/1", b"old"), ("c", None)]
-)
-def test_resetting_an_object_touches_no_other(lake: Lake, path: str, expected: bytes | None) -> None:
-    before = content(lake)
-    lake.catalog.branches.reset_branch(lake.repository, "main", kind="object", path=path)
-    after = content(lake)
-    assert after.pop(path, None) == expected
-    before.pop(path, None)
-    assert after == before
-
-
 def test_resetting_an_object_restages_the_committed_address(lake: Lake) -> None:
     committed = lake.catalog.reading.stat(lake.repository, "main@", "a/1")
     lake.catalog.branches.reset_branch(lake.repository, "main", kind="object", path="a/1")
     assert lake.catalog.reading.stat(lake.repository, "main", "a/1") == committed
     assert b"a/1" in lake.rows(lake.tokens()[0])
-
-
-def test_resetting_a_prefix_touches_nothing_outside(lake: Lake) -> None:
-    lake.catalog.branches.reset_branch(lake.repository, "main", kind="common_prefix", path="a/")
-    assert content(lake) == {"a/1": b"old", "a/2": b"old", "b/1": b"new", "c": b"new"}
-    lake.commit()
-    assert lake.paths("main@") == ["a/1", "a/2", "b/1", "c"]
-
-
-def test_a_prefix_that_holds_nothing_staged_resets_nothing(lake: Lake) -> None:
-    before = content(lake)
-    for prefix in ("d", "a/4", "b/1/"):
-        lake.catalog.branches.reset_branch(lake.repository, "main", kind="common_prefix", path=prefix)
-    assert content(lake) == before
 
 
 def test_a_reset_by_prefix_that_loses_its_race_begins_again(lake: Lake) -> None:

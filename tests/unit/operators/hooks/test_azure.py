@@ -10,7 +10,6 @@ from airflow.sdk import Connection
 
 from airflow_dredge.operators.hooks import azure
 from airflow_dredge.operators.hooks.azure import azure_options
-from dredge.errors import ConfigError
 from dredge.storage.azure.options import AzureOptions
 
 ENDPOINT = "https://acct.blob.core.windows.net"
@@ -47,22 +46,6 @@ def options(own: AzureOptions | None = None, extra: Any = None, **fields: Any) -
 )
 def test_fields_may_be_given_in_many_ways(fields: dict[str, Any], found: AzureOptions) -> None:
     assert options(**fields) == found
-
-
-def test_what_a_connection_leaves_open_is_as_the_environment_says() -> None:
-    own = AzureOptions("env", "E==", client_id="of the machine")
-    assert options(own) == own
-    named = options(own, {"managed_identity_client_id": "m"}, host=ENDPOINT)
-    assert (named.account, named.endpoint_url, named.client_id) == ("acct", ENDPOINT, "m")
-
-
-def test_a_credential_replaces_those_of_the_environment() -> None:
-    own = AzureOptions("env", "E==", client_id="of the machine")
-    assert options(own, login="acct", password="K==") == AzureOptions("acct", "K==")
-    with pytest.raises(ConfigError):
-        options(own, password="K==")
-    with pytest.raises(ConfigError):
-        options(own, {"sas_token": "sig=S"})
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import traceback
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +11,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.bases.secrets_backend import BaseSecretsBackend
 from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
 
-from airflow_dredge.operators.hooks.finding import UnreadableError, find_connection, need_connection
+from airflow_dredge.operators.hooks.finding import UnreadableError, find_connection
 from airflow_dredge.operators.hooks.kv import LakeFSKVConnection
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options
@@ -61,12 +60,6 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(BaseHook, "get_connection", get)
 
     return fail
-
-
-def test_a_connection_is_found_and_a_missing_one_is_none() -> None:
-    assert find_connection("other") is None
-    with connections(other=GOOGLE):
-        assert need_connection("other", "Google", "{}").conn_type == "google_cloud_platform"
 
 
 @pytest.mark.parametrize("error", [OSError("hunter2"), RuntimeError("hunter2")])
@@ -143,15 +136,6 @@ def test_a_named_connection_that_is_not_found_opens_no_store(
         LakeFSHook("other").client  # noqa: B018
     with pytest.raises((ConfigError, UnavailableError)):
         LakeFSKVConnection.of("other")
-
-
-def test_missing_default_connections_are_logged_and_leave_the_workers_own_means(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with caplog.at_level(logging.INFO):
-        options = storage_options("aws_default")
-    assert not options.unknown
-    assert all(any(name in record.getMessage() for record in caplog.records) for name in DEFAULTS)
 
 
 @pytest.mark.parametrize(("name", "kind"), list(zip(DEFAULTS, STORES, strict=True)))

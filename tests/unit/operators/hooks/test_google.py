@@ -33,21 +33,6 @@ def test_a_key_may_be_an_object_or_its_text(extra: dict[str, Any], masked: list[
     assert masked == [found.credentials_json, "SECRETKEY", "ID"]
 
 
-def test_what_a_connection_leaves_open_is_as_the_environment_says(masked: list[Any]) -> None:
-    own = GcsOptions("/env.json", project="env")
-    assert google_options({}, own) == own
-    assert google_options({"is_anonymous": False, "key_path": ""}, own) == own
-    assert google_options({"project": "p"}, own) == GcsOptions("/env.json", project="p")
-    assert google_options({"key_path": "/k.json"}, own) == GcsOptions("/k.json", project="env")
-    assert masked == []
-
-
-@pytest.mark.parametrize("name", ["key_secret_name", "impersonation_chain", "idp_issuer_url", "is_anonymous"])
-def test_an_identity_that_is_not_supported_is_named(name: str) -> None:
-    with pytest.raises(ConfigError):
-        google_options({name: "other", "project": "p"}, GcsOptions())
-
-
 @pytest.mark.parametrize("text", ["SECRETKEY", '["SECRETKEY"]'])
 def test_a_key_that_is_none_is_refused_and_shown_to_nobody(text: str, masked: list[Any]) -> None:
     with pytest.raises(ConfigError) as raised:

@@ -8,10 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from airflow_dredge.operators.hooks import storage
 from airflow_dredge.operators.hooks.kv import LakeFSKVConnection
 from dredge.errors import ConfigError
-from dredge.storage import StorageOptions
 from tests.support.airflow import connections
 
 PASSWORD = "p%ss/w@rd:s3cret"
@@ -65,33 +63,6 @@ def test_connections_become_urls_and_keep_their_secrets() -> None:
 def test_a_postgres_connection_may_leave_out_what_libpq_knows(fields: dict[str, Any], url: str) -> None:
     with connections(kv={"conn_type": "postgres", **fields}):
         assert LakeFSKVConnection.of("kv").url == url
-
-
-def test_a_table_is_reached_by_the_workers_own_means_unless_the_connection_has_a_whole_key_pair(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with connections(kv={"conn_type": "aws", "extra": {"dynamodb_table": "kvstore", "region_name": "r"}}):
-        found = LakeFSKVConnection.of("kv")
-    assert (found.url, found.keys) == ("dynamodb://kvstore?region=r", None)
-    for pair in (("K", ""), ("", "s")):
-        options = StorageOptions(access_key_id=pair[0], secret_access_key=pair[1])
-        monkeypatch.setattr(storage, "storage_options", lambda _, found=options: found)
-        with connections(kv={"conn_type": "aws", "extra": {"dynamodb_table": "kvstore"}}):
-            found = LakeFSKVConnection.of("kv")
-        assert (found.url, found.keys) == ("dynamodb://kvstore", None)
-
-
-@pytest.mark.parametrize(
-    "extra",
-    [
-        {"cursor": "dictcursor"},
-        {"iam": False, "redshift": False, "aws_conn_id": "aws_default", "cluster-identifier": "x"},
-        {"sqlalchemy_scheme": "postgresql", "sqlalchemy_query": {"a": 1}, "enable_log_db_messages": True},
-    ],
-)
-def test_words_that_only_airflows_own_hook_takes_are_left_out(extra: dict[str, Any]) -> None:
-    with connections(kv={"conn_type": "postgres", "host": "db", "schema": "lakefs", "extra": extra}):
-        assert LakeFSKVConnection.of("kv").url == "postgresql://@db/lakefs"
 
 
 def test_a_login_by_a_token_of_a_cloud_is_refused() -> None:

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import Connection
 
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from dredge.errors import ConfigError, UnavailableError
 from dredge.lakefs import LakeFSClient
 from tests.support.airflow import connections
-from tests.support.airflow_server import BrokenVault, use_vault
 from tests.support.failing import make_certificate
 
 LAKEFS = {"conn_type": "lakefs", "host": "http://lakefs:8000", "login": "AKIA", "password": "hunter2"}
@@ -102,20 +100,6 @@ def test_incomplete_connection_is_refused(missing: str) -> None:
         LakeFSHook().client  # noqa: B018
 
 
-def test_a_connection_whose_form_tests_it_is_the_one_of_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has saved it yet, or another one has its name."""
-    asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(LakeFSClient, "__init__", lambda _, *given: asked.append(given))
-    monkeypatch.setattr(LakeFSClient, "version", lambda _: "1.60")
-    use_vault(monkeypatch, BrokenVault)
-    form = Connection(
-        conn_id="other", conn_type="lakefs", host="http://new:8000", login="NEW", password="new"
-    )
-    with connections(other=LAKEFS):
-        assert form.test_connection() == (True, "lakeFS 1.60 answers")
-    assert asked == [("http://new:8000", "NEW", "new")]
-
-
 def test_a_private_authority_is_named_by_the_connection_and_goes_to_the_job(tmp_path: Path) -> None:
     make_certificate(tmp_path)
     bundle = str(tmp_path / "ca.pem")
@@ -128,15 +112,3 @@ def test_a_private_authority_is_named_by_the_connection_and_goes_to_the_job(tmp_
 def test_an_authority_that_cannot_be_used_is_bad_input(verify: object) -> None:
     with connections(lakefs_default=LAKEFS | {"extra": {"verify": verify}}), pytest.raises(ConfigError):
         LakeFSHook().client  # noqa: B018
-
-
-def test_plain_http_to_another_host_is_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
-    for host in (
-        "http://other.example",
-        "http://other.example",
-        "https://other.example",
-        "http://127.0.0.1:1",
-    ):
-        LakeFSClient(host, "AKIA", "hunter2")
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "hunter2" not in caplog.text

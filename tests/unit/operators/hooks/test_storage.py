@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.hooks import storage
 from airflow_dredge.operators.hooks.storage import storage_options
 from dredge.errors import ConfigError
 from dredge.storage import StorageOptions
@@ -36,13 +35,6 @@ def no_credentials_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_missing_aws_connection_leaves_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    with connections(aws_default=None):
-        options = storage_options("aws_default")
-    assert (options.region, options.access_key_id, options.endpoint_url) == ("eu-west-1", None, None)
-
-
 def test_aws_connection_gives_keys_endpoint_and_region() -> None:
     aws = {
         "conn_type": "aws",
@@ -56,20 +48,6 @@ def test_aws_connection_gives_keys_endpoint_and_region() -> None:
     assert options.secret_access_key == "s3secret"
     assert (options.endpoint_url, options.region) == ("http://s3:9000", "eu-central-1")
     assert "s3secret" not in repr(options)
-
-
-def test_what_an_aws_connection_leaves_open_is_as_the_environment_says(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_CA_BUNDLE"):
-        monkeypatch.setenv(name, f"http://{name}")
-    with connections(aws_default={"conn_type": "aws", "extra": {"verify": False}}):
-        options = storage_options("aws_default")
-    assert not options.check_certificates
-    assert options.endpoint_url == "http://AWS_ENDPOINT_URL"
-    assert (options.region, options.ca_bundle) == ("http://AWS_REGION", "http://AWS_CA_BUNDLE")
-    with connections(aws_default={"conn_type": "aws", "extra": {"verify": "/ca.pem"}}):
-        assert storage_options("aws_default").ca_bundle == "/ca.pem"
 
 
 @pytest.mark.parametrize(
@@ -215,12 +193,3 @@ def test_the_connection_says_where_the_bucket_is_named(monkeypatch: pytest.Monke
     with connections(aws_default={"conn_type": "aws", "extra": extra}, other={"conn_type": "aws"}):
         assert storage_options("aws_default").path_style is None
         assert storage_options("other").path_style is True
-
-
-def test_without_the_extra_the_default_connection_of_azure_is_not_looked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(storage, "is_azure_installed", lambda: False)
-    azure = {"conn_type": "wasb", "login": "acct", "password": "K=="}
-    with connections(aws_default=None, wasb_default=azure):
-        assert storage_options("aws_default").azure == AzureOptions()

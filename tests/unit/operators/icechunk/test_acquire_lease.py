@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException
 
-from airflow_dredge.operators.icechunk import release_lease
 from dredge.errors import DredgeError
 from dredge.icechunk.collection.steps import Run
 from tests.support.icechunk import objects
@@ -46,20 +45,3 @@ def test_a_plan_of_nobody_waits_for_no_right_that_it_was_given(dated: Dated) -> 
     with pytest.raises(DredgeError):
         plan(dated.repo)
     assert objects(dated.repo.folder) == before
-
-
-def test_the_spark_application_of_the_run_ends_before_its_right(
-    dated: Dated, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grant = acquire(dated.repo, "manual__1")
-    ended: list[str] = []
-
-    def end(run_uri: str) -> None:
-        ended.append(run_uri)
-        with pytest.raises(AirflowRescheduleException):  # it still has it
-            acquire(dated.repo, "manual__2")
-
-    monkeypatch.setattr(release_lease, "end_applications", end)
-    release(dated.repo, grant, run_uri="file:///nowhere/run")
-    assert ended == ["file:///nowhere/run"]
-    acquire(dated.repo, "manual__2")

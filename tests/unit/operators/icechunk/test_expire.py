@@ -36,12 +36,6 @@ def refs(dated: Dated) -> set[str]:
     return {*history.branches, *history.tags}
 
 
-def test_it_is_a_dry_run_unless_told(dated: Dated) -> None:
-    plan, before = planned(dated), dated.digest
-    assert expire(dated, plan) == {"dry_run": True, "edited": 0, "released": 0, "refs_deleted": []}
-    assert dated.digest == before
-
-
 def test_what_was_planned_is_what_leaves_history(dated: Dated) -> None:
     plan = planned(dated)
     done = expire(dated, plan, **APPLY)
@@ -60,15 +54,6 @@ def test_names_go_only_where_the_plan_says_so(dated: Dated, flag: str, left: set
     assert len(plan["refs_deleted"]) == 1
     assert expire(dated, plan, **APPLY)["refs_deleted"] == plan["refs_deleted"]
     assert refs(dated) == left
-
-
-@pytest.mark.parametrize("dated", [2], indirect=True)
-def test_the_rule_of_the_plan_is_applied_or_none(dated: Dated) -> None:
-    plan, before = planned(dated, rule="document"), dated.digest
-    assert plan["rule"] == "document"
-    with pytest.raises(ConfigError):
-        expire(dated, plan, **APPLY)
-    assert dated.digest == before
 
 
 def test_a_commit_after_the_plan_matters_only_to_who_wants_exactly_that_plan(dated: Dated) -> None:

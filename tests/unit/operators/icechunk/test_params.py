@@ -21,8 +21,8 @@ def test_what_tasks_read_is_asked_for_and_nothing_else() -> None:
 
 
 def test_for_many_repositories_the_same_is_asked_and_which_ones() -> None:
-    assert asked_for(ALL_FORM) == read_by(WHICH) | (set(icechunk_params()) - {"storage"})
-    assert set(FORM_OF_A_RUN) == set(icechunk_params()) - {"storage"}
+    assert asked_for(ALL_FORM) == read_by(WHICH) | set(FORM_OF_A_RUN)
+    assert set(FORM_OF_A_RUN) == set(icechunk_params()) - {"storage", "check_only"}
 
 
 def test_unless_somebody_says_more_a_run_is_a_dry_one_of_both_halves() -> None:

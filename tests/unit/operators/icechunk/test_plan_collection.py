@@ -9,7 +9,7 @@ import pytest
 from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
 from dredge.errors import ConfigError, LeaseHeldError
 from dredge.icechunk.collection.run import Run
-from tests.support.icechunk_operators import NOTHING, Dated, acquire, plan
+from tests.support.icechunk_operators import Dated, acquire, plan
 
 EXPIRATION = {
     "threshold": "2026-01-01T00:00:00+00:00",
@@ -27,13 +27,6 @@ def planning(**settings: Any) -> IcechunkPlanCollectionOperator:
         expiration=EXPIRATION,
         aws_conn_id=None,
     )
-
-
-def test_only_a_dry_run_reports_what_would_go_after_the_planned_expiration() -> None:
-    after = planning().checked().after
-    assert after is not None
-    assert (after.threshold, after.rule) == (EXPIRATION["threshold"], "spec_v2")
-    assert planning(dry_run="False").checked().after is None
 
 
 @pytest.mark.parametrize(
@@ -60,15 +53,6 @@ def test_the_plan_is_one_under_the_right_of_the_run(dated: Dated) -> None:
     assert (made["run_id"], made["mode"], made["dry_run"]) == (run.plan.run_id, "spark", False)
     assert made["cutoff"] == run.plan.cutoff.isoformat()
     assert run.plan.lease.fencing == lease["fencing"]
-
-
-@pytest.mark.parametrize("collect", [False, "False"])
-def test_where_nobody_wants_a_collection_none_is_planned(dated: Dated, collect: bool | str) -> None:
-    operator = IcechunkPlanCollectionOperator(
-        task_id="plan_collection", storage=dated.repo.uri, collect=collect, aws_conn_id=None
-    )
-    assert operator.execute(NOTHING) == {"run_uri": "", "mode": "none"}
-    assert not (dated.repo.folder / "_dredge").exists()
 
 
 def test_a_plan_takes_the_right_of_the_run_and_no_other_mode(dated: Dated) -> None:

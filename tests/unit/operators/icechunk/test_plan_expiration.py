@@ -14,7 +14,6 @@ from dredge.errors import ConfigError
 from tests.support.icechunk import local_storage, quiet
 from tests.support.icechunk_operators import NOTHING, Dated
 from tests.support.icechunk_repo import Repo
-from tests.support.lakefs_operators import Pushed
 
 
 @pytest.mark.parametrize(
@@ -83,21 +82,3 @@ def test_a_plan_says_what_would_leave_history_and_changes_nothing(dated: Dated) 
     assert (plan["delete_expired_branches"], plan["delete_expired_tags"]) == (False, False)
     assert (plan["window"], plan["would_free_bytes"]) == (None, None)
     assert dated.digest == before
-
-
-def test_what_is_asked_of_a_plan_is_what_it_says(dated: Dated) -> None:
-    older = {"older_than": dated.when.isoformat(), "estimate": False}
-    branches = planned(dated.repo, **older, delete_expired_branches=True)
-    tags = planned(dated.repo, **older, delete_expired_tags="True", rule="document")
-    assert (branches["delete_expired_branches"], branches["refs_deleted"]) == (True, ["branch:old"])
-    assert (tags["delete_expired_tags"], tags["refs_deleted"]) == (True, ["tag:first"])
-    assert (branches["rule"], tags["rule"]) == ("spec_v1", "document")
-
-
-def test_a_plan_of_a_window_says_so_and_links_its_page(dated: Dated) -> None:
-    end, pushed = datetime(2026, 3, 1, tzinfo=UTC), Pushed()
-    plan = planned(dated.repo, run_of("scheduled", end) | {"ti": pushed}, estimate=False)
-    assert plan["window"] == [(end - timedelta(days=1)).isoformat(), end.isoformat()]
-    (page,) = pushed.values()
-    assert page == f"{plan['plan_uri']}/plan.html"
-    assert Path(page.removeprefix("file://")).exists()

@@ -6,9 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_dredge.operators.icechunk import save_report
 from airflow_dredge.operators.icechunk.save_report import IcechunkSaveReportOperator
 from airflow_dredge.operators.links import REPORT
 from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError
@@ -53,30 +51,6 @@ def awaiting(repo: Repo) -> tuple[Run, dict[str, Any]]:
     return run, planned
 
 
-def test_a_collection_that_ended_well_tells_its_figures_to_who_waits_for_them(
-    garbage: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted: list[str] = []
-    monkeypatch.setattr(
-        save_report, "report_run", lambda summary, _: counted.append(summary.details["outcome"])
-    )
-    planned = plan(garbage, dry_run=False)
-    run_steps(Run.open(planned["run_uri"]), LocalRunner())
-    report = Report(garbage, planned)
-    done = report.save()
-    assert (done["outcome"], done["storage"], done["run_id"]) == (
-        "success",
-        garbage.uri,
-        planned["run_id"],
-    )
-    assert done["counts"]["deleted_objects"] == 20
-    assert done[REPORT] == report.pushed["save_report", REPORT] == f"{planned['run_uri']}/report.html"
-    assert report.event.extra[REPORT] == done[REPORT]
-    assert (report.event.extra["outcome"], report.event.extra["deleted_objects"]) == ("success", 20)
-    assert counted == ["success"]
-    assert is_free(garbage)
-
-
 def test_a_collection_whose_task_was_lost_is_no_success_and_gives_its_right_back(garbage: Repo) -> None:
     planned = plan(garbage, dry_run=False)
     report = Report(garbage, planned)
@@ -100,10 +74,3 @@ def test_who_rejects_a_collection_ends_it_well_and_who_does_not_answer_does_not(
         return
     with pytest.raises(RefusedError):
         Report(garbage, planned).save()
-
-
-def test_without_a_plan_there_is_nothing_to_tell_and_without_a_run_of_its_own_neither(garbage: Repo) -> None:
-    with pytest.raises(RefusedError):
-        Report(garbage, None).save()
-    with pytest.raises(AirflowSkipException):
-        Report(garbage, {"run_uri": "", "mode": "none"}).save()

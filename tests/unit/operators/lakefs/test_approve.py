@@ -14,6 +14,7 @@ from dredge.gc.run import Run
 from tests.support.approvals import asked_again, said, waiting_run
 from tests.support.gc import World
 from tests.support.lakefs_operators import ApprovalTask
+from tests.support.memory_store import MemoryWriter
 
 ADA = {"id": "ada", "name": "Ada"}
 
@@ -145,16 +146,16 @@ def test_a_task_that_is_tried_again_while_nobody_has_answered_asks_for_the_time_
 
 
 def test_a_no_that_cannot_be_written_down_never_becomes_a_question_again(
-    waiting: tuple[World, Run, Task], monkeypatch: pytest.MonkeyPatch
+    waiting: tuple[World, Run, Task], stand_in: Any
 ) -> None:
     """A retry starts the task anew, and Airflow has forgotten the answer by then."""
-    _, run, task = waiting
+    _, _, task = waiting
     task.wait()
 
     def down(*_: object) -> None:
         raise UnavailableError("503")
 
-    monkeypatch.setattr(type(run.folder.writer), "put_if_absent", down)
+    stand_in(MemoryWriter.put_if_absent, down)
     with pytest.raises(RejectedError):
         task.answered("Reject")
     with pytest.raises(UnavailableError):
@@ -184,15 +185,6 @@ def test_where_nobody_can_answer_it_does_not_wait(
 def test_only_a_person_who_rejects_says_no(approval: Any, is_so: bool) -> None:
     report = {"approval": approval, "problems": ["it was rejected"]}
     assert (asking.what_went_wrong("rejected", lambda: report) == "") is is_so
-
-
-def test_only_in_a_test_of_a_dag_can_nobody_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def test() -> bool:
-        return asking._in_dag_test()
-
-    assert not test()
-    monkeypatch.setattr(asking.DAG, "test", test)
-    assert test()
 
 
 def test_an_airflow_that_cannot_ask_fails_the_task_and_names_the_command(

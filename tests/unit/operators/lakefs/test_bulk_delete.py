@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from airflow_dredge.operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
-from airflow_dredge.operators.lakefs.subtract import LakeFSSubtractLiveOperator
 from dredge.errors import FormatError
 from dredge.gc import steps
 from dredge.gc.mark_uncommitted.kv_access import URL
@@ -19,7 +18,6 @@ from dredge.storage import StorageOptions
 from dredge.storage.options import S3_SETTINGS
 from tests.support.airflow import connections
 from tests.support.gc import World, busy_world
-from tests.support.lakefs_operators import summary
 
 NOTHING: Any = {}
 
@@ -92,15 +90,6 @@ def test_a_job_that_left_no_summary_is_no_success() -> None:
     sweep.works = False
     with pytest.raises(FormatError):
         sweep.execute(NOTHING)
-
-
-def test_a_step_of_which_nobody_knows_how_much_it_is_is_a_job() -> None:
-    run = busy_world()[0].plan()
-    operator: Any = LakeFSSubtractLiveOperator(task_id="subtract", run_uri="a run", spark_rows_min=7)
-    assert steps.rows_of(run, "subtract") is None
-    operator.open_run = lambda _: run
-    operator.run_job = lambda *_: summary(step="subtract")
-    assert operator.execute(NOTHING)["counts"] == {"rows": 3}
 
 
 def test_work_in_the_worker_has_what_a_job_would_have() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,8 +10,6 @@ import pytest
 from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
 from dredge.errors import ConfigError
 from dredge.runs.payload import to_json
-
-WINDOW = (datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC))
 
 
 def planning(**settings: Any) -> LakeFSPlanRunOperator:
@@ -47,20 +44,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_touched(name: str, valu
         operator.execute({})  # type: ignore[typeddict-item]
 
 
-def test_plan_reads_rendered_values() -> None:
-    operator = planning(
-        dry_run="False",
-        min_age_hours="48",
-        unsafe_min_age_seconds="None",
-        max_delete_objects="10",
-        max_delete_percent="2.5",
-        run_root="None",
-    )
-    config = operator.checked()
-    assert (config.dry_run, config.min_age_hours, config.max_delete_objects) == (False, 48.0, 10)
-    assert (config.max_delete_percent, config.run_root, config.unsafe_min_age_seconds) == (2.5, None, None)
-
-
 def test_plan_takes_the_policy_itself_along_and_of_the_database_only_that_there_is_one() -> None:
     operator = planning(
         keep_tags="False",
@@ -73,18 +56,6 @@ def test_plan_takes_the_policy_itself_along_and_of_the_database_only_that_there_
     assert config.policy is not None
     assert [rule.name for rule in config.policy.rules] == ["releases"]
     assert "lakefs_kv_default" not in json.dumps(to_json(config))
-
-
-def test_plan_reads_what_an_optimized_run_is_to_do() -> None:
-    operator = planning(
-        mode="optimized",
-        slice_margin_hours="60.5",
-        clean_every_days="7",
-    )
-    config = operator.checked((WINDOW[0], WINDOW[1]))
-    assert (config.mode, config.slice_margin_hours, config.clean_every_days) == ("optimized", 60.5, 7.0)
-    assert config.window == WINDOW
-    assert operator.checked().window == (None, None)
 
 
 def test_plan_is_a_dry_run_unless_told() -> None:

@@ -8,7 +8,6 @@ import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException
 
 from airflow_dredge.operators.lakefs import release_lease
-from dredge.errors import ConfigError
 from tests.support.lakefs_operators import acquire, namespace_in, release
 
 
@@ -24,11 +23,6 @@ def test_late_release_leaves_the_lease_of_the_next_run_alone(namespace: str) -> 
     release(namespace, first)
     with pytest.raises(AirflowRescheduleException):
         acquire(namespace, "manual__3")
-
-
-def test_release_without_a_lease_says_so(namespace: str) -> None:
-    with pytest.raises(ConfigError):
-        release(namespace, None)
 
 
 def test_the_spark_application_of_the_run_ends_before_the_lease(

@@ -16,7 +16,7 @@ from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError
 from dredge.gc import steps
 from dredge.gc.run import Run
 from tests.support.approvals import said, waiting_run
-from tests.support.gc import busy_world, make_world
+from tests.support.gc import make_world
 from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, plan, release, summary
 
 
@@ -63,24 +63,6 @@ class Report:
         done: dict[str, Any] = self.operator.execute(context)
         assert self.operator.lineage.outcome == done["outcome"]
         return done
-
-
-def test_a_run_that_ended_well_tells_its_figures_to_who_waits_for_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world, _, gone = busy_world()
-    run = world.plan()
-    world.run(run)
-    report = Report(monkeypatch, run)
-    done = report.save()
-    assert (done["outcome"], done["repository"], done["run_id"]) == ("success", "lake", run.plan.run_id)
-    assert done[REPORT] == report.pushed["save_report", REPORT] == f"{run.folder.uri}/report.html"
-    told = report.event.extra
-    assert (told["outcome"], told["deleted_objects"], told[REPORT]) == ("success", len(gone), done[REPORT])
-    event = report.pushed["save_report", EVENT]
-    assert (event["kind"], event["repository"], event["run"]) == ("success", "lake", run.plan.run_id)
-    assert (event["counts"]["deleted_objects"], event["text"]) == (len(gone), "")
-    assert report.counted == ["success"]
 
 
 def test_a_run_whose_task_was_lost_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from airflow_dredge.operators.failures import FAILURE
 from airflow_dredge.operators.lakefs.save_summary import LakeFSSaveSummaryOperator
 from airflow_dredge.operators.links import REPORT
 from airflow_dredge.operators.many import LEFT_OUT, SUMMARY_ROOT
-from dredge.errors import RefusedError
 from dredge.storage import open_reader
 from tests.support.gc import make_world
 
@@ -80,18 +77,3 @@ def test_the_page_and_the_event_tell_of_every_repository() -> None:
     folder, _, name = figures[REPORT].rpartition("/")
     assert open_reader(folder).get(name)
     assert told["save_summary", REPORT] == figures[REPORT]
-
-
-@pytest.mark.parametrize("dag_id", ["", "my_gc"])
-def test_the_runs_are_those_of_the_dag_that_was_started(dag_id: str) -> None:
-    xcoms: dict[Any, Any] = {("run of lake", "plan", FAILURE): "no key pair"}
-    figures, _, told = saved(xcoms, "lake", collect_dag_id=dag_id)
-    assert told.dag_id == (dag_id or "lakefs_gc")
-    assert figures["failed_repositories"] == 1
-
-
-def test_without_a_choice_there_is_nothing_to_tell() -> None:
-    operator = LakeFSSaveSummaryOperator(task_id="save_summary", runs=None)
-    context: Any = {"ti": Pulled()}
-    with pytest.raises(RefusedError):
-        operator.execute(context)

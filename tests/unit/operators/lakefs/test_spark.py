@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,8 +17,9 @@ from airflow_dredge.operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
 from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
 from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
 from airflow_dredge.operators.spark import job_file
-from dredge.errors import RefusedError, UnavailableError
+from dredge.errors import ConfigError, FormatError, PartialError, RefusedError, UnavailableError
 from tests.support.airflow import connections
+from tests.support.spark import free_port
 
 SECRETS = {"LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "lakefs-hunter2", "AWS_SECRET_ACCESS_KEY": "aws-hunter2"}
 
@@ -86,7 +88,7 @@ def submit(
 ) -> Any:
     operator = operator_type(task_id=operator_type.step, run_uri="s3://bucket/runs/d4", **settings)
     with connections(spark_default={"conn_type": "spark", "host": host}):
-        operator.submit({}, SECRETS)  # type: ignore[arg-type]
+        operator.submit(SECRETS)
     return operator
 
 
@@ -135,6 +137,10 @@ def test_the_application_gets_this_python_a_spark_submit_and_the_users_settings(
 @pytest.mark.parametrize(
     ("answer", "family"),
     [
+        ((2, "dredge: config: no such plan."), ConfigError),
+        ((4, "dredge: unavailable: 503"), UnavailableError),
+        ((5, "dredge: format: damaged"), FormatError),
+        ((9, "dredge: partial: some are left"), PartialError),
         ((3, "dredge: refused: head of main is new."), RefusedError),
         ((None, ""), UnavailableError),
         ((143, "dredge: stopped: it was asked to"), UnavailableError),
@@ -152,26 +158,52 @@ def test_error_of_the_step_comes_back_with_its_family(
 @pytest.mark.parametrize(
     ("extra", "conf"), [({"deploy-mode": "cluster"}, {}), ({}, {"spark.submit.deployMode": "cluster"})]
 )
-def test_a_driver_elsewhere_is_started_for_its_step_and_no_secret_goes_there(
-    application: FakeApplication,
-    monkeypatch: pytest.MonkeyPatch,
-    extra: dict[str, str],
-    conf: dict[str, str],
+def test_a_driver_elsewhere_is_refused(
+    application: FakeApplication, extra: dict[str, str], conf: dict[str, str]
 ) -> None:
-    begun = []
-
-    def execute(operator: LakeFSSparkOperator, context: Any) -> None:
-        assert operator._hook is not None
-        begun.append(operator._hook._build_spark_submit_command(operator.application))
-        assert "hunter2" not in repr(operator._hook._env)
-
-    monkeypatch.setattr("airflow_dredge.operators.spark.SparkSubmitOperator.execute", execute)
-    operator = LakeFSSliceListingOperator(
-        task_id="slice_listing", run_uri="s3://bucket/run", conf=conf, env_vars={"OF_THE_USER": "x"}
-    )
-    with connections(spark_default={"conn_type": "spark", "host": "yarn", "extra": extra}):
-        operator.submit({}, SECRETS)  # type: ignore[arg-type]
-    assert "spark.yarn.appMasterEnv.OF_THE_USER=x" in begun[0]
+    operator = LakeFSSliceListingOperator(task_id="slice_listing", run_uri="s3://bucket/run", conf=conf)
+    with (
+        connections(spark_default={"conn_type": "spark", "host": "yarn", "extra": extra}),
+        pytest.raises(ConfigError),
+    ):
+        operator.submit(SECRETS)
     assert application.started == []
-    assert begun[0][-4:] == ["--step", "slice_listing", "--run", "s3://bucket/run"]
-    assert "hunter2" not in repr(begun)
+
+
+def test_a_master_on_kubernetes_without_airflows_provider_is_told(application: FakeApplication) -> None:
+    with pytest.raises(ConfigError, match="apache-airflow-providers-cncf-kubernetes"):
+        submit(host="k8s://https://nowhere:6443")
+    assert application.started == []
+
+
+def test_a_master_that_does_not_answer_is_told_before_spark_starts(application: FakeApplication) -> None:
+    silent = [free_port(), free_port()]
+    with pytest.raises(UnavailableError):
+        submit(host=f"spark://127.0.0.1:{silent[0]},127.0.0.1:{silent[1]}")
+    assert application.started == []
+    with socket.create_server(("127.0.0.1", 0)) as standby:
+        submit(host=f"spark://127.0.0.1:{silent[0]},127.0.0.1:{standby.getsockname()[1]}")
+    assert len(application.started) == 1
+
+
+def test_executors_get_the_python_of_the_param(application: FakeApplication) -> None:
+    submit(host="yarn", spark_python="hdfs:///envs/dredge.tar.gz")
+    (_, command, _), *_ = application.started
+    assert "spark.pyspark.python=./dredge-env/bin/python3" in command
+    assert "spark.archives=hdfs:///envs/dredge.tar.gz#dredge-env" in command
+
+
+def test_a_server_of_connect_has_its_own_python(application: FakeApplication) -> None:
+    operator = LakeFSSliceListingOperator(
+        task_id="slice_listing", run_uri="s3://bucket/runs/d4", spark_python="/opt/python"
+    )
+    server = {"conn_type": "spark_connect", "host": "sc://h", "port": 15002}
+    with connections(spark_connect_default=server), pytest.raises(ConfigError):
+        operator.connect(SECRETS)
+    assert application.started == []
+
+
+def test_a_spark_submit_that_is_missing_is_told(application: FakeApplication) -> None:
+    application.fails = FileNotFoundError(2, "none", "spark-submit")
+    with pytest.raises(ConfigError):
+        submit()

@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from airflow_dredge.operators.lakefs.metadata import LakeFSMetadataOperator
 from airflow_dredge.operators.lakefs.purge_by_hand import LakeFSPurgeOperator
 from airflow_dredge.operators.lakefs.restore import LakeFSRestoreOperator
 from dredge.errors import ConfigError, DefectError, LeaseHeldError
-from dredge.gc import steps
-from dredge.gc.metadata.config import MetadataConfig
-from dredge.gc.purge.config import PurgeConfig
-from dredge.runs.summary import StepSummary
-from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, release, summary
+from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, release
 
 
 @pytest.fixture
 def namespace(tmp_path: Path) -> str:
     return namespace_in(tmp_path)
-
-
-def test_a_purge_hands_its_settings_on_and_returns_its_figures(
-    namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def purge(config: PurgeConfig, _runner: object, holder: str, *_: object) -> StepSummary:
-        asked.append((config.dry_run, config.older_than_days, holder.rpartition(" ")[2]))
-        return summary(step="purge", counts={"would_go_objects": 7})
-
-    monkeypatch.setattr(steps, "purge", purge)
-    config = {"repository": "lake", "dry_run": "True", "older_than_days": "40"}
-    operator = LakeFSPurgeOperator(task_id="purge", config=config)
-    done = hooked(operator, namespace).execute({"run_id": "manual__1", "ti": Pushed()})
-    assert done["counts"]["would_go_objects"] == 7
-    assert asked == [(True, 40.0, "manual__1")]
 
 
 def test_a_purge_whose_mark_fails_gives_the_lease_back(namespace: str) -> None:
@@ -61,26 +37,3 @@ def test_neither_works_on_a_repository_that_a_collection_works_on(namespace: str
     purging = LakeFSPurgeOperator(task_id="purge", config={"repository": "lake", "dry_run": False})
     with pytest.raises(LeaseHeldError):
         hooked(purging, namespace).execute({"run_id": "manual__2", "ti": Pushed()})
-
-
-def test_metadata_is_noted_with_the_records_of_the_named_store(
-    namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str | None] = []
-
-    def collect(config: MetadataConfig, holder: str, *_: object) -> StepSummary:
-        seen.extend([config.metadata, holder, os.environ.get("DREDGE_KV_URL")])
-        now = datetime.now(UTC)
-        return StepSummary("metadata", "run", "dry_run", now, now, {"garbage_files": 0})
-
-    monkeypatch.setattr("dredge.gc.metadata.collecting.collect_metadata", collect)
-    monkeypatch.setattr(
-        "airflow_dredge.operators.lakefs.metadata.kv_env", lambda name: {"DREDGE_KV_URL": f"sqlite:///{name}"}
-    )
-    config = {"repository": "lake", "metadata": "delete"}
-    operator = LakeFSMetadataOperator(task_id="metadata", config=config, kv_conn_id="db")
-    done = hooked(operator, namespace).execute({"run_id": "manual__1", "ti": Pushed()})
-    assert done["counts"]["garbage_files"] == 0
-    assert seen[0] == "delete"
-    assert str(seen[1]).endswith("manual__1")
-    assert seen[2] == "sqlite:///db"

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any
-
 import pytest
 
 from dredge.errors import ConfigError
 from dredge.gc.namespaces import overlaps
 from dredge.lakefs.files.addresses import AddressType, canonical_address
-from dredge.storage import StorageOptions, open_reader
-from dredge.storage.azure import clients
+from dredge.storage import StorageOptions
 from dredge.storage.azure.clients import credential_of, endpoint_of
 from dredge.storage.azure.names import is_exact
 from dredge.storage.azure.options import AzureOptions
@@ -105,13 +101,6 @@ def test_full_addresses_are_told_inside_from_outside(address: str, key: str | No
     assert canonical_address(address, AddressType.FULL, namespace) == key
 
 
-def test_options_survive_the_way_through_an_environment() -> None:
-    full = AzureOptions("a", KEY, SAS, "https://a.example.net", "tenant", "client", "secret")
-    assert StorageOptions.from_env(StorageOptions(azure=full).to_env()).azure == full
-    for secret in (KEY, SAS, "'secret'"):
-        assert secret not in repr(StorageOptions(azure=full))
-
-
 @pytest.mark.parametrize(
     "told",
     [
@@ -189,35 +178,6 @@ def test_a_token_of_an_identity_goes_to_the_service_only(endpoint: str) -> None:
         credential_of(Container("a", "c", endpoint), AzureOptions())
     if endpoint.startswith("https"):
         credential_of(Container("a", "c", endpoint), AzureOptions("a", endpoint_url=endpoint))
-
-
-def test_identities_of_other_clouds_ask_their_own_authority(monkeypatch: pytest.MonkeyPatch) -> None:
-    import azure.identity
-
-    asked: list[dict[str, Any]] = []
-    monkeypatch.setattr(azure.identity, "ClientSecretCredential", lambda *_, **more: asked.append(more))
-    monkeypatch.setattr(azure.identity, "DefaultAzureCredential", lambda **more: asked.append(more))
-    clients.forget_clients()
-    principal = AzureOptions(tenant_id="t", client_id="c", client_secret="s")
-    for end, options in (
-        ("core.windows.net", principal),
-        ("core.chinacloudapi.cn", principal),
-        ("core.usgovcloudapi.net", AzureOptions(client_id="managed")),
-    ):
-        credential_of(Container("a", "c", f"https://a.blob.{end}"), options)
-    clients.forget_clients()
-    assert asked == [
-        {},
-        {"authority": "login.chinacloudapi.cn"},
-        {"authority": "login.microsoftonline.us", "managed_identity_client_id": "managed"},
-    ]
-
-
-def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "find_spec", lambda _name: None)
-    monkeypatch.delitem(sys.modules, "dredge.storage.drivers.azure", raising=False)
-    with pytest.raises(ConfigError, match=r"pip install 'dredge\[azure\]'"):
-        open_reader("https://a.blob.core.windows.net/c/p", StorageOptions())
 
 
 @pytest.mark.parametrize(

@@ -55,14 +55,6 @@ def left(server: GcsServer, uri: str) -> list[str]:
     return sorted(server.buckets[uri.split("/")[2]].live)
 
 
-def test_a_thousand_objects_take_ten_requests_and_one_look_at_the_bucket(server: GcsServer) -> None:
-    uri = server.bucket()
-    keys = [f"data/{number:04d}" for number in range(1000)]
-    server.requests.clear()
-    assert {item.outcome for item in open_deleter(uri, server.options).delete(keys)} == {"missing"}
-    assert len(server.requests) == 11
-
-
 def test_each_part_of_a_batch_is_told_apart(server: GcsServer) -> None:
     uri = server.bucket()
     keys = planted(server, uri, "a", "held", "c")
@@ -117,21 +109,6 @@ def test_nothing_is_sent_after_the_caller_said_no(server: GcsServer) -> None:
     unsent = [item.key for item in outcomes if item.code == NOT_SENT]
     assert left(server, uri) == unsent
     assert len(unsent) in (50, 100)
-
-
-def test_a_retry_is_not_sent_either_once_the_caller_says_no(server: GcsServer) -> None:
-    uri = server.bucket(versioned=True)
-    keys = planted(server, uri, "a", "b")
-    answers = [True, True, False]
-    server.fault = lambda method, path, _q: told(503) if method == "DELETE" and path.endswith("/b") else None
-    outcomes = deleter(server, uri).delete(keys, lambda: answers.pop(0))
-    # It was sent once, so that it is not for the caller to take it for untouched.
-    assert [(item.outcome, item.code) for item in outcomes] == [("deleted", None), ("failed", "503")]
-    assert left(server, uri) == ["b"]
-    assert [path.rpartition("/")[2].split("?")[0] for method, path in server.parts if method == "DELETE"] == [
-        "a",
-        "b",
-    ]
 
 
 def test_a_deletion_whose_answer_was_lost_says_so(server: GcsServer) -> None:
@@ -202,16 +179,6 @@ def test_a_bucket_that_may_not_be_asked_about_is_taken_for_one_with_versions(ser
     (outcome,) = deleter(server, uri).delete(keys)
     assert outcome.version_id is not None
     assert outcome.version_id.endswith("-deleted")
-
-
-def test_names_that_no_object_can_have_are_not_sent(server: GcsServer) -> None:
-    uri = server.bucket()
-    names = ["x" * 1025, "a\nb", "a\rb", ".", "..", ".well-known/acme-challenge/x", "é" * 513]
-    assert {item.outcome for item in deleter(server, uri).delete(names)} == {"not_addressable"}
-    assert server.requests == []
-    longest = "é" * 512
-    planted(server, uri, longest)
-    assert [item.outcome for item in deleter(server, uri).delete([longest])] == ["deleted"]
 
 
 def test_a_missing_bucket_is_an_error_of_no_single_key(server: GcsServer) -> None:

@@ -20,8 +20,6 @@ from dredge.storage import (
     open_versions,
     open_writer,
 )
-from dredge.storage.gcs.versions import GcsVersions
-from dredge.storage.location import parse_uri
 from tests.support.gcs import Answer, GcsServer, Query
 from tests.support.gcs_state import Bucket, Generation
 
@@ -83,14 +81,6 @@ def test_a_listing_that_fails_in_between_is_an_error_and_no_shorter_listing(serv
     server.fault = lambda *_: None
     with pytest.raises(ConfigError, match="bucket"):
         list(open_reader("gs://nothing-here", server.options).list())
-
-
-def test_a_thousand_objects_are_one_request(server: GcsServer) -> None:
-    uri = server.bucket()
-    for number in range(2500):
-        bucket_of(server, uri).write(Generation(f"{number:05d}", b"x", {}))
-    assert len(listed(server, uri)) == 2500
-    assert len(server.requests) == 3
 
 
 def test_a_state_that_was_replaced_after_the_look_is_not_written_over(server: GcsServer) -> None:
@@ -259,14 +249,6 @@ def test_a_deletion_is_not_taken_back_over_what_came_between_look_and_copy(serve
     server.fault = written
     assert open_marker_remover(uri, server.options).remove("a", marker).outcome == "missing"
     assert writer.get("a") == b"somebody else's"
-
-
-def test_a_bucket_tells_how_long_it_keeps_what_is_deleted(server: GcsServer) -> None:
-    uri = server.bucket(soft_delete_seconds=604800)
-    found = GcsVersions(parse_uri(uri, server.options), server.options)
-    assert (found.versioning(), found.kept_seconds()) == ("off", 604800)
-    with pytest.raises(ConfigError, match="NoSuchBucket"):
-        open_versions("gs://nothing-here", server.options).versioning()
 
 
 def test_tags_are_hashes_of_the_content_where_the_service_knows_one(server: GcsServer) -> None:

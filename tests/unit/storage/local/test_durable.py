@@ -136,9 +136,3 @@ def test_rows_of_the_embedded_server_are_forced_to_the_disk(
         store.set(b"p", b"k", b"v")
         asked = {row[0] for db in connections for row in db.execute("PRAGMA synchronous")}
     assert asked == {level}
-
-
-def test_folders_that_are_thrown_away_go_without(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(durable.NO_SYNC, "1")
-    monkeypatch.setattr("os.fsync", lambda fd: pytest.fail("forced to the disk"))
-    open_writer(f"file://{folder}/store").put("a", b"")

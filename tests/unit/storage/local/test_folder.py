@@ -75,13 +75,6 @@ def test_writing_over_a_link_replaces_the_link_and_not_its_target(root: Path, ou
     assert writer.get("data/file") == b"mine"
 
 
-def test_the_root_itself_may_be_a_link(root: Path, tmp_path: Path) -> None:
-    (tmp_path / "alias").symlink_to(root)
-    _, writer, _ = open_all(tmp_path / "alias")
-    writer.put("data/x", b"1")
-    assert (root / "data" / "x").read_bytes() == b"1"
-
-
 def test_names_that_are_no_text_are_reported_and_never_touched(
     root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -290,18 +283,6 @@ def test_a_folder_that_cannot_be_read_stops_the_listing(root: Path, monkeypatch:
     monkeypatch.setattr("os.scandir", fussy)
     with pytest.raises(ConfigError):
         list(reader.list("data/"))
-
-
-def test_a_listing_streams_in_batches_and_closes_what_it_opened(root: Path) -> None:
-    reader, writer, _ = open_all(root)
-    for n in range(50):
-        writer.put(f"data/{n % 3}/{n:02d}", b"")
-    before = len(os.listdir("/proc/self/fd"))
-    assert [b.num_rows for b in list_folder(Folder(str(root)), "", "", "", None, 7)] == [7] * 7 + [1]
-    half = reader.list()
-    next(half)
-    half.close()  # type: ignore[attr-defined]
-    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_objects_deleted_while_listing_are_left_out(root: Path) -> None:

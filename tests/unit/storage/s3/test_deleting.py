@@ -220,23 +220,6 @@ def test_a_200_with_an_error_inside_is_an_error() -> None:
     assert [o.outcome for o in outcomes] == ["failed"]
 
 
-def test_requests_hold_at_most_a_thousand_keys_and_run_at_once() -> None:
-    together = threading.Barrier(3, timeout=20)
-    sizes: list[int] = []
-
-    def answer(method: str, path: str, body: bytes) -> Answer:
-        if not bulk(path):
-            return NO_VERSIONS
-        sizes.append(len(deleted_keys(body)))
-        together.wait()  # breaks unless three requests are in flight at the same time
-        return result()
-
-    with ScriptedS3(answer) as server:
-        outcomes = patient(server, delete_requests=3).delete([f"k{n}" for n in range(2500)])
-    assert sorted(sizes) == [500, 1000, 1000]
-    assert {o.outcome for o in outcomes} == {"deleted"}
-
-
 def test_bulk_requests_are_quiet_and_carry_an_md5() -> None:
     bodies: list[bytes] = []
 
@@ -280,14 +263,3 @@ def test_a_key_without_an_answer_on_a_versioned_bucket_is_not_deleted() -> None:
 def test_a_missing_bucket_is_an_error_of_the_configuration(moto_options: StorageOptions) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         open_deleter("s3://no-such-bucket-here/x", moto_options).delete(["a"])
-
-
-def test_one_key_twice_is_deleted_once_and_answered_twice() -> None:
-    def answer(method: str, path: str, body: bytes) -> Answer:
-        return result() if bulk(path) else NO_VERSIONS
-
-    with ScriptedS3(answer) as server:
-        outcomes = patient(server).delete(["a", "b", "a"])
-        [body] = [body for _, path, body in server.requests if bulk(path)]
-    assert deleted_keys(body) == ["lake/a", "lake/b"]
-    assert [o.key for o in outcomes] == ["a", "b", "a"]

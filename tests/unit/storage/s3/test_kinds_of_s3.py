@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import ssl
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
@@ -22,6 +26,7 @@ from dredge.storage import (
 )
 from dredge.storage.conditions import demand_conditions
 from dredge.storage.location import parse_uri
+from dredge.storage.probe import LIST, ORDER, probe
 from dredge.storage.s3.deleting import S3Deleter
 from dredge.storage.signed_urls import UrlSigner
 from tests.support.objectstore import Answer, ScriptedS3, make_bucket
@@ -80,6 +85,47 @@ def test_a_store_that_lists_in_another_order_is_refused(keys: tuple[str, ...]) -
     page = f"<ListBucketResult><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
     with ScriptedS3(lambda *_: (200, page)) as server, pytest.raises(FormatError, match="order"):
         list(open_reader("s3://bkt", server.options).list())
+
+
+def by_folders(key: str) -> list[str]:
+    return key.split("/")
+
+
+@pytest.mark.parametrize(("order", "is_refused"), [(str, False), (str.lower, True), (by_folders, True)])
+def test_the_order_of_listings_is_tried_before_the_first_run(
+    order: Callable[[str], Any], is_refused: bool
+) -> None:
+    keys = set[str]()
+
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        parts = urlsplit(path)
+        if method == "PUT":
+            keys.add(unquote(parts.path).removeprefix("/bkt/"))
+            return 200, ""
+        if method == "POST":
+            gone = re.findall("<Key>(.*?)</Key>", body.decode())
+            keys.difference_update(gone)
+            rows = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in gone)
+            return 200, f"<DeleteResult>{rows}</DeleteResult>"
+        (prefix,) = parse_qs(parts.query).get("prefix", [""])
+        rows = "".join(
+            f"<Contents><Key>{key}</Key><LastModified>2026-11-01T00:00:00Z</LastModified><Size>1</Size></Contents>"
+            for key in sorted(keys, key=order)
+            if key.startswith(prefix)
+        )
+        return 200, f"<ListBucketResult><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
+
+    with ScriptedS3(answer) as server:
+        found = probe("s3://bkt/lake", "x", server.options)
+    assert LIST not in found.refused
+    assert (ORDER in found.refused) is is_refused
+    assert (keys, found.left) == (set(), "")
+
+
+def test_a_good_store_is_left_as_it_was(moto_options: StorageOptions) -> None:
+    uri = f"{make_bucket(moto_options).uri}/lake"
+    assert probe(uri, "x", moto_options).refused == {}
+    assert list(open_reader(uri, moto_options).list()) == []
 
 
 def test_a_store_without_bulk_deletes_gets_a_request_for_each_key() -> None:

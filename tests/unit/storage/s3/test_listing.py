@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from urllib.parse import parse_qs, quote_plus, urlsplit
 from xml.sax.saxutils import escape
 
@@ -86,36 +85,6 @@ def test_percent_signs_and_plus_signs_are_not_decoded_twice(keys: list[str]) -> 
 def test_a_server_that_ignores_url_coding_is_read_by_xmls_rules(keys: list[str]) -> None:
     rows = [contents(escape(key, {'"': "&quot;"})) for key in keys]
     assert keys_of(page(*rows, coded=False)) == keys
-
-
-def test_columns_are_typed_and_whole() -> None:
-    row = parse_page(page(contents("a", 7)).encode(), "listing").rows.to_pylist()[0]
-    assert row == {
-        "key": "a",
-        "size": 7,
-        "last_modified": datetime(2026, 11, 20, 10, 11, 12, 345000, UTC),
-        "etag": "abc",
-        "storage_class": None,
-    }
-
-
-@pytest.mark.parametrize("etag", ['"abc"', "&quot;abc&quot;", "&#34;abc&#34;", "abc"])
-def test_etags_lose_their_quotes(etag: str) -> None:
-    assert parse_page(page(contents("a", etag=etag)).encode(), "listing").rows.column(3).to_pylist() == [
-        "abc"
-    ]
-
-
-def test_pages_of_another_shape_give_the_same_rows() -> None:
-    checksum = "<ChecksumAlgorithm>CRC32</ChecksumAlgorithm><ChecksumType>FULL_OBJECT</ChecksumType>"
-    owner = "<Owner><ID>me</ID></Owner>"
-    other_order = (
-        "<Contents><ETag>&quot;abc&quot;</ETag><Size>1</Size><StorageClass>STANDARD</StorageClass>"
-        f"<LastModified>{WHEN}</LastModified>\n <Key>c</Key></Contents>"
-    )
-    xml = page(contents("a", extra=checksum), contents("b", extra=owner), other_order)
-    assert keys_of(xml) == ["a", "b", "c"]
-    assert parse_page(xml.encode(), "listing").rows.column(3).to_pylist() == ["abc"] * 3
 
 
 def test_an_object_without_etag_stays_in_the_listing() -> None:

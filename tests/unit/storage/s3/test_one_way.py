@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from dredge.errors import ConfigError
+from dredge.proxies import proxies_for
 from dredge.storage import StorageOptions, environment_of_child, open_writer
-from dredge.storage.s3 import access, clients, resolving
+from dredge.storage.s3 import resolving
 from dredge.storage.s3.clients import access_to, bytes_client, forget_clients
-from dredge.storage.s3.proxies import proxies_for
-from dredge.storage.signed_urls import UrlSigner
 from tests.support.objectstore import Answer, ScriptedS3
 
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIAENV", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "us-east-1"}
@@ -188,83 +187,12 @@ def test_none_stays_none_on_the_way_to_another_process(
     assert resolving.resolved(child) == child
 
 
-def test_a_profile_of_this_machine_reaches_another_one(this_machine: Path) -> None:
-    """A profile with keys in them; one whose credentials are made stays a profile."""
-    (this_machine / "config").write_text(
-        "[profile minio]\nregion = eu-west-1\nendpoint_url = http://minio:9000\nuse_fips_endpoint = true\n"
-        "[profile role]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = minio\n"
-    )
-    (this_machine / "credentials").write_text(
-        "[minio]\naws_access_key_id = AKIAPROF\naws_secret_access_key = s\n"
-    )
-    sent = StorageOptions.from_env(environment_of_child(StorageOptions(profile="minio")))
-    assert (sent.access_key_id, sent.profile, sent.region) == ("AKIAPROF", None, "eu-west-1")
-    assert sent.endpoint_url == "http://minio:9000"
-    assert json.loads(sent.config or "") == {"use_fips_endpoint": True}
-    assert StorageOptions.from_env(environment_of_child(StorageOptions(profile="role"))).profile == "role"
-    with pytest.raises(ConfigError):
-        environment_of_child(StorageOptions(profile="nobody"))
-
-
-@pytest.mark.parametrize(
-    ("options", "config", "url"),
-    [
-        ({"region": "eu-west-1"}, {}, "https://bkt.s3.eu-west-1.amazonaws.com"),
-        ({"region": "eu-west-1"}, {"use_fips_endpoint": True}, "https://bkt.s3-fips.eu-west-1.amazonaws.com"),
-        (
-            {"region": "eu-west-1"},
-            {"use_dualstack_endpoint": True},
-            "https://bkt.s3.dualstack.eu-west-1.amazonaws.com",
-        ),
-        ({"region": "cn-north-1"}, {}, "https://bkt.s3.cn-north-1.amazonaws.com.cn"),
-        ({"region": "eu-west-1", "path_style": True}, {}, "https://s3.eu-west-1.amazonaws.com/bkt"),
-        (
-            {"region": "eu-west-1"},
-            {"s3": {"use_accelerate_endpoint": True}},
-            "https://bkt.s3-accelerate.amazonaws.com",
-        ),
-    ],
-)
-def test_botocore_says_the_url_of_a_bucket(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], config: dict[str, object], url: str
-) -> None:
-    monkeypatch.setattr(access, "_region_of", lambda *_: None)
-    found = access_to(StorageOptions(**options, config=json.dumps(config)), "bkt")  # type: ignore[arg-type]
-    assert found.url == url
-
-
 @pytest.mark.parametrize("variable", ["AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT"])
 def test_switches_of_the_environment_go_to_children(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     monkeypatch.setenv(variable, "true")
     sent = environment_of_child(StorageOptions())
     monkeypatch.delenv(variable)
     assert json.loads(StorageOptions.from_env(sent).config or "") == {variable[4:].lower(): True}
-
-
-def test_each_bucket_is_asked_for_its_region() -> None:
-    told = (400, "<Error><Code>AuthorizationHeaderMalformed</Code></Error>")
-    here = {"x-amz-bucket-region": "eu-central-1"}
-
-    def answer(method: str, path: str, body: bytes) -> Answer:
-        fits = "/eu-central-1/s3/" in server.headers[-1]["authorization"]
-        return FINE if fits else told
-
-    with ScriptedS3(answer, more=here) as server:
-        options = replace(server.options, region=None)
-        write_with_each(options)
-        assert access_to(options, "bkt").region == "eu-central-1"
-        signer = open_writer("s3://bkt/lake", options)
-        assert isinstance(signer, UrlSigner)
-        assert "eu-central-1" in signer.presign_get("a", 60)
-
-
-def test_a_bucket_of_aws_in_another_region_than_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "_region_of", lambda _, bucket, pays: f"eu-{bucket}-1")
-    options = StorageOptions(region="us-west-2", access_key_id="K", secret_access_key="s")
-    for bucket in ("west", "north"):
-        assert access_to(options, bucket).url == f"https://{bucket}.s3.eu-{bucket}-1.amazonaws.com"
-        client = clients.s3_client(options, bucket)
-        assert client.meta.region_name == access_to(options, bucket).region
 
 
 def sts(action: str, lifetime: timedelta) -> ScriptedS3:
@@ -302,18 +230,6 @@ def test_a_role_is_taken_on_and_its_keys_are_renewed() -> None:
         assert {each["x-amz-security-token"] for each in server.headers} == {"t"}
         assert b"ExternalId=xyz" in security.requests[0][2]
         assert "AKIAIOSFODNN7EXAMPLE" in security.headers[0]["authorization"]
-
-
-def test_the_keys_of_a_role_at_this_moment() -> None:
-    with sts("AssumeRole", timedelta(hours=1)) as security:
-        options = StorageOptions(
-            access_key_id="K",
-            secret_access_key="s",
-            role=json.dumps({"RoleArn": "arn:aws:iam::1:role/r", "RoleSessionName": "name"}),
-            sts_endpoint=security.options.endpoint_url,
-        )
-        found = resolving.with_keys_now(options)
-    assert (found.access_key_id, found.session_token, found.role) == ("ASIA1", "t", None)
 
 
 def test_a_pods_identity_is_that_of_both_clients(monkeypatch: pytest.MonkeyPatch, this_machine: Path) -> None:

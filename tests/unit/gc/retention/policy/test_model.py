@@ -84,13 +84,6 @@ def test_a_rule_that_could_keep_nothing_or_cannot_be_read_is_refused(
     assert PolicyRule("r", last=1).last == 1
 
 
-def test_two_rules_have_two_names() -> None:
-    one, other = PolicyRule("one"), PolicyRule("other")
-    assert RetentionPolicy((one, other)).rules == (one, other)
-    with pytest.raises(ConfigError, match="'one'"):
-        RetentionPolicy((one, other, PolicyRule("one", last=2)))
-
-
 def test_a_policy_of_a_plan_that_cannot_be_read_is_refused() -> None:
     known = to_json(RetentionPolicy((PolicyRule("one"),)))
     assert from_json(RetentionPolicy, known).rules == (PolicyRule("one"),)
@@ -103,9 +96,3 @@ def test_a_policy_of_a_plan_that_cannot_be_read_is_refused() -> None:
     ):
         with pytest.raises(FormatError):
             from_json(RetentionPolicy, broken)
-
-
-def test_the_digest_is_of_the_rules_alone() -> None:
-    policy = RetentionPolicy((PolicyRule("one"),), "here")
-    assert policy.digest == RetentionPolicy(policy.rules, "there").digest
-    assert policy.digest != RetentionPolicy((PolicyRule("one", last=1),), "here").digest

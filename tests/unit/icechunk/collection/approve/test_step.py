@@ -24,7 +24,6 @@ from dredge.errors import (
 from dredge.icechunk.collection.approve import ApproveOutput
 from dredge.icechunk.collection.approve.step import find_question
 from dredge.icechunk.collection.bulk_delete import deleting
-from dredge.icechunk.collection.bulk_delete import step as sweeping
 from dredge.icechunk.collection.config import Safety, Tuning
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.run import Run
@@ -199,33 +198,9 @@ def test_a_rejected_run_deletes_nothing_moves_no_state_and_says_so(repo: Repo) -
     save_report(run)
     report = read_report(run)
     assert (report["outcome"], report["approval"]["by"]) == ("rejected", "eve")
-    assert report["what_to_do"].startswith("Nothing.")
+    assert report["what_to_do"].startswith("No action")
     assert run.folder.read_summary(StateOutput.STEP) is None
     assert objects(repo.folder) == before
-
-
-def test_a_no_that_comes_after_the_yes_was_taken_counts_before_the_sweep_begins(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, before = approved(v1), objects(v1.folder)
-    said(run, "rejected", by="eve")
-    monkeypatch.setattr(sweeping, "look_again", lambda *_: pytest.fail("nothing is to be swept"))
-    with pytest.raises(RejectedError, match="eve"):
-        bulk_delete(run, HERE)
-    assert objects(v1.folder) == before
-
-
-def test_a_no_during_the_second_look_comes_in_time(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, before, honest = approved(v1), objects(v1.folder), sweeping.look_again
-
-    def look_again(*arguments: Any) -> Any:
-        said(run, "rejected", by="eve")
-        return honest(*arguments)
-
-    monkeypatch.setattr(sweeping, "look_again", look_again)
-    with pytest.raises(RejectedError, match="eve"):
-        bulk_delete(run, HERE)
-    assert objects(v1.folder) == before
 
 
 def stopping(run: Run, after: int) -> Callable[[str], Any]:

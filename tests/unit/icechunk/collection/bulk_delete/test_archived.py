@@ -62,19 +62,6 @@ def test_what_cannot_be_copied_from_an_archive_stays_and_the_rest_of_the_garbage
     assert objects(v1.folder)["chunks"] == left["chunks"]
 
 
-@pytest.mark.parametrize(
-    ("mode", "goes"), [("clean", "goes where it is listed"), ("optimized", "stays until")]
-)
-def test_report_says_whether_what_an_archived_manifest_names_goes(
-    v1: Repo, mode: str, goes: str, archive: Callable[[str], None], tmp_path: Path
-) -> None:
-    grown(v1)
-    left, before = v1.collected(tmp_path), objects(v1.folder)
-    archive(f"manifests/{min(before['manifests'] - left['manifests'])}")
-    report = collect(v1.config(mode=mode, undo="quarantine"))
-    assert f"what only they name {goes}" in str(report["warnings"])
-
-
 def test_what_was_copied_beside_an_archived_manifest_comes_back_and_goes_again(
     v1: Repo, archive: Callable[[str], None], tmp_path: Path
 ) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -99,55 +96,6 @@ def test_ref_on_a_released_snapshot_during_the_sweep_stops_it(
         bulk_delete(run, HERE)
     assert build_report(run)["kinds"]["chunks"].get("deleted_objects", 0) == 0
     assert build_report(run)["outcome"] == "partial"
-
-
-class Dies:
-    """A deleter whose driver says nothing any more after its first request."""
-
-    def __init__(self, uri: str, happens: Callable[[], object]) -> None:
-        self.inner, self.happens = open_deleter(uri), happens
-        self.requests = 0
-
-    def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
-        self.requests += 1
-        found = self.inner.delete(keys)
-        self.happens()
-        return found
-
-
-def test_when_nobody_looks_at_refs_any_more_workers_stop_by_themselves(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A driver that was killed or hangs writes nothing; its workers must not go on for long.
-    safety = Safety(gate_every_seconds=1000, watch_silence_seconds_max=60)
-    run = repo.guarded(tuning=Tuning(delete_keys=1), safety=safety)
-    monkeypatch.setattr(gate.Gate, "is_open", always_look(gate.Gate.is_open))
-
-    def minutes_pass() -> None:
-        for path in Path(run.folder.uri.removeprefix("file://"), "bulk_delete/_watch").iterdir():
-            seen = json.loads(path.read_text())
-            seen["at"] = (datetime.fromisoformat(seen["at"]) - timedelta(seconds=61)).isoformat()
-            path.write_text(json.dumps(seen))
-
-    workers: list[Dies] = []
-    monkeypatch.setattr(
-        deleting, "open_deleter", lambda uri: workers.append(Dies(uri, minutes_pass)) or workers[-1]
-    )
-    with pytest.raises(UnavailableError):
-        bulk_delete(run, HERE)
-    assert sum(worker.requests for worker in workers) == 1
-    assert build_report(run)["deleted"]["objects"] == 1
-    monkeypatch.undo()
-    bulk_delete(run, HERE)
-    verify(run)
-
-
-def always_look(is_open: Callable[[gate.Gate], bool]) -> Callable[[gate.Gate], bool]:
-    def look(self: gate.Gate) -> bool:
-        self._looked = None
-        return is_open(self)
-
-    return look
 
 
 def test_when_refs_cannot_be_looked_at_the_sweep_stops(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:

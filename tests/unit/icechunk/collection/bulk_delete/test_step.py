@@ -20,7 +20,7 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.icechunk.collection.bulk_delete import deleting, settle, step
+from dredge.icechunk.collection.bulk_delete import deleting, step
 from dredge.icechunk.collection.config import Safety, Tuning
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.live_files import snapshot_rows
@@ -95,17 +95,6 @@ def test_failed_deletes_are_counted_later_kinds_are_not_begun_and_a_rerun_finish
         for row in table.to_pylist()
     ]
     assert set(attempts) == {2}
-
-
-def test_a_failure_that_may_pass_is_tried_again_also_where_only_others_are_named(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch, delete_by: DeleteBy
-) -> None:
-    run = repo.guarded()
-    monkeypatch.setattr(settle, "_FAILURES_SHOWN", 1)
-    delete_by(failing("manifests", 1, "AccessDenied", "SlowDown"))
-    with pytest.raises(UnavailableError, match="AccessDenied, SlowDown"):
-        bulk_delete(run, HERE)
-    assert bulk_delete(run, HERE).counts["failed_objects"] == 0
 
 
 def test_objects_that_the_key_pair_may_not_delete_are_no_promise_that_nothing_was_touched(
@@ -345,50 +334,3 @@ def test_dry_run_deletes_nothing_and_says_what_would_go(repo: Repo) -> None:
     }
     assert summary.parts == ()
     assert objects(repo.folder) == before
-
-
-def test_ledger_has_a_row_for_each_candidate_and_the_figures_are_theirs(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch, delete_by: DeleteBy
-) -> None:
-    run = repo.guarded(tuning=Tuning(candidate_rows=2))
-    found = run.folder.read_summary(ListCandidatesOutput.STEP)
-    assert found is not None
-    listed = ListCandidatesOutput.of(found)
-    monkeypatch.setattr(settle, "_FAILURES_SHOWN", 3)
-    delete_by(failing("manifests", 9))
-    with pytest.raises(UnavailableError, match="SlowDown"):
-        bulk_delete(run, HERE)
-    partial = run.folder.read_incomplete("bulk_delete")
-    assert partial is not None
-    assert (partial.counts["failed_objects"], partial.counts["manifests_failed_objects"]) == (5, 5)
-    assert len(partial.details["failures"]) == 3
-    monkeypatch.undo()
-    summary = bulk_delete(run, HERE)
-    assert "failures" not in summary.details
-    rows = [row for table in run.folder.read_parts(summary.parts) for row in table.to_pylist()]
-    keys = {
-        kind: listed.keys(run.folder, kind) for kind in ("snapshots", "transactions", "manifests", "chunks")
-    }
-    assert sorted(row["address"] for row in rows) == sorted(key for some in keys.values() for key in some)
-    assert {row["outcome"] for row in rows} == {"deleted"}
-    for unit in ("objects", "bytes"):
-        for kind in keys:
-            deleted = summary.counts.get(f"{kind}_deleted_{unit}", 0)
-            assert deleted == listed.count(kind, f"candidates_{unit}")
-        assert summary.counts[f"deleted_{unit}"] == listed.total(f"candidates_{unit}")
-        assert summary.counts[f"failed_{unit}"] == summary.counts[f"kept_{unit}"] == 0
-
-
-@pytest.mark.parametrize("begun", [False, True])
-def test_sweep_whose_ledger_cannot_be_settled_is_partial_once_it_may_have_deleted(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch, begun: bool
-) -> None:
-    run = v1.guarded()
-
-    def expired(*_: Any) -> Any:
-        raise ConfigError("the key pair has expired")
-
-    monkeypatch.setattr(step, "settle", expired)
-    monkeypatch.setattr(step, "_delete_by_kind" if begun else "look_again", expired)
-    with pytest.raises(PartialError if begun else ConfigError):
-        bulk_delete(run, HERE)

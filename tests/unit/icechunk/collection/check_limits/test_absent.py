@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.icechunk.collection.check_limits import absent
 from dredge.icechunk.collection.list_candidates.ranges import NameRange
-from dredge.icechunk.collection.steps import check_limits, collect, list_candidates, mark
+from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
@@ -66,12 +65,6 @@ def test_message_names_the_chunk_the_array_and_the_ways_out(repo: Repo) -> None:
         "Nothing was deleted",
     ):
         assert words in text
-
-
-def test_dry_run_warns_that_a_run_would_be_held(repo: Repo) -> None:
-    flip_chunk_id(repo.folder, random.Random(1))
-    report = collect(repo.config(dry_run=True))
-    assert any("chunks_present" in line for line in report["warnings"])
 
 
 def test_chunk_lost_earlier_holds_too_until_nothing_names_it(repo: Repo) -> None:
@@ -158,11 +151,3 @@ def test_misnamed_log_of_an_expired_ancestor_holds_the_run(v2: Repo) -> None:
     assert objects(folder) == before
     collect(v2.config(keep_transactions=True))
     assert objects(folder)["transactions"] == before["transactions"]
-
-
-def test_guard_asks_nothing_when_everything_is_there(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(absent, "_named_in_manifests", None)
-    run = repo.plan(dry_run=True)
-    mark(run, HERE)
-    list_candidates(run, HERE)
-    assert check_limits(run).details["verdict"] == "passed"

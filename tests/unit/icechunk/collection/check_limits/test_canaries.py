@@ -10,10 +10,10 @@ from dredge.errors import RefusedError
 from dredge.icechunk.collection import live_files
 from dredge.icechunk.collection.check_limits import canaries
 from dredge.icechunk.collection.check_limits.canaries import Sizes
-from dredge.icechunk.collection.config import PlannedExpiration, Safety
+from dredge.icechunk.collection.config import PlannedExpiration
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.steps import collect
-from dredge.icechunk.format.manifests import NATIVE, Manifest, NamedChunks, parse_manifest
+from dredge.icechunk.format.manifests import NATIVE, NamedChunks, parse_manifest
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.repository import read_history
@@ -34,12 +34,6 @@ def test_canary_among_the_candidates_stops_the_run(repo: Repo, monkeypatch: pyte
     assert objects(repo.folder) == before
 
 
-def test_manifest_without_arrays_gives_no_canaries(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = repo.plan(dry_run=True)
-    monkeypatch.setattr(canaries, "parse_manifest", lambda data, key: Manifest("", 1, ()))
-    assert {key.partition("/")[0] for key in canaries.sample(run)} == {"snapshots", "manifests"}
-
-
 def needed_by_tips(repo: Repo) -> tuple[set[str], set[str], set[str]]:
     """Keys of the refs' snapshots, of their manifests, and of the native chunks of these."""
     tips = {ref.tip for ref in read_history(open_reader(repo.uri)).refs}
@@ -57,23 +51,6 @@ def kinds(keys: Collection[str]) -> dict[str, set[str]]:
         kind: {key for key in keys if key.startswith(f"{kind}/")}
         for kind in ("snapshots", "manifests", "chunks")
     }
-
-
-def test_canaries_are_tips_with_all_their_manifests_and_chunks_where_these_are_few(repo: Repo) -> None:
-    tips, manifests, chunks = needed_by_tips(repo)
-    assert set(canaries.sample(repo.plan(dry_run=True))) == tips | manifests | chunks
-
-
-def test_canaries_are_a_sample_where_there_are_many(repo: Repo) -> None:
-    tips, _, chunks = needed_by_tips(repo)
-    assert len(tips) > 2
-    run = repo.plan(dry_run=True, safety=Safety(canary_chunks=1))
-    found = kinds(canaries.sample(run, Sizes(refs=2)))
-    assert len(found["snapshots"]) == 2
-    assert found["snapshots"] < tips
-    assert 1 <= len(found["chunks"]) <= 2
-    assert found["chunks"] < chunks
-    assert not kinds(canaries.sample(run, Sizes(refs=2, manifests=0)))["chunks"]
 
 
 def test_manifests_that_are_too_large_to_read_are_canaries_themselves(repo: Repo) -> None:
@@ -111,17 +88,3 @@ def test_canaries_are_found_among_candidates_of_every_kind(repo: Repo) -> None:
     asked = [min(some) for some in keys.values()]
     assert set(canaries.among(run, [*asked, "chunks/" + "0" * 20], candidates)) == set(asked)
     assert canaries.among(run, ["chunks/" + "0" * 20], candidates) == []
-
-
-def test_canaries_are_looked_up_as_many_as_may_be(repo: Repo) -> None:
-    run = repo.plan(dry_run=True)
-    keys, gone = canaries.sample(run), ["chunks/" + "0" * 20, "snapshots/" + "0" * 20]
-    present, absent = canaries.split(run, [*keys, *gone])
-    assert (set(present), set(absent)) == (set(keys), set(gone))
-    present, absent = canaries.split(run, [*keys, *gone], 3)
-    assert len(present) + len(absent) == 3
-
-
-def test_sample_is_as_large_as_is_looked_up_in_moments() -> None:
-    assert Sizes() == Sizes(refs=32, manifests=4, refs_per_manifest=2_000_000)
-    assert canaries.LOOKED_UP_MAX == 200

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from dredge.icechunk.collection.list_candidates import chunks
-from dredge.icechunk.collection.list_candidates.chunks import _beyond_manifests, find_drift, of_dead
-from dredge.icechunk.collection.list_candidates.named import NAMED, NameResult, NameTask, write_by_shard
-from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.steps import collect, list_candidates, mark, plan_collection, release_lease
+from dredge.icechunk.collection.list_candidates.chunks import _beyond_manifests
+from dredge.icechunk.collection.list_candidates.named import NAMED, NameResult, write_by_shard
 from dredge.runs.perform import StepRecord
-from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
-from dredge.runs.versions import POINTER
-from tests.support.icechunk import objects
 from tests.support.icechunk_repo import Repo
 from tests.support.icechunk_tasks import OLD, named
 
@@ -57,81 +50,3 @@ def test_what_dead_manifests_name_is_not_missed(
         assert found["address"].to_pylist() == [f"chunks/{named(number)}" for number in left]
     for nothing in ([], [addresses()]):
         assert _beyond_manifests(run, HERE, record, nothing).num_rows == 0
-
-
-def test_only_dead_manifests_are_read_and_those_that_cannot_be_read_are_told(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = [
-        PartInfo(f"list_candidates/found-{name}-0000-00000.parquet", rows, 1, "")
-        for name, rows in (("manifests", 501), ("snapshots", 3), ("chunks", 4))
-    ]
-    given: list[tuple[list[NameTask], Any]] = []
-
-    def spread(
-        _: Run, runner: Any, step: str, function: Any, config: Any, tasks: Any, unit: str, total: int
-    ) -> Any:
-        given.append((tasks, total))
-        return [NameResult(shards={}, unread=["manifests/A"] * number) for number, _ in enumerate(tasks)]
-
-    monkeypatch.setattr(Run, "spread", spread)
-    run = v1.plan()
-    record = StepRecord({}, StepTry(run.folder.writer, "list_candidates", 1), parts=parts)
-    of_dead(run, HERE, record, 3)
-    ((tasks, total),) = given
-    assert total == 501
-    assert [(task.name, task.part, task.first, task.count) for task in tasks] == [
-        ("named-00000", parts[0], 0, 500),
-        ("named-00001", parts[0], 500, 500),
-    ]
-    assert record.counts["manifests_unread"] == 1
-    assert "manifests/A" in record.warnings[0]
-
-
-def lose(repo: Repo, *names: str) -> None:
-    for size, name in enumerate(names, 1):
-        (repo.folder / "chunks" / name).write_bytes(b"x" * size)
-
-
-def clean_after_an_optimized_run(repo: Repo) -> Run:
-    collect(repo.config())
-    lose(repo, named(1), named(2))
-    collect(repo.config(mode="auto"))
-    return repo.plan(dry_run=True)
-
-
-def test_clean_run_says_what_optimized_ones_had_missed_since_which_run(v1: Repo) -> None:
-    run = clean_after_an_optimized_run(v1)
-    mark(run, HERE)
-    found = list_candidates(run, HERE)
-    clean = [folder.name for folder in (v1.folder / "_dredge" / "runs").iterdir()]
-    drift = found.details["drift"]
-    assert drift.pop("since") in clean
-    assert drift == {
-        "objects": 2,
-        "bytes": 3,
-        "samples": [f"chunks/{named(1)}", f"chunks/{named(2)}"],
-        "runs": 1,
-    }
-    release_lease(run)
-    run = Run.open(plan_collection(v1.config(mode="auto", dry_run=True)).run_uri)
-    mark(run, HERE)
-    assert "drift" not in list_candidates(run, HERE).details
-    record = StepRecord({}, StepTry(run.folder.writer, "list_candidates", 1))
-    assert find_drift(run, HERE, record) is None, "it misses them itself"
-
-
-def test_nobody_can_tell_what_was_missed_without_a_state_or_with_one_that_went_bad(v1: Repo) -> None:
-    first = v1.plan(dry_run=True)
-    mark(first, HERE)
-    assert "drift" not in list_candidates(first, HERE).details
-    release_lease(first)
-    run = clean_after_an_optimized_run(v1)
-    mark(run, HERE)
-    for path in Path(v1.folder / "_dredge" / "state").rglob("*"):
-        if path.is_file() and path.name != Path(POINTER).name:
-            path.write_bytes(b"{}")
-    summary = list_candidates(run, HERE)
-    assert "drift" not in summary.details
-    assert summary.warnings
-    assert {named(1), named(2)} <= objects(v1.folder)["chunks"]

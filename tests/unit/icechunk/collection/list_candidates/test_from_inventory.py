@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.icechunk.collection.config import Tuning
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import (
     collect,
@@ -200,14 +199,6 @@ def test_cutoff_is_not_after_the_beginning_of_the_inventory_and_another_one_stop
     write("Key, Size, LastModifiedDate, ETag")
     with pytest.raises(RefusedError, match="another one"):
         run_steps(planned, LocalRunner())
-
-
-def test_files_of_an_inventory_without_chunks_are_no_sign_that_it_is_of_other_prefixes(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(LocalRunner, "default_parallelism", 4)  # a task for each file
-    uri = inventory(v1, sorted(objects(v1.folder)["chunks"])[:1], files=4)
-    assert run(v1, inventory=uri, dry_run=True, tuning=Tuning(ids_per_shard=4))["outcome"] == "dry_run"
 
 
 def test_repository_without_chunks_needs_none_in_its_inventory(tmp_path: Path) -> None:

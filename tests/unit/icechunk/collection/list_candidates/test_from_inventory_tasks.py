@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from dredge.errors import FormatError
-from dredge.icechunk.collection.list_candidates import from_inventory
 from dredge.icechunk.collection.list_candidates.from_inventory import (
     AbsentConfig,
     AbsentResult,
@@ -34,7 +33,6 @@ from dredge.storage import open_writer
 from tests.support.icechunk_tasks import CUTOFF, OLD, Task, named, raw
 
 EARLIER = OLD - timedelta(days=1)
-FAR = 1 << 63
 
 type Row = tuple[str, int | None, datetime | None]
 
@@ -65,33 +63,6 @@ def name(task: Task, *files: Sequence[Row], bits: int = 0) -> InventoryResult:
     config = InventoryConfig(layout=Layout(kind="parquet", bucket="", prefix="repo/"), bits=bits)
     given = InventoryTask(name="inventory-00000", files=inventory(task, *files))
     return name_inventory.body(task.run, config, given)
-
-
-def read(task: Task, shards: dict[int, PartInfo]) -> dict[int, list[tuple[Any, ...]]]:
-    tables = {shard: task.folder.read_part(part) for shard, part in shards.items()}
-    return {shard: [tuple(row.values()) for row in table.to_pylist()] for shard, table in tables.items()}
-
-
-@pytest.mark.parametrize("gathered", [1, 1 << 20])
-def test_every_chunk_of_an_inventory_is_named_once_and_must_be_asked_for(
-    task: Task, monkeypatch: pytest.MonkeyPatch, gathered: int
-) -> None:
-    monkeypatch.setattr(from_inventory, "_GATHERED_MAX", gathered)
-    first = [
-        (f"chunks/{named(3)}", 30, OLD),
-        ("chunks/README.txt", 7, OLD),
-        (f"manifests/{named(9)}", 1, None),
-    ]
-    second = [(f"chunks/{named(3)}", 30, EARLIER), (f"chunks/{named(FAR, 2)}", 50, OLD)]
-    found = name(task, first, second, bits=1)
-    assert read(task, found.shards) == {0: [(3, 0, 30, EARLIER)], 1: [(FAR, 2, 50, OLD)]}
-    assert (found.objects, found.size_bytes, found.foreign, found.rows) == (4, 117, 1, 5)
-
-
-@pytest.mark.parametrize("hole", [(f"chunks/{named(4)}", None, OLD), (f"chunks/{named(4)}", 40, None)])
-def test_inventory_that_lacks_a_size_or_a_time_of_a_chunk_is_refused(task: Task, hole: Row) -> None:
-    with pytest.raises(FormatError):
-        name(task, [(f"chunks/{named(3)}", 30, OLD), hole])
 
 
 def rows(*found: tuple[int, int, int, datetime]) -> pa.Table:
@@ -149,49 +120,12 @@ def test_only_chunks_that_are_unnamed_old_and_still_there_are_candidates(task: T
     assert task.folder.read_bytes(found.absent) == b"".join(n.to_bytes(8, "little") for n in (8, 10))
 
 
-def test_run_that_keeps_all_chunks_spares_them(task: Task) -> None:
-    found = select(task, *some_chunks(task), live=[task.ids("mark/a.ids", [1])], keep_all=True)
-    assert found.parts == []
-    assert (found.counts["spared_objects"], found.counts["spared_bytes"]) == (3, 11_100)
-    assert (found.counts["candidates_objects"], found.absent.rows) == (0, 0)
-
-
 def ask(task: Task, said: dict[str, list[bytes]], absent: Sequence[int], live: Sequence[int]) -> AbsentResult:
     half = len(absent) // 2
     parts = [task.ids("a/0.ids", absent[:half]), task.ids("a/1.ids", absent[half:])]
     config = AbsentConfig(absent=parts, threads=2)
     given = AbsentTask(index_part=task.indexed("part", said), live=task.ids("mark/manifests.ids", live))
     return ask_for_absent.body(task.run, config, given)
-
-
-def test_live_chunks_that_the_inventory_lacks_are_asked_for_by_name(
-    task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = {
-        task.manifest(1, [raw(5), raw(6), raw(7, 1)]): [raw(5), raw(6), raw(7)],
-        task.manifest(2, [raw(6), raw(9)]): [raw(6), raw(9)],
-        named(3): [raw(6)],  # nothing live names this one, and it is gone
-        task.manifest(4, [raw(11)]): [raw(11)],
-        named(5): [raw(11)],  # this one is gone as well, but the inventory has all that it names
-    }
-    task.put(f"chunks/{named(6)}")
-    task.put(f"chunks/{named(7)}")  # another one of the same first bits
-    found = ask(task, said, absent=[6, 7, 9, 12], live=[1, 2, 4, 5])
-    assert found == AbsentResult(
-        is_damaged=False, asked=3, missing=2, absent=[f"{number:016x}" for number in (7, 9)]
-    )
-    monkeypatch.setattr(from_inventory, "ABSENT_MAX", 1)
-    assert ask(task, said, [6, 7, 9, 12], [1, 2, 4]).absent == [f"{7:016x}"]
-
-
-def test_part_of_the_index_that_went_bad_is_told_and_nothing_is_asked(task: Task) -> None:
-    manifest = task.manifest(1, [raw(5)])
-    part = task.indexed("part", {manifest: [raw(5)]})
-    task.state.put(part.name, b"x" * part.size_bytes)
-    config = AbsentConfig(absent=[task.ids("a/0.ids", [5])], threads=2)
-    given = AbsentTask(index_part=part, live=task.ids("mark/manifests.ids", [1]))
-    expected = AbsentResult(is_damaged=True, asked=0, missing=0, absent=[])
-    assert ask_for_absent.body(task.run, config, given) == expected
 
 
 def test_live_manifest_that_is_gone_or_names_less_than_was_counted_stops_the_run(task: Task) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -72,9 +70,9 @@ def fill(task: Task, folder: str) -> None:
 
 @pytest.mark.parametrize("rows", [1, 4, 1000])
 def test_only_what_is_old_and_an_id_that_nothing_live_names_is_a_candidate(
-    task: Task, monkeypatch: pytest.MonkeyPatch, rows: int
+    task: Task, stand_in: Any, rows: int
 ) -> None:
-    monkeypatch.setattr(memory, "BATCH_ROWS", rows)
+    stand_in(memory.rows_of_a_page, lambda _: rows)
     fill(task, "chunks")
     shards = [[task.ids("mark/a.ids", [1]), task.ids("mark/b.ids", [1, 5, 8])]]
     found = listed(task, config(task, chunk_shards=shards))
@@ -92,36 +90,6 @@ def test_only_what_is_old_and_an_id_that_nothing_live_names_is_a_candidate(
     assert found.absent == [f"{8:016x}"]
     assert found.foreign == sorted(f"chunks/{name}" for name in FOREIGN)[:3]
     assert found.unproved == {}
-
-
-def test_kind_that_stays_whole_has_no_candidates_and_what_would_have_been_is_spared(task: Task) -> None:
-    fill(task, "chunks")
-    shards = [[task.ids("mark/a.ids", [1, 5])]]
-    found = listed(task, config(task, chunk_shards=shards, kept_kinds=["chunks"]))
-    assert found.parts == []
-    spared = figures(spared_objects=2, spared_bytes=1100, young_objects=1, young_bytes=10_000)
-    assert of(found) == spared | {"listed_objects": 9, "listed_bytes": 111_122, "foreign": 4}
-    other = listed(task, config(task, chunk_shards=shards, kept_kinds=["transactions"]))
-    assert other.counts["candidates_objects"] == 2
-
-
-def test_pinned_candidates_stay_and_are_counted_apart(task: Task) -> None:
-    fill(task, "chunks")
-    pins = (task.pin(f"chunks/{named(2)}"), task.pin(f"chunks/{named(1)}", f"chunks/{named(4)}"))
-    shards = [[task.ids("mark/a.ids", [1, 5])]]
-    found = listed(task, config(task, chunk_shards=shards, pinned=pins))
-    assert task.addresses(found.parts) == [f"chunks/{named(3)}"]
-    expected = {"candidates_objects": 1, "candidates_bytes": 1000, "pinned_objects": 1, "pinned_bytes": 100}
-    assert expected.items() <= found.counts.items()
-    both = task.pin(f"chunks/{named(2)}", f"chunks/{named(3)}")
-    nothing = listed(task, config(task, chunk_shards=shards, pinned=(both,)))
-    assert nothing.parts == []
-    assert (nothing.counts["candidates_objects"], nothing.counts["pinned_objects"]) == (0, 2)
-    others = (task.pin("chunks/x"),)
-    free = listed(task, config(task, chunk_shards=shards, pinned=others))
-    assert (free.counts["candidates_objects"], free.counts["pinned_objects"]) == (2, 0)
-    spared = listed(task, config(task, chunk_shards=shards, pinned=pins, kept_kinds=["chunks"]))
-    assert (spared.parts, spared.counts["spared_objects"]) == ([], 2)
 
 
 def test_name_that_is_no_id_is_never_taken_for_a_live_one(task: Task) -> None:
@@ -165,27 +133,6 @@ def test_log_that_is_not_there_is_missed_only_when_the_repo_info_alone_names_it(
         task, config(task, live={"transactions": task.ids("mark/there.ids", [1, 5])}), "transactions"
     )
     assert (whole.counts["absent"], whole.absent) == (0, [])
-
-
-def test_only_so_many_absent_ones_are_named_and_all_are_counted(
-    task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listing, "ABSENT_MAX", 2)
-    found = listed(task, config(task, chunk_shards=[[task.ids("mark/a.ids", [1, 2, 3])]]))
-    assert (found.counts["absent"], found.absent) == (3, [f"{1:016x}", f"{2:016x}"])
-
-
-def test_new_manifests_without_a_proof_are_named_with_part_and_tag(task: Task) -> None:
-    sound, doubtful, gone = (named(number) for number in (1, 2, 3))
-    for name in (sound, doubtful):
-        task.put(f"manifests/{name}", name.encode())
-    tags = {name: hashlib.md5(name.encode()).hexdigest() for name in (sound, doubtful)}
-    new = {sound: [tags[sound], "p"], doubtful: ["", "q"], gone: ["", "r"]}
-    part = task.folder.write_bytes("mark/new.json", json.dumps(new).encode(), 3)
-    given = config(task, new_manifests=part, live={"manifests": task.ids("mark/m.ids", [1, 2])})
-    assert listed(task, given, "manifests").unproved == {doubtful: ["q", tags[doubtful]]}
-    task.put(f"chunks/{doubtful}")
-    assert listed(task, config(task, new_manifests=part)).unproved == {}
 
 
 def test_object_with_the_name_of_the_folder_is_a_foreign_one(task: Task) -> None:

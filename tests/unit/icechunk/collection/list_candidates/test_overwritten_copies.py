@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
-from dredge.errors import FormatError
 from dredge.icechunk.collection.list_candidates import overwritten
 from dredge.icechunk.collection.list_candidates.overwritten import _may_go, find_old_copies, needed_copies
 from dredge.icechunk.format.repo_info import RepoInfo, Update, written_at
@@ -43,15 +41,6 @@ def test_log_needs_its_chain_of_copies_and_all_that_the_repo_info_names(
     assert needed(monkeypatch, info(None, "r"), copies) == {"r"}
 
 
-def test_chain_that_an_earlier_sweep_cut_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert needed(monkeypatch, info("a", "r"), {"a": info("b")}) == {"a", "b", "r"}
-
-
-def test_chain_that_comes_back_to_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FormatError):
-        needed(monkeypatch, info("a"), {"a": info("b"), "b": info("a")})
-
-
 def copy_of(time: datetime, name: str = named(1)) -> str:
     left = datetime(3000, 1, 1, tzinfo=UTC) - time
     found = f"repo.{left // timedelta(milliseconds=1):014d}.{name}"
@@ -67,35 +56,6 @@ def test_copy_may_go_only_when_old_by_name_and_by_store_and_needed_by_nobody() -
     assert not _may_go(old, CUTOFF, CUTOFF, set())
     assert not _may_go(copy_of(CUTOFF), OLD, CUTOFF, set())
     assert not _may_go("notes.txt", OLD, CUTOFF, set())
-
-
-def test_only_repositories_of_spec_2_have_copies_and_only_who_asks_gets_them(repo: Repo) -> None:
-    found = find_old_copies(repo.plan(overwritten_min_age_hours=0), ())
-    assert (found is None) is (repo.spec == 1)
-
-
-def test_nobody_who_does_not_ask_gets_copies(v2: Repo) -> None:
-    assert find_old_copies(v2.plan(), ()) is None
-
-
-def test_copies_are_listed_and_counted(v2: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = v2.plan(overwritten_min_age_hours=0)
-    going = sorted(path.name for path in (v2.folder / "overwritten").iterdir())[:3]
-    (v2.folder / "overwritten" / "notes.txt").write_bytes(b"")
-    asked: list[tuple[Any, ...]] = []
-
-    def may_go(name: str, *rest: Any) -> bool:
-        asked.append(rest)
-        return name in going
-
-    monkeypatch.setattr(overwritten, "_may_go", may_go)
-    found = find_old_copies(run, ())
-    assert found is not None
-    keys = [key for table in found.tables for key in table["key"].to_pylist()]
-    assert keys == [f"overwritten/{name}" for name in going]
-    assert found.objects == 3
-    assert found.listed == len(asked) == len(list((v2.folder / "overwritten").iterdir()))
-    assert found.size_bytes == sum((v2.folder / key).stat().st_size for key in keys)
 
 
 @pytest.mark.parametrize(("own_hours", "hours"), [(0, 168), (100, 168), (168, 168), (200, 200)])

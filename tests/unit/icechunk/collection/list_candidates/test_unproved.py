@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
-from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.list_candidates import unproved as unproved_module
 from dredge.icechunk.collection.list_candidates.unproved import (
     AskConfig,
@@ -76,22 +74,6 @@ def test_store_is_asked_for_every_new_chunk_of_manifests_without_a_proof(
     assert (few.missing, few.absent) == (3, [f"{number:016x}" for number in (7, 8)])
 
 
-def test_manifest_that_is_read_again_and_has_the_digest_of_its_tag_is_asked_nothing_about(task: Task) -> None:
-    proved, other = task.manifest(1, [raw(5)]), task.manifest(2, [raw(6)])
-    said = {proved: [raw(5)], other: [raw(6)]}
-    found = ask(task, {proved: tag_of(task, proved), other: tag_of(task, proved)}, said)
-    assert answer(found) == (1, 1, [f"{6:016x}"])
-    assert answer(ask(task, {proved: tag_of(task, proved)}, said)) == (0, 0, [])
-
-
-def test_what_is_new_in_manifests_is_noted_whether_their_bytes_are_proved_or_not(task: Task) -> None:
-    said = {task.manifest(1, [raw(5), raw(6)]): [raw(5), raw(6)], "M": [raw(6), raw(7)], "N": [raw(9)]}
-    (read, *_), known = said, (5,)
-    found = ask(task, {read: tag_of(task, read)}, said, *known, proved=["M"])
-    assert answer(found) == (0, 0, [])
-    assert sets.read_ids(task.folder, found.new).tolist() == [6, 7]
-
-
 @pytest.mark.parametrize("said", [[5], [5, 7], [5, 6, 7], []])
 def test_manifest_that_does_not_name_what_was_counted_stops_the_run(task: Task, said: list[int]) -> None:
     manifest = task.manifest(1, [raw(5), raw(6)])
@@ -102,16 +84,3 @@ def test_manifest_that_does_not_name_what_was_counted_stops_the_run(task: Task, 
 def test_live_manifest_that_is_missing_stops_the_run(task: Task) -> None:
     with pytest.raises(FormatError, match=f"manifests/{named(1)}"):
         ask(task, {named(1): ""}, {named(1): [raw(5)]})
-
-
-def test_digest_is_taken_where_it_is_for_no_security(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = hashlib.md5
-
-    def md5(data: bytes, *, usedforsecurity: bool = True) -> Any:
-        assert not usedforsecurity, "some builds forbid it"
-        return real(data, usedforsecurity=False)
-
-    manifest = task.manifest(1, [raw(5)])
-    tag = tag_of(task, manifest)
-    monkeypatch.setattr(hashlib, "md5", md5)
-    assert ask(task, {manifest: tag}, {manifest: [raw(5)]}).asked == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +19,6 @@ from dredge.icechunk.collection.mark.counts import (
     CountTask,
     UniteConfig,
     UniteTask,
-    _count,
-    _united,
-    _with_layers,
     count_change,
     count_chunks,
     count_live,
@@ -40,7 +36,7 @@ from dredge.sets.hashes import Counted, read_counted, write_counted
 from dredge.sets.live import CountedSet
 from tests.support.icechunk_repo import Repo
 from tests.support.icechunk_tasks import Task, named, raw
-from tests.unit.icechunk.collection.state.test_model import STATE
+from tests.unit.icechunk.collection.state.test_base import STATE
 
 HERE = LocalRunner()
 FAR = 1 << 63
@@ -88,14 +84,6 @@ def test_chunks_of_new_manifests_are_added_and_those_of_dropped_ones_taken_away(
     assert counts(task, low.parts) == {"run-2-00004-0000": {2: 1, 3: 1}}
 
 
-def test_part_of_the_index_that_went_bad_is_told_and_nothing_of_it_is_counted(task: Task) -> None:
-    part = task.indexed("part", {"A": [raw(1)]})
-    task.state.put(part.name, b"x" * part.size_bytes)
-    assert count(task, part, ["A"], []) == CountResult(
-        index_part=part.name, parts=[], added=[], dropped=[], damaged=[part.name]
-    )
-
-
 def layer(task: Task, name: str, *shards: dict[int, int]) -> list[PartInfo]:
     folder = RunFolder(task.state, "r")
     pairs = [(np.array([*shard], np.uint64), np.array([*shard.values()], np.int32)) for shard in shards]
@@ -104,14 +92,6 @@ def layer(task: Task, name: str, *shards: dict[int, int]) -> list[PartInfo]:
         for number, pair in enumerate(pairs)
         if len(pair[0])
     ]
-
-
-def test_layers_become_one_without_what_nothing_names_any_more(task: Task) -> None:
-    counted = CountedSet.of(layer(task, "a", {1: 2, 2: 1}, {FAR: 1}, {}), 2)
-    counted = counted.then(layer(task, "b", {1: -1, 2: -1, 3: 1}, {FAR: -1}))
-    given = UniteTask(shards=[0, 1, 2])
-    found = unite_layers.body(task.run, UniteConfig(counted=counted, label="run-2"), given)
-    assert counts(task, found.parts) == {"run-2-united-0000": {1: 1, 3: 1}}
 
 
 def test_chunk_that_was_taken_away_more_often_than_added_stops_the_run(task: Task) -> None:
@@ -128,57 +108,6 @@ def test_chunk_of_an_id_with_the_same_first_bits_counts_with_it(task: Task) -> N
 @pytest.fixture
 def run(v1: Repo) -> Run:
     return v1.plan()
-
-
-def counted_in(
-    run: Run, monkeypatch: pytest.MonkeyPatch, added: set[str], dropped: set[str]
-) -> list[CountTask]:
-    """Which tasks count manifests that lie in two parts of the index."""
-    one, two, three = (PartInfo(name, 1, 1, "") for name in ("one", "two", "three"))
-    index = ManifestIndex(
-        manifest_parts={"three": three, "two": two, "one": one},
-        manifests_of={"three": ["C", "D"], "two": ["A", "B", "C"], "one": ["A", "E"]},
-    )
-    given: list[tuple[list[CountTask], int]] = []
-
-    def spread(
-        _: Run, runner: Any, step: str, function: Any, config: Any, tasks: Any, unit: str, total: int
-    ) -> Any:
-        given.append((tasks, total))
-        return []
-
-    monkeypatch.setattr(Run, "spread", spread)
-    assert _count(run, HERE, index, added, dropped, CountConfig(bits=0, label="x")) == []
-    ((tasks, total),) = given
-    assert total == len(added) + len(dropped)
-    assert [task.number for task in tasks] == [*range(len(tasks))]
-    assert all(task.index_part == index.manifest_parts[task.index_part.name] for task in tasks)
-    return tasks
-
-
-def test_each_manifest_is_counted_from_one_part_of_the_index(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tasks = counted_in(run, monkeypatch, {"A", "B", "C", "X"}, {"E", "D", "Y"})
-    assert [(task.index_part.name, task.added, task.dropped) for task in tasks] == [
-        ("one", ["A"], ["E"]),
-        ("three", ["C"], ["D"]),
-        ("two", ["B"], []),
-    ]
-    tasks = counted_in(run, monkeypatch, set(), {"A", "C"})
-    assert [(task.index_part.name, task.added, task.dropped) for task in tasks] == [
-        ("one", [], ["A"]),
-        ("three", [], ["C"]),
-    ]
-
-
-def test_results_without_counts_make_no_layer() -> None:
-    def result(*parts: PartInfo) -> CountResult:
-        return CountResult(index_part="p", parts=list(parts), added=[], dropped=[], damaged=[])
-
-    one, two = (PartInfo(f"x-{name}-0000.counts", 1, 1, "") for name in ("a", "b"))
-    found = _with_layers(CountedSet(0, ()), [result(), result(one), result(), result(two)])
-    assert [list(layer.values()) for layer in found.layers] == [[one], [two]]
 
 
 def test_clean_run_whose_index_lost_a_live_manifest_stops(run: Run) -> None:
@@ -236,48 +165,7 @@ def test_counts_follow_what_became_of_manifests_since_the_earlier_run(v1: Repo) 
     }
 
 
-def test_dropped_manifest_that_the_index_has_no_more_is_told(v1: Repo) -> None:
-    earlier = Earlier(v1)
-    earlier.indexed("known", B=[2, 3])
-    change = earlier.change()
-    assert earlier.counts(change) == [1, 2, 1]
-    assert (set(change.dropped), change.not_taken_away) == ({"A"}, 1)
-
-
-def test_new_manifest_in_a_damaged_part_of_the_index_is_read_again(v1: Repo) -> None:
-    earlier = Earlier(v1)
-    part = earlier.indexed("known", A=[1, 2], **{earlier.manifest: [7]})
-    earlier.run.state.put(part.name, b"x" * part.size_bytes)
-    change = earlier.change()
-    assert earlier.counts(change, *earlier.chunks) == [1, 2, 1, *[1] * len(earlier.chunks)]
-    assert change.not_taken_away == 1
-    assert part.name not in change.new.values()
-    assert change.read == {earlier.manifest: earlier.md5}
-
-
 def test_new_manifest_that_cannot_be_counted_stops_the_run(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts_module, "index_manifests", lambda *_, **__: {})
     with pytest.raises(FormatError):
         Earlier(v1).change()
-
-
-@pytest.mark.parametrize(("layers_max", "layers"), [(1, 1), (2, 1), (3, 3)])
-def test_layers_are_united_when_there_are_more_than_may_be(v1: Repo, layers_max: int, layers: int) -> None:
-    earlier = Earlier(v1, counted_layers_max=layers_max)
-    earlier.indexed("known", A=[1, 2], B=[2, 3])
-    change = earlier.change()
-    assert len(change.counted.layers) == layers
-    assert earlier.counts(change) == [0, 1, 1]
-
-
-def test_every_shard_is_united(run: Run) -> None:
-    folder = RunFolder(run.state, "r")
-    one, two = Counted.of([np.array([1], np.uint64)]), Counted.of([np.array([FAR], np.uint64)])
-    parts = [
-        write_counted(folder, f"counted/x-{number:04d}.counts", shard)
-        for number, shard in enumerate((one, two))
-    ]
-    with run.folder.writing(StepTry.claim(run.folder.writer, "mark")):
-        found = _united(run, HERE, CountedSet.of(parts, 1).then(parts))
-    assert len(found.layers) == 1
-    assert found.counts(folder, [np.array([1, FAR], np.uint64)])[0].tolist() == [2, 2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +19,6 @@ from dredge.icechunk.collection.mark.snapshots import (
     _refuse_others,
     add_snapshots,
     index_snapshots,
-    snapshot_files,
     with_ancestors,
 )
 from dredge.icechunk.collection.run import Run
@@ -101,21 +99,6 @@ def test_path_that_comes_back_to_itself_is_followed_once(monkeypatch: pytest.Mon
     assert asked == ["snapshots/A", "snapshots/B"]
 
 
-def test_ancestor_that_is_gone_ends_the_path(v1: Repo) -> None:
-    path = path_of(v1, "7")
-    (v1.folder / "snapshots" / path[1]).unlink()
-    assert with_ancestors(open_reader(v1.uri), [path[0]], ()) == {path[0]}
-
-
-def test_snapshot_files_are_those_with_the_name_of_an_id(v1: Repo) -> None:
-    for name in ("README.txt", "0" * 19 + "1"):
-        (v1.folder / "snapshots" / name).write_bytes(b"")
-    found = dict(snapshot_files(open_reader(v1.uri)))
-    assert found.keys() == objects(v1.folder)["snapshots"] - {"README.txt", "0" * 19 + "1"}
-    one = v1.folder / "snapshots" / v1.ids["7"]
-    assert abs(found[v1.ids["7"]].timestamp() - one.stat().st_mtime) < 0.001
-
-
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Which snapshot files each task read."""
@@ -159,29 +142,6 @@ def test_snapshot_that_the_index_has_is_not_read_again_unless_its_file_was_repla
     read.clear()
     assert len(indexed(run, more, [v1.ids["9"], v1.ids["1"]])) == 4
     assert read == [[v1.ids["9"]]]
-
-
-def test_snapshot_that_the_run_before_has_is_not_read_again_when_the_index_is_gone(
-    v1: Repo, read: list[list[str]]
-) -> None:
-    collect(v1.config(mode="auto"))
-    shutil.rmtree(v1.folder / "_dredge" / "index")
-    run = v1.plan(mode="auto")
-    assert run.base is not None
-    read.clear()
-    assert indexed(run, {*run.base.rows}) == [row for _, row in sorted(run.base.rows.items())]
-    assert not read
-
-
-def test_part_of_the_index_that_the_run_before_has_seen_is_not_read(v1: Repo) -> None:
-    collect(v1.config(mode="auto"))
-    run = v1.plan(mode="auto")
-    assert run.base is not None
-    for part in ManifestIndex.load(run.state).snapshot_parts:
-        run.state.put(part.name, b"torn")
-    loaded = ManifestIndex.load(run.state)
-    index_snapshots(run, HERE, loaded, {*run.base.rows})
-    assert not loaded.left_out
 
 
 def test_only_a_snapshot_of_which_two_reads_are_known_may_name_less_than_before(v1: Repo) -> None:

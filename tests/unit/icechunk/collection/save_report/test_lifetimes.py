@@ -16,7 +16,7 @@ from dredge.icechunk.collection import planning
 from dredge.icechunk.collection.index import ManifestIndex
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report.output import OwnFilesOutput
-from dredge.icechunk.collection.save_report.own_files import OwnFilesDeleter, is_own_file
+from dredge.icechunk.collection.save_report.own_files import is_own_file, own_files_deleter
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.apply import expire
@@ -212,4 +212,4 @@ def test_cleaning_never_touches_the_repository(v1: Repo) -> None:
 def test_deleter_of_own_files_knows_no_other_names(v1: Repo, key: str) -> None:
     assert not is_own_file(key)
     with pytest.raises(RefusedError, match="report this"):
-        OwnFilesDeleter(v1.uri).delete(["counted/a", key])
+        own_files_deleter(v1.uri).delete(["counted/a", key])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from dredge.errors import LeaseHeldError, RefusedError, UnavailableError
+from dredge.errors import LeaseHeldError, RefusedError
 from dredge.icechunk.collection.index import ManifestIndex
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report import lifetimes
@@ -20,7 +20,6 @@ from dredge.icechunk.collection.save_report.lifetimes import (
     _clean_up,
     _find_folders,
     _index,
-    clean_up,
     find_superseded,
 )
 from dredge.icechunk.collection.state.model import RunState
@@ -35,11 +34,10 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.tries import StepTry
 from dredge.runs.versions import Current
 from dredge.sets.live import CountedSet
-from dredge.storage import DeleteOutcome
 from dredge.undo.pins import Pin, write_pin
 from dredge.xid import new_descending_xid
 from tests.support.icechunk_repo import Repo
-from tests.unit.icechunk.collection.state.test_model import STATE
+from tests.unit.icechunk.collection.state.test_base import STATE
 
 DAY = 86400
 
@@ -156,25 +154,6 @@ def part(name: str) -> str:
     return f"index/parts/{name}"
 
 
-def test_heads_go_when_one_that_stands_for_them_is_old_and_parts_that_nobody_may_read(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    superseded: Mapping[str, dict[str, frozenset[str]]] = {
-        head("a"): {head("old"): frozenset({part("a")})},
-        head("b"): {head("old"): frozenset({part("b")}), head("young"): frozenset({part("b")})},
-        head("c"): {head("young"): frozenset({part("c")})},
-        head("gone"): {head("young"): frozenset({part("gone")})},
-    }
-    index(monkeypatch, superseded=dict(superseded))
-    listed = files(
-        *(head(name) for name in ("a", "b", "c", "old")),
-        *(part(name) for name in ("a", "b", "c", "gone", "read")),
-        young=(head("young"), part("young")),
-    )
-    found = list(_index(ManifestIndex.load(run.state), listed))
-    assert found == [head("b"), head("a"), part("a"), part("b"), part("gone")]
-
-
 @pytest.mark.parametrize(("is_gone", "found"), [(False, []), (True, [head("x"), part("x")])])
 def test_head_that_cannot_be_read_keeps_every_part_until_another_stands_for_it(
     run: Run, monkeypatch: pytest.MonkeyPatch, is_gone: bool, found: list[str]
@@ -202,15 +181,6 @@ def folders(run: Run, now: datetime, versions: list[RunState]) -> dict[str, list
     return found.folders
 
 
-def test_folders_of_old_runs_go_with_their_plan_last_unless_something_names_them(run: Run) -> None:
-    now = run.store_now().replace(microsecond=0)
-    old, just, named = (planned(run, "runs", days, now) for days in (91, 90, 92))
-    state = replace(STATE, run_uri=f"{run.state.uri}/runs/{named}/")
-    run.plan = replace(run.plan, run_id=planned(run, "runs", 95, now))
-    assert folders(run, now, [state]) == {f"runs/{old}": [f"runs/{old}/zzz", f"runs/{old}/plan.json"]}
-    assert run.state.stat(f"runs/{just}/plan.json").size
-
-
 @pytest.mark.parametrize(
     "changes", [{"run_id": "another"}, {"uri": "s3://another/repo"}, {"run_uri": "s3://a/b"}, {"lease": 1}]
 )
@@ -231,27 +201,6 @@ def test_folder_with_copies_or_in_which_somebody_went_on_stays(run: Run) -> None
     assert [*folders(run, now, [])] == [f"runs/{plain}"]
 
 
-def test_old_plans_of_expirations_and_purges_need_no_proof(run: Run) -> None:
-    now = run.store_now()
-    names = [
-        f"{place}/{planned(run, place, 200, now, uri='s3://x/y')}" for place in ("expirations", "purges")
-    ]
-    bare = new_descending_xid(now - timedelta(days=300))
-    aged(run, f"purges/{bare}/rows", 100, b"rows")
-    found = folders(run, now, [])
-    assert {*found} == {*names, f"purges/{bare}"}
-    assert found[f"purges/{bare}"] == [f"purges/{bare}/rows"]
-
-
-def test_one_run_looks_into_so_many_folders(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifetimes, "_FOLDERS_MAX", 2)
-    now = run.store_now()
-    names = {f"purges/{planned(run, 'purges', days, now)}" for days in (200, 201, 202)}
-    found = folders(run, now, [])
-    assert len(found) == 2
-    assert found.keys() < names
-
-
 @pytest.fixture
 def removing(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., StepRecord]:
     """Removes what it is given; gives the record."""
@@ -265,36 +214,6 @@ def removing(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., StepRec
     return remove
 
 
-def test_what_was_found_is_removed_and_counted(run: Run, removing: Callable[..., StepRecord]) -> None:
-    for name in ("a", "b"):
-        run.state.put(f"counted/{name}", b"counts")
-    name = new_descending_xid(run.store_now())
-    run.state.put(f"runs/{name}/plan.json", b"plan")
-    keys = ["counted/a", "counted/b"]
-    record = removing(Superseded(keys, {f"runs/{name}": [f"runs/{name}/plan.json"]}, 16))
-    assert record.counts == {"own_files": 3, "own_bytes": 16, "own_folders": 1, "own_files_removed": 3}
-    assert record.warnings == []
-    assert not run.state.list_level("counted/").objects
-
-
-def test_what_could_not_be_removed_is_told(
-    monkeypatch: pytest.MonkeyPatch, removing: Callable[..., StepRecord]
-) -> None:
-    outcomes = {"counted/a": "deleted", "counted/b": "missing", "counted/c": "failed"}
-
-    class Deleter:
-        def __init__(self, *_: object) -> None:
-            pass
-
-        def delete(self, keys: tuple[str, ...]) -> list[DeleteOutcome]:
-            return [DeleteOutcome(key, outcomes[key]) for key in keys]
-
-    monkeypatch.setattr(lifetimes, "OwnFilesDeleter", Deleter)
-    record = removing(Superseded([*outcomes]))
-    assert record.counts["own_files_removed"] == 2
-    assert record.warnings[0].startswith("1 of 3 own files")
-
-
 def test_nothing_is_removed_by_who_lost_the_lease(run: Run, removing: Callable[..., StepRecord]) -> None:
     run.state.put("counted/a", b"counts")
     release_lease(run)
@@ -302,34 +221,3 @@ def test_nothing_is_removed_by_who_lost_the_lease(run: Run, removing: Callable[.
     with pytest.raises(LeaseHeldError):
         removing(Superseded(["counted/a"]))
     assert run.state.get("counted/a") == b"counts"
-
-
-def test_lease_that_has_expired_is_none(run: Run, removing: Callable[..., StepRecord]) -> None:
-    run.state.put("counted/a", b"counts")
-    lease = json.loads(run.state.get("lease.json"))
-    ended = (run.store_now() - timedelta(minutes=1)).isoformat()
-    run.state.put("lease.json", json.dumps(lease | {"expires_at": ended}).encode())
-    with pytest.raises(LeaseHeldError, match="expired"):
-        removing(Superseded(["counted/a"]))
-
-
-@pytest.mark.parametrize("days", [None, 90])
-def test_files_are_looked_for_only_where_they_are_not_kept_for_ever(
-    run: Run, monkeypatch: pytest.MonkeyPatch, days: float | None
-) -> None:
-    asked: list[Any] = []
-    run.plan = replace(run.plan, config=replace(run.plan.config, keep_runs_days=days))
-    monkeypatch.setattr(Run, "step", lambda _, output, body, inputs: asked.append(output.STEP))
-    clean_up(run)
-    assert asked == ([] if days is None else ["own_files"])
-
-
-def test_whatever_goes_wrong_is_a_warning(
-    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def away(*_: object) -> None:
-        raise UnavailableError("the store is away")
-
-    monkeypatch.setattr(Run, "step", away)
-    clean_up(run)
-    assert "the store is away" in caplog.messages[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.icechunk.collection.save_report.own_files import OwnFilesDeleter, is_own_file
+from dredge.icechunk.collection.save_report.own_files import is_own_file, own_files_deleter
 from tests.support.icechunk_tasks import Task
 
 XID = "g3qikmu3ee6io01hg8o0"
@@ -47,7 +47,7 @@ def test_everything_else_is_not(key: str) -> None:
 def test_nothing_goes_when_one_key_is_not_ones_own() -> None:
     task = Task("save_report")
     keys = [task.put(f"_dredge/{key}") for key in ("counted/x", "lease.json", "index/parts/y")]
-    deleter = OwnFilesDeleter(task.uri)
+    deleter = own_files_deleter(task.uri)
     with pytest.raises(RefusedError, match=r"lease\.json"):
         deleter.delete(["counted/x", "lease.json", "index/parts/y"])
     assert task.keys() == set(keys)

@@ -64,24 +64,6 @@ def test_an_orphaned_report_gives_way_to_a_newer_one(
     assert SaveReportOutput.of(summary).outcome == "success"
 
 
-def test_a_try_that_sleeps_before_its_report_gives_way_to_one_that_began_later(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would overtake the later one among its files, and that one's task would fail."""
-    orphan = v1.plan()
-    retry = Run.open(orphan.plan.run_uri)
-
-    def ended(_: Run) -> bool:
-        monkeypatch.undo()
-        run_steps(retry, LocalRunner())
-        save_report(retry)
-        return False
-
-    monkeypatch.setattr(step, "_is_complete", ended)
-    with pytest.raises(OvertakenError, match="save_report"):
-        save_report(orphan)
-
-
 @pytest.mark.parametrize("asleep_after", ["_is_complete", "keep_small"])
 def test_an_orphan_that_wakes_after_the_end_of_its_run_leaves_the_lease_to_the_next(
     v1: Repo, monkeypatch: pytest.MonkeyPatch, asleep_after: str
@@ -106,15 +88,6 @@ def test_an_orphan_that_wakes_after_the_end_of_its_run_leaves_the_lease_to_the_n
     v1.plan()  # the next one is not refused
 
 
-def test_report_is_written_anew_whenever_it_is_asked_for(v1: Repo) -> None:
-    run = v1.plan(dry_run=True)
-    assert save_report(run).details["outcome"] == "unfinished"
-    run_steps(run, LocalRunner())
-    assert save_report(run).details["outcome"] == "dry_run"
-    assert run.folder.read_json(REPORT)["outcome"] == "dry_run"
-    assert "dry run" in run.folder.writer.get(PAGE).decode()
-
-
 def test_lease_is_given_back_although_the_report_cannot_be_written(
     v1: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,19 +98,3 @@ def test_lease_is_given_back_although_the_report_cannot_be_written(
     with pytest.raises(UnavailableError):
         collect(v1.config())
     make_lease(open_state(v1.uri)).acquire("the next run")
-
-
-def test_page_that_cannot_be_drawn_leaves_the_report_as_it_was(
-    v1: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def away(*_: object) -> None:
-        raise UnavailableError("the store is away")
-
-    run = v1.plan(dry_run=True)
-    save_report(run)
-    run_steps(run, LocalRunner())
-    monkeypatch.setattr(step, "render_html", away)
-    with pytest.raises(UnavailableError):
-        save_report(run)
-    assert run.folder.read_json(REPORT)["outcome"] == "unfinished"
-    assert "not finished" in run.folder.writer.get(PAGE).decode()

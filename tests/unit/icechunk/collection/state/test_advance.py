@@ -16,8 +16,7 @@ from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.collection.steps import collect, plan_collection, release_lease, run_steps, save_report
 from dredge.icechunk.maintenance import open_state
 from dredge.runs.tasks import LocalRunner
-from tests.support.icechunk import objects
-from tests.support.icechunk_repo import Repo, change_number
+from tests.support.icechunk_repo import Repo
 
 HERE = LocalRunner()
 
@@ -35,37 +34,6 @@ def ended(repo: Repo, **changes: Any) -> Run:
     return run
 
 
-def test_state_tells_of_the_last_clean_run_and_of_those_that_built_on_it(v1: Repo) -> None:
-    clean = ended(v1)
-    state = state_of(v1)
-    assert state is not None
-    chunks = len(objects(v1.folder)["chunks"])
-    assert (state.run_id, state.previous, state.clean_run_id) == (clean.plan.run_id, "", clean.plan.run_id)
-    assert (state.clean_at, state.optimized_runs, state.chunk_objects) == (clean.plan.created_at, 0, chunks)
-    for number in (1, 2):
-        session = v1.library.writable_session("main")
-        change_number(session, 100 + number)
-        session.commit("more")
-        before, run = state, ended(v1, mode="auto")
-        state = state_of(v1)
-        assert state is not None
-        assert (state.run_id, state.previous, state.clean_run_id) == (
-            run.plan.run_id,
-            before.run_id,
-            clean.plan.run_id,
-        )
-        assert (state.clean_at, state.optimized_runs, state.chunk_objects) == (
-            clean.plan.created_at,
-            number,
-            chunks,
-        )
-        assert (state.mode, state.cutoff, state.started_at) == (
-            "optimized",
-            run.plan.cutoff,
-            run.plan.created_at,
-        )
-
-
 @pytest.mark.parametrize("changes", [{"dry_run": True}, {"keep_transactions": True}])
 @pytest.mark.parametrize("mode", ["clean", "auto"])
 def test_run_that_was_not_to_delete_all_leaves_the_state_as_it_was(
@@ -76,11 +44,6 @@ def test_run_that_was_not_to_delete_all_leaves_the_state_as_it_was(
     assert before is not None
     ended(v1, mode=mode, **changes)
     assert state_of(v1) == before
-
-
-def test_run_without_a_mark_leaves_no_state(v1: Repo) -> None:
-    assert advance_state(v1.plan()) is None
-    assert state_of(v1) is None
 
 
 def test_state_is_made_from_one_unbroken_chain_only(v1: Repo) -> None:

@@ -4,23 +4,45 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection.index import SnapshotRow
-from dredge.icechunk.collection.state.base import SNAPSHOTS, Base, base_of, open_base, snapshots_table
+from dredge.icechunk.collection.state.base import open_base, snapshots_table
 from dredge.icechunk.collection.state.model import RunState
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.repository import KnownSnapshots
 from dredge.runs.folder import RunFolder, parquet_bytes
+from dredge.runs.summary import PartInfo
 from dredge.runs.versions import Current, Version
+from dredge.sets.live import CountedSet
 from dredge.storage import ObjectWriter, open_writer
-from tests.support.icechunk_repo import Repo
-from tests.unit.icechunk.collection.state.test_model import STATE
 
 ROWS = [SnapshotRow("A", ("M", "N"), (1, 2)), SnapshotRow("B", (), ()), SnapshotRow("C", ("M",), (1,))]
+
+STATE = RunState(
+    uri="memory://here/repo",
+    spec_version=2,
+    run_id="r2",
+    run_uri="memory://here/repo/_dredge/runs/r2",
+    fencing=7,
+    previous="r1",
+    mode="optimized",
+    started_at=datetime(2026, 5, 3, tzinfo=UTC),
+    cutoff=datetime(2026, 5, 2, tzinfo=UTC),
+    clean_run_id="r0",
+    clean_at=datetime(2026, 5, 1, tzinfo=UTC),
+    optimized_runs=2,
+    chunk_objects=30,
+    snapshots=PartInfo("mark/snapshots.parquet", 1, 2, "3"),
+    virtual=PartInfo("mark/virtual.ids", 1, 8, "5"),
+    counted=CountedSet.of([PartInfo("counted/x-0000.counts", 1, 12, "4")], 0),
+    contradicted=("A", "B"),
+    seen=("index/parts/x-snapshots-00000.parquet",),
+)
 
 
 @pytest.fixture
@@ -46,20 +68,6 @@ def advanced(state: ObjectWriter) -> Version:
     return StateStore(state).advance(left(state, known), Current())
 
 
-def test_snapshots_come_back_with_what_they_name_and_with_the_parents_that_a_tag_proves(
-    state: ObjectWriter,
-) -> None:
-    base = open_base(advanced(state), state, None)
-    assert base.rows == {row.snapshot: row for row in ROWS}
-    assert base.known.entries == {
-        "A": ("tag-a", SnapshotEntry("A", "B", 11, "")),
-        "B": ("tag-b", SnapshotEntry("B", None, 12, "")),
-    }
-    table = snapshots_table(ROWS, KnownSnapshots())
-    assert table.schema == SNAPSHOTS
-    assert table["etag"].null_count == 3
-
-
 @pytest.mark.parametrize("damage", ["gone", "changed", "another object"])
 def test_state_that_is_not_as_it_was_stops_the_run(state: ObjectWriter, damage: str) -> None:
     version = advanced(state)
@@ -74,17 +82,6 @@ def test_state_that_is_not_as_it_was_stops_the_run(state: ObjectWriter, damage: 
         open_base(version, state, None)
 
 
-def test_only_an_optimized_run_with_a_state_builds_on_it(v1: Repo, state: ObjectWriter) -> None:
-    plan, version = v1.plan().plan, advanced(state)
-    assert (plan.mode, plan.state) == ("clean", None)
-    assert base_of(plan, state, None) is None
-    assert base_of(replace(plan, state=version), state, None) is None
-    assert base_of(replace(plan, mode="optimized"), state, None) is None
-    base = base_of(replace(plan, mode="optimized", state=version), state, None)
-    assert isinstance(base, Base)
-    assert base.folder.run_id == "r2"
-
-
 def test_state_is_of_use_for_the_repository_that_it_is_about_only(state: ObjectWriter) -> None:
     store = StateStore(state)
     version = store.advance(
@@ -95,9 +92,3 @@ def test_state_is_of_use_for_the_repository_that_it_is_about_only(state: ObjectW
         assert store.current(uri, 2).state is not None
     assert f"uri {STATE.uri}" in store.current(f"{STATE.uri}-2", 2).problem
     assert "spec_version" in store.current(STATE.uri, 1).problem
-
-
-def test_every_file_of_a_state_is_looked_at(state: ObjectWriter) -> None:
-    found = [(folder.uri, part.name) for folder, part in StateStore(state).files(STATE)]
-    of_run = [(STATE.run_uri, name) for name in ("mark/snapshots.parquet", "mark/virtual.ids")]
-    assert found == [*of_run, (state.uri, "counted/x-0000.counts")]

@@ -11,7 +11,6 @@ from dredge.errors import FormatError
 from dredge.icechunk.collection.check_limits import CheckLimitsOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import bulk_delete, verify
-from dredge.icechunk.collection.verify import step
 from dredge.icechunk.repository import read_history
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader
@@ -75,14 +74,3 @@ def test_deleted_object_that_is_still_there_is_told(v1: Repo, swept: Run, tmp_pa
     shutil.copy(tmp_path / "before" / "chunks" / name, v1.folder / "chunks" / name)
     with pytest.raises(FormatError, match=f"chunks/{name}"):
         verify(swept)
-
-
-def test_only_a_sample_of_what_was_deleted_is_asked_for(swept: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step, "SAMPLE", 3)
-    assert verify(swept).counts["deleted_sample"] == 3
-
-
-def test_what_was_kept_is_not_taken_for_deleted(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = v1.guarded(dry_run=True)
-    bulk_delete(run, HERE)
-    assert verify(run).counts["deleted_sample"] == 0

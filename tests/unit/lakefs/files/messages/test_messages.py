@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from google.protobuf.message import Message
 
-from dredge.errors import FormatError
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.messages import generate as generator
 
@@ -74,19 +73,9 @@ def test_maps_are_written_in_key_order() -> None:
     assert messages.encode(one) == messages.encode(other)
 
 
-def test_bytes_that_are_no_message_are_refused_with_their_name() -> None:
-    with pytest.raises(FormatError, match="branches/main: not a BranchData"):
-        messages.decode(messages.BranchData, b"\xff\xff\xff", "branches/main")
-
-
 def test_times_survive_before_1970_too() -> None:
     for when in (datetime(1969, 12, 31, 23, 59, 59, 999999, UTC), datetime(2026, 7, 1, 1, 2, 3, 4, UTC)):
         assert messages.from_timestamp(messages.to_timestamp(when)) == when
-
-
-def test_a_time_out_of_range_is_refused() -> None:
-    with pytest.raises(FormatError):
-        messages.from_timestamp(messages.Timestamp(seconds=1 << 60))
 
 
 def test_generated_code_is_current(tmp_path: Path) -> None:

@@ -113,28 +113,3 @@ def test_a_link_to_a_missing_entity_is_skipped() -> None:
     assert names(made.groups.list_members("group-a", amount=9)) == ["user-a"]
     with pytest.raises(CredentialsNotFoundError):
         made.credentials.find("KEY-b")
-
-
-def test_every_change_is_reported() -> None:
-    calls = []
-    kv = open_store("memory://")
-    filled(kv)
-    made = directory(kv, lambda: calls.append(1))
-    for count, change in enumerate(
-        (
-            lambda: made.users.create("u"),
-            lambda: made.credentials.add("u", "KEY", "s"),
-            lambda: made.credentials.delete("u", "KEY"),
-            lambda: made.groups.add_member("group-a", "u"),
-            lambda: made.groups.remove_member("group-a", "u"),
-            lambda: made.policies.attach_to_user("policy-a", "u"),
-            lambda: made.policies.detach_from_user("policy-a", "u"),
-            lambda: made.policies.update("policy-a", READ),
-            lambda: made.policies.delete("policy-a"),
-            lambda: made.users.delete("u"),
-            lambda: made.groups.delete("group-a"),
-        ),
-        1,
-    ):
-        change()
-        assert len(calls) == count

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.support.lakefs_server import Lake
 from tests.support.s3_gateway import code_of, refused, send
 
 PATHS = ["a", "a/1", "a/2", "a//x", "a0", "b c", "b+c", "b%20c", "c/d/e", "c/d/f", "ü/1", "ü/2", "z/"]
-MANY_PATHS = st.sets(st.text("ab/+% ü.\x01~", min_size=1, max_size=6), min_size=1, max_size=12)
 
 
 def fill(lake: Lake, repo: str, paths: list[str], branch: str = "main") -> None:
@@ -67,21 +64,6 @@ def filled(lake: Lake) -> str:
     lake.server.catalog.repositories.create_repository("filled", lake.namespace("filled"))
     fill(lake, "filled", PATHS)
     return "filled"
-
-
-@given(paths=MANY_PATHS, size=st.integers(1, 4), delimiter=st.sampled_from(["", "/", "b", "+%"]))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_random_paths_are_listed_as_by_the_api(
-    lake: Lake, s3: Any, repo: str, paths: set[str], size: int, delimiter: str
-) -> None:
-    lake.server.catalog.branches.reset_branch(repo, "main", kind="reset")
-    fill(lake, repo, sorted(paths))
-    arguments: dict[str, Any] = {"Prefix": "main/", "PaginationConfig": {"PageSize": size}}
-    if delimiter:
-        arguments["Delimiter"] = delimiter
-    wanted = [f"main/{path}" for path in by_api(lake, repo, "", delimiter)]
-    assert by_s3(s3, repo, 2, **arguments) == wanted
-    assert by_s3(s3, repo, 1, **arguments) == wanted
 
 
 def test_an_entry_is_shown_with_its_facts(lake: Lake, s3: Any, repo: str) -> None:
@@ -141,17 +123,6 @@ def test_a_token_that_is_none_and_an_unknown_encoding_are_refused(lake: Lake, s3
         s3.list_objects_v2(Bucket=filled, Prefix="main/", ContinuationToken="x y")
     query = {"list-type": "2", "encoding-type": "base64"}
     assert code_of(send(lake, "GET", f"/{filled}", query=query)) == "InvalidArgument"
-
-
-def test_without_encoding_type_keys_stand_as_they_are(lake: Lake, filled: str) -> None:
-    answer = send(lake, "GET", f"/{filled}", query={"list-type": "2", "prefix": "main/b"})
-    assert b"<Key>main/b c</Key>" in answer.data
-    assert b"<Key>main/b%20c</Key>" in answer.data
-    encoded = send(
-        lake, "GET", f"/{filled}", query={"list-type": "2", "prefix": "main/b", "encoding-type": "url"}
-    )
-    assert b"<Key>main/b%20c</Key>" in encoded.data
-    assert b"<Key>main/b%2520c</Key>" in encoded.data
 
 
 def test_buckets_are_the_repositories(lake: Lake, s3: Any, repo: str, filled: str) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import zlib
 from typing import Any
 
 import pytest
@@ -111,20 +109,6 @@ def test_an_aborted_upload_leaves_nothing(lake: Lake, s3: Any, repo: str) -> Non
     assert "Uploads" not in s3.list_multipart_uploads(Bucket=repo)
 
 
-@pytest.mark.parametrize("key", ["main/other", "dev/big"])
-def test_an_upload_is_of_one_branch_and_path_only(lake: Lake, s3: Any, repo: str, key: str) -> None:
-    lake.server.catalog.branches.create_branch(repo, "dev", "main")
-    upload_id = begin(s3, repo)
-    first = put(s3, repo, upload_id, 1, b"x")
-    with refused("NoSuchUpload", 404):
-        put(s3, repo, upload_id, 1, b"y", key)
-    with refused("NoSuchUpload", 404):
-        complete(s3, repo, upload_id, [first], Key=key)
-    with refused("NoSuchUpload", 404):
-        s3.abort_multipart_upload(Bucket=repo, Key=key, UploadId=upload_id)
-    s3.abort_multipart_upload(Bucket=repo, Key="main/big", UploadId=upload_id)
-
-
 def test_an_upload_of_another_repository_is_unknown(lake: Lake, s3: Any, repo: str) -> None:
     other = f"{repo}-2"
     lake.server.catalog.repositories.create_repository(other, lake.namespace(other))
@@ -133,14 +117,6 @@ def test_an_upload_of_another_repository_is_unknown(lake: Lake, s3: Any, repo: s
     with refused("NoSuchUpload", 404):
         complete(s3, other, upload_id, [first])
     complete(s3, repo, upload_id, [first])
-
-
-def test_a_checksum_on_completion_is_of_the_object_and_not_of_the_list(s3: Any, repo: str) -> None:
-    upload_id = begin(s3, repo)
-    first = put(s3, repo, upload_id, 1, b"x")
-    checksum = base64.b64encode(zlib.crc32(b"x").to_bytes(4, "big")).decode()
-    complete(s3, repo, upload_id, [first], ChecksumCRC32=checksum, ChecksumType="FULL_OBJECT")
-    assert s3.get_object(Bucket=repo, Key="main/big")["Body"].read() == b"x"
 
 
 def test_if_none_match_on_completion(s3: Any, repo: str) -> None:
@@ -188,43 +164,11 @@ def test_parts_are_listed_in_pages(s3: Any, repo: str) -> None:
     s3.abort_multipart_upload(**where)
 
 
-def test_uploads_are_listed_by_key_and_can_be_aborted_as_listed(lake: Lake, s3: Any, repo: str) -> None:
-    lake.server.catalog.branches.create_branch(repo, "dev", "main")
-    keys = ["dev/x", "main/a b", "main/a b", "main/z"]
-    for key in keys:
-        begin(s3, repo, key)
-    pages = s3.get_paginator("list_multipart_uploads").paginate(Bucket=repo, PaginationConfig={"PageSize": 1})
-    found = [upload for page in pages for upload in page.get("Uploads", [])]
-    assert [upload["Key"] for upload in found] == keys
-    some = s3.list_multipart_uploads(Bucket=repo, Prefix="main/a")["Uploads"]
-    assert [upload["Key"] for upload in some] == keys[1:3]
-    for upload in found:
-        s3.abort_multipart_upload(Bucket=repo, Key=upload["Key"], UploadId=upload["UploadId"])
-    assert "Uploads" not in s3.list_multipart_uploads(Bucket=repo)
-    with refused("NotImplemented", 501):
-        s3.list_multipart_uploads(Bucket=repo, Delimiter="/")
-
-
 @pytest.mark.parametrize("number", ["0", "10001", "-1", "x", ""])
 def test_a_part_number_must_be_one(lake: Lake, s3: Any, repo: str, number: str) -> None:
     upload_id = begin(s3, repo)
     query = {"uploadId": upload_id, "partNumber": number}
     assert code_of(send(lake, "PUT", f"/{repo}/main/big", query=query, body=b"x")) == "InvalidArgument"
-    s3.abort_multipart_upload(Bucket=repo, Key="main/big", UploadId=upload_id)
-
-
-@pytest.mark.parametrize("upload_id", ["nothing", "../../x", "a" * 32, "%00"])
-def test_an_upload_id_that_is_none_is_unknown(lake: Lake, repo: str, upload_id: str) -> None:
-    query = {"uploadId": upload_id, "partNumber": "1"}
-    assert code_of(send(lake, "PUT", f"/{repo}/main/big", query=query, body=b"x")) == "NoSuchUpload"
-
-
-def test_a_broken_part_is_no_part(lake: Lake, s3: Any, repo: str) -> None:
-    upload_id = begin(s3, repo)
-    query = {"uploadId": upload_id, "partNumber": "1"}
-    answer = send(lake, "PUT", f"/{repo}/main/big", query=query, body=PARTS[0], payload="0" * 64)
-    assert code_of(answer) == "XAmzContentSHA256Mismatch"
-    assert "Parts" not in s3.list_parts(Bucket=repo, Key="main/big", UploadId=upload_id)
     s3.abort_multipart_upload(Bucket=repo, Key="main/big", UploadId=upload_id)
 
 

@@ -6,50 +6,9 @@ import uuid
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.support.lakefs_server import Lake
 from tests.support.s3_gateway import code_of, refused, send
-
-ODD_KEYS = [
-    *(
-        "a b",
-        "a+b",
-        "a%2Fb",
-        "a//b",
-        "//a",
-        "a/",
-        ".hidden",
-        "./a",
-        "a/../b",
-        "ü/ß/日本",
-        "a?b=c&d#e",
-        "tab\there",
-    ),
-    *("quote'\"<>&", "*~!$()=@:,;", " lead and trail ", "data/x,y", "e\u0301"),
-]
-PATHS = st.sampled_from(ODD_KEYS) | st.text(
-    st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=40
-)
-
-
-@given(path=PATHS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_random_keys_come_back_as_they_went(lake: Lake, s3: Any, repo: str, path: str) -> None:
-    s3.put_object(Bucket=repo, Key=f"main/{path}", Body=b"x")
-    assert [each.path for each in lake.server.catalog.reading.list_entries(repo, "main").results] == [path]
-    assert s3.list_objects_v2(Bucket=repo, Prefix="main/")["Contents"][0]["Key"] == f"main/{path}"
-    assert s3.head_object(Bucket=repo, Key=f"main/{path}")["ContentLength"] == 1
-    s3.delete_object(Bucket=repo, Key=f"main/{path}")
-    assert "Contents" not in s3.list_objects_v2(Bucket=repo, Prefix="main/")
-
-
-def test_if_none_match_writes_only_what_is_new(s3: Any, repo: str) -> None:
-    s3.put_object(Bucket=repo, Key="main/a", Body=b"1", IfNoneMatch="*")
-    with refused("PreconditionFailed", 412):
-        s3.put_object(Bucket=repo, Key="main/a", Body=b"2", IfNoneMatch="*")
-    assert s3.get_object(Bucket=repo, Key="main/a")["Body"].read() == b"1"
 
 
 def test_other_conditions_on_writing_are_refused_not_ignored(lake: Lake, s3: Any, repo: str) -> None:
@@ -87,25 +46,6 @@ def test_a_copy_is_another_object_with_the_same_content(lake: Lake, s3: Any, rep
     )
     s3.delete_object(Bucket=repo, Key="main/from ü+%")
     assert get(s3, repo, target)["Body"].read() == b"content"
-
-
-def test_copying_with_other_metadata(lake: Lake, s3: Any, repo: str) -> None:
-    put(s3, repo, "main/a", b"content", ContentType="text/x", Metadata={"a": "b"})
-    for key in ("main/b", "main/a"):
-        s3.copy_object(
-            Bucket=repo,
-            Key=key,
-            CopySource=f"{repo}/main/a",
-            MetadataDirective="REPLACE",
-            ContentType="text/y",
-            Metadata={"c": "d"},
-        )
-        found = get(s3, repo, key)
-        assert (found["Body"].read(), found["ContentType"], found["Metadata"]) == (
-            b"content",
-            "text/y",
-            {"c": "d"},
-        )
 
 
 def test_copying_from_another_repository_and_from_a_commit(lake: Lake, s3: Any, repo: str) -> None:

@@ -110,18 +110,6 @@ def test_policies_of_users_and_groups_and_what_is_effective(lake: Lake) -> None:
             call()
 
 
-def test_a_policy_made_again_is_nobodys(lake: Lake) -> None:
-    auth = lake.sdk.auth_api
-    auth.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
-    auth.create_policy(policy=policy("mine"))
-    auth.attach_policy_to_user("bob", "mine")
-    auth.attach_policy_to_group("Viewers", "mine")
-    auth.delete_policy("mine")
-    auth.create_policy(policy=policy("mine"))
-    assert auth.list_user_policies("bob").results == []
-    assert "mine" not in {each.id for each in auth.list_group_policies("Viewers").results}
-
-
 def test_a_read_only_user_reads_and_does_not_write(lake: Lake) -> None:
     lake.repository("shop").branch("main").object("a").upload(b"x")
     lake.sdk.auth_api.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import time
-import warnings
 from pathlib import Path
 
 import lakefs
@@ -56,22 +55,6 @@ def uncommitted(lake: Lake, location: str) -> list[str]:
 # --- rules -------------------------------------------------------------------------------------------------
 
 
-def test_the_deprecated_twins_do_the_same(main: lakefs.Branch, lake: Lake) -> None:
-    api = lake.sdk.internal_api
-    given = lakefs_sdk.GarbageCollectionRules(
-        default_retention_days=5,
-        branches=[lakefs_sdk.GarbageCollectionRule(branch_id="b", retention_days=-1)],
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        api.internal_set_garbage_collection_rules("shop", given)
-        assert api.internal_get_garbage_collection_rules("shop") == given
-        assert lake.sdk.repositories_api.get_gc_rules("shop") == given
-        api.internal_delete_garbage_collection_rules("shop")
-        with pytest.raises(lakefs_sdk.exceptions.NotFoundException):
-            api.internal_get_garbage_collection_rules("shop")
-
-
 def test_trap_rules_without_branches_come_back_with_null(main: lakefs.Branch, lake: Lake) -> None:
     rules(lake, 30)
     answer = lake.http("GET", "/repositories/shop/settings/gc_rules")
@@ -105,15 +88,6 @@ def test_the_synchronous_call_answers_400_with_two_documents_and_wrote_the_csv(
     assert ids == {each.id for each in main.log()}
 
 
-def test_the_synchronous_call_can_be_told_to_answer_once(tmp_path: Path) -> None:
-    with lakefs_server(tmp_path, prepare_commits_answer="single") as lake:
-        lake.repository("shop")
-        rules(lake)
-        made = lake.sdk.internal_api.prepare_garbage_collection_commits("shop")
-        assert made.gc_commits_presigned_url is None
-        assert [row["metarange_id"] for row in csv_rows(lake, made.gc_commits_location)] == [""]
-
-
 def finished(lake: Lake, task: str) -> lakefs_sdk.PrepareGarbageCollectionCommitsStatus:
     for _ in range(500):
         status = lake.sdk.internal_api.prepare_garbage_collection_commits_status("shop", task)
@@ -134,22 +108,6 @@ def test_the_asynchronous_call_ends_with_a_result(main: lakefs.Branch, lake: Lak
     assert len(csv_rows(lake, status.result.gc_commits_location)) == 2
 
 
-def test_without_rules_the_asynchronous_call_ends_with_an_error_and_no_404(
-    main: lakefs.Branch, lake: Lake
-) -> None:
-    status = finished(lake, lake.sdk.internal_api.prepare_garbage_collection_commits_async("shop").id)
-    assert status.result is None
-    assert status.error is not None
-
-
-@pytest.mark.parametrize("call", ["prepare_commits", "prepare_commits/async", "prepare_uncommited"])
-def test_a_read_only_repository_is_refused(lake: Lake, call: str) -> None:
-    body = {"name": "frozen", "storage_namespace": lake.namespace("frozen"), "read_only": True}
-    lake.http("POST", "/repositories", json_body=body)
-    answer = lake.http("POST", f"/repositories/frozen/gc/{call}")
-    assert (answer.status, answer.json()) == (403, {"message": "read-only repository"})
-
-
 # --- uncommitted -------------------------------------------------------------------------------------------
 
 
@@ -160,30 +118,7 @@ def test_staged_addresses_are_written_and_the_page_chain_closes(main: lakefs.Bra
     assert uncommitted(lake, made.gc_uncommitted_location) == [key(lake, staged)]
 
 
-@pytest.mark.parametrize(
-    "body", [None, b"", b"{}", b'{"continuation_token":""}', b'{"continuation_token":null}']
-)
-def test_no_token_in_any_wording_starts_a_run(main: lakefs.Branch, lake: Lake, body: bytes | None) -> None:
-    assert lake.http("POST", f"{GC}/prepare_uncommited", body=body).status == 201
-
-
 # --- metadata files ----------------------------------------------------------------------------------------
-
-
-def test_metadata_locations_are_relative_and_not_looked_at(main: lakefs.Branch, lake: Lake) -> None:
-    metarange = main.get_commit().meta_range_id
-    assert lake.sdk.metadata_api.get_meta_range("shop", metarange).location == f"_lakefs/{metarange}"
-    assert lake.sdk.metadata_api.get_range("shop", "nothing").location == "_lakefs/nothing"
-    answer = lake.http("GET", f"/repositories/shop/metadata/range/{metarange}")
-    assert answer.headers["Location"] == f"_lakefs/{metarange}"
-
-
-def test_metadata_files_come_as_they_are(main: lakefs.Branch, lake: Lake) -> None:
-    metarange = main.get_commit().meta_range_id
-    stored = lake.writer("shop").get(f"_lakefs/{metarange}")
-    assert lake.http("GET", f"/repositories/shop/metadata/object/meta_range/{metarange}").data == stored
-    gone = lake.http("GET", f"/repositories/shop/metadata/object/range/{'0' * 64}")
-    assert (gone.status, gone.json()) == (410, {"message": "No data"})
 
 
 # --- faults of real servers --------------------------------------------------------------------------------

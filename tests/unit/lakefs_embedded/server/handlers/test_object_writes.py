@@ -67,13 +67,6 @@ def test_an_uploaded_object_reads_back_with_what_came_with_it(main: lakefs.Branc
     assert bytes_of(lake, stats.physical_address) == b"bytes"
 
 
-def test_an_upload_without_a_content_type_is_bytes(main: lakefs.Branch, lake: Lake) -> None:
-    stats = lake.http("POST", "/repositories/shop/branches/main/objects", query={"path": "a"}, body=b"x")
-    assert stats.status == 201
-    assert stats.json()["content_type"] == "application/octet-stream"
-    assert stats.json()["metadata"] == {}
-
-
 def test_names_that_look_alike_are_different_objects(main: lakefs.Branch) -> None:
     for name in ODD_NAMES:
         main.object(name).upload(name.encode())
@@ -132,12 +125,6 @@ def test_conditions_that_are_not_kept_are_refused(
     assert list(main.objects()) == []
 
 
-def test_an_upload_to_an_unknown_branch_is_404_and_stores_nothing(main: lakefs.Branch, lake: Lake) -> None:
-    answer = lake.http("POST", "/repositories/shop/branches/dev/objects", query={"path": "a"}, body=b"x")
-    assert (answer.status, answer.json()) == (404, {"message": "branch 'dev' not found"})
-    assert sum(batch.num_rows for batch in lake.writer("shop").list("data/")) == 0
-
-
 def test_a_handed_out_address_is_linked(main: lakefs.Branch, lake: Lake) -> None:
     location = lake.sdk.staging_api.get_physical_address("shop", "main", "new")
     key = location.physical_address.removeprefix(lake.namespace("shop") + "/")
@@ -183,30 +170,6 @@ def test_an_address_links_only_as_it_was_handed_out(
         assert list(main.objects()) == []
 
 
-def test_a_signed_url_is_not_to_be_had(main: lakefs.Branch, lake: Lake) -> None:
-    with pytest.raises(lakefs_sdk.ApiException) as refused:
-        lake.sdk.staging_api.get_physical_address("shop", "main", "new", presign=True)
-    assert refused.value.status == 500
-    main.object("a").upload(b"x")
-    for call in (lake.sdk.objects_api.stat_object, lake.sdk.objects_api.get_object):
-        with pytest.raises(lakefs_sdk.exceptions.BadRequestException):
-            call("shop", "main", "a", presign=True)
-    with pytest.raises(lakefs_sdk.exceptions.BadRequestException):
-        lake.sdk.objects_api.list_objects("shop", "main", presign=True)
-
-
-def test_a_bulk_delete_takes_a_thousand_paths(main: lakefs.Branch, lake: Lake) -> None:
-    path = "/repositories/shop/branches/main/objects/delete"
-    main.object("p999").upload(b"x")
-    assert lake.http("POST", path, json_body={"paths": [f"p{n}" for n in range(1000)]}).status == 200
-    assert list(main.objects()) == []
-    refused = lake.http("POST", path, json_body={"paths": [f"p{n}" for n in range(1001)]})
-    assert (refused.status, refused.json()["message"]) == (
-        400,
-        "request size exceeded, max paths is set to 1000",
-    )
-
-
 def test_bulk_deletes_without_tombstones_remove_staged_entries(main: lakefs.Branch, lake: Lake) -> None:
     main.object("a").upload(b"x")
     path = "/repositories/shop/branches/main/objects/delete"
@@ -240,28 +203,6 @@ def test_an_upload_cut_off_stages_nothing(main: lakefs.Branch, lake: Lake) -> No
     assert not main.object("cut").exists()
     assert main.object("after").upload(b"x").stat().size_bytes == 1
     assert sum(batch.num_rows for batch in lake.writer("shop").list("data/")) == 1
-
-
-def test_metadata_that_clients_keep_for_themselves_is_stored_under_their_names(
-    main: lakefs.Branch, lake: Lake
-) -> None:
-    answer = lake.http(
-        "POST",
-        "/repositories/shop/branches/main/objects",
-        query={"path": "a"},
-        body=b"x",
-        headers={
-            "x-lakefs-internal-client-mtime": "1700000000",
-            "X-Lakefs-Internal-Posix-Permissions": '{"UID":1}',
-            "x-lakefs-meta-k": "v",
-        },
-    )
-    assert answer.status == 201
-    assert main.object("a").stat().metadata == {
-        "::lakefs::client-mtime": "1700000000",
-        "::lakefs::posix-permissions": '{"UID":1}',
-        "k": "v",
-    }
 
 
 @pytest.mark.parametrize("profile", ["lakefs", "design"])

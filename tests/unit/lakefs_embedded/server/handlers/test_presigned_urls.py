@@ -62,44 +62,6 @@ def test_every_signed_url_leads_to_the_bytes_and_says_when_it_expires(signing: L
     assert "filename%3Dy" in stats.physical_address  # browsers save it under its name
 
 
-def test_a_url_to_write_takes_any_content_type_and_the_object_is_linked(signing: Lake) -> None:
-    staging = signing.sdk.staging_api
-    location = staging.get_physical_address("shop", "main", "new", presign=True)
-    assert location.presigned_url is not None
-    assert location.presigned_url_expiry is not None
-    put = fetch("PUT", location.presigned_url, b"abc", **{"Content-Type": "text/plain"})
-    assert put.status == 200
-    staged = lakefs_sdk.StagingMetadata(staging=location, checksum=put.headers["ETag"], size_bytes=3)
-    staging.link_physical_address("shop", "main", "new", staged)
-    read = lakefs.Repository("shop", signing.client).branch("main").object("new").reader(pre_sign=False)
-    assert read.read() == b"abc"
-
-
-def test_who_may_list_but_not_read_gets_addresses_without_signatures(signing: Lake) -> None:
-    auth = signing.sdk.auth_api
-    for path in ("open/a", "closed/a"):
-        lakefs.Repository("shop", signing.client).branch("main").object(path).upload(b"x", pre_sign=False)
-    auth.create_user(user_creation=lakefs_sdk.UserCreation(id="reader"))
-    everything = "arn:lakefs:fs:::repository/shop"
-    statements = [
-        lakefs_sdk.Statement(effect="allow", resource=everything, action=["fs:ListObjects"]),
-        lakefs_sdk.Statement(
-            effect="allow", resource=f"{everything}/object/open/*", action=["fs:ReadObject"]
-        ),
-    ]
-    auth.create_policy(lakefs_sdk.Policy(id="reads-open", statement=statements))
-    auth.attach_policy_to_user("reader", "reads-open")
-    key = auth.create_credentials("reader")
-    listed = signing.http(
-        "GET",
-        "/repositories/shop/refs/main/objects/ls",
-        query={"presign": "true", "prefix": "", "amount": 100},
-        credentials=(key.access_key_id, key.secret_access_key),
-    ).json()["results"]
-    signed = {each["path"]: each["physical_address"].startswith("http") for each in listed}
-    assert (signed["open/a"], signed["closed/a"]) == (True, False)
-
-
 def test_the_csv_of_active_commits_comes_with_a_url(signing: Lake) -> None:
     rules = lakefs_sdk.GarbageCollectionRules(default_retention_days=1, branches=[])
     signing.sdk.repositories_api.set_gc_rules("shop", rules)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-import lakefs
 import lakefs_sdk
 import pytest
 import urllib3
@@ -18,53 +15,13 @@ from lakefs_sdk.configuration import Configuration
 from lakefs_sdk.exceptions import ApiException
 
 from dredge.errors import UnavailableError
-from lakefs_embedded.catalog import Settings
 from lakefs_embedded.server import ServerSettings, ThreadedServer
-from tests.support.lakefs_server import Clock, Lake, lakefs_server
+from tests.support.lakefs_server import Lake
 
 
 def test_health_needs_no_credentials(lake: Lake) -> None:
     assert lake.http("GET", "/healthcheck", credentials=None).status == 204
     assert urllib3.request("GET", f"{lake.server.url}/_health").status == 200
-
-
-def test_every_answer_tells_the_date_by_the_servers_clock(tmp_path: Path) -> None:
-    with lakefs_server(tmp_path, clock=Clock(days=-40)) as lake:
-        for path in ("/repositories", "/nowhere", "/healthcheck"):
-            headers = lake.http("GET", path).headers
-            assert len(headers.getlist("Date")) == 1
-            told = parsedate_to_datetime(headers["Date"])
-            assert abs(told - lake.clock()) < timedelta(seconds=30)
-
-
-def test_the_configuration_tells_clients_to_send_bytes_through_the_server(lake: Lake) -> None:
-    storage = lake.sdk.config_api.get_config().storage_config
-    assert storage is not None
-    assert (storage.blockstore_type, storage.pre_sign_support, storage.import_support) == (
-        "local",
-        False,
-        False,
-    )
-    with pytest.deprecated_call():
-        assert lake.sdk.internal_api.get_storage_config() == storage
-
-
-def test_the_high_level_client_reads_version_and_storage(lake: Lake) -> None:
-    assert lake.client.version == "1.84.0"
-    config = lake.sdk.config_api.get_config().version_config
-    assert config is not None
-    assert config.version_context == "lakeFS"  # lakectl warns at every command about any other text
-    assert lake.client.storage_config.pre_sign_support is False
-    example = lake.client.storage_config.blockstore_namespace_example
-    lakefs.Repository("as-shown", lake.client).create(storage_namespace=example)
-
-
-def test_the_grace_period_is_the_link_expiry(tmp_path: Path) -> None:
-    with lakefs_server(tmp_path) as lake:
-        assert lake.sdk.internal_api.get_garbage_collection_config().grace_period == 86400
-    hours = Settings(link_expiry=timedelta(hours=6))
-    with lakefs_server(tmp_path, catalog=hours) as lake:
-        assert lake.sdk.internal_api.get_garbage_collection_config().grace_period == 21600
 
 
 def test_a_taken_port_is_an_error_before_anything_is_opened(lake: Lake, tmp_path: Path) -> None:

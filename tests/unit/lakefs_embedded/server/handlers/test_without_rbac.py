@@ -33,9 +33,3 @@ def test_there_is_no_second_user(alone: Lake) -> None:
     assert (made.status, made.json()) == (409, {"message": "Already exists"})
     gone = alone.http("DELETE", "/auth/users/second")
     assert (gone.status, gone.json()) == (404, {"message": "user not found"})
-
-
-def test_the_one_user_is_listed_and_clients_are_told(alone: Lake) -> None:
-    assert [each.id for each in alone.sdk.auth_api.list_users().results] == ["admin"]
-    assert alone.sdk.auth_api.get_user("admin").id == "admin"
-    assert alone.http("GET", "/setup_lakefs").json()["login_config"]["RBAC"] == "none"

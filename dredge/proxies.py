@@ -1,4 +1,7 @@
-"""Which proxy a request goes through, as the environment says. botocore alone passes over networks in NO_PROXY."""
+"""Which proxy a request to lakeFS or S3 goes through, as the environment says.
+
+botocore alone passes over networks in NO_PROXY, and lakeFS's SDK reads no such variable.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,12 @@ def proxies_for(url: str) -> dict[str, str]:
     if not proxy or _is_passed_by(target.hostname or "", target.netloc, found):
         return {}
     return {target.scheme: proxy if "://" in proxy else f"http://{proxy}"}
+
+
+def is_here(url: str) -> bool:
+    """Whether a URL is of this machine."""
+    host = (urlsplit(url).hostname or "").lower()
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def any_proxy() -> str | None:
