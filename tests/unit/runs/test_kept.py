@@ -3,48 +3,67 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from dredge.errors import RefusedError, UnavailableError
-from dredge.runs import clock as clocks
-from dredge.runs import kept
 from dredge.runs.chain import PLAN, check_chain, plan_digest
 from dredge.runs.clock import StoreClock
 from dredge.runs.folder import RunFolder
 from dredge.runs.kept import keeping_parts, kept_parts
 from dredge.runs.perform import StepRecord, perform
 from dredge.runs.tries import StepTry
-from dredge.storage import open_writer
-from tests.support.memory_store import MemoryReader, MemoryWriter, forget_memory_store
+from dredge.storage import ObjectStream, open_writer
+from tests.support.memory_store import forget_memory_store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 URI = "memory://kept-test/r1"
 ROWS = pa.table({"x": [1, 2]})
 
 
+class Told:
+    """A writer that tells the keys that are read, and may do something before a write."""
+
+    def __init__(self) -> None:
+        self._writer = open_writer(URI)
+        self.keys: list[str] = []
+        self.before: Callable[[str], None] = lambda _: None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def get(self, key: str) -> bytes:
+        self.keys.append(key)
+        return self._writer.get(key)
+
+    def open_read(self, key: str) -> ObjectStream:
+        self.keys.append(key)
+        return self._writer.open_read(key)
+
+    def put(self, key: str, data: bytes) -> str | None:
+        self.before(key)
+        return self._writer.put(key, data)
+
+
 @pytest.fixture
-def folder() -> Iterator[RunFolder]:
-    yield RunFolder(open_writer(URI), "r1")
+def told() -> Iterator[Told]:
+    yield Told()
     forget_memory_store("kept-test")
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def folder(told: Told) -> RunFolder:
+    return RunFolder(told, "r1")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def reads(told: Told) -> list[str]:
     """The keys that are read."""
-    keys: list[str] = []
-    for name in ("get", "open_read"):
-        honest = getattr(MemoryReader, name)
-
-        def read(self: MemoryReader, key: str, *more: int, honest=honest) -> object:  # type: ignore[no-untyped-def]
-            keys.append(key)
-            return honest(self, key, *more)
-
-        monkeypatch.setattr(MemoryReader, name, read)
-    return keys
+    return told.keys
 
 
 def other() -> RunFolder:
@@ -145,16 +164,15 @@ def test_long_parts_and_the_oldest_ones_are_not_kept() -> None:
 
 
 def test_parts_are_written_side_by_side_and_there_when_a_step_is_done_and_a_failure_is_the_steps(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+    folder: RunFolder, told: Told
 ) -> None:
-    together, honest = threading.Barrier(3), MemoryWriter.put
+    together = threading.Barrier(3)
 
-    def slow(self: MemoryWriter, key: str, data: bytes) -> str | None:
+    def slow(key: str) -> None:
         if "bad" in key:
             raise UnavailableError("no")
         if "part" in key:
             together.wait(10)
-        return honest(self, key, data)
 
     def body(record: StepRecord) -> None:
         record.parts += [folder.write_table("s", number, ROWS) for number in range(3)]
@@ -165,7 +183,7 @@ def test_parts_are_written_side_by_side_and_there_when_a_step_is_done_and_a_fail
     def failing(_: StepRecord) -> None:
         folder.write_bytes("t/bad", b"", 0)
 
-    monkeypatch.setattr(MemoryWriter, "put", slow)
+    told.before = slow
     with folder.keeping():
         done = perform(folder, "s", [], body, clock)
         assert [other().writer.stat(part.key).size for part in done.parts] == [
@@ -177,49 +195,20 @@ def test_parts_are_written_side_by_side_and_there_when_a_step_is_done_and_a_fail
         perform(folder, "u", [], lambda _: None, clock)  # the failure was that of its step alone
 
 
-def test_too_much_is_not_in_memory_while_it_is_being_written(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[str] = []
-    honest = MemoryWriter.put
-
-    def put(self: MemoryWriter, key: str, data: bytes) -> str | None:
-        written.append(key)
-        return honest(self, key, data)
-
-    monkeypatch.setattr(MemoryWriter, "put", put)
-    monkeypatch.setattr(kept, "_BYTES_MAX", 20)
-    with folder.keeping():
-        for number in range(5):
-            folder.write_bytes(f"s/{number}", b"x" * 10, 1)
-            assert len(written) >= number - 1
-        folder.write_bytes("s/0", b"y", 1)  # after the first one, whose key it has
-    assert folder.writer.get("s/0") == b"y"
-
-
-def test_the_stores_time_is_asked_once_a_minute_and_again_when_the_machines_clock_was_set(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[datetime] = []
-    now, seconds = NOW, 0.0
-
-    def ask(*_: object) -> datetime:
-        asked.append(now + timedelta(hours=1))  # the store's clock is another one
-        return asked[-1]
-
-    monkeypatch.setattr(clocks, "store_clock", ask)
-    monkeypatch.setattr(clocks, "running_seconds", lambda: seconds)
-    store = StoreClock(open_writer(URI), lambda: now)
-    assert store.now() == NOW + timedelta(hours=1)
-    now, seconds = now + timedelta(seconds=59), 59.0
-    assert store.now() == NOW + timedelta(hours=1, seconds=59)
+def test_the_stores_time_is_asked_once_a_minute_and_again_when_the_machines_clock_was_set(told: Told) -> None:
+    asked: list[str] = []
+    told.before = asked.append
+    now = NOW
+    store = StoreClock(told, lambda: now)  # type: ignore[arg-type]
+    first = store.now()
+    now += timedelta(seconds=0.5)
+    assert store.now() == first + timedelta(seconds=0.5)
     assert len(asked) == 1
-    now, seconds = now + timedelta(seconds=2), 61.0
-    assert store.now() == asked[-1]
-    assert len(asked) == 2
-    now += timedelta(seconds=5)  # set by hand
-    assert store.now() == asked[-1]
+    for seconds in (5, -5):  # set by hand
+        now += timedelta(seconds=seconds)
+        store.now()
     assert len(asked) == 3
-    now -= timedelta(seconds=5)
-    store.now()
-    assert len(asked) == 4
+    old = StoreClock(told, lambda: now, seconds_max=0)  # type: ignore[arg-type]
+    old.now()
+    old.now()
+    assert len(asked) == 5

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import pytest
 
-from dredge.errors import FormatError, RefusedError
+from dredge.errors import RefusedError
 from dredge.gc.mark_uncommitted import staging
 from dredge.gc.mark_uncommitted.extents import Extent
-from dredge.gc.mark_uncommitted.proof import Proof, _Prover, prove
+from dredge.gc.mark_uncommitted.proof import _Prover, prove
 from dredge.gc.steps import mark_uncommitted, slice_listing
 from lakefs_embedded.catalog import uncommitted as catalog_uncommitted
 from tests.support.gc import World, seen_with, summary_of
@@ -96,10 +95,7 @@ def test_sweep_keeps_what_only_the_re_check_loses() -> None:
     assert orphan not in world.data()
 
 
-@pytest.mark.parametrize("proves", [True, False], ids=["proved", "not proved"])
-def test_a_grace_does_not_stand_for_the_proof_of_the_re_checks_scan(
-    monkeypatch: pytest.MonkeyPatch, proves: bool
-) -> None:
+def test_a_grace_does_not_stand_for_the_proof_of_the_re_checks_scan() -> None:
     """Two marks, a grace apart, have found the object, each with its proof. It is staged again after the second one,
     and the scan of the re-check, which alone could see that, loses the page: without its own proof the object is lost.
     """
@@ -118,11 +114,9 @@ def test_a_grace_does_not_stand_for_the_proof_of_the_re_checks_scan(
         checksum="c",
         size_bytes=6,
     )
-    if not proves:
-        monkeypatch.setattr(staging, "prove", lambda *_: Proof())
-    with Storm(world, ["mm"]), nullcontext() if proves else pytest.raises(FormatError, match="LIVE"):
+    with Storm(world, ["mm"]):
         world.run(context)
-    assert (again in world.data()) is proves
+    assert again in world.data()
     assert orphan not in world.data()
     assert living <= world.data()
 
