@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
 import click
@@ -26,7 +26,11 @@ _json = click.option("--json", "as_json", is_flag=True, help="One JSON object a 
 _latency = click.option(
     "--latency-ms",
     type=click.FloatRange(0),
-    help="Each request of a run to the S3 store and to the lakeFS server waits so long.",
+    multiple=True,
+    help="Each request of a run to the S3 store and to the lakeFS server waits so long; repeatable.",
+)
+_before = click.option(
+    "--before", type=click.File(), help="Rows that another revision printed, for the table about waiting."
 )
 _table = click.option("--write", is_flag=True, help="Put the tables into benchmarks/README.md.")
 
@@ -51,6 +55,7 @@ def main() -> None:
     "--airflow/--no-airflow", default=True, show_default=True, help="Run submit and connect in the DAG."
 )
 @_latency
+@_before
 @_json
 @_table
 def gc(
@@ -61,7 +66,8 @@ def gc(
     warm: bool,
     kv: str,
     airflow: bool,
-    latency_ms: float | None,
+    latency_ms: tuple[float, ...],
+    before: TextIO | None,
     as_json: bool,
     write: bool,
 ) -> None:
@@ -77,10 +83,12 @@ def gc(
     submit   the DAG, with one Spark application a run through spark-submit
     connect  the DAG, with a Spark Connect server that is up
     """
-    _wait(latency_ms)
     rounds = tuple(chosen for chosen, wanted in ((False, cold), (True, warm)) if wanted)
-    rows = run(store, shapes, engines, rounds, KVS[kv], airflow)
-    _tell("gc", rows, as_json, write)
+
+    def measure() -> Iterable[dict[str, Any]]:
+        return run(store, shapes, engines, rounds, KVS[kv], airflow)
+
+    _tell("gc", measure, latency_ms, before, as_json, write)
 
 
 @main.command()
@@ -104,6 +112,7 @@ def server(clients: int, seconds: float, users: tuple[str, ...]) -> None:
 @click.option("--changed", multiple=True, type=int, default=(0,), help="Objects uploaded; 0 is one percent.")
 @click.option("--kv/--no-kv", "with_kv", default=True, show_default=True, help="Read the staging records.")
 @_latency
+@_before
 @_json
 @_table
 def optimized(
@@ -112,15 +121,18 @@ def optimized(
     engine: str,
     changed: tuple[int, ...],
     with_kv: bool,
-    latency_ms: float | None,
+    latency_ms: tuple[float, ...],
+    before: TextIO | None,
     as_json: bool,
     write: bool,
 ) -> None:
     """Change a part of a repository, and compare an optimized run with a clean one."""
     from benchmarks.optimized import run as run_optimized
 
-    _wait(latency_ms)
-    _tell("optimized", run_optimized(store, shapes, engine, changed, with_kv), as_json, write)
+    def measure() -> Iterable[dict[str, Any]]:
+        return run_optimized(store, shapes, engine, changed, with_kv)
+
+    _tell("optimized", measure, latency_ms, before, as_json, write)
 
 
 @main.command()
@@ -185,18 +197,26 @@ def pages(objects: int, rows: int, people: int, kept: bool, write: bool) -> None
         tables.write("pages", text)
 
 
-def _wait(latency_ms: float | None) -> None:
-    if latency_ms is not None:
-        os.environ[LATENCY] = str(latency_ms)
-
-
-def _tell(name: str, rows: Iterable[dict[str, Any]], as_json: bool, write: bool) -> None:
+def _tell(
+    name: str,
+    measure: Callable[[], Iterable[dict[str, Any]]],
+    latency_ms: Sequence[float],
+    before: TextIO | None,
+    as_json: bool,
+    write: bool,
+) -> None:
     """Print rows as they come, then the tables; keep them in the README if that is wanted."""
-    found = []
-    for row in rows:
-        found.append(row)
-        click.echo(json.dumps(row) if as_json else tables.line(row), err=not as_json)
-    text = tables.whole(found)
+    found = [json.loads(line) for line in before or () if line.startswith("{")]
+    for milliseconds in latency_ms or (None,):
+        if milliseconds is not None:
+            os.environ[LATENCY] = str(milliseconds)
+        for row in measure():
+            found.append(row | {"revision": tables.revision()})
+            click.echo(json.dumps(found[-1]) if as_json else tables.line(row), err=not as_json)
+    if latency_ms:
+        name, text = f"{name}-latency", tables.by_latency(found)
+    else:
+        text = tables.whole(found)
     if not as_json:
         click.echo(text)
     if write:

@@ -18,7 +18,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -81,22 +81,24 @@ def main() -> None:
     )
     with timed("plan"):
         plan = steps.plan_run(config, steps.acquire_lease(config, f"benchmark {engine}"))
-    context = Run.open(plan.run_uri)
+    context = Run.open(plan.run_uri, plan=plan)
     suspects: dict[str, int] = {}
     todo: list[tuple[str, Callable[[], Any]]] = [
-        ("slice_listing", lambda: spread("slice_listing", plan.run_uri)),
+        ("slice_listing", lambda: spread("slice_listing", context)),
         ("mark_uncommitted", lambda: steps.mark_uncommitted(context)),
-        ("list_committed", lambda: spread("list_committed", plan.run_uri)),
-        ("subtract", lambda: spread("subtract", plan.run_uri)),
+        ("list_committed", lambda: spread("list_committed", context)),
+        ("subtract", lambda: spread("subtract", context)),
         ("check_limits", lambda: suspects.update(steps.check_limits(context).counts)),
-        ("bulk_delete", lambda: spread("bulk_delete", plan.run_uri)),
+        ("bulk_delete", lambda: spread("bulk_delete", context)),
         ("verify", lambda: steps.verify(context)),
         ("save_report", lambda: steps.save_report(context)),
         ("release_lease", lambda: steps.release_lease(context)),
     ]
-    for name, body in todo:
-        with timed(name):
-            body()
+    # In one process, as the command line does them, with what it keeps; elsewhere each job opens the run for itself.
+    with context.going_on() if isinstance(runner, LocalRunner) else nullcontext():
+        for name, body in todo:
+            with timed(name):
+                body()
     close()
     own = resource.getrusage(resource.RUSAGE_SELF)
     figures = {
@@ -116,7 +118,7 @@ def main() -> None:
 
 def _engine(
     engine: str, remote: str
-) -> tuple[TaskRunner | None, Callable[[str, str], Any], Callable[[], None]]:
+) -> tuple[TaskRunner | None, Callable[[str, Run], Any], Callable[[], None]]:
     """Give the runner, the way to do a distributed step, and what to do at the end."""
     if engine == "submit":
         conf = json.loads(
@@ -127,7 +129,7 @@ def _engine(
                 check=True,
             ).stdout
         )
-        return None, lambda step, uri: _submit(conf, step, uri), lambda: None
+        return None, lambda step, run: _submit(conf, step, run.folder.uri), lambda: None
     if engine == "connect":
         from airflow_dredge.spark_jobs.rows import SparkRunner
         from airflow_dredge.spark_jobs.session import close_session, open_session, with_session_id
@@ -135,13 +137,17 @@ def _engine(
 
         spark = open_session("benchmark", with_session_id(remote, SESSION))
         spread = SparkRunner(spark, StorageOptions.from_env().to_env())
-        return spread, lambda step, uri: _step(step, uri, spread), lambda: close_session(spark)
+        return (
+            spread,
+            lambda step, run: _step(step, Run.open(run.folder.uri), spread),
+            lambda: close_session(spark),
+        )
     runner = LocalRunner(0 if engine == "floor" else 2)
-    return runner, lambda step, uri: _step(step, uri, runner), lambda: None
+    return runner, lambda step, run: _step(step, run, runner), lambda: None
 
 
-def _step(step: str, uri: str, runner: TaskRunner) -> None:
-    getattr(steps, step)(Run.open(uri), runner)
+def _step(step: str, run: Run, runner: TaskRunner) -> None:
+    getattr(steps, step)(run, runner)
 
 
 def _submit(conf: dict[str, str], step: str, uri: str) -> None:

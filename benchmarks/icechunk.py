@@ -81,10 +81,21 @@ def mark(references: int, manifests: int, processes: int) -> None:
 @click.option(
     "--library-minutes", default=30.0, show_default=True, help="The library is ended after so many."
 )
-def change(snapshots: int, references: int, own: int, changed: int, library_minutes: float) -> None:
+@click.option("--latency-ms", type=click.FloatRange(0), help="Each request to the store waits so long.")
+def change(
+    snapshots: int,
+    references: int,
+    own: int,
+    changed: int,
+    library_minutes: float,
+    latency_ms: float | None,
+) -> None:
     """Collect what a change left, three ways."""
     from benchmarks.icechunk_change import compare
+    from benchmarks.latency import LATENCY
 
+    if latency_ms is not None:
+        os.environ[LATENCY] = str(latency_ms)
     compare(snapshots, references, own, changed, library_minutes * 60, show)
 
 

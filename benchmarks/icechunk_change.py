@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from benchmarks.latency import behind
 from benchmarks.s3_store import LOG, Requests, S3Store, put, s3_store
 
 BUCKET = "icechunk"
@@ -144,9 +145,9 @@ def compare(
     """
     from dredge.icechunk.format.snapshots import instant
 
-    with s3_store() as store:
+    with s3_store() as store, behind(store.environ) as (environ, chains):
         uri = f"s3://{BUCKET}/repo"
-        os.environ |= store.environ
+        os.environ |= environ
         chain = Chain(store.bucket(BUCKET) / "repo", references, own)
         begun = time.perf_counter()
         chain.grow(snapshots - 1)
@@ -157,20 +158,23 @@ def compare(
             name: str, work: Callable[..., Figures], *arguments: Any, at_most: float | None = None
         ) -> Figures:
             time.sleep(3)  # whole seconds count as one later
+            began = time.time()
             figures = _counted(store, work, uri, *arguments, at_most=at_most)
+            if found := chains({name: (began, time.time())}):
+                figures["chain"] = found["chains"][name]["chain"]
             show(name, figures)
             return figures
 
         job("dredge, first clean run", ours, "clean", False)
         chain.grow(changed)
         job("expiration", expires, instant(chain.times[changed]))
-        found = [
+        garbage = [
             job("dredge, clean", ours, "clean", True)["chunks"],
             job("library", theirs, at_most=library_seconds).get("chunks"),
             job("dredge, optimized", ours, "optimized", False)["chunks"],
         ]
-        if len({chunks for chunks in found if chunks is not None}) != 1 or not found[0]:
-            raise SystemExit(f"they found {found} chunks")
+        if len({chunks for chunks in garbage if chunks is not None}) != 1 or not garbage[0]:
+            raise SystemExit(f"they found {garbage} chunks")
         job("dredge, optimized, nothing changed", ours, "optimized", False)
 
 

@@ -83,18 +83,45 @@ def whole(rows: Sequence[Row]) -> str:
     return "\n\n".join(parts)
 
 
+def by_latency(rows: Sequence[Row]) -> str:
+    """What runs take where each request waits: seconds, requests and longest chains, by revision."""
+    ours = [row for row in rows if row.get("chains") and row["engine"] != "bare"]
+    ours.sort(key=lambda row: row["latency_ms"])
+    names = [
+        "run",
+        "revision",
+        "ms a request",
+        "steps s",
+        "wall s",
+        "deleted",
+        "missed",
+        "lost",
+        *TASKS,
+        WHOLE,
+    ]
+    cells = []
+    for row in ours:
+        counts = [row["chains"].get(step) for step in (*TASKS, WHOLE)]
+        figures = [row[name] for name in ("steps", "wall", "deleted", "missed", "lost")]
+        chains = [f"{count['requests']}; {count['chain']}" if count else "" for count in counts]
+        cells.append([_name(row), row.get("revision", "before"), f"{row['latency_ms']:g}", *figures, *chains])
+    about = "Of each step: requests; the longest chain among them."
+    return "\n\n".join([surroundings(), about, table(names, cells)])
+
+
+def revision() -> str:
+    """The revision of this tree."""
+    command = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(
+        command, cwd=README.parent, capture_output=True, text=True, check=False
+    ).stdout.strip()
+
+
 def surroundings() -> str:
     """The machine, the revision and how busy the machine was: seconds mean little without it."""
-    revision = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=README.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
     load = os.getloadavg()[0]
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, revision {revision}, {os.cpu_count()} cores, Python"
+        f"{datetime.now(UTC):%Y-%m-%d}, revision {revision()}, {os.cpu_count()} cores, Python"
         f" {platform.python_version()}, load of the machine at the end {load:.1f}."
     )
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from dredge.errors import ConfigError, DredgeError, FormatError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.clocks import compare_server
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
-from dredge.gc.insight.run_cost import expected_lines, forecast
+from dredge.gc.insight.run_cost import expected, expected_lines, forecast
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, check_namespaces, places_of
 from dredge.gc.pending.known import find_list
@@ -24,7 +24,7 @@ from dredge.gc.witness.owner import check_plan
 from dredge.gc.witness.ownership import Site
 from dredge.inventory.manifest import Inventory, find_inventory
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
-from dredge.runs.clock import Clock, check_clocks, utc_now
+from dredge.runs.clock import Clock, StoreClock, check_clocks, utc_now
 from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.handover import hand_over
@@ -33,8 +33,9 @@ from dredge.runs.payload import to_json
 from dredge.runs.pending.store import Stored
 from dredge.runs.resuming import local_holder
 from dredge.runs.versions import choose_mode
-from dredge.storage import ObjectWriter, StorageOptions, open_writer, store_clock
+from dredge.storage import StorageOptions, open_writer
 from dredge.storage.conditions import demand_conditions
+from dredge.storage.parallel import at_once
 from dredge.undo.pins import read_pins, slices_to_list
 from dredge.undo.ways import choose_way
 from dredge.xid import new_descending_xid
@@ -125,8 +126,10 @@ def plan_run(
         FormatError: a pin cannot be read, so nobody can tell what came back, and where.
     """
     server = client or LakeFSClient.from_env()
-    repository = server.repository(config.repository)
-    namespaces = {found.name: found.namespace for found in server.repositories()}
+    with at_once() as ask:
+        repositories = ask(server.repositories)
+        repository = server.repository(config.repository)
+    namespaces = {found.name: found.namespace for found in repositories.result()}
     if repository.read_only:
         raise RefusedError(
             f"repository {repository.name} is read-only, so lakeFS does not prepare it for collection."
@@ -136,26 +139,34 @@ def plan_run(
     referring = find_referring(config, namespaces)
     root = _run_root(config, repository, namespaces)
     state = open_state(repository.namespace, options)
-    clocks = _compare_clocks(server, state, clock, config.safety.clock_skew_seconds_max)
+    store = StoreClock(state, clock)
+    with at_once() as ask:
+        state_read = ask(StateStore(state, options).current, repository.name, repository.namespace)
+        pins = ask(read_pins, state)
+        clocks = _compare_clocks(server, store, clock, config.safety.clock_skew_seconds_max)
     now = clocks.now
     run_id = new_descending_xid(now)
-    check_plan(Site(state, server, repository.name, run_id), config.dry_run)
-    undo = choose_way(config.undo, repository.namespace, f"{root}/{run_id}", options)
+    with at_once() as ask:
+        way = ask(choose_way, config.undo, repository.namespace, f"{root}/{run_id}", options)
+        listed = ask(find_list, state, repository.namespace, repository.created_at, now)
+        check_plan(Site(state, server, repository.name, run_id), config.dry_run)
+    undo = way.result()
     log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
-    current = _with_list(
-        StateStore(state, options).current(repository.name, repository.namespace),
-        find_list(state, repository.namespace, repository.created_at, now),
-    )
+    current = _with_list(state_read.result(), listed.result())
     mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
     if mode == OPTIMIZED and (gone := _refer_no_more(current, referring, options)):
         mode, why = CLEAN, f"repository {gone} does not refer to this one any more"
     if current.problem:
         log.error("the state of %s is unusable, so everything is read: %s", repository.name, current.problem)
-    again = Coverage() if current.state is None else slices_to_list(read_pins(state), current.state.cutoff)
+    again = Coverage() if current.state is None else slices_to_list(pins.result(), current.state.cutoff)
     inventory = _inventory(config, repository, mode, now, options)
     log.info("run %s of %s is %s: %s", run_id, repository.name, mode, why)
-    repository_lease = make_lease(state, config.safety.lease_seconds)
-    grant = repository_lease.acquire(local_holder(run_id)) if lease is None else repository_lease.renew(lease)
+    repository_lease = make_lease(state, config.safety.lease_seconds, store.now)
+    with at_once() as ask:
+        expecting = ask(expected, root, repository.name, mode, config.dry_run, options, run_id)
+        grant = (
+            repository_lease.acquire(local_holder(run_id)) if lease is None else repository_lease.renew(lease)
+        )
     plan = Plan(
         run_id=run_id,
         repository=repository.name,
@@ -186,7 +197,7 @@ def plan_run(
             with suppress(DredgeError):
                 repository_lease.release(grant)
         raise
-    expect = forecast(plan, RunFolder(open_writer(plan.run_uri, options), run_id), options)
+    expect = forecast(plan, RunFolder(open_writer(plan.run_uri, options), run_id), expecting.result)
     if expect is not None:
         log.info("run %s: %s", run_id, " ".join(line.strip() for line in expected_lines(expect)[:3]))
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.repository, plan.cutoff, plan.run_uri)
@@ -225,13 +236,16 @@ class _Clocks:
     server_ahead_seconds: float | None
 
 
-def _compare_clocks(server: LakeFS, state: ObjectWriter, clock: Clock, seconds_max: float) -> _Clocks:
+def _compare_clocks(server: LakeFS, store: StoreClock, clock: Clock, seconds_max: float) -> _Clocks:
     before = clock()
-    now = store_clock(state, "")
-    demand_conditions(state)
+    now = store.now()
     ahead = (now - before).total_seconds()
     check_clocks(ahead, seconds_max)
-    return _Clocks(now, ahead, compare_server(server, lambda: store_clock(state, ""), seconds_max))
+    with at_once() as ask:
+        conditions = ask(demand_conditions, store.writer)
+        server_ahead = ask(compare_server, server, store.now, seconds_max)
+    conditions.result()
+    return _Clocks(now, ahead, server_ahead.result())
 
 
 def release_lease(run: Run) -> None:

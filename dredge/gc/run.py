@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.gc.namespaces import Keys
@@ -35,6 +36,7 @@ class Run(PlannedRun[Plan]):
         options: StorageOptions | None = None,
         client: LakeFS | None = None,
         clock: Clock = utc_now,
+        plan: Plan | None = None,
     ) -> Run:
         """Open a run by the URI of its folder.
 
@@ -43,12 +45,13 @@ class Run(PlannedRun[Plan]):
             options: how to reach stores; None reads the environment. Tasks always read theirs.
             client: the lakeFS server; None reads the environment, when a step first needs it.
             clock: this machine's clock.
+            plan: as `plan_run` gave it to this process; None reads it.
 
         Raises:
             ConfigError: there is no run, or one that another version planned.
             FormatError: its plan is damaged.
         """
-        plan = read_plan(run_uri, options)
+        plan = plan or read_plan(run_uri, options)
         return cls(
             plan=plan,
             folder=RunFolder(open_writer(run_uri, options), plan.run_id),
@@ -74,7 +77,7 @@ class Run(PlannedRun[Plan]):
     @property
     def lease(self) -> Lease:
         """The repository's lease."""
-        return make_lease(self.state, self.plan.config.safety.lease_seconds)
+        return make_lease(self.state, self.plan.config.safety.lease_seconds, self.store_now)
 
     @property
     def tasks_per_core(self) -> int:
@@ -106,11 +109,12 @@ def open_state(namespace: str, options: StorageOptions | None = None) -> ObjectW
     return open_writer(f"{namespace.rstrip('/')}/{STATE}", options)
 
 
-def make_lease(state: ObjectWriter, seconds: float) -> Lease:
+def make_lease(state: ObjectWriter, seconds: float, now: Callable[[], datetime] | None = None) -> Lease:
     """The lease of a repository.
 
     Args:
         state: the folder of lease and index.
         seconds: how long the lease is held without renewal.
+        now: the store's time; None asks for it each time.
     """
-    return Lease(state, timedelta(seconds=seconds), lambda: store_clock(state, ""), LEASE)
+    return Lease(state, timedelta(seconds=seconds), now or (lambda: store_clock(state, "")), LEASE)

@@ -173,21 +173,22 @@ def run_steps(run: Run, runner: TaskRunner, purge: PurgeConfig | None = None) ->
     from dredge.gc import steps
     from dredge.runs.closing import try_to
 
-    try:
-        steps.slice_listing(run, runner)
-        steps.mark_uncommitted(run, runner)
-        steps.list_committed(run, runner)
-        steps.subtract(run, runner)
-        steps.check_limits(run, runner)
-        steps.approve(run)
-        steps.bulk_delete(run, runner)
-        steps.verify(run, runner)
-        if purge is not None or run.plan.config.purge_days is not None:
-            steps.purge_old(run, runner, purge)
-    except Exception:
-        try_to(lambda: steps.save_report(run), "the report")
-        raise
-    return steps.save_report(run)
+    with run.going_on():
+        try:
+            steps.slice_listing(run, runner)
+            steps.mark_uncommitted(run, runner)
+            steps.list_committed(run, runner)
+            steps.subtract(run, runner)
+            steps.check_limits(run, runner)
+            steps.approve(run)
+            steps.bulk_delete(run, runner)
+            steps.verify(run, runner)
+            if purge is not None or run.plan.config.purge_days is not None:
+                steps.purge_old(run, runner, purge)
+        except Exception:
+            try_to(lambda: steps.save_report(run), "the report")
+            raise
+        return steps.save_report(run)
 
 
 def read_report(run: Run) -> dict[str, Any]:
@@ -263,7 +264,7 @@ def collect(
     from dredge.runs.clock import utc_now
 
     plan = steps.plan_run(config, None, client, options, clock or utc_now)
-    return to_its_end(steps.Run.open(plan.run_uri, options, client, clock or utc_now), runner)
+    return to_its_end(steps.Run.open(plan.run_uri, options, client, clock or utc_now, plan), runner)
 
 
 def purge(
@@ -316,7 +317,7 @@ def purge(
             end = grant
             try_to(lambda: steps.release_grant(marking, end, server, options), "giving the lease back")
         raise
-    run = steps.Run.open(plan.run_uri, options, server, clock or utc_now)
+    run = steps.Run.open(plan.run_uri, options, server, clock or utc_now, plan)
     with closing_with(lambda: steps.release_lease(run), "giving the lease back"):
         run_steps(run, runner, config)
     return steps.purge_old(run, runner, config)  # it is done: gives its summary

@@ -13,9 +13,9 @@ Icechunk ignores the folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.storage import ObjectWriter, StorageOptions, open_writer, store_clock
@@ -31,14 +31,17 @@ def open_state(uri: str, options: StorageOptions | None = None) -> ObjectWriter:
     return open_writer(f"{uri.rstrip('/')}/{STATE}", options)
 
 
-def make_lease(state: ObjectWriter, seconds: float = LEASE_SECONDS) -> Lease:
+def make_lease(
+    state: ObjectWriter, seconds: float = LEASE_SECONDS, now: Callable[[], datetime] | None = None
+) -> Lease:
     """Give a repository's lease.
 
     Args:
         state: on the folder of the repository that is Dredge's.
         seconds: how long a right lives without being renewed.
+        now: the store's time; None asks for it each time.
     """
-    return Lease(state, timedelta(seconds=seconds), lambda: store_clock(state, ""))
+    return Lease(state, timedelta(seconds=seconds), now or (lambda: store_clock(state, "")))
 
 
 @contextmanager

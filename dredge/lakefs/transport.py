@@ -173,7 +173,7 @@ class Transport:
         endpoint: str,
         access_key_id: str,
         secret_access_key: str,
-        connections: int = 16,
+        connections: int = 64,
         ca_bundle: str | None = None,
     ) -> None:
         base = endpoint.rstrip("/")

@@ -12,12 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from dredge.errors import RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.perform import required
 from dredge.runs.summary import StepSummary
+from dredge.storage.parallel import at_once
 
 PLAN = "plan"
 _LEASE = "lease"
@@ -41,7 +43,11 @@ def links_of(outputs: Iterable[type[StepOutput]]) -> dict[str, list[str]]:
 
 def plan_digest(folder: RunFolder) -> str:
     """SHA-256 of the run's plan as it is stored, but for the lease: a run that is resumed goes on under a new one."""
-    plan = {name: value for name, value in folder.read_json(f"{PLAN}.json").items() if name != _LEASE}
+    return _digest(folder.read_once(f"{PLAN}.json"))
+
+
+def _digest(stored: Mapping[str, Any]) -> str:
+    plan = {name: value for name, value in stored.items() if name != _LEASE}
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
 
 
@@ -85,8 +91,10 @@ def check_chain(
     Raises:
         RefusedError: a step is not complete, or the chain is broken.
     """
-    found = required(folder, step, list(links))
-    wrong = list(breaks(links, found, plan_digest(folder)))
+    with at_once() as ask:
+        plan = ask(folder.read_json, f"{PLAN}.json")
+        found = required(folder, step, list(links))
+    wrong = list(breaks(links, found, _digest(plan.result())))
     for name, summary in (seen or {}).items():
         if name in found and found[name].digest != summary.digest:
             wrong.append(f"{name} was done again meanwhile")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from dredge.errors import RefusedError
+from dredge.storage import ObjectWriter, store_clock
 
 type Clock = Callable[[], datetime]
 
@@ -42,3 +44,42 @@ def running_seconds() -> float:
     machine ages."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
+
+
+_SECOND = timedelta(seconds=1)
+
+
+class StoreClock:
+    """The store's time, asked at most once a minute: in between, this machine counts the seconds since the answer.
+
+    Like an answer, it is never ahead of the store, and behind it by less than a request and the second that S3 rounds
+    down. A machine whose clock was set, or that slept, asks again. The gates of workers, and the watch of their driver,
+    do not believe a machine: they call `store_clock`.
+
+    Attributes:
+        writer: of the store.
+
+    Args:
+        writer: of the store.
+        clock: this machine's.
+        seconds_max: how old an answer may be.
+    """
+
+    def __init__(self, writer: ObjectWriter, clock: Clock = utc_now, seconds_max: float = 60) -> None:
+        self.writer = writer
+        self._clock = clock
+        self._oldest = timedelta(seconds=seconds_max)
+        self._answer: tuple[datetime, datetime, float] | None = None
+        self._lock = threading.Lock()
+
+    def now(self) -> datetime:
+        """The store's time, aware UTC."""
+        with self._lock:
+            if self._answer is not None:
+                told, at, second = self._answer
+                passed, counted = self._clock() - at, timedelta(seconds=running_seconds() - second)
+                if counted <= self._oldest and abs(passed - counted) < _SECOND:
+                    return told + max(passed, timedelta())
+            told = store_clock(self.writer, "")
+            self._answer = told, self._clock(), running_seconds()
+            return told

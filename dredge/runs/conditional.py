@@ -27,6 +27,11 @@ def read_tagged(reader: ObjectReader, key: str) -> tuple[str, bytes] | None:
 
 
 def replace_tagged(writer: ObjectWriter, key: str, data: bytes, etag: str | None) -> bool:
+    """Replace an object that is still as it was read; see `replaced_tag`. Returns whether it was."""
+    return replaced_tag(writer, key, data, etag) is not None
+
+
+def replaced_tag(writer: ObjectWriter, key: str, data: bytes, etag: str | None) -> str | None:
     """Replace an object that is still as it was read.
 
     Args:
@@ -36,17 +41,15 @@ def replace_tagged(writer: ObjectWriter, key: str, data: bytes, etag: str | None
         etag: as `read_tagged` gave it; None to write an object that is not there.
 
     Returns:
-        Whether it was; not so when somebody changed it since. After a request whose answer was lost this may say no
+        Its new tag; None when somebody changed it since. After a request whose answer was lost this may say None
         although it was replaced, so the caller reads again before it concludes anything.
     """
     try:
         if etag is None:
-            writer.put_if_absent(key, data)
-        else:
-            writer.put_if_match(key, data, etag)
+            return writer.put_if_absent(key, data) or ""
+        return writer.put_if_match(key, data, etag) or ""
     except ConflictError:
-        return False
-    return True
+        return None
 
 
 def replace_again(

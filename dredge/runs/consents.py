@@ -17,9 +17,11 @@ from typing import Any
 from dredge.errors import ConfigError, FormatError
 from dredge.runs.payload import from_file, to_json
 from dredge.storage import ObjectReader, ObjectWriter, store_clock
+from dredge.storage.parallel import ordered_map
 from dredge.xid import new_xid
 
 PEOPLE = "people"
+_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,8 @@ def read_consents(state: ObjectReader, *kinds: str) -> list[Consent]:
         FormatError: a record is damaged.
     """
     names = sorted(item.key for item in state.list_level(f"{PEOPLE}/").objects)
-    found = [_read(state, name) for name in names if not kinds or _kind(name) in kinds]
+    wanted = [name for name in names if not kinds or _kind(name) in kinds]
+    found = ordered_map(lambda name: _read(state, name), wanted, _AT_ONCE)
     return sorted(found, key=lambda consent: (consent.at, consent.consent_id))
 
 

@@ -16,7 +16,6 @@ import hashlib
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -27,19 +26,18 @@ import pyarrow.parquet as pq
 from dredge.errors import DefectError, DredgeError, FormatError, NotFoundError
 from dredge.runs.defects import places
 from dredge.runs.groups import grouped_bytes
+from dredge.runs.kept import keeping_parts, kept_parts
 from dredge.runs.payload import from_sealed, to_sealed
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry, newest_number
 from dredge.storage import ObjectReader, ObjectWriter, open_writer
-from dredge.storage.parallel import ordered_map
+from dredge.storage.parallel import at_once, ordered_map
 
 SUCCESS = "_SUCCESS.json"
 INCOMPLETE = "_INCOMPLETE.json"
 FAILED = "_FAILED.json"
 _COMPLETE = ("success", "dry_run")
 _AT_ONCE = 16
-_KEPT_BYTES_MAX = 1 << 20
-"""Larger parts are read again: what a run of millions of objects has read must not stay in memory."""
 
 
 class RunFolder:
@@ -60,9 +58,8 @@ class RunFolder:
         self.run_id = run_id
         self.attempt = attempt
         self.call = call
-        self._kept: dict[str, StepSummary] = {}
-        self._bytes: dict[str, bytes] | None = None
-        self._writes: _Writes | None = None
+        self.goes_on = False
+        self._kept: dict[str, Any] | None = None
 
     @classmethod
     def of_task(cls, run_uri: str, run_id: str, attempt: tuple[str, int] | None) -> RunFolder:
@@ -97,19 +94,11 @@ class RunFolder:
         finally:
             self.attempt = before
 
-    @contextmanager
-    def side_by_side(self) -> Iterator[None]:
-        """Let parts be written at the same time within the block; at its end all are there, or an error is raised.
-
-        Nothing in the block may read them, or depend on the order in which they are written.
-        """
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dredge-parts") as pool:
-            self._writes = _Writes(pool)
-            try:
-                yield
-            finally:
-                writes, self._writes = self._writes, None
-            writes.wait()
+    def settle(self) -> None:
+        """Wait until all parts are there that are being written; see `keeping`. Comes before they are named to another
+        process. Raises the first error."""
+        if (parts := kept_parts(self.uri)) is not None:
+            parts.settle()
 
     @property
     def uri(self) -> str:
@@ -146,10 +135,10 @@ class RunFolder:
         if self.call:
             stem, dot, kind = key.rpartition(".")
             key = f"{stem}-{self.call}{dot}{kind}"
-        if self._writes is None:
+        if (parts := kept_parts(self.uri)) is None:
             self.writer.put(key, data)
         else:
-            self._writes.put(self.writer, key, data)
+            parts.write(self.writer, key, data)
         return PartInfo(name, rows, len(data), hashlib.sha256(data).hexdigest(), key)
 
     def write_table(
@@ -174,22 +163,25 @@ class RunFolder:
         Raises:
             FormatError: missing, or not the bytes that were written.
         """
-        try:
-            data = (self._bytes or {}).get(part.key) or self.writer.get(part.key)
-        except NotFoundError:
-            raise FormatError(f"run {self.run_id}: {part.name} is gone. Start a new run.") from None
+        parts = kept_parts(self.uri)
+        data = None if parts is None else parts.get(part.key)
+        if data is None:
+            try:
+                data = self.writer.get(part.key)
+            except NotFoundError:
+                raise FormatError(f"run {self.run_id}: {part.name} is gone. Start a new run.") from None
+            if parts is not None:
+                parts.put(part.key, data)
         check_digest(part, data, f"run {self.run_id}")
-        if self._bytes is not None and len(data) <= _KEPT_BYTES_MAX:
-            self._bytes[part.key] = data
         return data
 
     def read_ahead(self, parts: Iterable[PartInfo]) -> None:
-        """Read some small parts side by side and keep them, for work that deletes nothing; see `keeping`.
+        """Read some small parts side by side, where they are kept; see `keeping`.
 
         Raises:
             FormatError: as `read_bytes` does.
         """
-        if self._bytes is not None:
+        if kept_parts(self.uri) is not None:
             list(ordered_map(self.read_bytes, list(parts), _AT_ONCE))
 
     def read_part(self, part: PartInfo, columns: Sequence[str] | None = None) -> pa.Table:
@@ -216,13 +208,18 @@ class RunFolder:
             OvertakenError: a later try of the step was claimed. If the summary was written all the same, nobody
                 reads it.
         """
-        name = f"{summary.step}/{SUCCESS if summary.status in _COMPLETE else INCOMPLETE}"
+        self.settle()
+        is_complete = summary.status in _COMPLETE
+        name = f"{summary.step}/{SUCCESS if is_complete else INCOMPLETE}"
         if not summary.try_number:
             self.write_json(name, to_sealed(summary))
             return
         attempt = StepTry(self.writer, summary.step, summary.try_number)
         attempt.publish(name, to_sealed(summary))
-        attempt.check()
+        if not self.goes_on:  # else the next step looks at the number
+            attempt.check()
+        if self._kept is not None:
+            self._kept[summary.step] = summary if is_complete else None
 
     def read_summary(self, step: str) -> StepSummary | None:
         """Read the summary of a complete step; None when it is not complete.
@@ -233,32 +230,70 @@ class RunFolder:
         Raises:
             FormatError: the summary was damaged.
         """
-        if step in self._kept:
-            return self._kept[step]
+        if self._kept is not None and (kept := self._kept.get(step)) is not None:
+            return kept  # type: ignore[no-any-return]
         # In this order: the number is compared as it is after the summary was there.
         summary = self._summary(f"{step}/{SUCCESS}")
         if summary is None or summary.try_number != newest_number(self.writer, step):
             return None
+        if self._kept is not None:
+            self._kept[step] = summary
         return summary
 
     @contextmanager
-    def keeping(self, summaries: Mapping[str, StepSummary]) -> Iterator[None]:
-        """Give these summaries, and small parts that are read within the block, to whoever reads them again there from
-        this object, for work that deletes nothing.
+    def keeping(self, goes_on: bool = False) -> Iterator[None]:
+        """Let this process not read again within the block what it read or wrote there: summaries of steps, the plan,
+        small parts; and let it write parts side by side. Numbers of tries are read again when a step begins, and the
+        whole chain before anything is deleted and before the state moves on.
 
         Args:
-            summaries: as they were read, by step.
+            goes_on: several steps are done within the block, one after the other.
         """
-        self._kept, self._bytes = dict(summaries), {}
-        try:
-            yield
-        finally:
-            self._kept, self._bytes = {}, None
+        before = self._kept, self.goes_on
+        with keeping_parts(self.uri):
+            self._kept = {} if self._kept is None else self._kept
+            self.goes_on = self.goes_on or goes_on
+            try:
+                yield
+            finally:
+                self._kept, self.goes_on = before
+
+    def read_once(self, name: str) -> Any:
+        """Read a JSON file that is written once, unless it is kept; see `read_json` and `keeping`."""
+        if self._kept is None:
+            return self.read_json(name)
+        if name not in self._kept:
+            self._kept[name] = self.read_json(name)
+        return self._kept[name]
 
     def read_summaries(self, steps: Iterable[str]) -> dict[str, StepSummary | None]:
         """Read the summaries of some steps side by side; each as `read_summary` does, which says what is raised."""
         names = list(steps)
         return dict(zip(names, ordered_map(self.read_summary, names, _AT_ONCE), strict=True))
+
+    def standing_summaries(self, steps: Iterable[str], afresh: bool = False) -> dict[str, StepSummary | None]:
+        """Read which summaries stand now, side by side. What a try published only a later one replaces, so of those
+        that are kept the number of the try is enough.
+
+        Args:
+            steps: their names.
+            afresh: reads those that are kept as well.
+        """
+        names = list(steps)
+
+        def read(step: str) -> StepSummary | None:
+            kept = None if self._kept is None else self._kept.pop(step, None)
+            if self._kept is None or kept is None:
+                return self.read_summary(step)
+            with at_once() as ask:  # it was there before, so the number may be read in the same moment
+                number = ask(newest_number, self.writer, step)
+                found = self._summary(f"{step}/{SUCCESS}") if afresh else kept
+            if found is None or found.try_number != number.result():
+                return self.read_summary(step)
+            self._kept[step] = found
+            return found
+
+        return dict(zip(names, ordered_map(read, names, _AT_ONCE), strict=True))
 
     def last_summary(self, step: str) -> StepSummary | None:
         """Read the summary of the last try of a step that was complete, also when another one was begun since; None
@@ -308,6 +343,7 @@ class RunFolder:
         }
         if not isinstance(error, DredgeError) or isinstance(error, DefectError):
             value["traceback"] = places(error.__cause__ or error)
+        attempt.check()
         attempt.publish(f"{step}/{FAILED}", value)
 
     def read_failure(self, step: str) -> dict[str, Any] | None:
@@ -354,27 +390,6 @@ class RunFolder:
             raise FormatError(
                 f"run {self.run_id}: {name} cannot be read ({error}). Start a new run."
             ) from None
-
-
-class _Writes:
-    """Objects that are being written.
-
-    Args:
-        pool: whose threads write them.
-    """
-
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self._pool = pool
-        self._running: list[Future[str | None]] = []
-
-    def put(self, writer: ObjectWriter, key: str, data: bytes) -> None:
-        """Begin to write an object."""
-        self._running.append(self._pool.submit(writer.put, key, data))
-
-    def wait(self) -> None:
-        """Wait for all; raises the first error."""
-        for future in self._running:
-            future.result()
 
 
 def parquet_bytes(table: pa.Table) -> bytes:

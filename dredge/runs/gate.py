@@ -73,6 +73,7 @@ def publish(folder: RunFolder, where: str, number: int, parts: Sequence[PartInfo
             late at the store replaces nothing.
         parts: everything published so far, and the new files.
     """
+    folder.settle()
     folder.write_json(_publication(where, number), {"parts": [to_json(part) for part in parts]})
 
 

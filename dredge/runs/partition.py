@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import get_type_hints
 
 from dredge.runs.folder import RunFolder
+from dredge.runs.kept import keeping_parts
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.progress import Progress
 from dredge.runs.tasks import Json, TaskRunner
@@ -104,9 +105,10 @@ class PartitionFunction[C, T, R]:
         """Do one task, JSON in and JSON out."""
         config_type, task_type, _ = self._types
         run = WorkerRun.open(from_json(Stores, config["stores"]), task["name"])
-        return to_json(
-            self.body(run, from_json(config_type, config["config"]), from_json(task_type, task["task"]))
-        )
+        with keeping_parts(run.folder.uri):
+            return to_json(
+                self.body(run, from_json(config_type, config["config"]), from_json(task_type, task["task"]))
+            )
 
     def spread(self, runner: TaskRunner, step: str, stores: Stores, config: C, tasks: Sequence[T]) -> list[R]:
         """Run the function over tasks.

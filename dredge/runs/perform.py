@@ -14,6 +14,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo, Status, StepSummary
 from dredge.runs.tries import StepTry
+from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
 
@@ -63,7 +64,7 @@ def required(folder: RunFolder, step: str, inputs: Sequence[str]) -> dict[str, S
     Raises:
         RefusedError: one of them is not complete.
     """
-    return _complete(folder, step, folder.read_summaries(inputs))
+    return _complete(folder, step, folder.standing_summaries(inputs, afresh=True))
 
 
 def _complete(
@@ -88,7 +89,6 @@ def perform(
     clock: Clock,
     right: Callable[[], object] = lambda: None,
     roots: Mapping[str, str] | None = None,
-    known: Mapping[str, StepSummary] | None = None,
 ) -> StepSummary:
     """Do a step unless it is done.
 
@@ -103,7 +103,6 @@ def perform(
         clock: for the summary's times.
         right: called before a try is claimed; raises when this run may not go on, so that it fences nobody off.
         roots: digests of what the step reads and no step wrote, by name.
-        known: inputs that the caller has just read; they are not read again.
 
     Returns:
         The stored summary when the step is complete and its inputs are the same, else the new one.
@@ -116,17 +115,25 @@ def perform(
     attempt: StepTry | None = None
     try:
         with foreseen(f"step {step} of run {folder.run_id}", folder.uri):
-            before = {name: summary for name, summary in (known or {}).items() if name in inputs}
-            missing = [name for name in inputs if name not in before]
-            found = folder.read_summaries([*missing, step])
-            stored = found.pop(step)
-            before |= _complete(folder, step, found)
+            if folder.goes_on:  # a step that nobody has tried has no result
+                right()
+                with at_once() as ask:
+                    first = ask(StepTry.claim_first, folder.writer, step)
+                    found = folder.standing_summaries(inputs)
+                attempt = first.result()
+            else:
+                found = folder.standing_summaries([*inputs, step])
+            stored = found.pop(step, None)
+            if folder.goes_on and attempt is None:
+                stored = folder.read_summary(step)
+            before = _complete(folder, step, found)
             digests = {**(roots or {}), **{name: summary.digest for name, summary in before.items()}}
             if stored is not None and dict(stored.inputs) == digests:
                 log.info("run %s: %s is done already", folder.run_id, step)
                 return stored
-            right()
-            attempt = StepTry.claim(folder.writer, step)
+            if attempt is None:
+                right()
+                attempt = StepTry.claim(folder.writer, step)
             started = clock()
             log.info("run %s: %s starts (try %d)", folder.run_id, step, attempt.number)
             record = StepRecord(before, attempt)
@@ -162,6 +169,7 @@ def _note_failure(
 ) -> None:
     """Record a failure for the report; the step's own error is what its caller must see."""
     try:
+        folder.settle()
         folder.write_failure(step, error, clock(), attempt)
     except DredgeError as found:
         log.warning("run %s: the failure of %s was not recorded: %s", folder.run_id, step, found)

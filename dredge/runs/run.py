@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 from dredge.runs import chain
-from dredge.runs.clock import Clock, utc_now
+from dredge.runs.clock import Clock, StoreClock, running_seconds, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.output import StepOutput
@@ -18,7 +19,10 @@ from dredge.runs.perform import StepRecord, perform
 from dredge.runs.progress import log_progress
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
-from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, store_clock
+from dredge.storage import ObjectReader, ObjectWriter, StorageOptions
+from dredge.storage.parallel import at_once
+
+_HELD_SECONDS = 60
 
 
 class RunPlan(Protocol):
@@ -56,6 +60,8 @@ class PlannedRun[P: RunPlan](ABC):
     state: ObjectWriter
     clock: Clock = utc_now
     options: StorageOptions | None = None
+    _store_clock: StoreClock | None = field(default=None, repr=False, compare=False)
+    _held_at: float | None = field(default=None, repr=False, compare=False)
 
     @property
     @abstractmethod
@@ -69,14 +75,15 @@ class PlannedRun[P: RunPlan](ABC):
 
     def store_now(self) -> datetime:
         """The object store's time."""
-        return store_clock(self.state, "")
+        if self._store_clock is None:
+            self._store_clock = StoreClock(self.state, self.clock)
+        return self._store_clock.now()
 
     def step(
         self,
         output: type[StepOutput],
         body: Callable[[StepRecord], None],
         inputs: Sequence[type[StepOutput]] | None = None,
-        known: Mapping[str, StepSummary] | None = None,
     ) -> StepSummary:
         """Do a step of this run under its lease; see `perform`.
 
@@ -84,7 +91,6 @@ class PlannedRun[P: RunPlan](ABC):
             output: of the step; it names the steps that this one reads.
             body: does the work and notes it in the record.
             inputs: that this run's step reads, where it depends on the run; None for the output's own.
-            known: summaries of those that the caller has just read, by step.
 
         Raises:
             LeaseHeldError: another run has taken over.
@@ -96,12 +102,42 @@ class PlannedRun[P: RunPlan](ABC):
 
         # The first step of a chain reads nothing but the plan.
         read = [item.STEP for item in (output.INPUTS if inputs is None else inputs)]
-        roots = {} if read else {chain.PLAN: chain.plan_digest(self.folder)}
-        right = self._hold_lease
-        return perform(self.folder, output.STEP, read, under_lease, self.clock, right, roots, known)
+        with self.folder.keeping():
+            roots = {} if read else {chain.PLAN: chain.plan_digest(self.folder)}
+            right = self._hold_lease
+            return perform(self.folder, output.STEP, read, under_lease, self.clock, right, roots)
+
+    def check_right(self, now: datetime) -> None:
+        """Look whether the run has its lease, and whether the try at work is the newest one: comes before something
+        outside of the run's folder is replaced.
+
+        Args:
+            now: the store's time.
+
+        Raises:
+            OvertakenError: a later try was begun.
+            LeaseHeldError: the lease is lost.
+        """
+        with at_once() as ask:
+            lease = ask(self.lease.check, self.plan.lease, now)
+            if self.folder.attempt is not None:
+                self.folder.attempt.check()
+        lease.result()
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Do several steps one after the other in this process; see `RunFolder.keeping`."""
+        self._held_at = None
+        with self.folder.keeping(goes_on=True):
+            yield
 
     def _hold_lease(self) -> None:
-        self.lease.hold(self.plan.lease, self.clock())
+        """What stood a moment ago can only have gone to somebody who goes on with this very run. Before anything is
+        deleted the lease is read again, and by each worker's gate."""
+        held_at, now = self._held_at, running_seconds()
+        if not self.folder.goes_on or held_at is None or now - held_at > _HELD_SECONDS:
+            self.lease.hold(self.plan.lease, self.clock())
+            self._held_at = now
 
     def spread[C, T, R](
         self,
@@ -129,6 +165,7 @@ class PlannedRun[P: RunPlan](ABC):
         """
         if not tasks:
             return []
+        self.folder.settle()  # tasks may read what the driver wrote
         with log_progress(self.folder, step, unit, total) as progress:
             stores = Stores(
                 run_uri=self.folder.uri,

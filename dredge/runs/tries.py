@@ -42,6 +42,12 @@ class StepTry:
     number: int
 
     @classmethod
+    def claim_first(cls, writer: ObjectWriter, step: str) -> Self | None:
+        """Begin the first try; None when there was one."""
+        is_first = replace_tagged(writer, f"{step}/{TRY}", json.dumps({"try": 1}).encode(), None)
+        return cls(writer, step, 1) if is_first else None
+
+    @classmethod
     def claim(cls, writer: ObjectWriter, step: str) -> Self:
         """Begin a try, and fence off all earlier ones.
 
@@ -49,8 +55,8 @@ class StepTry:
             UnavailableError: others claim all the time.
             FormatError: the object with the number is damaged.
         """
-        if replace_tagged(writer, f"{step}/{TRY}", json.dumps({"try": 1}).encode(), None):
-            return cls(writer, step, 1)
+        if (first := cls.claim_first(writer, step)) is not None:
+            return first
         for _ in range(_ROUNDS_MAX):
             number, etag = _newest(writer, step)
             data = json.dumps({"try": number + 1}).encode()
@@ -96,19 +102,18 @@ class StepTry:
     def publish(self, key: str, value: Mapping[str, Any]) -> None:
         """Write a JSON object that every try writes under the same name, unless a later try has done so.
 
-        Between the look at the number and the put another try may be claimed; what this one then wrote names its
-        try, so that readers can tell, and gives way to whatever the later one publishes.
+        A later try may have been claimed; what this one then writes where nothing is names its try, so that readers can
+        tell, and gives way to whatever the later one publishes.
 
         Args:
             key: relative to the run folder.
             value: gets the number of this try as its `try_number`.
 
         Raises:
-            OvertakenError: a later try was claimed.
+            OvertakenError: a later try was claimed, and something is there.
             UnavailableError: others write all the time.
         """
         data = json.dumps({**value, "try_number": self.number}, sort_keys=True).encode()
-        self.check()
         if replace_tagged(self.writer, key, data, None):
             return
         for _ in range(_ROUNDS_MAX):
@@ -131,6 +136,8 @@ class StepTry:
             OvertakenError: a later try was claimed.
             UnavailableError: others write all the time.
         """
+        if replace_tagged(self.writer, key, data, None):
+            return  # where nothing is; a later try replaces it
         for _ in range(_ROUNDS_MAX):
             # In this order: whoever writes after the look at the number has changed the tag.
             found = read_tagged(self.writer, key)

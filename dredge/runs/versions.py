@@ -20,11 +20,13 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
+from dredge.runs.conditional import read_tagged
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.payload import NewerFormatError, to_json
 from dredge.runs.summary import PartInfo
 from dredge.runs.words import duration_text
 from dredge.storage import ObjectWriter, StorageOptions
+from dredge.storage.parallel import at_once, ordered_map
 
 POINTER = "state/current.json"
 VERSIONS = "state/versions"
@@ -32,6 +34,7 @@ DISTRUSTED = "state/distrusted"
 CLEAN, OPTIMIZED, AUTO = "clean", "optimized", "auto"
 KEEP_DAYS_MIN = 7
 """What newer files of a collector's own superseded stays so long, for runs that began before."""
+_AT_ONCE = 16
 _VERIFY_BYTES_MAX = 64 << 20
 
 
@@ -109,23 +112,26 @@ class VersionStore[S: State](ABC):
             RefusedError: a newer version of Dredge left it. A run of this version could undo what that one noted.
         """
         try:
-            etag = self.writer.stat(POINTER).etag
-            pointer = read_json(self.writer, POINTER)
-        except NotFoundError:
-            return Current()
+            tagged = read_tagged(self.writer, POINTER)
         except DredgeError as error:
             return Current(etag=self._etag(), problem=f"{POINTER} cannot be read: {error}")
+        if tagged is None:
+            return Current()
+        etag = tagged[0]
         try:
+            pointer = json.loads(tagged[1])
             version = Version(pointer["name"], pointer["sha256"])
-        except (KeyError, TypeError):
-            return Current(etag=etag, problem=f"{POINTER} names no version")
+        except (KeyError, TypeError, ValueError) as error:
+            return Current(etag=etag, problem=f"{POINTER} names no version: {error}")
         try:
-            state = self.load(version)
+            with at_once() as ask:
+                trusted = ask(self._refuse_distrusted, version)
+                state = self.load(version)
             for name, wanted in fits.items():
                 found = getattr(state, name)
                 if not (wanted(found) if callable(wanted) else wanted == found):
                     raise ValueError(f"it is about {name} {found}")
-            self._refuse_distrusted(version)
+            trusted.result()
             verify(self.files(state))
         except NewerFormatError as error:
             raise error.as_refusal(f"{self.writer.uri}/{version.name}") from None
@@ -195,10 +201,12 @@ class VersionStore[S: State](ABC):
         data = json.dumps(to_json(state), sort_keys=True).encode()
         digest = hashlib.sha256(data).hexdigest()
         version = Version(f"{VERSIONS}/{state.run_id}-{digest[:16]}.json", digest)
-        self.writer.put(version.name, data)
+        with at_once() as ask:
+            etag_read = ask(self._etag)
+            self.writer.put(version.name, data)
         ours = {**to_json(version), "run_id": state.run_id, "try": attempt}
         pointer = json.dumps(ours, sort_keys=True).encode()
-        etag = self._etag()
+        etag = etag_read.result()
         if etag != before.etag and not self._is_of_earlier_try(state.run_id, attempt):
             raise ConflictError(f"{POINTER} was moved while the run went on")
         if etag is None:
@@ -247,11 +255,16 @@ def verify(files: Iterable[tuple[RunFolder, PartInfo]]) -> None:
     """
     known = list(files)
     whole = sum(part.size_bytes for _, part in known) <= _VERIFY_BYTES_MAX
-    for folder, part in known:
+
+    def look(item: tuple[RunFolder, PartInfo]) -> None:
+        folder, part = item
         if whole:
             folder.read_bytes(part)
         elif folder.writer.stat(part.key).size != part.size_bytes:
             raise ValueError(f"{part.name} has another length")
+
+    for _ in ordered_map(look, known, _AT_ONCE):
+        pass
 
 
 def choose_mode[S: State](

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+_CALLS_AT_ONCE = 16
 
 
 def ordered_map[T, R](fn: Callable[[T], R], items: Sequence[T], concurrency: int) -> Iterator[R]:
@@ -14,6 +18,33 @@ def ordered_map[T, R](fn: Callable[[T], R], items: Sequence[T], concurrency: int
     what has not begun by then never does.
     """
     return _ordered(fn, items, concurrency, lambda: concurrency)
+
+
+class Ask:
+    """Begins calls in threads.
+
+    Args:
+        pool: of the threads.
+    """
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool = pool
+
+    def __call__[**P, R](self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Begin a call; its result is that of the future."""
+        return self._pool.submit(fn, *args, **kwargs)
+
+
+@contextmanager
+def at_once() -> Iterator[Ask]:
+    """Make different requests that do not depend on each other at the same time.
+
+    Returns:
+        What begins one; its result gives the answer. All have ended when the block has, also where one failed.
+    """
+    who = threading.current_thread().name
+    with ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix=f"{who}-asks") as pool:
+        yield Ask(pool)
 
 
 AHEAD_BYTES = 128 << 20

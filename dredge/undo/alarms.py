@@ -25,6 +25,7 @@ from dredge.runs.folder import check_digest, parquet_bytes, read_json, read_parq
 from dredge.runs.payload import from_file, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
+from dredge.storage.parallel import ordered_map
 
 ALARMS = "alarms"
 EXAMPLES = 5
@@ -39,6 +40,7 @@ SCHEMA = pa.schema(
 )
 # Outcome of an object before the first try to restore it.
 NOT_YET = "not_yet"
+_AT_ONCE = 16
 _CHANGES_MAX = 5
 
 
@@ -123,20 +125,20 @@ def read_alarms(state: ObjectReader) -> list[Alarm]:
     Raises:
         FormatError: an unreadable alarm, so it counts as open.
     """
-    found = []
-    for item in state.list_level(f"{ALARMS}/").objects:
-        if not item.key.endswith(".json"):
-            continue
+
+    def read(key: str) -> Alarm:
         try:
-            found.append(from_file(Alarm, read_json(state, item.key)))
+            return from_file(Alarm, read_json(state, key))
         except UnavailableError:
             raise
         except DredgeError as error:
             raise FormatError(
-                f"the alarm {state.uri}/{item.key} cannot be read ({error}). Nothing was deleted. Restore the file, or"
+                f"the alarm {state.uri}/{key} cannot be read ({error}). Nothing was deleted. Restore the file, or"
                 " remove it when the cause of the alarm is known."
             ) from None
-    return sorted(found, key=lambda alarm: alarm.alarm_id)
+
+    keys = [item.key for item in state.list_level(f"{ALARMS}/").objects if item.key.endswith(".json")]
+    return sorted(ordered_map(read, keys, _AT_ONCE), key=lambda alarm: alarm.alarm_id)
 
 
 def read_rows(state: ObjectReader, alarm: Alarm) -> pa.Table:

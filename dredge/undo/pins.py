@@ -32,10 +32,12 @@ from dredge.runs.lifetimes import is_run_id
 from dredge.runs.payload import from_file, to_json
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writer
+from dredge.storage.parallel import ordered_map
 from dredge.xid import descending_time
 
 PINS = "pins"
 PINNED = "pinned"
+_AT_ONCE = 16
 _CHANGES_MAX = 5
 
 
@@ -92,25 +94,33 @@ def read_pins(state: ObjectReader) -> list[Pin]:
     Raises:
         FormatError: an unreadable pin, so its objects are unknown.
     """
-    found = []
-    for name in _records(state):
-        try:
-            found.append(from_file(Pin, read_json(state, name)))
-        except NotFoundError as error:
-            # The end of another run may remove ended pins between the listing and this reading.
-            if name in _records(state):
-                raise FormatError(f"{state.uri}/{name} is listed, but missing: {error}") from None
-        except FormatError as error:
-            raise FormatError(
-                f"{state.uri}/{name} is no pin ({error}), so its objects are unknown. Nothing was deleted."
-                " Restore the objects again, then remove this file."
-            ) from None
-    return found
+    found = ordered_map(lambda name: _read(state, name), _records(state), _AT_ONCE)
+    return [pin for pin in found if pin is not None]
+
+
+def _read(state: ObjectReader, name: str) -> Pin | None:
+    try:
+        return from_file(Pin, read_json(state, name))
+    except NotFoundError as error:
+        # The end of another run may remove ended pins between the listing and this reading.
+        if name in _records(state):
+            raise FormatError(f"{state.uri}/{name} is listed, but missing: {error}") from None
+        return None
+    except FormatError as error:
+        raise FormatError(
+            f"{state.uri}/{name} is no pin ({error}), so its objects are unknown. Nothing was deleted."
+            " Restore the objects again, then remove this file."
+        ) from None
 
 
 def names_of_pins(state: ObjectReader) -> frozenset[str]:
     """The names of all pins, by one listing, to notice new pins."""
     return frozenset(_records(state))
+
+
+def names_of(pins: Iterable[Pin]) -> frozenset[str]:
+    """The names of some pins, as `names_of_pins` gives them."""
+    return frozenset(f"{PINS}/{pin.pin_id}.json" for pin in pins)
 
 
 def _records(state: ObjectReader) -> list[str]:

@@ -7,7 +7,7 @@ happen between two calls of other threads of the same step is not tried here, th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
 from tests.simulation.scheduler import Actor, Scheduler
@@ -22,7 +22,7 @@ class Threads:
         self.Lock = _bound(Lock, scheduler)
         self.RLock = _bound(Lock, scheduler)
         self.BoundedSemaphore = lambda _count=1: Lock(scheduler)  # as tight as can be
-        self.current_thread = lambda: scheduler.current
+        self.current_thread = lambda: scheduler.current or SimpleNamespace(name="outside")
 
 
 def _bound[T](kind: Callable[..., T], scheduler: Scheduler) -> Callable[..., T]:

@@ -16,6 +16,7 @@ from dredge.gc.referring import Referred, find_referring, open_referring
 from dredge.gc.run import Run
 from dredge.runs.clock import running_seconds
 from dredge.runs.watch import Watch, watching
+from dredge.storage.parallel import at_once
 from dredge.undo.pins import names_of_pins
 
 ROUND_OVER = "the round lasted as long as one may"
@@ -53,9 +54,15 @@ def watching_refs(
     followed = [NewCommits(run, subtracted, published), *_of_referring(run, subtracted, published)]
 
     def look() -> str | None:
-        found = veto() or next(filter(None, map(look_at_refs, followed)), None)
-        found = found or look_at_rules(run, subtracted)
-        found = found or look_at_namespaces(run, kept, subtracted.referring) or look_at_pins(run, pins)
+        with at_once() as ask:
+            looks = [
+                ask(lambda: veto() or None),
+                *(ask(look_at_refs, new) for new in followed),
+                ask(lambda: look_at_rules(run, subtracted)),
+                ask(lambda: look_at_namespaces(run, kept, subtracted.referring)),
+                ask(lambda: look_at_pins(run, pins)),
+            ]
+        found = next(filter(None, (answer.result() for answer in looks)), None)
         is_over = running_seconds() - began >= safety.round_seconds_max
         return found or (ROUND_OVER if is_over else None)
 
@@ -134,9 +141,10 @@ def look_at_refs(new: NewCommits) -> str | None:
     """
     client, plan = new.run.client, new.run.plan
     try:
-        branches = client.branches(plan.repository)
-        tags = client.tags(plan.repository) if plan.config.keep_tags else []
-        return new.follow(branches, tags)
+        with at_once() as ask:
+            tags = ask(client.tags, plan.repository) if plan.config.keep_tags else None
+            branches = client.branches(plan.repository)
+        return new.follow(branches, [] if tags is None else tags.result())
     except Exception as error:
         # Without a look no worker may delete, whatever the error is.
         raise UnavailableError(f"branch heads could not be looked at: {error}") from error

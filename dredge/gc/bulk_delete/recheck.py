@@ -68,6 +68,15 @@ class Subtracted:
     def of_mark(cls, run: Run, committed: ListCommittedOutput) -> Subtracted:
         """What the mark found live."""
         folder = run.folder
+        folder.read_ahead(
+            [
+                committed.commits,
+                committed.ranges,
+                committed.path_commits,
+                committed.history,
+                committed.unnamed_metaranges,
+            ]
+        )
         commits = folder.read_part(committed.commits)
         ranges = folder.read_part(committed.ranges, ["range_id"])
         pairs = zip(commits["commit_id"].to_pylist(), commits["metarange_id"].to_pylist(), strict=True)

@@ -43,8 +43,9 @@ from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.watch import Watch
+from dredge.storage.parallel import at_once
 from dredge.undo.alarms import refuse_alarmed
-from dredge.undo.pins import active_pins, names_of_pins, sets_of
+from dredge.undo.pins import names_of, read_pins, sets_of
 
 _STEP = BulkDeleteOutput.STEP
 
@@ -116,8 +117,10 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     if not parts:
         return
     record.attempt.check()  # an overtaken try leaves no record of a deletion
-    note_deletion(run, record)
-    subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
+    with at_once() as ask:
+        mark = ask(Subtracted.of_mark, run, record.input(ListCommittedOutput))
+        note_deletion(run, record)
+    subtracted = mark.result()
     tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
     for turn in itertools.count():
         if turn:
@@ -151,7 +154,21 @@ def _delete(
     # A name that no other driver has, also when a number comes again because its object was lost: another
     # one's look says nothing about what this one's workers know.
     name = f"{attempt:03d}-{turn:03d}-{uuid.uuid4().hex[:8]}"
-    kept, pins = check_sharing(run), names_of_pins(run.state)
+    # All is read afresh, side by side, after the re-check and right before anything is deleted.
+    with at_once() as ask:
+        checks = [
+            ask(lambda: check_before_deleting(Site.of_run(run))),
+            ask(lambda: refuse_alarmed(run.state, f"run {run.plan.run_id} deletes nothing")),
+            ask(lambda: _check_chain(run, record)),
+            ask(lambda: record.attempt.check()),
+        ]
+        sharing, pins_read = ask(lambda: check_sharing(run)), ask(read_pins, run.state)
+        approval = ask(approval_of, run, record, ApproveOutput)
+    kept = sharing.result()
+    for check in checks:
+        check.result()
+    veto, pins = approval.result(), pins_read.result()
+    now = run.store_now()
     keys = WatchKeys(looks=f"{_STEP}/_watch/{name}.json", published=f"{_STEP}/_published/{name}")
     config = SweepConfig(
         gate=_gate(run, keys),
@@ -159,19 +176,14 @@ def _delete(
         delete_keys=run.plan.config.tuning.delete_keys,
         alive=subtracted.live,
         holds=record.input(CheckLimitsOutput).hold_files,
-        # Read afresh: somebody may have brought back what this run's listing saw.
-        pinned=sets_of(active_pins(run.state, run.store_now())),
+        # Somebody may have brought back what this run's listing saw.
+        pinned=sets_of([pin for pin in pins if pin.until > now]),
         undo=run.plan.undo.way,
         nested=tuple(sorted(kept)),
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
-    check_before_deleting(Site.of_run(run))
-    refuse_alarmed(run.state, f"run {run.plan.run_id} deletes nothing")
-    _check_chain(run, record)
-    veto = approval_of(run, record, ApproveOutput)
-    record.attempt.check()
     run.lease.renew(run.plan.lease, take_back=False, shorten=True)  # whoever was asked has answered
-    with watching_refs(run, subtracted, keys, kept, pins, veto) as watch:
+    with watching_refs(run, subtracted, keys, kept, names_of(pins), veto) as watch:
         results = run.spread(runner, _STEP, sweep_parts, config, tasks, "objects", rows)
     return watch if any(result.stopped for result in results) else None
 

@@ -12,21 +12,21 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.sets.hashes import Hashes, read_hashes, unite
-from dredge.undo.deletions import Deletion, read_deletions, write_deletion, write_hashes
+from dredge.undo.deletions import Deletion, Deletions, write_deletion, write_hashes
 
 
-def adopt_deletions(run: Run) -> list[str]:
+def adopt_deletions(run: Run, known: Deletions) -> tuple[list[str], bool]:
     """Write a record for each earlier run of this repository that deleted and has none.
 
     Args:
         run: this run.
+        known: the records that are there.
 
     Returns:
-        A sentence for each run that may have deleted and cannot be read.
+        A sentence for each run that may have deleted and cannot be read, and whether a record was written.
     """
-    known = read_deletions(run.state)
     have = {item.run_id for item in known.found} | known.unread.keys()
-    unread = []
+    unread, has_adopted = list[str](), False
     for folder, plan in earlier_runs(run):
         if folder.run_id in have or (plan is not None and plan.dry_run) or not _has_ledger(folder):
             continue
@@ -39,7 +39,8 @@ def adopt_deletions(run: Run) -> list[str]:
             continue
         if len(hashes):
             _adopt(run, folder, plan, hashes)
-    return unread
+            has_adopted = True
+    return unread, has_adopted
 
 
 def _has_ledger(folder: RunFolder) -> bool:

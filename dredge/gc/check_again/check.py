@@ -25,6 +25,7 @@ from dredge.gc.witness.ownership import read_owner
 from dredge.runs.perform import StepRecord
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import Hashes, contains, unite
+from dredge.storage.parallel import at_once
 from dredge.undo import alarms
 from dredge.undo.alarms import NOT_YET, Alarm
 from dredge.undo.deletions import read_checked, read_deletions, write_checked
@@ -54,17 +55,19 @@ def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError 
         OvertakenError: another run has checked meanwhile.
         FormatError: an alarm of an earlier run cannot be read.
     """
-    if not _is_owner(run):
+    with at_once() as ask:
+        checked_read, known_read = ask(read_checked, run.state), ask(read_deletions, run.state)
+        is_owner = _is_owner(run)
+    if not is_owner:
         return None
-    checked = read_checked(run.state)
+    checked, known = checked_read.result(), known_read.result()
     if checked.problem:
         record.warn(f"{checked.problem}. Everything that runs deleted is compared again")
     unread: list[str] = []
-    known = read_deletions(run.state)
     # A record that the last check compared and that is gone was removed with its run's folder, or was lost.
     if not checked.sweeps or checked.sweeps - {item.sweep for item in known.found}:
-        unread = adopt_deletions(run)
-        known = read_deletions(run.state)
+        unread, has_adopted = adopt_deletions(run, known)
+        known = read_deletions(run.state) if has_adopted else known
     found = find_hits(run, runner, record, checked, known)
     found.unread += unread
     judged = [_judge(run, hits) for hits in found.hits]
@@ -95,8 +98,10 @@ def check_again(run: Run, runner: TaskRunner, record: StepRecord) -> AlarmError 
 def _is_owner(run: Run) -> bool:
     """Whether the run's server owns the namespace, or none does yet. What is live on another server says nothing about
     the owner's deletions."""
-    owner = read_owner(run.state)
-    return owner is None or owner.includes(run.client.environment())
+    with at_once() as ask:
+        environment = ask(run.client.environment)
+        owner = read_owner(run.state)
+    return owner is None or owner.includes(environment.result())
 
 
 @dataclass(slots=True)

@@ -38,7 +38,7 @@ from dredge.sets.hashes import contains, read_hashes
 from dredge.storage import ObjectReader, exists
 from dredge.storage.keys import is_text
 
-_AT_ONCE = 16
+_AT_ONCE = 64
 _FROM_A_PLACE = 4
 """Objects that are listed from each place."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
 
 from dredge.gc.check_limits import canaries
 from dredge.gc.check_limits.canaries import Canary
 from dredge.gc.check_limits.identical import Proof
-from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
+from dredge.gc.check_limits.output import HoldFiles
 from dredge.gc.check_limits.tally import Tally
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
@@ -50,6 +51,7 @@ class Check:
         holds: what was proved about candidates.
         known: the pending list before this run.
         pending: the list after it.
+        sample: objects that branches show.
     """
 
     run: Run
@@ -60,6 +62,7 @@ class Check:
     holds: HoldFiles
     known: Known
     pending: Advanced
+    sample: Future[list[Canary]]
 
     @cached_property
     def namespaces(self) -> dict[str, str]:
@@ -69,7 +72,7 @@ class Check:
     @cached_property
     def sampled(self) -> Canaries:
         """Objects that branches show, and those of them that would be deleted; asked once."""
-        living = canaries.sample(self.run, CheckLimitsOutput.STEP)
+        living = self.sample.result()
         dead = canaries.among(self.run, living, self.doomed)
         ambiguous = canaries.ambiguous(self.run, dead, self.doomed)
         return Canaries(living, [canary for canary in dead if canary not in ambiguous], ambiguous)

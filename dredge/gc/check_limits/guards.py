@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dredge.gc.check_limits import proofs, staged, surroundings
 from dredge.gc.check_limits.check import Check
 from dredge.runs.limits import Finding
+from dredge.storage.parallel import at_once
 
 type Guard = Callable[[Check], Finding]
 
@@ -30,3 +31,16 @@ GUARDS: list[Guard] = [
     proofs.identical_content,
 ]
 """Guards, the cheap ones first."""
+
+
+def ask_guards(check: Check) -> list[Finding]:
+    """Ask every guard, and those that ask others side by side.
+
+    Args:
+        check: what they are shown.
+    """
+    with at_once() as ask:
+        namespaces, sampled = ask(lambda: check.namespaces), ask(lambda: check.sampled)
+        asked = {guard: ask(guard, check) for guard in surroundings.ASKING}
+    namespaces.result(), sampled.result()
+    return [asked[guard].result() if guard in asked else guard(check) for guard in GUARDS]

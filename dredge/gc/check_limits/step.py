@@ -7,6 +7,7 @@ guards and limits say.
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +17,10 @@ from dredge.approve.output import LET_IT
 from dredge.approve.settings import NEVER
 from dredge.errors import RefusedError
 from dredge.gc.check_again.check import check_again
-from dredge.gc.check_limits import codes, identical
+from dredge.gc.check_limits import canaries, codes, identical
+from dredge.gc.check_limits.canaries import Canary
 from dredge.gc.check_limits.check import Check
-from dredge.gc.check_limits.guards import GUARDS
+from dredge.gc.check_limits.guards import ask_guards
 from dredge.gc.check_limits.holds import Holds, why_held
 from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
 from dredge.gc.check_limits.tally import Held, count_ambiguous, count_held
@@ -38,6 +40,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.sets.hashes import unite, write_hashes
+from dredge.storage.parallel import at_once
 from dredge.undo.deletions import first_objects_max
 from dredge.undo.ways import cost_of_undo
 
@@ -55,20 +58,26 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
         AlarmError: live objects had been deleted by an earlier run.
         RefusedError: a guard said no, or a limit is exceeded, the run would delete, and nobody is to be asked.
     """
-    return run.step(CheckLimitsOutput, lambda record: _check(run, runner or LocalRunner(), record))
+
+    def check(record: StepRecord) -> None:
+        with at_once() as ask:  # what branches show depends on nothing that was found
+            sample = ask(canaries.sample, run, CheckLimitsOutput.STEP)
+            _check(run, runner or LocalRunner(), record, sample)
+
+    return run.step(CheckLimitsOutput, check)
 
 
-def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
+def _check(run: Run, runner: TaskRunner, record: StepRecord, sample: Future[list[Canary]]) -> None:
     record.attempt.check()  # what an overtaken try leaves would be newer than what the later one left
     committed = record.input(ListCommittedOutput)
     leaves = claim_namespace(run) and not committed.is_what_if
-    check = _prove(run, runner, record, leaves)
+    check = _prove(run, runner, record, leaves, sample)
     if leaves:
         leave_record(run, committed)
         leave_id(run, record)
         leave(run, record, check.known, check.pending.bits, check.pending.parts)
     alarm = check_again(run, runner, record)
-    findings = [guard(check) for guard in GUARDS]
+    findings = ask_guards(check)
     _hold_ambiguous(check)
     objects, size_bytes = _deletable(check)
     findings.extend(_limits(check, objects, size_bytes))
@@ -109,7 +118,9 @@ def _what_would_come(approval: str, message: str) -> str:
     return f"a run that deletes would {'be refused' if approval == NEVER else 'await approval'}: {message}"
 
 
-def _prove(run: Run, runner: TaskRunner, record: StepRecord, leaves: bool) -> Check:
+def _prove(
+    run: Run, runner: TaskRunner, record: StepRecord, leaves: bool, sample: Future[list[Canary]]
+) -> Check:
     """Ask branches about what is held for its size, find what has waited, and write both down for the sweep."""
     candidates = record.input(SubtractOutput)
     proof = identical.prove(run, runner, record)
@@ -126,7 +137,7 @@ def _prove(run: Run, runner: TaskRunner, record: StepRecord, leaves: bool) -> Ch
     record.parts.extend(pending.confirmed)
     tally.add_waiting(pending.waits.waiting, pending.waits.examples)
     holds = replace(holds, confirmed=tuple(pending.confirmed))
-    return Check(run, record, proof, tally, [*candidates.hashes, cleared], holds, known, pending)
+    return Check(run, record, proof, tally, [*candidates.hashes, cleared], holds, known, pending, sample)
 
 
 def _hold_ambiguous(check: Check) -> None:

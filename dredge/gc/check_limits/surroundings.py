@@ -59,3 +59,7 @@ def canaries_stay(check: Check) -> Finding:
         text += f", such as {', '.join(named)}"
     check.record.counts["canaries"] = len(living)
     return must("canaries", not dead, len(dead), 0, text)
+
+
+ASKING = (lease_held, no_other_collector)
+"""Guards that ask by themselves, rather than look at what all are shown."""

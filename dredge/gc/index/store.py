@@ -34,6 +34,7 @@ from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import NONE, Hashes
 from dredge.storage import ObjectReader, ObjectWriter
+from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
 
@@ -104,11 +105,10 @@ def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) ->
         }
     )
     sizes = pa.table({"range_id": ids, "sizes": _lists([item.sizes for item in ranges], pa.uint64())})
-    part = IndexPart(
-        name,
-        _write(state, f"{PARTS}/{name}.addresses.parquet", addresses),
-        _write(state, f"{PARTS}/{name}.sizes.parquet", sizes),
-    )
+    with at_once() as ask:
+        sizes_written = ask(_write, state, f"{PARTS}/{name}.sizes.parquet", sizes)
+        written = _write(state, f"{PARTS}/{name}.addresses.parquet", addresses)
+    part = IndexPart(name, written, sizes_written.result())
     return NewPart(part, [item.range_id for item in ranges], [item.count for item in ranges])
 
 
@@ -164,8 +164,10 @@ class CommittedIndex:
     def load(cls, state: ObjectWriter, namespace: str) -> CommittedIndex:
         """Read all manifests. One that cannot be trusted is left out: its ranges are decoded again."""
         index = cls(state, namespace)
-        index._take_checkpoint()
-        names = sorted((info.key for info in state.list_level(f"{MANIFESTS}/").objects), reverse=True)
+        with at_once() as ask:
+            manifests = ask(state.list_level, f"{MANIFESTS}/")
+            index._take_checkpoint()
+        names = sorted((info.key for info in manifests.result().objects), reverse=True)
         # Run ids sort newest first, so this goes from old to new, and the newest part of a range counts.
         for name, data in state.get_many([name for name in names if name not in index._manifests]):
             try:

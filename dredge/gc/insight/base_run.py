@@ -30,7 +30,9 @@ from dredge.runs.lifetimes import run_ids
 from dredge.runs.payload import from_json
 from dredge.sets.hashes import Hashes, read_hashes
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
+from dredge.storage.parallel import ordered_map
 
+_AHEAD = 4
 _LOOK_BACK = 200
 
 
@@ -230,18 +232,21 @@ def runs_below(root: str, options: StorageOptions | None = None) -> Iterator[tup
     if not ids:
         place = f"{place}/{RUNS}"
         ids = run_ids(open_reader(place, options))
-    for run_id in ids[:_LOOK_BACK]:
+
+    def opened(run_id: str) -> tuple[RunFolder, Plan] | None:
         folder = RunFolder(open_writer(f"{place}/{run_id}", options), run_id)
         try:
-            plan = parse_plan(folder.read_json(PLAN))
+            return folder, parse_plan(folder.read_json(PLAN))
         except DredgeError:
-            continue
-        yield folder, plan
+            return None
+
+    yield from filter(None, ordered_map(opened, ids[:_LOOK_BACK], _AHEAD))
 
 
 def _open(folder: RunFolder, plan: Plan, options: StorageOptions | None) -> BaseRun | None:
-    steps = (SliceListingOutput, MarkUncommittedOutput, ListCommittedOutput)
-    listing, staged, committed = (folder.read_summary(output.STEP) for output in steps)
+    steps = (SliceListingOutput.STEP, MarkUncommittedOutput.STEP, ListCommittedOutput.STEP)
+    found = folder.read_summaries(steps)
+    listing, staged, committed = (found[step] for step in steps)
     if listing is None or staged is None or committed is None:
         return None
     if not committed.parts_below(f"{ListCommittedOutput.STEP}/{HISTORY}-"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from statistics import median
 from typing import Any
 
@@ -58,12 +58,18 @@ WORK = {
 }
 
 
-def forecast(plan: Plan, folder: RunFolder, options: StorageOptions | None = None) -> dict[str, Any] | None:
-    """Estimate the cost of a run, and write it into the run folder; None without an earlier run."""
+def forecast(
+    plan: Plan, folder: RunFolder, expecting: Callable[[], dict[str, Any] | None]
+) -> dict[str, Any] | None:
+    """Write the estimated cost of a run into the run folder; None without an earlier run.
+
+    Args:
+        plan: of the run.
+        folder: the run folder.
+        expecting: gives what `expected` found.
+    """
     try:
-        found = expected(
-            plan.run_uri.rpartition("/")[0], plan.repository, plan.mode, plan.dry_run, options, plan.run_id
-        )
+        found = expecting()
         if found is not None:
             objects, size_bytes = found["deletes"]
             cost = cost_of_undo(plan.undo.way, objects, size_bytes)
@@ -101,7 +107,7 @@ def expected(
         kind = (plan.repository, plan.mode, plan.dry_run)
         if folder.run_id <= before or kind != (repository, mode, dry_run):
             continue
-        summaries = {output.STEP: folder.read_summary(output.STEP) for output in STEPS}
+        summaries = folder.read_summaries(output.STEP for output in STEPS)
         complete = {step: summary for step, summary in summaries.items() if summary is not None}
         if len(complete) == len(STEPS):
             found.append(complete)

@@ -37,6 +37,7 @@ from dredge.gc.mark_uncommitted import RepositoryRecords, Standing, look
 from dredge.gc.namespaces import key_of
 from dredge.gc.run import Run
 from dredge.lakefs import Ref, Rules
+from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
 
@@ -77,8 +78,10 @@ def find_history(run: Run) -> Found:
     """
     if not run.plan.config.read_kv:
         return _from_server(run)
-    recorded, standing = look(run, _Recorded)
-    found = _from_records(run, recorded)
+    with at_once() as ask:
+        rules = ask(run.client.rules, run.plan.repository)
+        recorded, standing = look(run, _Recorded)
+    found = _from_records(run, recorded, rules.result())
     if run.plan.config.live_source == AUTO and not standing.doubt:
         return found
     return _besides(found, _from_server(run), standing)
@@ -93,12 +96,11 @@ class _Recorded:
         self.commits = records.commits()  # last: they have what the refs lead to
 
 
-def _from_records(run: Run, recorded: _Recorded) -> Found:
-    plan, client = run.plan, run.client
+def _from_records(run: Run, recorded: _Recorded, rules: Rules | None) -> Found:
+    plan = run.plan
     branches = _in_order(run, recorded.branches)
     refs = [*branches, *(recorded.tags if plan.config.keep_tags else ())]
     graph = close_graph(recorded.commits, refs, plan.repository)
-    rules = client.rules(plan.repository)
     found = Found(branches, recorded.tags, graph, rules, rules is None, records=recorded.commits)
     if rules is not None:
         # Of what refs lead to also by itself: a dangling commit with an old date must not hide the end of a line.

@@ -83,17 +83,16 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.parts.append(tables.write_ranges(run.folder, by_path, PATH_RANGES))
     referred = look_at_referring(run, runner, f"{STEP}/{REFERRING}", record.parts.extend)
     undropped = _collect(run, runner, record, roles, base, extras, referred)
-    with run.folder.side_by_side():
-        record.parts += [
-            tables.write_commits(run.folder, active),
-            tables.write_ranges(run.folder, ranges | undropped),
-            tables.write_branches(run.folder, history.heads, active.metaranges),
-            tables.write_path_commits(run.folder, active),
-            *tables.write_history(run.folder, active),
-            *tables.write_metaranges(run.folder, named, history.metaranges),
-            tables.write_files(run.folder, history.files),
-            *history.witnessed.parts,
-        ]
+    record.parts += [
+        tables.write_commits(run.folder, active),
+        tables.write_ranges(run.folder, ranges | undropped),
+        tables.write_branches(run.folder, history.heads, active.metaranges),
+        tables.write_path_commits(run.folder, active),
+        *tables.write_history(run.folder, active),
+        *tables.write_metaranges(run.folder, named, history.metaranges),
+        tables.write_files(run.folder, history.files),
+        *history.witnessed.parts,
+    ]
     record.counts.update(
         active_commits=len(active.metaranges),
         reachable_commits=len(active.graph),

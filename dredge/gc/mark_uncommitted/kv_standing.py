@@ -34,7 +34,7 @@ Source: lakeFS pkg/stats/usage_counter.go, pkg/api/controller.go (GetUsageReport
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from dredge.errors import RefusedError
@@ -42,6 +42,7 @@ from dredge.gc.mark_uncommitted.kv_access import KVAccess
 from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords, Target
 from dredge.kv.rows import RowReader, RowView
 from dredge.lakefs import LakeFS, Usage
+from dredge.storage.parallel import at_once
 
 _TRIES = 5
 _PARTITION = b"usage"
@@ -56,12 +57,14 @@ class Standing:
         doubt: why not everything; "" when they are proved to be the server's own, as of now.
         refuted: whether they are proved not to be.
         partial: whether a newer server may keep something alive that they do not tell.
+        heads: every branch with each commit that the server showed right before and right after they were read.
     """
 
     location: str
     doubt: str = ""
     refuted: bool = False
     partial: bool = False
+    heads: frozenset[tuple[str, str]] = frozenset()
 
 
 class Asking(Protocol):
@@ -91,9 +94,11 @@ def look[T](
         RefusedError: it is not the store of this repository.
         FormatError: a record cannot be read.
     """
-    before = _heads(run)
+    with at_once() as ask:
+        first = ask(run.client.usage)
+        before = _heads(run)
     with (access or KVAccess.from_env()).open() as store:
-        written = have_written(run.client)
+        written = _have_written(run.client, first.result())
         counts = [_count(run.client, written, _read_count(store, written))]
         with store.view() as view:
             # First of all: where a view is one moment, it is that of the first read.
@@ -101,9 +106,13 @@ def look[T](
             records = RepositoryRecords(run.plan, view, store.location)
             found = read(records)
         again = have_written(run.client)
-        counts.append(_count(run.client, again, _read_count(store, again)))
-    _check_heads(records, before, _heads(run))
-    return found, _judge(records, counts)
+        found_again = _read_count(store, again)
+        with at_once() as ask:
+            after = ask(_heads, run)
+            counts.append(_count(run.client, again, found_again))
+    _check_heads(records, before, after.result())
+    heads = frozenset([*before.items(), *after.result().items()])
+    return found, replace(_judge(records, counts), heads=heads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +160,10 @@ def have_written(client: LakeFS) -> Usage | None:
     Returns:
         What the counter has reached; None when the server does not tell, or when it does not grow.
     """
-    first = client.usage()
+    return _have_written(client, client.usage())
+
+
+def _have_written(client: LakeFS, first: Usage | None) -> Usage | None:
     for _ in range(_TRIES):
         if first is None or not first.installation_id:
             return None
@@ -201,7 +213,12 @@ def _judge(records: RepositoryRecords, counts: Sequence[_Count | None]) -> Stand
 
 
 def _heads(run: Asking) -> dict[str, str]:
-    return {branch.id: branch.commit_id for branch in run.client.branches(run.plan.repository)}
+    found = {branch.id: branch.commit_id for branch in run.client.branches(run.plan.repository)}
+    if not found:
+        raise RefusedError(
+            f"lakeFS lists no branches of {run.plan.repository}; every repository has one. Nothing was deleted."
+        )
+    return found
 
 
 def _check_heads(records: RepositoryRecords, before: Mapping[str, str], after: Mapping[str, str]) -> None:

@@ -103,15 +103,15 @@ def scan_staging(run: Run, where: str) -> Staging:
     if not run.plan.config.read_kv:
         _scan_until_proved(run, staging, deadline)
         return staging
-    staging.branches = staging.see_branches(run)
     if run.plan.config.live_source == AUTO:
         if _read_records_alone(run, staging):
             return staging
         _scan_until_proved(run, staging, deadline)
     else:
+        staging.branches = staging.see_branches(run)
         staging.scan(run, deadline)
     staging.records = read_records(run, staging.files, staging.scanned)
-    staging.heads |= staging.records.heads
+    staging.heads |= staging.records.heads | staging.records.standing.heads
     if staging.records.standing.doubt and staging.proof is None:
         # Records of which nobody knows what they lack are no proof of what the server lost.
         _scan_until_proved(run, staging, deadline)
@@ -126,15 +126,14 @@ def _read_records_alone(run: Run, staging: Staging) -> bool:
     Where they are not, what they name is live all the same.
     """
     records = read_records(run, staging.files, NONE)
-    staging.heads |= records.heads
+    staging.heads |= records.heads | records.standing.heads
     if records.standing.doubt:
         log.warning(
             "run %s: lakeFS is asked for its scan of staging: %s", run.plan.run_id, records.standing.doubt
         )
         return False
-    staging.records = records
+    staging.records, staging.branches = records, records.branches
     staging.rows = sum(part.rows for part in staging.files.addresses)
-    staging.see_branches(run)
     return True
 
 

@@ -24,6 +24,7 @@ from dredge.runs.pending.store import Expected, PendingList, Stored, leave_list,
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
+from dredge.storage.parallel import at_once
 from dredge.xid import descending_time
 
 NAME = "known.json"
@@ -66,10 +67,12 @@ def find_list(state: ObjectWriter, namespace: str, created_at: datetime | None, 
     Raises:
         RefusedError: a newer version of Dredge wrote it.
     """
-    expected = expected_list(state, namespace, created_at)
+    with at_once() as ask:
+        newest_read = ask(StateStore(state).newest)
+        expected = expected_list(state, namespace, created_at)
     bounds = [] if expected.valid_from is None else [(expected.valid_from, expected.why)]
     with suppress(FormatError):  # a pointer that cannot be read makes no list older
-        newest = StateStore(state).newest()
+        newest = newest_read.result()
         if newest is not None:
             # A run leaves its list before its state, and its id counts whole seconds.
             bounds.append((descending_time(newest.run_id) - timedelta(seconds=1), _OLDER))
@@ -99,7 +102,9 @@ def note_list(run: Run, record: StepRecord) -> Known:
         RefusedError: an optimized run has no list to build on, or a newer version of Dredge wrote it.
     """
     plan, created_at = run.plan, _created_at(record)
-    stored = find_list(run.state, plan.namespace, created_at, run.store_now())
+    with at_once() as ask:
+        keeps = ask(keeps_id, Site.of_run(run))
+        stored = find_list(run.state, plan.namespace, created_at, run.store_now())
     if stored.pending is None and plan.mode != CLEAN:
         raise RefusedError(
             f"run {plan.run_id} builds on the pending list of earlier runs, and that cannot be used any more:"
@@ -107,7 +112,7 @@ def note_list(run: Run, record: StepRecord) -> Known:
         )
     if stored.problem:
         record.warn(f"everything waits anew: the pending list cannot be used: {stored.problem}")
-    grace = plan.config.grace(plan.undo.way, keeps_id(Site.of_run(run)))
+    grace = plan.config.grace(plan.undo.way, keeps.result())
     known = Known(etag=stored.etag, pending=stored.pending, grace=grace)
     data = json.dumps(to_json(known), sort_keys=True).encode()
     rows = 0 if known.pending is None else known.pending.rows
@@ -143,8 +148,7 @@ def leave(run: Run, record: StepRecord, known: Known, bits: int, parts: Mapping[
         OvertakenError: a later try of the step was begun.
     """
     plan, created_at, now = run.plan, _created_at(record), run.store_now()
-    record.attempt.check()
-    run.lease.check(plan.lease, now)
+    run.check_right(now)
     pending = PendingList(
         subject=canonical_namespace(plan.namespace),
         life="" if created_at is None else created_at.isoformat(),

@@ -25,6 +25,7 @@ from dredge.runs.defects import foreseen
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import to_json
 from dredge.runs.words import size_text
+from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
 
@@ -83,8 +84,10 @@ def sections(folder: RunFolder, results: RunResults) -> list[dict[str, Any]]:
         folder: the run folder.
         results: of the steps.
     """
-    found = _read(folder, ANALYSIS)
-    forecast = _read(folder, FORECAST)
+    with at_once() as ask:
+        forecast_read = ask(_read, folder, FORECAST)
+        found = _read(folder, ANALYSIS)
+    forecast = forecast_read.result()
     made = [] if found is None else list(_sections(found))
     if forecast is not None:
         made.append(

@@ -47,6 +47,7 @@ from dredge.runs.pending.store import superseded_parts
 from dredge.runs.perform import StepRecord
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
+from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check, read_deletions
 from dredge.undo.pins import PINS, Pin, is_seen, read_pins
 
@@ -121,7 +122,18 @@ def find_superseded(run: Run) -> Superseded:
     week_ago = now - timedelta(days=KEEP_DAYS_MIN)
     # Listed first: what a version names that is written meanwhile is new, or named by the one before it.
     files = ListedFiles.of(reader, f"{OWN}/", week_ago)
-    versions = counting_versions(StateStore(run.state, run.options), files, f"{OWN}/")
+    with at_once() as ask:
+        versions_read = ask(counting_versions, StateStore(run.state, run.options), files, f"{OWN}/")
+        others = [
+            ask(_superseded_index, run, run.state, f"{OWN}/", files),
+            ask(_superseded_referring, run, files),
+            ask(_ended_pins, run, files, week_ago),
+            ask(_superseded_marks, run, files),
+            ask(_superseded_lists, run, files),
+        ]
+        deletions_read, checked = ask(read_deletions, run.state), ask(named_by_check, run.state)
+        side = ask(side_places, run, reader)
+    versions, deletions = versions_read.result(), deletions_read.result()
     found = Superseded()
     kept = {f"{OWN}/{name}" for name in versions}
     kept |= {f"{OWN}/{part.name}" for state in versions.values() for part in state.counted.parts}
@@ -129,54 +141,59 @@ def find_superseded(run: Run) -> Superseded:
     kept |= {f"{OWN}/{DISTRUSTED}/{name.rpartition('/')[2]}" for name in versions}
     for place in (VERSIONS, DISTRUSTED, COUNTED):
         found.bookkeeping += [key for key in files.old(f"{OWN}/{place}/") if key not in kept]
-    found.bookkeeping += _superseded_index(run, run.state, f"{OWN}/", files)
-    for folder in run.state.list_level(f"{REFERRING}/").folders:
-        state = open_writer(f"{run.state.uri}/{folder.rstrip('/')}", run.options)
-        found.bookkeeping += _superseded_index(run, state, f"{OWN}/{folder}", files)
-    found.bookkeeping += _ended_pins(run, files, week_ago)
-    found.bookkeeping += _superseded_marks(run, files)
-    found.bookkeeping += _superseded_lists(run, files)
-    deletions = read_deletions(run.state)
+    for other in others:
+        found.bookkeeping += other.result()
     kept_deletions = _kept_deletions(run, deletions, now)
-    found.bookkeeping += _superseded_checks(run, files, deletions, kept_deletions)
+    found.bookkeeping += _superseded_checks(checked.result(), files, deletions, kept_deletions)
     found.size_bytes = sum(files.sizes[key] for key in found.bookkeeping)
-    _find_runs(run, reader, now, versions.values(), kept_deletions, found)
+    _find_runs(run, reader, now, versions.values(), kept_deletions, side.result(), found)
     return found
 
 
-def _superseded_index(run: Run, state: ObjectWriter, own: str, files: ListedFiles) -> Iterator[str]:
+def _superseded_index(run: Run, state: ObjectWriter, own: str, files: ListedFiles) -> list[str]:
     """Files of a committed index that no run reads: parts none of whose ranges counts any more, manifests that
     the newest checkpoint stands for, and older checkpoints."""
-    index = CommittedIndex.load(state, run.plan.namespace)
+    index, found = CommittedIndex.load(state, run.plan.namespace), list[str]()
     counting = {name for name, _ in index.places.values()}
     for name, part in index.parts.items():
         if name not in counting:
-            yield from ({f"{own}{part.addresses.name}", f"{own}{part.sizes.name}"} & files.aged)
+            found += {f"{own}{part.addresses.name}", f"{own}{part.sizes.name}"} & files.aged
     if index.distrusted:
-        return  # what these name is unknown
+        return found  # what these name is unknown
     named = {item.name for part in index.parts.values() for item in (part.addresses, part.sizes)}
-    for key in files.old(f"{own}{PARTS}/"):
-        if key.removeprefix(own) not in named:
-            yield key
+    found += [key for key in files.old(f"{own}{PARTS}/") if key.removeprefix(own) not in named]
     for place in (MANIFESTS, CHECKPOINTS):
-        for key in files.old(f"{own}{place}/"):
-            if key.removeprefix(own) in index.superseded:
-                yield key
+        old = files.old(f"{own}{place}/")
+        found += [key for key in old if key.removeprefix(own) in index.superseded]
+    return found
 
 
-def _superseded_marks(run: Run, files: ListedFiles) -> Iterator[str]:
+def _superseded_referring(run: Run, files: ListedFiles) -> list[str]:
+    """The same of the indexes of referring repositories."""
+    found = list[str]()
+    for folder in run.state.list_level(f"{REFERRING}/").folders:
+        state = open_writer(f"{run.state.uri}/{folder.rstrip('/')}", run.options)
+        found += _superseded_index(run, state, f"{OWN}/{folder}", files)
+    return found
+
+
+def _superseded_marks(run: Run, files: ListedFiles) -> list[str]:
     """Parts of the records of earlier marks. The pointer is read after they were listed, so that no
     part that it names is taken for an old one."""
     record = read_record(run.state).record
     named = set() if record is None else {f"{OWN}/{key}" for key in parts_of(record)}
-    yield from (key for key in files.old(f"{OWN}/{FOLDER}/") if key.endswith(".parquet") and key not in named)
+    return [key for key in files.old(f"{OWN}/{FOLDER}/") if key.endswith(".parquet") and key not in named]
 
 
-def _superseded_lists(run: Run, files: ListedFiles) -> Iterator[str]:
+def _superseded_lists(run: Run, files: ListedFiles) -> list[str]:
     """Parts of earlier pending lists."""
     of_files = open_reader(f"{run.plan.namespace.rstrip('/')}/{METADATA_RUNS}", run.options)
-    for place, state in ((PENDING, run.state), (FILES_PENDING, of_files)):
-        yield from superseded_parts(state, files, f"{OWN}/{place}/")
+    with at_once() as ask:
+        asked = [
+            ask(superseded_parts, state, files, f"{OWN}/{place}/")
+            for place, state in ((PENDING, run.state), (FILES_PENDING, of_files))
+        ]
+    return [key for parts in asked for key in parts.result()]
 
 
 def _kept_deletions(run: Run, deletions: Deletions, now: datetime) -> set[str]:
@@ -189,10 +206,12 @@ def _kept_deletions(run: Run, deletions: Deletions, now: datetime) -> set[str]:
     return kept | deletions.unread.keys()
 
 
-def _superseded_checks(run: Run, files: ListedFiles, deletions: Deletions, kept: set[str]) -> Iterator[str]:
+def _superseded_checks(
+    named_now: set[str], files: ListedFiles, deletions: Deletions, kept: set[str]
+) -> Iterator[str]:
     """Hashes of earlier checks, and records of deletions that are not kept, each record before its hashes. What the
     records name is read after the files were listed."""
-    checked = {f"{OWN}/{key}" for key in named_by_check(run.state)}
+    checked = {f"{OWN}/{key}" for key in named_now}
     yield from (key for key in files.old(f"{OWN}/{CHECKED}/") if key not in checked)
     named = {f"{OWN}/{item.hashes.key}" for item in deletions.found if item.run_id in kept}
     old = files.old(f"{OWN}/{DELETIONS}/")
@@ -202,14 +221,15 @@ def _superseded_checks(run: Run, files: ListedFiles, deletions: Deletions, kept:
         yield from (key for key in old if key.endswith(".u64") and key not in named)
 
 
-def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> Iterator[str]:
+def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> list[str]:
     """Files of pins that hold nothing any more; the record of each before its hashes, which nobody reads without it."""
-    pins = {pin.pin_id: pin for pin in read_pins(run.state)}
+    pins, found = {pin.pin_id: pin for pin in read_pins(run.state)}, list[str]()
     for key in files.old(f"{OWN}/{PINS}/"):
         name, _, is_hashes = key.removeprefix(f"{OWN}/{PINS}/").partition("/")
         pin = pins.get(name.removesuffix(".json"))
         if bool(is_hashes) if pin is None else _is_over(pin, run.plan, week_ago):
-            yield key
+            found.append(key)
+    return found
 
 
 def _is_over(pin: Pin, plan: Plan, week_ago: datetime) -> bool:
@@ -223,6 +243,7 @@ def _find_runs(
     now: datetime,
     versions: Iterable[RunState],
     kept_deletions: Set[str],
+    side: Iterable[Place],
     found: Superseded,
 ) -> None:
     """Find the folders of old runs of this repository that no version of the state names and no later run asks what
@@ -233,9 +254,9 @@ def _find_runs(
     named = {state.run_uri for state in states}
     named |= {located.uri for state in states for located in state.sizes}
     kept = {uri.rstrip("/").rpartition("/")[2] for uri in named} | {run.plan.run_id} | kept_deletions
-    places = [Place(OWN_RUNS, kept, partial(is_run_of, run)), *side_places(run, reader)]
-    for place in places:
-        old = find_old_folders(run, reader, place, now - timedelta(days=days))
+    places = [Place(OWN_RUNS, kept, partial(is_run_of, run)), *side]
+    since = now - timedelta(days=days)
+    for old in ordered_map(lambda place: find_old_folders(run, reader, place, since), places, len(places)):
         found.runs |= old.folders
         found.size_bytes += old.size_bytes
         found.folders_left += old.left

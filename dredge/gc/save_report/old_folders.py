@@ -13,7 +13,7 @@ The plan is removed last, so that what an interrupted removal leaves is found ag
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -64,16 +64,19 @@ class OldFolders:
     left: int = 0
 
 
-def side_places(run: Run, reader: ObjectReader) -> Iterator[Place]:
+def side_places(run: Run, reader: ObjectReader) -> list[Place]:
     """Where runs beside collections lie. Of each kind the newest stays.
 
     Args:
         run: at whose end files are removed.
         reader: on `own_files.ROOT`.
     """
-    for name in SIDE_RUNS:
+
+    def place(name: str) -> Place:
         newest = run_ids(open_reader(f"{reader.uri}/{name}", run.options))[:1]
-        yield Place(name, set(newest), partial(_is_side_run_of, run))
+        return Place(name, set(newest), partial(_is_side_run_of, run))
+
+    return list(ordered_map(place, SIDE_RUNS, len(SIDE_RUNS)))
 
 
 def find_old_folders(run: Run, reader: ObjectReader, place: Place, oldest: datetime) -> OldFolders:
@@ -92,13 +95,17 @@ def find_old_folders(run: Run, reader: ObjectReader, place: Place, oldest: datet
     # Chosen at random, so that folders that stay for ever do not keep others from being looked into.
     chosen = random.Random(run.plan.run_id).sample(old, min(len(old), _FOLDERS_MAX))
     found = OldFolders(left=len(old) - len(chosen))
-    ours = ordered_map(partial(place.is_ours, runs), chosen, run.plan.config.tuning.threads)
-    for run_id, is_ours in zip(chosen, ours, strict=True):
-        if not is_ours or _has_copies(runs, run_id):
-            continue
+
+    def files_of(run_id: str) -> ListedFiles | None:
+        if not place.is_ours(runs, run_id) or _has_copies(runs, run_id):
+            return None
         files = ListedFiles.of(reader, f"{place.name}/{run_id}/", oldest)
-        if len(files.aged) < len(files.sizes):
-            continue  # somebody went on with it
+        return files if len(files.aged) == len(files.sizes) else None  # somebody went on with it
+
+    listed = ordered_map(files_of, chosen, run.plan.config.tuning.threads)
+    for run_id, files in zip(chosen, listed, strict=True):
+        if files is None:
+            continue
         plan = f"{place.name}/{run_id}/{PLAN}"
         found.folders[f"{place.name}/{run_id}"] = [*(key for key in files.below("") if key != plan), plan]
         found.size_bytes += sum(files.sizes.values())

@@ -96,6 +96,7 @@ def write_report(
     attempt = attempt or StepTry.claim(folder.writer, SaveReportOutput.STEP)
     report = build_report(folder, plan, known)
     parts = vendor_files.write_deleted(folder, attempt)
+    folder.settle()
     files = {
         REPORT: json.dumps(report, sort_keys=True).encode(),
         PAGE: render_html(report).encode(),

@@ -23,6 +23,7 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
+from dredge.storage.parallel import at_once
 
 log = logging.getLogger("dredge")
 
@@ -41,27 +42,29 @@ def save_report(run: Run) -> StepSummary:
     """
     # Before anything is read: what a try that sleeps has read may have been done again when it wakes.
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
-    known = _complete(run)
-    # Who sleeps until its run has ended would take the right back, and nobody would give it back again.
-    attempt.check()
-    with run.folder.keeping(known):
+    with run.folder.keeping():
+        known = _complete(run)
+        # Who sleeps until its run has ended would take the right back, and nobody would give it back again.
+        attempt.check()
         return _end(run, attempt, known)
 
 
 def _end(run: Run, attempt: StepTry, known: dict[str, StepSummary]) -> StepSummary:
     error: DredgeError | None = None
-    try:
-        if known and not run.plan.dry_run:
-            advance_state(run, known)
-            _compact_index(run, known[ListCommittedOutput.STEP])
-        if known and attempt.is_newest():  # uniting takes long, so who does it may be taken for lost
-            clean_up(run)
-    except DredgeError as found:
-        log.exception("the state was not moved on")
-        error = found
-    if not known:
-        _distrust(run)
-    write_analysis(run)
+    with at_once() as ask:
+        analysis = ask(write_analysis, run)
+        try:
+            if known and not run.plan.dry_run:
+                advance_state(run)
+                _compact_index(run, known[ListCommittedOutput.STEP])
+            if known and attempt.is_newest():  # uniting takes long, so who does it may be taken for lost
+                clean_up(run)
+        except DredgeError as found:
+            log.exception("the state was not moved on")
+            error = found
+        if not known:
+            _distrust(run)
+    analysis.result()
     summary = write_report(run, {} if error else known, attempt)
     if error is not None:
         raise error
@@ -71,7 +74,7 @@ def _end(run: Run, attempt: StepTry, known: dict[str, StepSummary]) -> StepSumma
 def _complete(run: Run) -> dict[str, StepSummary]:
     """The summaries of all steps; none when one of them is not complete."""
     try:
-        found = run.folder.read_summaries(item.STEP for item in StateOutput.INPUTS)
+        found = run.folder.standing_summaries(item.STEP for item in StateOutput.INPUTS)
     except FormatError:
         return {}
     complete = {step: summary for step, summary in found.items() if summary is not None}

@@ -10,7 +10,7 @@ one builds on the older state.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -48,12 +48,11 @@ _GONE_ROWS = 1_000_000
 """Hashes in one file."""
 
 
-def advance_state(run: Run, known: Mapping[str, StepSummary] | None = None) -> StepSummary:
+def advance_state(run: Run) -> StepSummary:
     """Write what this run leaves for the next one, and let the pointer name it.
 
     Args:
         run: this run.
-        known: summaries of its steps that were just read; the chain is read afresh all the same.
 
     Raises:
         RefusedError: a step is not complete, or the results do not belong together.
@@ -65,7 +64,7 @@ def advance_state(run: Run, known: Mapping[str, StepSummary] | None = None) -> S
         *StateOutput.INPUTS,
         *approval_inputs(run.plan, run.folder, ApproveOutput),
     ]
-    return run.step(StateOutput, lambda record: _advance(run, record, inputs), inputs, known)
+    return run.step(StateOutput, lambda record: _advance(run, record, inputs), inputs)
 
 
 def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -> None:
@@ -74,6 +73,7 @@ def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -
     gone = list(_gone(run, record))
     record.parts.extend(gone)
     state = _state(plan, base, record, gone)
+    run.folder.settle()
     before: Current[RunState] = Current(plan.state_etag, plan.state, None)
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
     _save_for_people(run, record, state)

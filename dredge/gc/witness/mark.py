@@ -16,11 +16,14 @@ from dredge.gc.list_committed import CARRIED, OPENED, UNNAMED, ListCommittedOutp
 from dredge.gc.run import Run
 from dredge.gc.witness import owner
 from dredge.gc.witness.known_commits import check_known, check_life
+from dredge.gc.witness.mark_id import compare_ids
+from dredge.gc.witness.ownership import Site
 from dredge.gc.witness.past import Past
 from dredge.gc.witness.record import COMMITS, TABLES, is_what_if, write_record
-from dredge.gc.witness.unnamed import Files, Known, Unnamed, find_unnamed, list_with_metaranges
+from dredge.gc.witness.unnamed import Files, Known, Unnamed, find_unnamed, list_tables, with_metaranges
 from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
+from dredge.storage.parallel import at_once
 
 if TYPE_CHECKING:
     from dredge.gc.index.metaranges import Metaranges
@@ -85,16 +88,21 @@ def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits) -> Passe
         RefusedError: the metarange of an active commit is not in the bucket.
         FormatError: what earlier marks left is damaged.
     """
-    owns = owner.check_owner(run, record)
+    with at_once() as ask:  # commits are read
+        past_read = ask(Past.read, run.state, run.plan.namespace)
+        repository_read = ask(run.client.repository, run.plan.repository)
+        ids = ask(compare_ids, Site.of_run(run))
+        listed = ask(list_tables, run.reader)
+        owns = owner.check_owner(run, record)
     # The owner's marks say nothing about another server's commits.
-    past = Past.read(run.state, run.plan.namespace) if owns else Past()
-    repository = run.client.repository(run.plan.repository)
+    past = past_read.result() if owns else Past()
+    repository = repository_read.result()
     past = check_life(run, past, repository)
     shown = _shown_commits(active)
     check_known(run, past, shown)
     if owns:
-        owner.check_id(run)
-    files = list_with_metaranges(run, active.metaranges.values(), record.warn)
+        owner.check_id(run, ids.result())
+    files = with_metaranges(run, listed.result(), active.metaranges.values(), record.warn)
     what_if = is_what_if(run.plan.config, past.record)
     if what_if:
         record.warn(
@@ -123,8 +131,11 @@ def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str]) -
     Raises:
         RefusedError: the metarange of an active commit is not in the bucket.
     """
-    past = Past.read(run.state, run.plan.namespace)
-    files = list_with_metaranges(run, active.metaranges.values(), log.warning)
+    with at_once() as ask:
+        past_read = ask(Past.read, run.state, run.plan.namespace)
+        listed = list_tables(run.reader)
+    past = past_read.result()
+    files = with_metaranges(run, listed, active.metaranges.values(), log.warning)
     return find_unnamed(
         run, files, _known(past, _shown_commits(active), ranges), _since(run, past)
     ).metaranges
@@ -191,14 +202,11 @@ def _write_parts(
         "lost": pa.array([name in unnamed.lost for name in found], pa.bool_()),
     }
     tables = {"name": names, "kind": [unnamed.kinds[name] for name in names]}
-    with run.folder.side_by_side():
-        return [
-            run.folder.write_table(
-                step, 0, carried.set_column(place, COMMITS.field(place), inactive), CARRIED
-            ),
-            run.folder.write_table(step, 0, pa.table(tables, schema=TABLES), OPENED),
-            run.folder.write_table(step, 0, pa.table(rows_of_unnamed), UNNAMED),
-        ]
+    return [
+        run.folder.write_table(step, 0, carried.set_column(place, COMMITS.field(place), inactive), CARRIED),
+        run.folder.write_table(step, 0, pa.table(tables, schema=TABLES), OPENED),
+        run.folder.write_table(step, 0, pa.table(rows_of_unnamed), UNNAMED),
+    ]
 
 
 def _rows(run: Run, committed: ListCommittedOutput) -> Iterator[dict[str, Any]]:

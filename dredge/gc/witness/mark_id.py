@@ -18,9 +18,10 @@ from datetime import datetime
 
 from dredge.errors import ConflictError, FormatError, UnavailableError
 from dredge.gc.witness.ownership import Site
-from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.conditional import read_tagged, replaced_tag
 from dredge.runs.payload import from_file, to_json
 from dredge.storage import ObjectReader
+from dredge.storage.parallel import at_once
 
 MARK_ID = "mark_id.json"
 KEY = "dredge.last_mark"
@@ -84,11 +85,13 @@ class Compared:
         ids: the namespace's.
         value: the server's; None without one.
         readable: whether the server returned its metadata.
+        etag: of the namespace's record; None without one.
     """
 
     ids: MarkIds
     value: str | None
     readable: bool
+    etag: str | None = None
 
     @property
     def passes(self) -> bool:
@@ -104,9 +107,11 @@ def compare_ids(site: Site) -> Compared:
         FormatError: the namespace's record is damaged, or a newer version wrote it.
         UnavailableError: no response from lakeFS.
     """
-    ids = read_ids(site.state)
-    values = site.client.metadata(site.repository)
-    return Compared(ids, None if values is None else values.get(KEY), values is not None)
+    with at_once() as ask:
+        values_read = ask(site.client.metadata, site.repository)
+        etag, ids = _read_tagged(site.state)
+    values = values_read.result()
+    return Compared(ids, None if values is None else values.get(KEY), values is not None, etag)
 
 
 def read_ids(state: ObjectReader) -> MarkIds:
@@ -118,9 +123,13 @@ def read_ids(state: ObjectReader) -> MarkIds:
     return _read_tagged(state)[1]
 
 
-def write_id(site: Site) -> bool:
+def write_id(site: Site, compared: Compared | None = None) -> bool:
     """Leave a new id in the namespace and in the server. The caller holds the lease and has compared ids, or a person
     said that this server is the right one.
+
+    Args:
+        site: the namespace.
+        compared: the ids that are there, if they were just read.
 
     Returns:
         False if the user has no right to set metadata, or the server has no such call. The server then has no new id.
@@ -129,15 +138,15 @@ def write_id(site: Site) -> bool:
         ConflictError: another process changed the namespace's record meanwhile.
         UnavailableError: the server did not keep the id.
     """
-    etag, ids = _read_tagged(site.state)
+    with at_once() as ask:
+        repository = ask(site.client.repository, site.repository)
+        compared = compared or compare_ids(site)
+    created_at = repository.result().created_at
     value = site.run_id or f"command-{uuid.uuid4().hex}"
     new = MarkId(value=value, run_id=site.run_id, at=site.now())
-    values = site.client.metadata(site.repository)
-    had = None if values is None else ids.find(values.get(KEY))
     # What the server has passes until it has the new one. Of another server nothing passes.
-    last = ids.last if values is None else had
-    created_at = site.client.repository(site.repository).created_at
-    etag = _replace(site, MarkIds(last=last, intent=new, repository_created_at=created_at), etag)
+    last = compared.ids.find(compared.value) if compared.readable else compared.ids.last
+    etag = _replace(site, MarkIds(last=last, intent=new, repository_created_at=created_at), compared.etag)
     if not _set(site, new.value):
         return False
     _replace(site, MarkIds(last=new, repository_created_at=created_at), etag)
@@ -160,9 +169,10 @@ def _set(site: Site, value: str) -> bool:
 
 def _replace(site: Site, ids: MarkIds, etag: str | None) -> str | None:
     data = json.dumps(to_json(ids), indent=1, sort_keys=True).encode()
-    replaced = replace_tagged(site.state, MARK_ID, data, etag)
+    if tag := replaced_tag(site.state, MARK_ID, data, etag):
+        return tag
     found, now = _read_tagged(site.state)
-    if not replaced and now != ids:
+    if now != ids:
         raise ConflictError(
             f"{site.state.uri}/{MARK_ID} was changed by another process. Nothing was deleted. Start again when it has"
             " ended."

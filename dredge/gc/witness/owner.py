@@ -21,6 +21,7 @@ from dredge.gc.witness.unnamed import list_tables, read_kinds
 from dredge.lakefs import Environment
 from dredge.lakefs.files.sstable import METARANGES
 from dredge.runs.perform import StepRecord
+from dredge.storage.parallel import at_once
 
 KIND = "mark_id"
 """Kind of the block that a missing id leaves."""
@@ -43,8 +44,10 @@ def check_plan(site: Site, dry_run: bool) -> None:
     """
     if dry_run:
         return
-    refuse_blocked(site.state)
-    _, owner = _demand_ownership(site)
+    with at_once() as ask:
+        ownership = ask(_demand_ownership, site)
+        refuse_blocked(site.state)
+    _, owner = ownership.result()
     # A missing right is known now, not after the whole mark.
     if not site.client.set_metadata(site.repository, {PLANNED: site.run_id}):
         _demand_consent(site, owner)
@@ -59,9 +62,11 @@ def check_before_deleting(site: Site) -> None:
         WitnessError: the server is not the right one.
         RefusedError: the server has no id, and no person consented to that.
     """
-    refuse_blocked(site.state)
-    environment, owner = _demand_ownership(site)
-    compared = compare_ids(site)
+    with at_once() as ask:
+        ownership, ids = ask(_demand_ownership, site), ask(compare_ids, site)
+        refuse_blocked(site.state)
+    environment, owner = ownership.result()
+    compared = ids.result()
     if not compared.passes:
         _refuse_id(site, environment, compared)
     if not compared.readable or compared.ids.is_unconfirmed:
@@ -84,11 +89,13 @@ def check_owner(run: Run, record: StepRecord) -> bool:
         BlockedError: the namespace is blocked, and the run deletes.
     """
     site, dry_run = Site.of_run(run), run.plan.dry_run
-    if not dry_run:
-        refuse_blocked(run.state)
-    elif block := read_block(run.state):
-        record.warn(f"a run that deletes would be refused: {describe(block)}")
-    environment, owner = site.client.environment(), read_owner(run.state)
+    with at_once() as ask:
+        asked = ask(_environment_and_owner, site)
+        if not dry_run:
+            refuse_blocked(run.state)
+        elif block := read_block(run.state):
+            record.warn(f"a run that deletes would be refused: {describe(block)}")
+    environment, owner = asked.result()
     if owner is not None and not owner.includes(environment):
         note_visitor(site, environment, dry_run)
         message = _not_owner(site, environment, owner)
@@ -101,17 +108,25 @@ def check_owner(run: Run, record: StepRecord) -> bool:
     return True
 
 
-def check_id(run: Run) -> None:
+def check_id(run: Run, read: Compared | None = None) -> Compared:
     """Check that the owner's server is the one that the last complete mark asked.
+
+    Args:
+        run: this run.
+        read: the ids, if they were just read.
+
+    Returns:
+        The ids.
 
     Raises:
         WitnessError: it lacks the id of the last mark.
         UnavailableError: no response from lakeFS.
     """
     site = Site.of_run(run)
-    compared = compare_ids(site)
+    compared = read or compare_ids(site)
     if not compared.passes and not _is_new_repository(run, compared):
         _refuse_id(site, site.client.environment(), compared)
+    return compared
 
 
 def keeps_id(site: Site) -> bool:
@@ -130,8 +145,10 @@ def claim_namespace(run: Run) -> bool:
         WitnessError: the run deletes, and its server is not the owner.
     """
     site = Site.of_run(run)
-    environment = site.client.environment()
-    owner = claim(run.state, Owner(environment=environment, since=site.now(), run_id=run.plan.run_id))
+    environment, owner = _environment_and_owner(site)
+    if owner is None:
+        since = run.store_now()
+        owner = claim(run.state, Owner(environment=environment, since=since, run_id=run.plan.run_id))
     if not owner.includes(environment) and not run.plan.dry_run:
         _demand_ownership(site)
     return owner.includes(environment)
@@ -150,8 +167,7 @@ def leave_id(run: Run, record: StepRecord) -> None:
         UnavailableError: the server did not keep the id.
     """
     site = Site.of_run(run)
-    check_id(run)
-    if write_id(site):
+    if write_id(site, check_id(run)):
         return
     owner = read_owner(run.state)
     if has_consent(site, owner):
@@ -171,8 +187,15 @@ def has_consent(site: Site, owner: Owner | None) -> bool:
     return any(consent.what.get("url") in urls for consent in read_consents(site.state, WITHOUT_ID))
 
 
+def _environment_and_owner(site: Site) -> tuple[Environment, Owner | None]:
+    with at_once() as ask:
+        environment = ask(site.client.environment)
+        owner = read_owner(site.state)
+    return environment.result(), owner
+
+
 def _demand_ownership(site: Site) -> tuple[Environment, Owner | None]:
-    environment, owner = site.client.environment(), read_owner(site.state)
+    environment, owner = _environment_and_owner(site)
     if owner is not None and not owner.includes(environment):
         note_visitor(site, environment, dry_run=False)
         raise WitnessError(f"{_not_owner(site, environment, owner)} Nothing was deleted.")

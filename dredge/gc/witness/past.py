@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,6 +26,7 @@ from dredge.gc.witness.record import (
     read_tables,
 )
 from dredge.storage import ObjectReader
+from dredge.storage.parallel import at_once
 
 FORGET_LOST, RESTORE_LOST = "forget-lost", "restore-lost"
 """Kinds of statements. `what` of the first has `commits` and `metaranges`, ids that were given up; of the second
@@ -69,14 +71,17 @@ class Past:
         """
         forgotten_at, forgotten, given_up = None, dict[str, datetime](), dict[str, datetime]()
         restored = dict[str, str]()
-        for consent in read_consents(state, FORGET_LOST, RESTORE_LOST):
+        with at_once() as ask:
+            record = ask(read_record, state)
+            consents = read_consents(state, FORGET_LOST, RESTORE_LOST)
+        for consent in consents:
             if consent.kind == FORGET_LOST:
                 forgotten_at = consent.at
                 forgotten |= dict.fromkeys(consent.what["metaranges"], consent.at)
                 given_up |= dict.fromkeys(consent.what["commits"], consent.at)
             else:
                 restored |= consent.what["commits"]
-        stored, commits, kinds = _read_record(state, namespace, forgotten_at)
+        stored, commits, kinds = _read_record(state, namespace, forgotten_at, record)
         return cls(stored.etag, stored.record, commits, kinds, forgotten_at, forgotten, given_up, restored)
 
     @property
@@ -142,14 +147,17 @@ class Past:
 
 
 def _read_record(
-    state: ObjectReader, namespace: str, forgotten_at: datetime | None
+    state: ObjectReader, namespace: str, forgotten_at: datetime | None, reading: Future[Stored]
 ) -> tuple[Stored, pa.Table, Mapping[str, str]]:
     stored = Stored()
     try:
-        stored = read_record(state)
+        stored = reading.result()
         record = stored.record
         if record is not None and is_about(record, namespace):
-            return stored, read_commits(state, record), read_tables(state, record)
+            with at_once() as ask:
+                tables = ask(read_tables, state, record)
+                commits = read_commits(state, record)
+            return stored, commits, tables.result()
     except FormatError:
         info = state.stat(POINTER)
         if forgotten_at is None or forgotten_at < info.last_modified:

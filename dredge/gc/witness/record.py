@@ -24,6 +24,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.payload import NewerFormatError, from_json, from_versioned, to_json
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader
+from dredge.storage.parallel import at_once
 
 if TYPE_CHECKING:
     from dredge.gc.config import GCConfig
@@ -194,6 +195,9 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
     """
     facts = committed.detail("witness")
     folder, created = RunFolder(run.state, run.plan.run_id), facts["repository_created_at"]
+    with at_once() as ask:
+        commits_written = ask(folder.write_table, FOLDER, 0, commits, f"{run.folder.label}-commits")
+        tables_written = ask(folder.write_table, FOLDER, 0, tables, f"{run.folder.label}-tables")
     record = MarkRecord(
         repository=run.plan.repository,
         namespace=run.plan.namespace,
@@ -202,15 +206,13 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
         run_uri=run.plan.run_uri,
         marked_at=run.plan.created_at,
         left_at=run.store_now(),
-        commits=folder.write_table(FOLDER, 0, commits, f"{run.folder.label}-commits"),
-        tables=folder.write_table(FOLDER, 0, tables, f"{run.folder.label}-tables"),
+        commits=commits_written.result(),
+        tables=tables_written.result(),
         kept=_own_settings(run),
         pause=None if facts.get("pause") is None else from_json(Pause, facts["pause"]),
     )
     data = json.dumps(to_json(record), sort_keys=True).encode()
-    if run.folder.attempt is not None:
-        run.folder.attempt.check()  # a later try may have left its record
-    run.lease.check(run.plan.lease, record.left_at)
+    run.check_right(record.left_at)  # a later try may have left its record
     if not replace_again(run.state, POINTER, data, facts["record_etag"], lambda found: _is_of(run, found)):
         raise ConflictError(
             f"run {run.plan.run_id}: another run has left the record of its mark in {run.state.uri}/{POINTER} since"

@@ -49,19 +49,22 @@ def list_tables(reader: ObjectReader) -> Files:
     return {name: info for name, info in found if is_table_id(name)}
 
 
-def list_with_metaranges(run: Run, metaranges: Iterable[str], warn: Callable[[str], None]) -> Files:
-    """List range and metarange files. A metarange of an active commit that is missing is put back where a collection of
+def with_metaranges(run: Run, files: Files, metaranges: Iterable[str], warn: Callable[[str], None]) -> Files:
+    """See that the metarange of each active commit is there. One that is missing is put back where a collection of
     metadata let it go and has a copy; else the mark is refused.
 
     Args:
         run: the run, which the other witnesses have passed.
+        files: listed after the commits were read.
         metaranges: of active commits, all read; "" is the content without entries.
         warn: is told of what was put back.
+
+    Returns:
+        The files that are there now.
 
     Raises:
         RefusedError: one is missing.
     """
-    files = list_tables(run.reader)
     wanted = {item for item in metaranges if item}
     if not wanted - files.keys():
         return files

@@ -25,18 +25,25 @@ class Run(PlannedRun[CollectionPlan]):
     """A collection's run. Make it with `Run.open`."""
 
     @classmethod
-    def open(cls, run_uri: str, options: StorageOptions | None = None, clock: Clock = utc_now) -> Run:
+    def open(
+        cls,
+        run_uri: str,
+        options: StorageOptions | None = None,
+        clock: Clock = utc_now,
+        plan: CollectionPlan | None = None,
+    ) -> Run:
         """Open a run by the URI of its folder.
 
         Args:
             run_uri: as `CollectionPlan.run_uri` says.
             options: how to reach stores; None reads the environment. Tasks always read theirs.
             clock: this machine's clock.
+            plan: as `plan_collection` gave it to this process; None reads it.
 
         Raises:
             ConfigError: there is no run.
         """
-        plan = read_plan(run_uri, options)
+        plan = plan or read_plan(run_uri, options)
         return cls(
             plan=plan,
             folder=RunFolder(open_writer(run_uri, options), plan.run_id),
@@ -49,7 +56,7 @@ class Run(PlannedRun[CollectionPlan]):
     @property
     def lease(self) -> Lease:
         """The repository's lease."""
-        return make_lease(self.state, self.plan.config.safety.lease_seconds)
+        return make_lease(self.state, self.plan.config.safety.lease_seconds, self.store_now)
 
     @cached_property
     def base(self) -> Base | None:

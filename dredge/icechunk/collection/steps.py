@@ -96,7 +96,8 @@ def collect(
     Raises:
         DredgeError: a step could not be done; the report was written, and the lease given back.
     """
-    run = Run.open(plan_collection(config, options=options, clock=clock).run_uri, options, clock)
+    plan = plan_collection(config, options=options, clock=clock)
+    run = Run.open(plan.run_uri, options, clock, plan)
     return to_its_end(run, runner or LocalRunner())
 
 
@@ -115,8 +116,8 @@ def to_its_end(run: Run, runner: TaskRunner) -> dict[str, Any]:
         DredgeError: a step could not be done.
     """
     deleted = 0
-    with partial_after(lambda: _deleted_text(deleted)):
-        with given_back(run, find_question), closing_with(lambda: save_report(run), "the report"):
+    with partial_after(lambda: _deleted_text(deleted)), given_back(run, find_question), run.going_on():
+        with closing_with(lambda: save_report(run), "the report"):
             deleted = BulkDeleteOutput.of(run_steps(run, runner)).deleted_objects
         return build_report(run)
 

@@ -11,7 +11,7 @@ old list counts. A part whose rows did not change is named again. The note comes
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -232,7 +232,7 @@ def is_part(key: str) -> bool:
     return folder == FOLDER and name.endswith(".parquet")
 
 
-def superseded_parts(state: ObjectReader, files: ListedFiles, prefix: str = f"{FOLDER}/") -> Iterator[str]:
+def superseded_parts(state: ObjectReader, files: ListedFiles, prefix: str = f"{FOLDER}/") -> list[str]:
     """Parts of earlier lists, which no run reads any more: a run that waits builds on the list that it has read.
 
     Args:
@@ -245,7 +245,7 @@ def superseded_parts(state: ObjectReader, files: ListedFiles, prefix: str = f"{F
         DredgeError: the pointer cannot be read, so that nobody knows.
     """
     named = {f"{prefix}{key.removeprefix(f'{FOLDER}/')}" for key in parts_named(state)}
-    yield from (key for key in files.old(prefix) if key.endswith(".parquet") and key not in named)
+    return [key for key in files.old(prefix) if key.endswith(".parquet") and key not in named]
 
 
 def leave_list(state: ObjectWriter, pending: PendingList, etag: str | None) -> None:

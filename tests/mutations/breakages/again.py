@@ -77,7 +77,7 @@ AGAIN = (
         "an alarm is written after its objects are back",
         "dredge.gc.check_again.check",
         "check_again",
-        Swap("Assign", 5),
+        Swap("Assign", 8),
         (KILLED,),
     ),
     Breakage(
@@ -91,7 +91,7 @@ AGAIN = (
         "a run that waited deletes although another one has alarmed",
         "dredge.gc.bulk_delete.step",
         "_delete",
-        Drop("Expr", "refuse_alarmed"),
+        Put("Call", "refuse_alarmed", None),
         ("test_a_run_that_waited_deletes_nothing_when_another_one_has_alarmed_meanwhile",),
     ),
     Breakage(

@@ -37,7 +37,7 @@ OWNER = (
         "the id that the server has is not kept while a new one is written",
         "dredge.gc.witness.mark_id",
         "write_id",
-        Put("IfExp", 2, True),
+        Put("IfExp", 1, False),
         (KILLED,),
     ),
     Breakage(
@@ -51,7 +51,7 @@ OWNER = (
         "the owner is not looked at right before deleting",
         "dredge.gc.bulk_delete.step",
         "_delete",
-        Drop("Expr", "check_before_deleting"),
+        Put("Call", "check_before_deleting", None),
         (TAKEN_OVER,),
     ),
     Breakage(

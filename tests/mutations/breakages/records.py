@@ -61,7 +61,7 @@ RECORDS = (
     Breakage(
         "a counter that stands still shows that the server writes to the store",
         "dredge.gc.mark_uncommitted.kv_standing",
-        "have_written",
+        "_have_written",
         Operator("Compare", "requests", "GtE"),
         ("test_where_nothing_shows_that_the_server_writes_there_it_is_asked",),
     ),

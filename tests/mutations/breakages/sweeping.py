@@ -325,14 +325,14 @@ SWEEP = (
         "a round of deleting does not look at the chain again",
         "dredge.gc.bulk_delete.step",
         "_delete",
-        Drop("Expr", "_check_chain"),
+        Put("Call", "_check_chain", None),
         ("test_a_round_of_deleting_begins_with_an_unbroken_chain",),
     ),
     Breakage(
         "a sweep that was overtaken opens its gate",
         "dredge.gc.bulk_delete.step",
         "_delete",
-        Drop("Expr", "check"),
+        Put("Call", "check", None),
         ("test_a_sweep_that_was_overtaken_while_it_checked_again_opens_no_gate",),
     ),
     Breakage(

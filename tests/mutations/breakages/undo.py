@@ -79,7 +79,7 @@ UNDO = (
     Breakage(
         "a pin that cannot be read holds nothing",
         "dredge.undo.pins",
-        "read_pins",
+        "_read",
         Drop("Raise", 2),
         ("test_a_pin_that_cannot_be_read_stops_the_run",),
     ),
@@ -258,7 +258,7 @@ UNDO = (
         "slices that objects came back into are listed once, however young those are",
         "dredge.gc.planning",
         "plan_run",
-        Rename("Attribute", 32, "started_at"),
+        Rename("Attribute", 39, "started_at"),
         ("test_what_is_too_young_is_listed_again_until_it_is_old",),
     ),
     Breakage(

@@ -51,7 +51,7 @@ WITNESS = (
     Breakage(
         "the metarange of an active commit may be missing",
         "dredge.gc.witness.unnamed",
-        "list_with_metaranges",
+        "with_metaranges",
         Put("If", "missing", False),
         ("test_a_missing_metarange_of_an_active_commit_stops_the_run",),
     ),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,5 +44,5 @@ def test_a_local_run_whose_report_fails_too_shows_the_first_error(monkeypatch: p
         steps, "save_report", lambda *_: _raising(UnavailableError("report"))(), raising=False
     )
     with pytest.raises(RefusedError) as caught:
-        steps.run_steps(None, None)  # type: ignore[arg-type]
+        steps.run_steps(SimpleNamespace(going_on=nullcontext), None)  # type: ignore[arg-type]
     assert caught.value is first

@@ -10,7 +10,6 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord, perform
-from dredge.runs.summary import StepSummary
 from dredge.storage import open_writer
 from tests.support.memory_store import forget_memory_store
 
@@ -29,10 +28,6 @@ def clock() -> datetime:
 
 def nothing(_: StepRecord) -> None:
     """Do it."""
-
-
-def summary(step: str) -> StepSummary:
-    return StepSummary(step, "r1", "success", NOW, NOW, {"figures": 7})
 
 
 def test_what_no_step_wrote_is_among_what_a_result_was_made_from(folder: RunFolder) -> None:

@@ -92,9 +92,10 @@ def test_a_damaged_number_is_not_taken_for_none(writer: ObjectWriter, data: byte
 def test_only_the_newest_try_publishes(folder: RunFolder) -> None:
     old, new = StepTry.claim(folder.writer, "s"), StepTry.claim(folder.writer, "s")
     assert (old.is_newest(), new.is_newest()) == (False, True)
+    old.publish("guard.json", {"verdict": "passed"})  # where nothing is; it gives way
+    new.publish("guard.json", {"verdict": "refused"})
     with pytest.raises(OvertakenError):
         old.publish("guard.json", {"verdict": "passed"})
-    new.publish("guard.json", {"verdict": "refused"})
     with pytest.raises(OvertakenError):
         folder.write_summary(summary(old, a=1))
     folder.write_summary(summary(new, a=2))
@@ -156,6 +157,7 @@ def test_what_a_try_replaces_gives_way_to_whatever_a_later_one_wrote(writer: Obj
 def test_what_a_later_try_wrote_right_before_the_orphan_looks_is_not_replaced(writer: ObjectWriter) -> None:
     """The tag is read before the number is looked at: else the orphan would have the later one's tag in its hand."""
     orphan = StepTry.claim(writer, "s")
+    orphan.replace("page.html", b"first")
     later: list[StepTry] = []
 
     class Slow:

@@ -22,8 +22,10 @@ from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import ID_BYTES, encode_ids
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_refs
 from dredge.storage import exists
+from dredge.storage.parallel import ordered_map
 
 LOOKED_UP_MAX = 200
+_AT_ONCE = 64
 _NO_IDS = np.empty((0, ID_BYTES), np.uint8)
 
 
@@ -54,15 +56,15 @@ def sample(run: Run, sizes: Sizes = _SIZES) -> list[str]:
     """
     rng = random.Random(run.plan.run_id)
     tips = sorted(_tips(run))
-    keys: list[str] = []
-    for tip in rng.sample(tips, min(sizes.refs, len(tips))):
-        key = SNAPSHOTS + tip
-        keys.append(key)
-        used = parse_snapshot(run.reader.get(key), key).manifests
-        small = [info.id for info in used if info.refs <= sizes.refs_per_manifest]
+    keys = [SNAPSHOTS + tip for tip in rng.sample(tips, min(sizes.refs, len(tips)))]
+    chosen: list[str] = []
+    for key, data in run.reader.get_many(list(keys)):
+        used = parse_snapshot(data, key).manifests
+        small = [MANIFESTS + info.id for info in used if info.refs <= sizes.refs_per_manifest]
         keys += [MANIFESTS + info.id for info in used]
-        for manifest in rng.sample(small, min(sizes.manifests, len(small))):
-            keys += _chunks(run, MANIFESTS + manifest, rng)
+        chosen += rng.sample(small, min(sizes.manifests, len(small)))
+    for key, data in run.reader.get_many(list(dict.fromkeys(chosen))):
+        keys += _chunks(run, key, data, rng)
     return sorted(set(keys))
 
 
@@ -73,8 +75,8 @@ def _tips(run: Run) -> set[str]:
     return {ref.tip for ref in run.read_history().refs}
 
 
-def _chunks(run: Run, key: str, rng: random.Random) -> list[str]:
-    arrays = parse_manifest(run.reader.get(key), key).arrays
+def _chunks(run: Run, key: str, data: bytes, rng: random.Random) -> list[str]:
+    arrays = parse_manifest(data, key).arrays
     ids = np.concatenate([_NO_IDS, *(array.ids[array.kind == NATIVE] for array in arrays)])
     count = min(run.plan.config.safety.canary_chunks, len(ids))
     rows = sorted(rng.sample(range(len(ids)), count))
@@ -93,8 +95,7 @@ def among(run: Run, keys: Collection[str], candidates: ListCandidatesOutput) -> 
 
 def split(run: Run, keys: Sequence[str], most: int = LOOKED_UP_MAX) -> tuple[list[str], list[str]]:
     """Look some canaries up, at most so many: those that are in the store, and those that are not."""
-    present: list[str] = []
-    absent: list[str] = []
-    for key in random.Random(run.plan.run_id).sample(keys, min(most, len(keys))):
-        (present if exists(run.reader, key) else absent).append(key)
-    return present, absent
+    chosen = random.Random(run.plan.run_id).sample(keys, min(most, len(keys)))
+    there = list(ordered_map(lambda key: exists(run.reader, key), chosen, _AT_ONCE))
+    present = [key for key, is_there in zip(chosen, there, strict=True) if is_there]
+    return present, [key for key, is_there in zip(chosen, there, strict=True) if not is_there]

@@ -44,7 +44,8 @@ from dredge.runs.pending.store import superseded_parts
 from dredge.runs.perform import StepRecord
 from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
 from dredge.storage import ObjectReader, open_reader
-from dredge.undo.pins import PINS, read_pins
+from dredge.storage.parallel import at_once, ordered_map
+from dredge.undo.pins import PINS, Pin, read_pins
 from dredge.undo.purge import FOLDER as PURGES
 from dredge.undo.ways import QUARANTINE_FOLDER
 from dredge.xid import descending_time
@@ -110,18 +111,23 @@ def find_superseded(run: Run) -> Superseded:
     check_clocks((now - run.clock()).total_seconds(), run.plan.config.safety.clock_skew_seconds_max)
     week_ago = now - timedelta(days=KEEP_DAYS_MIN)
     # Listed first: what a version names that is written meanwhile is new, or named by the one before it.
-    files = {
-        place: ListedFiles.of(run.state, f"{place}/", week_ago)
-        for place in ("state", COUNTED, "index", PINS, PENDING)
-    }
-    versions = counting_versions(StateStore(run.state, run.options), files["state"], "")
+    places = ("state", COUNTED, "index", PINS, PENDING)
+    listed_now = ordered_map(
+        lambda place: ListedFiles.of(run.state, f"{place}/", week_ago), places, len(places)
+    )
+    files = dict(zip(places, listed_now, strict=True))
+    with at_once() as ask:
+        versions_read = ask(counting_versions, StateStore(run.state, run.options), files["state"], "")
+        index, pins = ask(ManifestIndex.load, run.state), ask(read_pins, run.state)
+        of_list = superseded_parts(run.state, files[PENDING])
+    versions = versions_read.result()
     found = Superseded()
     found.bookkeeping += _state(files["state"], versions)
     named = {part.name for state in versions.values() for part in state.counted.parts}
     found.bookkeeping += [key for key in files[COUNTED].old(f"{COUNTED}/") if key not in named]
-    found.bookkeeping += _index(run, files["index"])
-    found.bookkeeping += superseded_parts(run.state, files[PENDING])
-    found.bookkeeping += _ended_pins(run, files[PINS], week_ago)
+    found.bookkeeping += _index(index.result(), files["index"])
+    found.bookkeeping += of_list
+    found.bookkeeping += _ended_pins(pins.result(), files[PINS], week_ago)
     sizes = {key: size for listed in files.values() for key, size in listed.sizes.items()}
     found.size_bytes = sum(sizes[key] for key in found.bookkeeping)
     _find_folders(run, now, versions.values(), found)
@@ -135,9 +141,8 @@ def _state(files: ListedFiles, versions: Iterable[str]) -> Iterator[str]:
         yield from (key for key in files.old(f"{place}/") if key not in kept)
 
 
-def _index(run: Run, files: ListedFiles) -> Iterator[str]:
+def _index(index: ManifestIndex, files: ListedFiles) -> Iterator[str]:
     """Files of the index that no run reads, nor one that loaded the index a week ago."""
-    index = ManifestIndex.load(run.state)
     # A head goes when the one that stands for it is old; the oldest first, so that none comes into force again.
     gone = {name for name, by in index.superseded.items() if files.aged.intersection(by)}
     yield from (key for key in reversed(files.old(f"{HEADS}/")) if key in gone)
@@ -148,9 +153,9 @@ def _index(run: Run, files: ListedFiles) -> Iterator[str]:
     yield from (key for key in files.old(f"{PARTS}/") if key not in kept)
 
 
-def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> Iterator[str]:
+def _ended_pins(read: Iterable[Pin], files: ListedFiles, week_ago: datetime) -> Iterator[str]:
     """Files of pins that hold nothing any more; the record of each before its hashes, which nobody reads without it."""
-    pins = {pin.pin_id: pin for pin in read_pins(run.state)}
+    pins = {pin.pin_id: pin for pin in read}
     for key in files.old(f"{PINS}/"):
         name, _, is_hashes = key.removeprefix(f"{PINS}/").partition("/")
         pin = pins.get(name.removesuffix(".json"))
@@ -166,9 +171,12 @@ def _find_folders(run: Run, now: datetime, versions: Iterable[RunState], found: 
     oldest = now - timedelta(days=days)
     named = {state.run_uri for state in versions}
     kept = {uri.rstrip("/").rpartition("/")[2] for uri in named} | {run.plan.run_id}
-    for place, is_ours in ((OWN_RUNS, _is_ours), (EXPIRATIONS, None), (PURGES, None)):
-        folders = open_reader(f"{run.state.uri}/{place}", run.options)
-        old = [name for name in run_ids(folders) if name not in kept and descending_time(name) < oldest]
+    places = {OWN_RUNS: _is_ours, EXPIRATIONS: None, PURGES: None}
+    folders_of = {place: open_reader(f"{run.state.uri}/{place}", run.options) for place in places}
+    there = ordered_map(run_ids, list(folders_of.values()), len(places))
+    for (place, is_ours), names in zip(places.items(), there, strict=True):
+        folders = folders_of[place]
+        old = [name for name in names if name not in kept and descending_time(name) < oldest]
         # Chosen at random, so that folders that stay for ever do not keep others from being looked into.
         for name in random.Random(run.plan.run_id).sample(old, min(len(old), _FOLDERS_MAX)):
             if is_ours is not None and (not is_ours(run, folders, name) or _has_copies(folders, name)):

@@ -25,6 +25,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.pending.words import facts_of_waiting, what_waits
 from dredge.runs.summary import StepSummary
 from dredge.runs.words import size_text
+from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import WORDS
 
 _BEFORE: tuple[type[StepOutput], ...] = (MarkOutput, ListCandidatesOutput, CheckLimitsOutput)
@@ -132,10 +133,15 @@ def _read(run: Run) -> _Left:
     outputs = _outputs(run)
     summaries: dict[str, StepSummary] = {}
     failures: dict[str, dict[str, Any]] = {}
-    for step in (output.STEP for output in outputs):
+
+    def read(step: str) -> tuple[StepSummary | None, dict[str, Any] | None]:
         done = run.folder.read_summary(step)
         failure = run.folder.standing_failure(step, done)
-        if (summary := done or run.folder.read_incomplete(step)) is not None:
+        return done or run.folder.read_incomplete(step), failure
+
+    steps = [output.STEP for output in outputs]
+    for step, (summary, failure) in zip(steps, ordered_map(read, steps, len(steps)), strict=True):
+        if summary is not None:
             summaries[step] = summary
         if failure is not None:
             failures[step] = failure

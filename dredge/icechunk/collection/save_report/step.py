@@ -42,10 +42,15 @@ def save_report(run: Run) -> StepSummary:
     """
     # Before anything is read: a try that sleeps does not keep the one after it from telling how the run ended.
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
+    with run.folder.keeping():
+        is_complete = _is_complete(run)
+        # Who sleeps until its run has ended would take the right back, and nobody would give it back again.
+        attempt.check()
+        return _end(run, attempt, is_complete)
+
+
+def _end(run: Run, attempt: StepTry, is_complete: bool) -> StepSummary:
     error: DredgeError | None = None
-    is_complete = _is_complete(run)
-    # Who sleeps until its run has ended would take the right back, and nobody would give it back again.
-    attempt.check()
     try:
         if is_complete and (moved := advance_state(run)) is not None:
             keep_small(run, StateOutput.of(moved).version)
@@ -63,7 +68,8 @@ def save_report(run: Run) -> StepSummary:
 
 def _is_complete(run: Run) -> bool:
     try:
-        return all(run.folder.read_summary(item.STEP) is not None for item in StateOutput.INPUTS)
+        found = run.folder.standing_summaries(item.STEP for item in StateOutput.INPUTS)
+        return all(summary is not None for summary in found.values())
     except FormatError:
         return False
 

@@ -20,8 +20,10 @@ from dredge.runs import ledger
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.storage import exists
+from dredge.storage.parallel import at_once, ordered_map
 
 SAMPLE = 200
+_AT_ONCE = 64
 
 
 def verify(run: Run) -> StepSummary:
@@ -35,7 +37,14 @@ def verify(run: Run) -> StepSummary:
 
 
 def _verify(run: Run, record: StepRecord) -> None:
-    problems = [*_lost(run, record), *_lost_canaries(run, record), *_still_there(run, record)]
+    with at_once() as ask:
+        looks = [
+            ask(lambda: [*_lost(run, record, "snapshots")]),
+            ask(lambda: [*_lost(run, record, "manifests")]),
+            ask(lambda: [*_lost_canaries(run, record)]),
+            ask(lambda: [*_still_there(run, record)]),
+        ]
+    problems = [problem for look in looks for problem in look.result()]
     if problems:
         record.status = "partial"
         record.error = FormatError(
@@ -44,18 +53,17 @@ def _verify(run: Run, record: StepRecord) -> None:
         )
 
 
-def _lost(run: Run, record: StepRecord) -> Iterator[str]:
-    """List the snapshots and manifests, and look whether all live ones are there."""
-    for kind in ("snapshots", "manifests"):
-        live = sets.read_ids(run.folder, record.input(MarkOutput).live(kind))
-        prefix = OBJECT_FOLDERS[kind]
-        listed = [
-            hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(prefix)))[0]
-            for batch in run.reader.list(prefix)
-        ]
-        record.counts[f"live_{kind}"] = len(live)
-        if absent := int((~sets.contains(sets.unite(listed), live)).sum()):
-            yield f"{absent} live {kind} are not in the store"
+def _lost(run: Run, record: StepRecord, kind: str) -> Iterator[str]:
+    """List the files of a kind, and look whether all live ones are there."""
+    live = sets.read_ids(run.folder, record.input(MarkOutput).live(kind))
+    prefix = OBJECT_FOLDERS[kind]
+    listed = [
+        hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(prefix)))[0]
+        for batch in run.reader.list(prefix)
+    ]
+    record.counts[f"live_{kind}"] = len(live)
+    if absent := int((~sets.contains(sets.unite(listed), live)).sum()):
+        yield f"{absent} live {kind} are not in the store"
 
 
 def _lost_canaries(run: Run, record: StepRecord) -> Iterator[str]:
@@ -76,6 +84,7 @@ def _still_there(run: Run, record: StepRecord) -> Iterator[str]:
         keys += rng.sample(deleted, min(SAMPLE, len(deleted)))
     keys = rng.sample(keys, min(SAMPLE, len(keys)))
     record.counts["deleted_sample"] = len(keys)
-    left = [key for key in keys if exists(run.reader, key)]
+    there = ordered_map(lambda key: exists(run.reader, key), keys, _AT_ONCE)
+    left = [key for key, is_there in zip(keys, there, strict=True) if is_there]
     if left:
         yield f"{len(left)} deleted objects are still there, such as {left[0]}"

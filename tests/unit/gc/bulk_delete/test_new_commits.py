@@ -98,6 +98,7 @@ class Intruder:
         self._at = at
         self._act = act
         self._looks = 0
+        self._lock = threading.RLock()
 
     def asked(self, name: str, _arguments: object = ()) -> None:
         """Comes before each call of the client."""
@@ -113,12 +114,13 @@ class Intruder:
                 time.sleep(0.001)
 
     def _next(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
+        if "watch" in threading.current_thread().name:
             return
-        self.requests += 1
-        if self.requests - 1 == self._at and not self.is_done:
-            self.is_done = True
-            self._act()
+        with self._lock:
+            self.requests += 1
+            if self.requests - 1 == self._at and not self.is_done:
+                self.is_done = True
+                self._act()
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from dredge.errors import AwaitingApprovalError, RefusedError
-from dredge.gc.check_limits import guards, step
+from dredge.gc.check_limits import guards
 from dredge.gc.check_limits.check import Check, must
 from dredge.gc.save_report.report import write_report
 from dredge.runs.limits import Finding
@@ -53,7 +53,7 @@ def test_a_new_guard_in_the_list_that_says_no_refuses_the_run(
     monkeypatch: pytest.MonkeyPatch, dry_run: bool, approval: str
 ) -> None:
     """A limit that is exceeded as well does not make it a matter of approval."""
-    monkeypatch.setattr(step, "GUARDS", [*guards.GUARDS, says("new", False), says("another", True)])
+    monkeypatch.setattr(guards, "GUARDS", [*guards.GUARDS, says("new", False), says("another", True)])
     world, kept, gone = busy_world(max_delete_objects=0, approval=approval)
     context = world.plan(dry_run=dry_run)
     with pytest.raises(RefusedError) as caught:

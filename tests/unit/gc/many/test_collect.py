@@ -121,6 +121,7 @@ def test_the_summary_counts_all_and_shows_first_what_needs_a_look() -> None:
     assert summary["counts"] == {
         "repositories": 4,
         "collected_repositories": 2,
+        "dry_repositories": 0,
         "left_out_repositories": 1,
         "failed_repositories": 1,
         "found_objects": 2,

@@ -14,6 +14,7 @@ import pytest
 
 from dredge.errors import NotFoundError, UnavailableError
 from dredge.gc.mark_uncommitted.branch_reader import BranchReader, UnreadableError
+from dredge.gc.namespaces import Keys
 from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats
 
@@ -49,7 +50,7 @@ class Server:
 
     def reader(self, scanned: Sequence[str] = (), **sizes: int) -> BranchReader:
         plan = SimpleNamespace(repository="repo", namespace=NAMESPACE)
-        run: Any = SimpleNamespace(client=self, plan=plan)
+        run: Any = SimpleNamespace(client=self, plan=plan, keys=Keys(NAMESPACE))
         return BranchReader(run, np.sort(hash64(pa.array([*scanned], pa.string()))), **sizes)
 
     def take_all(self, reader: BranchReader, after: str = "") -> set[str]:

@@ -95,6 +95,32 @@ def test_sweep_keeps_what_only_the_re_check_loses() -> None:
     assert orphan not in world.data()
 
 
+def test_a_grace_does_not_stand_for_the_proof_of_the_re_checks_scan() -> None:
+    """Two marks, a grace apart, have found the object, each with its proof. It is staged again after the second one,
+    and the scan of the re-check, which alone could see that, loses the page: without its own proof the object is lost.
+    """
+    world, living, orphan = stormy_world(unsafe_grace_seconds=None, grace_hours=20)
+    again = world.orphan("data/slice/again")
+    world.age(days=2)
+    world.collect()
+    world.age(hours=21)
+    context = world.plan()
+    world.mark(context)
+    world.lake.catalog.objects.stage_object(
+        world.lake.repository,
+        "aa",
+        "again",
+        physical_address=f"{world.lake.namespace}/{again}",
+        checksum="c",
+        size_bytes=6,
+    )
+    with Storm(world, ["mm"]):
+        world.run(context)
+    assert again in world.data()
+    assert orphan not in world.data()
+    assert living <= world.data()
+
+
 def test_what_only_branches_showed_is_no_staging_that_vanished() -> None:
     world, living, orphan = stormy_world(safety={"staged_rows_plenty": 5})
     world.collect(dry_run=True)

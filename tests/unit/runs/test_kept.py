@@ -1,0 +1,214 @@
+"""What a process has read or written is not read again, and what another one changed is seen where it counts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dredge.errors import RefusedError, UnavailableError
+from dredge.runs.chain import PLAN, check_chain, plan_digest
+from dredge.runs.clock import StoreClock
+from dredge.runs.folder import RunFolder
+from dredge.runs.kept import keeping_parts, kept_parts
+from dredge.runs.perform import StepRecord, perform
+from dredge.runs.tries import StepTry
+from dredge.storage import ObjectStream, open_writer
+from tests.support.memory_store import forget_memory_store
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+URI = "memory://kept-test/r1"
+ROWS = pa.table({"x": [1, 2]})
+
+
+class Told:
+    """A writer that tells the keys that are read, and may do something before a write."""
+
+    def __init__(self) -> None:
+        self._writer = open_writer(URI)
+        self.keys: list[str] = []
+        self.before: Callable[[str], None] = lambda _: None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def get(self, key: str) -> bytes:
+        self.keys.append(key)
+        return self._writer.get(key)
+
+    def open_read(self, key: str) -> ObjectStream:
+        self.keys.append(key)
+        return self._writer.open_read(key)
+
+    def put(self, key: str, data: bytes) -> str | None:
+        self.before(key)
+        return self._writer.put(key, data)
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    yield Told()
+    forget_memory_store("kept-test")
+
+
+@pytest.fixture
+def folder(told: Told) -> RunFolder:
+    return RunFolder(told, "r1")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def reads(told: Told) -> list[str]:
+    """The keys that are read."""
+    return told.keys
+
+
+def other() -> RunFolder:
+    """The folder as another process sees it."""
+    return RunFolder(open_writer(URI), "r1")
+
+
+def clock() -> datetime:
+    return NOW
+
+
+def do(folder: RunFolder, step: str, *inputs: str) -> None:
+    def body(record: StepRecord) -> None:
+        record.parts.append(folder.write_table(step, 0, ROWS))
+
+    perform(folder, step, inputs, body, clock, roots={} if inputs else {PLAN: "p"})
+
+
+def test_parts_and_summaries_are_read_once_and_only_within_the_block(
+    folder: RunFolder, reads: list[str]
+) -> None:
+    do(folder, "first")
+    summary = folder.read_summary("first")
+    assert summary is not None
+    with folder.keeping():
+        for _ in range(2):
+            assert folder.read_summary("first") == summary
+            assert folder.read_part(summary.parts[0]).equals(ROWS)
+        del reads[:]
+        assert folder.read_summary("first") == summary
+        assert folder.read_part(summary.parts[0]).equals(ROWS)
+        # A task in this process finds them, too.
+        assert RunFolder.of_task(URI, "r1", None).read_part(summary.parts[0]).equals(ROWS)
+        assert reads == []
+    folder.read_summary("first")
+    folder.read_part(summary.parts[0])
+    assert [key for key in reads if key.startswith("first/t001/")] == [summary.parts[0].key]
+    assert kept_parts(URI) is None
+
+
+def test_a_step_that_goes_on_reads_the_numbers_of_its_inputs_alone(
+    folder: RunFolder, reads: list[str]
+) -> None:
+    with folder.keeping(goes_on=True):
+        do(folder, "first")
+        del reads[:]
+        do(folder, "second", "first")
+    assert reads == ["first/_try.json"]
+
+
+def test_a_run_that_goes_on_elsewhere_does_no_step_again_that_is_done(folder: RunFolder) -> None:
+    with folder.keeping(goes_on=True):
+        do(folder, "first")
+        do(folder, "second", "first")
+    StepTry.claim(folder.writer, "third")  # its process ended
+    again = other()
+    with again.keeping(goes_on=True):
+        for step, inputs in {"first": (), "second": ("first",), "third": ("second",)}.items():
+            do(again, step, *inputs)
+    done = other().read_summaries(["first", "second", "third"])
+    assert [summary.try_number for summary in done.values() if summary is not None] == [1, 1, 2]
+
+
+def test_a_step_that_was_begun_again_elsewhere_is_not_built_on(folder: RunFolder) -> None:
+    with folder.keeping(goes_on=True):
+        do(folder, "first")
+        StepTry.claim(other().writer, "first")
+        with pytest.raises(RefusedError):
+            do(folder, "second", "first")
+
+
+def test_the_chain_is_read_afresh(folder: RunFolder, reads: list[str]) -> None:
+    folder.write_json(f"{PLAN}.json", {"lease": 1, "mode": "clean"})
+    with folder.keeping(goes_on=True):
+        perform(folder, "first", [], lambda _: None, clock, roots={PLAN: plan_digest(folder)})
+        found = folder.read_summaries(["first"])
+        seen = {name: summary for name, summary in found.items() if summary is not None}
+        del reads[:]
+        check_chain(folder, "last", {"first": [PLAN]}, seen)
+        assert {*reads} == {"first/_SUCCESS.json", "first/_try.json", f"{PLAN}.json"}
+        other().write_json(f"{PLAN}.json", {"lease": 2, "mode": "optimized"})
+        with pytest.raises(RefusedError):
+            check_chain(folder, "last", {"first": [PLAN]}, seen)
+
+
+def test_long_parts_and_the_oldest_ones_are_not_kept() -> None:
+    with keeping_parts(URI):
+        parts = kept_parts(URI)
+        assert parts is not None
+        parts.put("long", b"x" * ((1 << 20) + 1))
+        assert parts.get("long") is None
+        for number in range(70):
+            parts.put(str(number), bytes(1 << 20))
+            parts.get("0")
+        assert parts.get("0") is not None
+        assert parts.get("1") is None
+        assert parts.get("69") is not None
+
+
+def test_parts_are_written_side_by_side_and_there_when_a_step_is_done_and_a_failure_is_the_steps(
+    folder: RunFolder, told: Told
+) -> None:
+    together = threading.Barrier(3)
+
+    def slow(key: str) -> None:
+        if "bad" in key:
+            raise UnavailableError("no")
+        if "part" in key:
+            together.wait(10)
+
+    def body(record: StepRecord) -> None:
+        record.parts += [folder.write_table("s", number, ROWS) for number in range(3)]
+        # Whoever reads them meanwhile, from this object or another one in this process, gets what will be there.
+        for reader in (folder, other()):
+            assert reader.read_part(record.parts[2]).equals(ROWS)
+
+    def failing(_: StepRecord) -> None:
+        folder.write_bytes("t/bad", b"", 0)
+
+    told.before = slow
+    with folder.keeping():
+        done = perform(folder, "s", [], body, clock)
+        assert [other().writer.stat(part.key).size for part in done.parts] == [
+            part.size_bytes for part in done.parts
+        ]
+        with pytest.raises(UnavailableError):
+            perform(folder, "t", [], failing, clock)
+        assert folder.read_summary("t") is None
+        perform(folder, "u", [], lambda _: None, clock)  # the failure was that of its step alone
+
+
+def test_the_stores_time_is_asked_once_a_minute_and_again_when_the_machines_clock_was_set(told: Told) -> None:
+    asked: list[str] = []
+    told.before = asked.append
+    now = NOW
+    store = StoreClock(told, lambda: now)  # type: ignore[arg-type]
+    first = store.now()
+    now += timedelta(seconds=0.5)
+    assert store.now() == first + timedelta(seconds=0.5)
+    assert len(asked) == 1
+    for seconds in (5, -5):  # set by hand
+        now += timedelta(seconds=seconds)
+        store.now()
+    assert len(asked) == 3
+    old = StoreClock(told, lambda: now, seconds_max=0)  # type: ignore[arg-type]
+    old.now()
+    old.now()
+    assert len(asked) == 5
