@@ -50,7 +50,7 @@ class Server:
 
     def reader(self, scanned: Sequence[str] = (), **sizes: int) -> BranchReader:
         plan = SimpleNamespace(repository="repo", namespace=NAMESPACE)
-        run: Any = SimpleNamespace(client=self, plan=plan, keys=Keys(NAMESPACE))
+        run: Any = SimpleNamespace(client=self, plan=plan, keys=Keys(namespace=NAMESPACE))
         return BranchReader(run, np.sort(hash64(pa.array([*scanned], pa.string()))), **sizes)
 
     def take_all(self, reader: BranchReader, after: str = "") -> set[str]:

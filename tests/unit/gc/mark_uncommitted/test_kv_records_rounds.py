@@ -56,7 +56,7 @@ class Store:
         plan = SimpleNamespace(
             repository="lake", config=SimpleNamespace(safety=SimpleNamespace(scan_rounds_max=rounds_max))
         )
-        arguments: Sequence[Any] = (SimpleNamespace(plan=plan), self, SimpleNamespace(take=take))
+        arguments: Sequence[Any] = (SimpleNamespace(plan=plan, keys=None), self, SimpleNamespace(take=take))
         return _read(*arguments), found
 
 

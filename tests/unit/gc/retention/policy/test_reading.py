@@ -156,6 +156,6 @@ def test_the_example_in_the_documentation_is_a_policy() -> None:
     page = (Path(__file__).parents[5] / "docs" / "retention.md").read_text()
     example = page.partition("```yaml\n")[2].partition("```")[0]
     policy = read_policy(example, "docs/retention.md")
-    assert [rule.name for rule in policy.rules] == ["releases", "audit", "models of late"]
+    assert [rule.name for rule in policy.rules] == ["releases", "audit", "recent models"]
     assert policy.rules[1] == PolicyRule("audit", ("main",), None, ("audit/**", "*.md"))
     assert compile_glob(policy.rules[2].paths[0]).fullmatch("models/a/b")
