@@ -162,7 +162,7 @@ def test_schedules_and_windows_come_from_airflow_with_the_users_rights(
     assert "switched off" in off.text
     assert "be <strong>clean</strong>: asked for" in off.text  # the schedule says so
     windows = get(api, f"{address}/gaps", "user").text
-    assert "Windows of daily_lake without a run" in windows
+    assert "Windows of daily_lake without" in windows
     assert re.search("(29|30) since", windows)  # the first day of them was begun before
     assert "permission to start backfills" in get(api, f"{address}/gaps", "viewer").text
 
