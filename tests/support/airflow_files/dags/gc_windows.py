@@ -10,7 +10,8 @@ import os
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+
+from airflow.sdk import get_current_context
 
 from airflow_dredge.dags.lakefs_gc import gc_dag, lakefs_gc
 from airflow_dredge.dags.lakefs_gc_all import gc_all_dag
@@ -20,9 +21,13 @@ from dredge.gc import steps
 from dredge.runs.tasks import LocalRunner
 
 
-def _in_this_process(operator: LakeFSSparkOperator, context: Any, secrets: Mapping[str, str]) -> None:
+def _in_this_process(operator: LakeFSSparkOperator, secrets: Mapping[str, str]) -> None:
     marker = Path(os.environ["DREDGE_TEST_FAIL"])
-    if operator.step == "subtract" and marker.exists() and marker.read_text() in context["run_id"]:
+    if (
+        operator.step == "subtract"
+        and marker.exists()
+        and marker.read_text() in get_current_context()["run_id"]
+    ):
         raise RefusedError("stopped for the test")
     os.environ.update(secrets)
     getattr(steps, operator.step)(steps.Run.open(operator.run_uri), LocalRunner())
