@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import replace
 
+from dredge.gc.check_limits import canaries
 from dredge.gc.check_limits.check import Check
 from dredge.gc.check_limits.identical import Proof
 from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
@@ -44,4 +45,6 @@ def check_of(run: Run, **counts: dict[str, int]) -> Check:
     verdicts = Proof(0).verdicts.write(run.folder)
     cleared = write_hashes(run.folder, "check/cleared.u64", NONE)
     holds = HoldFiles(size_verdicts=verdicts[0], served=verdicts[1], cleared=cleared)
-    return Check(run, record, Proof(0), Tally(), [], holds, Known(), Advanced(0, {}, [], Waits()), Future())
+    sample: Future[list[canaries.Canary]] = Future()
+    sample.set_result(canaries.sample(run, CheckLimitsOutput.STEP))
+    return Check(run, record, Proof(0), Tally(), [], holds, Known(), Advanced(0, {}, [], Waits()), sample)

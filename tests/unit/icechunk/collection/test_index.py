@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,12 +30,20 @@ IDS = [np.array(values, np.uint64) for values in ([1, 5, 9], [], [2**64 - 1])]
 ROWS = list(zip(("A", "B", "C"), map(NamedChunks, IDS), strict=True))
 
 
+def _garbage(report: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """Figures by kind, without those of candidates that no earlier run found."""
+    return {
+        kind: {name: figure for name, figure in figures.items() if not name.startswith("found_now")}
+        for kind, figures in report["kinds"].items()
+    }
+
+
 def test_second_run_reads_no_manifest_again(repo: Repo) -> None:
     first = collect(repo.config(dry_run=True))
     assert counts_of(first, "mark")["manifests_read"] == 9
     second = collect(repo.config(dry_run=True))
     assert counts_of(second, "mark")["manifests_read"] == 0
-    assert second["kinds"] == first["kinds"]
+    assert _garbage(second) == _garbage(first)
     session = repo.library.writable_session("main")
     change_number(session, 99)
     session.commit("new")
@@ -47,11 +56,11 @@ def test_damaged_index_is_read_again_from_the_repository(repo: Repo) -> None:
     for path in (repo.folder / "_dredge" / "index" / "parts").iterdir():
         path.write_bytes(path.read_bytes()[:-1] + b"x")
     again = collect(repo.config(dry_run=True))
-    assert again["kinds"] == good["kinds"]
+    assert _garbage(again) == _garbage(good)
     assert counts_of(again, "mark")["manifests_read"] == 9
     for path in (repo.folder / "_dredge" / "index" / "heads").iterdir():
         path.write_bytes(b"{}")
-    assert collect(repo.config(dry_run=True))["kinds"] == good["kinds"]
+    assert _garbage(collect(repo.config(dry_run=True))) == _garbage(good)
 
 
 def test_index_of_an_earlier_reader_is_not_believed(repo: Repo) -> None:
