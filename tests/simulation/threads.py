@@ -7,10 +7,16 @@ happen between two calls of other threads of the same step is not tried here, th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from types import SimpleNamespace, TracebackType
+from types import TracebackType
 from typing import Any, Self
 
 from tests.simulation.scheduler import Actor, Scheduler
+
+
+class _Outside:
+    """The thread of a call that no actor makes."""
+
+    name = "outside"
 
 
 class Threads:
@@ -22,7 +28,7 @@ class Threads:
         self.Lock = _bound(Lock, scheduler)
         self.RLock = _bound(Lock, scheduler)
         self.BoundedSemaphore = lambda _count=1: Lock(scheduler)  # as tight as can be
-        self.current_thread = lambda: scheduler.current or SimpleNamespace(name="outside")
+        self.current_thread = lambda: scheduler.current or _Outside
 
 
 def _bound[T](kind: Callable[..., T], scheduler: Scheduler) -> Callable[..., T]:
