@@ -100,8 +100,8 @@ def test_who_only_looks_neither_ends_an_application_nor_keeps_it_busy(program: P
         assert json.loads(line.recv_bytes()) == {"free": True, "group": os.getpgid(pid)}
     for _ in range(20):
         Client(str(address), "AF_UNIX").close()
-    wait_until(lambda: program.application().do("see", {}) == (0, "") and address in sockets())
-    assert program.seen[0] == pid
+    wait_until(lambda: program.application().do("see", {}) == (0, "") and program.seen[0] == pid)
+    assert address in sockets()
 
 
 def test_error_of_a_step_comes_back_and_the_next_try_starts_afresh(program: Program) -> None:
