@@ -44,6 +44,7 @@ STEPS = (
     BulkDeleteOutput,
     VerifyOutput,
 )
+"""The steps of every run, in their order; a run that deletes also advances the state."""
 _RUNS_MAX = 3
 _LOOK_BACK = 20
 # Objects in a page of a listing and in a request to delete.

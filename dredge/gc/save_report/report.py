@@ -18,9 +18,8 @@ from dredge.errors import FormatError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.insight.run_cost import work_of
+from dredge.gc.insight.run_cost import STEPS, work_of
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import Plan
 from dredge.gc.run import Run
 from dredge.gc.save_report import vendor_files, words
@@ -31,7 +30,6 @@ from dredge.gc.save_report.rows import report_rows
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.output import StateOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
-from dredge.gc.verify import VerifyOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.payload import to_json
@@ -43,16 +41,6 @@ from dredge.storage.parallel import ordered_map
 log = logging.getLogger("dredge")
 
 REPORT, PAGE = "report.json", "report.html"
-STEPS = (
-    SliceListingOutput,
-    MarkUncommittedOutput,
-    ListCommittedOutput,
-    SubtractOutput,
-    CheckLimitsOutput,
-    BulkDeleteOutput,
-    VerifyOutput,
-)
-"""The steps of every run, in their order; one that deletes moves the state on as well."""
 _COUNTS: dict[type[StepOutput], tuple[str, ...]] = {
     SliceListingOutput: ("old_objects", "old_bytes", "young_objects", "young_bytes"),
     SubtractOutput: ("live_objects", "candidates_objects", "candidates_bytes"),
