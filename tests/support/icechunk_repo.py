@@ -17,18 +17,19 @@ from dredge.icechunk.collection.list_candidates import step as list_step
 from dredge.icechunk.collection.steps import (
     Run,
     check_limits,
+    collect,
     list_candidates,
     mark,
     plan_collection,
     run_steps,
 )
-from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.ids import ALPHABET
 from dredge.icechunk.repository import read_history
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader, open_writer
 from tests.support.icechunk import build, graph_of, local_storage, objects, quiet, scenarios
+from tests.support.icechunk_expiring import expire
 
 SAMPLE = scenarios()[0]
 """The design document's history; expired by `expire_middle`, 1, 2, 4, 6 and 7 are garbage."""
@@ -89,6 +90,10 @@ class Repo:
         """All that Dredge keeps in the repository, by key."""
         reader = open_writer(f"{self.uri}/_dredge")
         return {key: reader.get(key) for batch in reader.list("") for key in batch["key"].to_pylist()}
+
+    def collect(self, **changes: Any) -> dict[str, Any]:
+        """Do a whole run, and return its report."""
+        return collect(self.config(**changes), _HERE)
 
     def collected(self, folder: Path) -> dict[str, set[str]]:
         """What an undisturbed collection of a copy below a folder leaves."""
