@@ -15,10 +15,8 @@ from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.lakefs.files.ranges import RangeInfo
 from dredge.lakefs.files.sstable import METARANGES, read_table
-from dredge.runs.partition import WorkerRun, partition_function
-from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import Progress, TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.storage import ObjectReader
 
 _INLINE = 64

@@ -29,7 +29,7 @@ import pyarrow as pa
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.index.decoding import RangeHashes
 from dredge.gc.namespaces import canonical_namespace
-from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
+from dredge.runs.parts import check_digest, parquet_bytes, read_parquet
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import NONE, Hashes

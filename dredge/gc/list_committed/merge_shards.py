@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from dredge.gc.list_committed.output import COUNTED, COUNTS, LIVE
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.sets.hashes import (
     Counted,
     Hashes,

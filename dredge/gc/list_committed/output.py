@@ -8,9 +8,8 @@ from dredge.errors import RefusedError
 from dredge.gc.index import store as index
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_json
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import PartInfo, StepOutput
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet
 
 LIVE, SIZES, EXPIRED = "live", "sizes", "expired"

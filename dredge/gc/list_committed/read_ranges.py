@@ -21,8 +21,8 @@ from dredge.gc.list_committed.output import COUNTS, EXPIRED, SIZES
 from dredge.gc.list_committed.roles import IN_HEADS, TO_ADD, TO_EXPLAIN, TO_SUBTRACT, RoleTable
 from dredge.gc.namespaces import METADATA, Keys
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import WorkerRun, partition_function
 from dredge.sets.hashes import Counted, Hashes, split, unite, write_counted, write_hashes
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import ordered_map

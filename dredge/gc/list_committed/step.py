@@ -23,7 +23,7 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.base import Base, base_of
 from dredge.gc.witness.mark import Witnessed, pass_witnesses
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import CountedSet, LiveSet, LocatedSet, ShardedSet

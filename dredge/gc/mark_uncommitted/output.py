@@ -9,8 +9,7 @@ import pyarrow as pa
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.output import StepOutput
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import PartInfo, StepOutput
 from dredge.sets.hashes import Hashes, read_hashes, unite, write_hashes
 
 _ADDRESSES, _HASHES, _HEADS = "addresses", "hashes", "heads"

@@ -21,7 +21,7 @@ from dredge.gc.run import Run
 from dredge.lakefs import UncommittedPage
 from dredge.lakefs.files.prepared import uncommitted_key
 from dredge.runs.clock import running_seconds
-from dredge.runs.folder import read_parquet
+from dredge.runs.parts import read_parquet
 from dredge.sets.hashes import NONE, Hashes, unite
 
 log = logging.getLogger("dredge")

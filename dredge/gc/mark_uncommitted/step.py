@@ -7,7 +7,7 @@ from dredge.gc.mark_uncommitted.output import MarkUncommittedOutput, write_heads
 from dredge.gc.mark_uncommitted.proof import Proof
 from dredge.gc.mark_uncommitted.staging import scan_staging
 from dredge.gc.run import Run
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 

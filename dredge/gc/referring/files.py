@@ -20,7 +20,7 @@ from dredge.gc.namespaces import METADATA
 from dredge.gc.referring.repositories import ReferringRun
 from dredge.gc.witness.unnamed import kind_of, list_tables, open_table
 from dredge.lakefs.files.sstable import RANGES
-from dredge.runs.folder import parquet_bytes, read_parquet
+from dredge.runs.parts import parquet_bytes, read_parquet
 from dredge.runs.tasks import TaskRunner
 from dredge.storage.parallel import ordered_map
 

@@ -12,7 +12,7 @@ from dredge.gc.referring.repositories import find_referring
 from dredge.lakefs import LakeFS, Repository
 from dredge.lakefs.files.addresses import answer_readings
 from dredge.runs.preflight import Line, line_of, ok
-from dredge.runs.words import number_of
+from dredge.runs.rendering import number_of
 from dredge.storage import StorageOptions, open_reader
 from dredge.storage.parallel import ordered_map
 

@@ -31,10 +31,9 @@ from dredge.gc.slice_listing.output import OLD, YOUNG, SliceListingOutput
 from dredge.gc.slice_listing.slices import slice_time
 from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
 from dredge.inventory.rows import downloaded, read_rows
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.steps import StepRecord
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 
 log = logging.getLogger("dredge")
 

@@ -6,8 +6,7 @@ import pyarrow as pa
 
 from dredge.gc.namespaces import DATA, left_prefixes
 from dredge.gc.slice_listing.slices import slice_time
-from dredge.runs.output import StepOutput
-from dredge.runs.summary import PartInfo
+from dredge.runs.summary import PartInfo, StepOutput
 
 LISTED = pa.schema(
     [

@@ -20,7 +20,7 @@ from dredge.gc.slice_listing.from_inventory import read_inventory
 from dredge.gc.slice_listing.items import ListConfig, ListResult, ListTask, list_items
 from dredge.gc.slice_listing.output import SliceListingOutput, unlisted_text
 from dredge.gc.slice_listing.slices import OUTSIDE, Item, choose_slices
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.storage import Level
