@@ -36,8 +36,8 @@ from airflow_dredge.spark_jobs.daemon import load_common
 from airflow_dredge.spark_jobs.job import Job, check_run_uri, outcome, stop_this_process
 from airflow_dredge.spark_jobs.rows import SparkRunner
 from airflow_dredge.spark_jobs.session import close_session, open_session
+from dredge.process import environment, is_of_this_user
 from dredge.runs.payload import Json
-from dredge.runs.process import environment, is_of_this_user
 from dredge.runs.tasks import TaskFunction, TaskRunner
 from dredge.storage import StorageOptions, environment_of_child
 

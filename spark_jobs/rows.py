@@ -38,9 +38,9 @@ from airflow_dredge.spark_jobs.failures import spark_reason
 from airflow_dredge.spark_jobs.session import is_remote
 from dredge import __version__
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
+from dredge.process import environment
 from dredge.runs.failures import TaskDefect, places
 from dredge.runs.payload import Json
-from dredge.runs.process import environment
 from dredge.runs.tasks import TaskFunction
 
 if TYPE_CHECKING:

@@ -1,8 +1,13 @@
-"""What people said about a repository: who, when, why and what, kept with the state.
+"""What people said about a repository, and the Variables of Airflow that bind its runs, kept with the state.
 
-    <state>/people/<id>-<kind>.json
+    <state>/people/<id>-<kind>.json         who, when, why and what
+    <state>/variables/<id>-<name>.json      a Variable that a run was bound by
 
 A record is written once and never changed. Ids grow with the store's time.
+
+A secrets backend that does not answer looks like a Variable that does not exist, and a run without `dredge_policy` has
+no bounds. Where a recorded Variable is missing, a person confirms that it was removed (`forget_variable`). The latest
+record or confirmation counts.
 """
 
 from __future__ import annotations
@@ -21,7 +26,6 @@ from dredge.storage.parallel import ordered_map
 from dredge.xid import new_xid
 
 PEOPLE = "people"
-
 _AT_ONCE = 16
 
 
@@ -138,7 +142,6 @@ def _read(state: ObjectReader, name: str) -> Consent:
 
 
 VARIABLES = "variables"
-
 FORGET_VARIABLE = "forget-variable"
 
 

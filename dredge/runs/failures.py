@@ -1,4 +1,8 @@
-"""Errors that end the work: what is a defect, what was changed by then, and what is done afterwards all the same."""
+"""Errors that end the work: what is a defect, what was changed by then, and what is done afterwards all the same.
+
+`ConfigError` promises that nothing was touched. Where it appears after deletions, because credentials may not delete
+or expired half way, it becomes a `PartialError`: otherwise a person would repeat a finished half.
+"""
 
 from __future__ import annotations
 

@@ -40,13 +40,9 @@ from dredge.storage.parallel import at_once, ordered_map
 from dredge.xid import descending_time
 
 SUCCESS = "_SUCCESS.json"
-
 INCOMPLETE = "_INCOMPLETE.json"
-
 FAILED = "_FAILED.json"
-
 _COMPLETE = ("success", "dry_run")
-
 _AT_ONCE = 16
 
 

@@ -6,6 +6,10 @@
 
 Expiry is counted by the store's clock. The fencing number grows with every new holder: work that carries an
 old one knows that it has been overtaken, and stops. Two holders cannot both win a conditional put.
+
+Clearing the tasks of a run in the scheduler takes the lease again under a new number, and later steps read the number
+from the stored plan. The task that brings it may itself be an older try, so `hand_over` replaces the plan by
+conditional puts only, and only by a higher number: a lower one would end every step with "the lease is lost".
 """
 
 from __future__ import annotations
@@ -33,9 +37,7 @@ from dredge.storage import ObjectReader, ObjectWriter
 log = logging.getLogger("dredge")
 
 LEASE = "lease.json"
-
 _ROUNDS_MAX = 20
-
 _BEATS = 4
 """How often a right is renewed in the time that it lives."""
 
@@ -343,7 +345,6 @@ def _lost(reader: ObjectReader, key: str, grant: LeaseGrant, held: _Held | None)
 
 
 LEASE_MEMBER = "lease"
-
 _ROUNDS_MAX = 20
 
 

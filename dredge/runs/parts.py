@@ -32,9 +32,7 @@ from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
 
 _AT_ONCE = 16
-
 _PART_BYTES_MAX = 1 << 20
-
 _BYTES_MAX = 64 << 20
 """What a run of millions of objects reads and writes must not stay in memory."""
 
@@ -148,7 +146,6 @@ type Bounds = Mapping[str, tuple[Any, Any]]
 """Least and greatest value by column."""
 
 GROUP_ROWS = 10_000
-
 _FEW_WORDS = ("reason", "hold", "outcome", "code")
 """Columns with the same few texts again and again, where a table has them."""
 

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 from collections.abc import Callable, Mapping, Sequence
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-
 _SPANS = (("days", 86_400), ("h", 3600), ("min", 60), ("s", 1))
-
 _DAYS_FROM_SECONDS = 48 * 3600
 
 
@@ -85,9 +83,7 @@ def _templates(folder: Path) -> jinja2.Environment:
 
 
 _CURVE_TEMPLATE = Path(__file__).parent / "templates" / "curve.svg.j2"
-
 _WIDTH, _HEIGHT = 640, 240
-
 _LEFT, _RIGHT, _TOP, _BOTTOM = 90, 20, 16, 36
 
 

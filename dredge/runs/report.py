@@ -105,16 +105,12 @@ def _colour(verdict: str) -> str:
 
 
 LEFT_OUT, FAILED = "left_out", "failed"
-
 DRY = "dry_run"
-
 ENDED = ("success", DRY)
 """Outcomes of runs that came to their end."""
 
 _PAGE = "report.html"
-
 _SUMMARY_TEMPLATE = Path(__file__).parent / "templates" / "summary.html.j2"
-
 _SUMMARIES = "summaries"
 
 

@@ -1,4 +1,11 @@
-"""One way to do a step: inputs checked, done once, summary last, failures recorded."""
+"""Does a step: inputs checked, done once, summary last, failures recorded; and checks the chain of digests.
+
+    plan ← slice_listing ← mark_uncommitted ← list_committed ← subtract ← check_limits
+
+Every summary names the digests of what its step read, and a step reads its inputs before it begins. So an unbroken
+chain proves without any clock that nothing in it was made from a result that was replaced since, and that the steps
+came one after the other in the order of the chain.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +184,6 @@ def _note_failure(
 
 
 PLAN = "plan"
-
 _LEASE = "lease"
 
 

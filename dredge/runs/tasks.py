@@ -153,7 +153,6 @@ def in_chunks[T](items: Sequence[T], num_chunks: int) -> list[list[T]]:
 log = logging.getLogger("dredge")
 
 EVERY_SECONDS = 5.0
-
 NOW = "_progress/now.json"
 """Below the folder of a step: how far it is, by its driver."""
 

@@ -20,7 +20,7 @@ from dredge.gc.list_committed.sources import SERVER, Found
 from dredge.gc.retention.policy.model import main_parent
 from dredge.gc.run import Run
 from dredge.lakefs import Commit
-from dredge.lakefs.files import rules as retention
+from dredge.lakefs.files import gc_files as retention
 from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")

@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.retention.active import active_commits
 from dredge.lakefs import Commit, LakeFS, Ref, Rules
+from dredge.lakefs.files import gc_files as retention
 from dredge.lakefs.files import records
-from dredge.lakefs.files import rules as retention
 
 type Graph = dict[str, Commit]
 """Commits by id, closed: with a commit all its ancestors."""

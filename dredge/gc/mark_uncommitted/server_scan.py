@@ -19,7 +19,7 @@ from dredge.gc.mark_uncommitted.output import StagedFiles
 from dredge.gc.namespaces import canonical_namespace, key_of
 from dredge.gc.run import Run
 from dredge.lakefs import UncommittedPage
-from dredge.lakefs.files.prepared import uncommitted_key
+from dredge.lakefs.files.gc_files import uncommitted_key
 from dredge.runs.clock import running_seconds
 from dredge.runs.parts import read_parquet
 from dredge.sets.hashes import NONE, Hashes, unite

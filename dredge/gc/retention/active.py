@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dredge.errors import NotFoundError
+from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import Branch, Commit
-from dredge.lakefs.files.rules import Rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import StateStore
 from dredge.gc.subtract import SubtractOutput
 from dredge.hashing import hash64
-from dredge.lakefs.files.prepared import UNCOMMITTED
+from dredge.lakefs.files.gc_files import UNCOMMITTED
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_json, to_json

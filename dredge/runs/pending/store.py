@@ -33,13 +33,9 @@ from dredge.runs.versions import verify
 from dredge.storage import ObjectReader, ObjectWriter
 
 FORMAT = 2
-
 FOLDER = "pending"
-
 POINTER = f"{FOLDER}/current.json"
-
 NEWEST = "newest_list.json"
-
 _AHEAD_MAX = timedelta(minutes=5)
 """The clocks of a store's servers may differ so much."""
 

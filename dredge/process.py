@@ -1,13 +1,16 @@
-"""This process: its environment variables, and who is at the other end of its sockets."""
+"""This process: its environment variables, its optional packages, its writes to disk, and the users of its sockets."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+
+from dredge.errors import ConfigError
 
 
 @contextmanager
@@ -52,3 +55,44 @@ def user_of(line: Connection) -> int | None:
         found = there.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     user: int = _CREDENTIALS.unpack(found)[1]
     return user
+
+
+def need(module: str, extra: str) -> None:
+    """Look whether a module of an extra can be imported; the module is loaded then.
+
+    Args:
+        module: its name.
+        extra: that brings it.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigError(
+            f"{error.name or module} is not installed: it comes with the extra {extra}, as in pip install"
+            f" 'dredge[{extra}]'. Install it here, and for Spark's executors. Nothing was touched."
+        ) from None
+
+
+NO_SYNC = "DREDGE_UNSAFE_NO_SYNC"
+"""Environment variable: "1" forces nothing to the disk. A loss of power then loses what was acknowledged."""
+
+
+def is_durable() -> bool:
+    """Whether acknowledged writes have to survive a loss of power."""
+    return os.environ.get(NO_SYNC) != "1"
+
+
+def sync(fd: int) -> None:
+    """Force a file, or the names in a folder, to the disk.
+
+    Args:
+        fd: descriptor of the file or the folder.
+
+    Raises:
+        OSError: the disk failed; what was written may be lost.
+    """
+    if is_durable():
+        os.fsync(fd)
