@@ -169,7 +169,7 @@ def plan_command(
     from dredge.gc.insight.run_cost import expected, expected_lines
     from dredge.gc.insight.what_if import what_if
     from dredge.lakefs import LakeFSClient
-    from dredge.runs.curve import render_curve
+    from dredge.runs.rendering import render_curve
 
     client = LakeFSClient.from_env()
     base = _base(repository, run_uri, run_root)
@@ -262,6 +262,6 @@ def _kv() -> Any:
     """How the key-value store is reached; None when the environment does not say."""
     import os
 
-    from dredge.gc.mark_uncommitted.kv_access import URL, KVAccess
+    from dredge.gc.mark_uncommitted.kv_store import URL, KVAccess
 
     return KVAccess.from_env() if os.environ.get(URL) else None

@@ -229,7 +229,7 @@ def _expiration(asked: dict[str, Any]) -> Expiration:
 
 def _show_plan(made: ExpirationPlan, whole: bool) -> None:
     from dredge.icechunk.expiration.tree import draw_plan
-    from dredge.runs.words import size_text
+    from dredge.runs.rendering import size_text
 
     click.echo(draw_plan(made, fold_above=sys.maxsize if whole else 5))
     shown = (

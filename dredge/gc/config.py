@@ -21,12 +21,7 @@ from dredge.approve.settings import (
 from dredge.errors import ConfigError
 from dredge.gc.retention.policy import RetentionPolicy, load_policy
 from dredge.runs import versions
-from dredge.runs.pending.settings import (
-    GRACE_HOURS_FINAL,
-    grace_hours_setting,
-    grace_of,
-    unsafe_grace_setting,
-)
+from dredge.runs.pending.grace import GRACE_HOURS_FINAL, grace_hours_setting, grace_of, unsafe_grace_setting
 from dredge.settings import (
     DAYS_MAX,
     HOURS_MAX,
@@ -158,7 +153,7 @@ class GCConfig:
     Attributes:
         policy: what else stays, beyond lakeFS's own rules; None is nothing.
         read_kv: where the key-value store is, and who may enter, says the environment
-            (`dredge.gc.mark_uncommitted.kv_records`).
+            (`dredge.gc.mark_uncommitted.staging`).
         window_begin: only slices opened from then on are listed (ISO time with offset); None has no bound.
         window_end: only slices opened before then are listed.
         safety: margins.

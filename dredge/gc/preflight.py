@@ -28,7 +28,7 @@ from dredge.gc.mark_uncommitted import KVAccess, look
 from dredge.gc.namespaces import DATA, check_namespaces
 from dredge.gc.pending.known import find_list
 from dredge.gc.plan import RUNS, STATE
-from dredge.gc.referring.preflight import check_referring
+from dredge.gc.referring import check_referring
 from dredge.gc.run import open_state
 from dredge.gc.state.store import StateStore
 from dredge.gc.storage_classes import HELD, MINIMUM_DAYS
@@ -39,7 +39,7 @@ from dredge.gc.witness.ownership import Site, read_owner, read_visitors
 from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.preflight import Check, Level, Line, Preflight, alarms_line, line_of, ok, perform
-from dredge.runs.words import number_of
+from dredge.runs.rendering import number_of
 from dredge.storage import ObjectWriter, StorageOptions, open_reader
 from dredge.storage.model import STORAGE_CLASS
 from dredge.undo.alarms import open_alarms
@@ -73,7 +73,7 @@ _SAMPLE_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What the checks work with; has what `kv_standing.look` asks for."""
+    """What the checks work with; has what `kv_store.look` asks for."""
 
     config: GCConfig
     client: LakeFSClient

@@ -341,7 +341,7 @@ def cost_lines(cost: Cost, price: float | None = None, top: int = _SHOWN) -> Ite
         price: US dollars for a GiB and month; None shows no prices.
         top: refs and snapshots at most.
     """
-    from dredge.runs.words import size_text
+    from dredge.runs.rendering import size_text
 
     def size(size_bytes: int) -> str:
         dollars = "" if price is None else f"  {size_bytes / 2**30 * price:,.2f} $/month"

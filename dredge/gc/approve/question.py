@@ -17,12 +17,12 @@ from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds
 from dredge.gc.insight.addresses import Amount
 from dredge.gc.insight.base_run import read_history
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.retention.lines import lines_of
+from dredge.gc.retention.active import lines_of
 from dredge.gc.run import Run
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.lakefs import Rules
 from dredge.runs.payload import from_json
-from dredge.runs.words import size_text
+from dredge.runs.rendering import size_text
 
 _FOLDER = r"^(?P<folder>.*/)"
 

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.gc.check_limits import CheckLimitsOutput, ask_about, codes
-from dredge.gc.index.lookup import Lookup, with_hashes
 from dredge.gc.index.ranges import Ranges, facts_of
+from dredge.gc.index.store import Lookup, with_hashes
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import PLAN
@@ -29,7 +29,7 @@ from dredge.gc.undo import open_swept
 from dredge.gc.witness.unnamed import list_tables
 from dredge.hashing import hash64
 from dredge.runs.payload import from_json
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.tasks import TaskRunner
 from dredge.sets.hashes import NONE, Hashes, contains, unite
 from dredge.storage.parallel import ordered_map

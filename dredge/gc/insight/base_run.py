@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError, RefusedError
 from dredge.gc.config import CLEAN
-from dredge.gc.index.metaranges import Metaranges
+from dredge.gc.index.ranges import Metaranges
 from dredge.gc.list_committed import HISTORY, Graph, ListCommittedOutput
 from dredge.gc.mark_uncommitted import KVAccess, MarkUncommittedOutput
 from dredge.gc.namespaces import canonical_namespace
@@ -25,8 +25,7 @@ from dredge.kv.rows import RowView
 from dredge.lakefs import Commit, Ref, Rules
 from dredge.lakefs.files import records
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
-from dredge.runs.folder import RunFolder, read_json
-from dredge.runs.lifetimes import run_ids
+from dredge.runs.folder import RunFolder, read_json, run_ids
 from dredge.runs.payload import from_json
 from dredge.sets.hashes import Hashes, read_hashes
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer

@@ -29,7 +29,7 @@ from dredge.errors import DredgeError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
 from dredge.gc.list_committed import COUNTED
 from dredge.gc.plan import METADATA_RUNS, Plan
-from dredge.gc.referring.repositories import FOLDER as REFERRING
+from dredge.gc.referring import FOLDER as REFERRING
 from dredge.gc.run import Run
 from dredge.gc.save_report.old_folders import Place, find_old_folders, is_run_of, side_places
 from dredge.gc.save_report.output import OwnFilesOutput
@@ -39,12 +39,11 @@ from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
 from dredge.gc.verify import VerifyOutput
 from dredge.gc.witness.record import FOLDER, parts_of, read_record
+from dredge.runs.cleanup import ListedFiles, counting_versions, remove_own_files
 from dredge.runs.clock import check_clocks
-from dredge.runs.lifetimes import ListedFiles, counting_versions
-from dredge.runs.own_files import remove_own_files
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import superseded_parts
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 from dredge.storage.parallel import at_once, ordered_map

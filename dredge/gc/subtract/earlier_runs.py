@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError
-from dredge.gc.index.decoding import keys_of
+from dredge.gc.index.ranges import keys_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, METADATA
 from dredge.gc.pending.gone import Gone
@@ -32,11 +32,10 @@ from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.store_lookup import LookedUp, folders_of, look_up
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
-from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.pending.rows import due
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, WorkerRun, partition_function, round_robin
 from dredge.sets.live import LiveSet
 from dredge.storage import open_writer
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.mark_uncommitted import server_scan
+from dredge.gc.mark_uncommitted import staged
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,
@@ -23,8 +23,8 @@ from dredge.kv.model import Entry
 from dredge.lakefs import Ref
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry as EntryOf
+from dredge.lakefs.files.entries import Value
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Branch, Repository, branch_key, repository_key
-from dredge.lakefs.files.values import Value
 from lakefs_embedded.staging.area import Staged
 from tests.support.gc import World, candidates, make_world, seen_with, summary_of
 from tests.support.kv_views import WithoutSnapshots, open_as, store_of
@@ -168,7 +168,7 @@ def test_full_addresses_inside_the_namespace_are_read_as_the_keys_they_mean(
     world.age(days=2)
     context = world.plan()
     # Past the server, which would show it: only the records may keep it.
-    monkeypatch.setattr(server_scan, "canonical_staged", lambda found, _: found.slice(0, 0))
+    monkeypatch.setattr(staged, "canonical_staged", lambda found, _: found.slice(0, 0))
     world.lake.kv.set(token.encode(), b"a", entry.encode())
     world.run(context)
     assert old in world.data()
