@@ -19,7 +19,6 @@ import logging
 import os
 import random
 import re
-import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ from dredge.causes import (
 from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
 from dredge.lakefs.sdk import go_through_proxy, load_client
 from dredge.proxies import is_here
-from dredge.server_urls import ca_bundles, check_ca_bundle, check_key, check_server_url
+from dredge.server_urls import ca_bundles, check_key, check_server_url, tls_context
 from dredge.storage.redact import redact
 
 log = logging.getLogger("dredge")
@@ -183,10 +182,7 @@ class Transport:
         self.base = base if base.endswith("/api/v1") else f"{base}/api/v1"
         self._key = (access_key_id, secret_access_key)
         self._connections = connections
-        self._tls = ssl.create_default_context()
-        for path in [*([ca_bundle] if ca_bundle else []), *ca_bundles(os.environ)]:
-            check_ca_bundle(path, "lakeFS")
-            self._tls.load_verify_locations(path)
+        self._tls = tls_context([*([ca_bundle] if ca_bundle else []), *ca_bundles(os.environ)], "lakeFS")
         self._shared = self._client()
         _warn_of_clear_text(self.server)
 
