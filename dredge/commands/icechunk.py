@@ -22,7 +22,7 @@ from dredge.commands.icechunk_runs import (
     runs_command,
 )
 from dredge.commands.icechunk_undo import pins_command, purge_command, restore_command
-from dredge.commands.options import setting_options
+from dredge.commands.options import FiniteRange, setting_options
 from dredge.commands.terminal import show_progress
 from dredge.commands.variables import forget_variable_command
 from dredge.icechunk.collection.config import MIN_AGE_DEFAULT, CollectConfig
@@ -85,7 +85,7 @@ def _expiration_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--min-age-hours",
-            type=float,
+            type=FiniteRange(min=0),
             default=MIN_AGE_DEFAULT,
             show_default=True,
             help="Minimum age of the collection, for the estimate.",

@@ -75,6 +75,7 @@ def test_params_are_these(dag: DAG) -> None:
         "storage",
         "keep_lost_days",
         "keep_old_refs",
+        "referring_repositories",
         "older_than",
         "rule",
         "delete_expired_branches",

@@ -16,6 +16,7 @@ from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.list_candidates import step as list_step
 from dredge.icechunk.collection.steps import (
     Run,
+    bulk_delete,
     check_limits,
     collect,
     list_candidates,
@@ -26,6 +27,7 @@ from dredge.icechunk.collection.steps import (
 from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.ids import ALPHABET
 from dredge.icechunk.repository import read_history
+from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader, open_writer
 from tests.support.icechunk import build, graph_of, local_storage, objects, quiet, scenarios
@@ -85,6 +87,10 @@ class Repo:
         run = self.listed(**changes)
         check_limits(run)
         return run
+
+    def sweep(self, run: Run) -> StepSummary:
+        """Delete the candidates of a guarded run."""
+        return bulk_delete(run, _HERE)
 
     def metadata(self) -> dict[str, bytes]:
         """All that Dredge keeps in the repository, by key."""

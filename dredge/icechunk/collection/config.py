@@ -178,6 +178,12 @@ class CollectConfig:
         "Delete no transaction log. For a repository with missing logs that its repo info lists.",
         default=False,
     )
+    referring_repositories: str | None = setting(
+        "Referring repositories",
+        "URIs of Icechunk repositories, separated by commas, whose virtual chunks point into this one. Their live"
+        " snapshots are read, and the objects that they name are kept. Empty: none.",
+        default=None,
+    )
     inventory: str | None = setting(
         "Inventory instead of a listing",
         "URI of a `manifest.json` of S3 Inventory, of the folder with those of all dates (the newest is"
@@ -230,6 +236,11 @@ class CollectConfig:
         """Kinds of objects of which none may be deleted."""
         kinds = {"chunks": self.keep_chunks, "transactions": self.keep_transactions}
         return [kind for kind, kept in kinds.items() if kept]
+
+    @property
+    def referring(self) -> tuple[str, ...]:
+        """URIs of the referring repositories."""
+        return tuple(uri.strip() for uri in (self.referring_repositories or "").split(",") if uri.strip())
 
     @property
     def min_age_seconds(self) -> float:
