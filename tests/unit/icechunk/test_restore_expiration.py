@@ -78,6 +78,14 @@ def test_released_objects_that_a_collection_deleted_refuse_a_restore(tmp_path: P
     assert expired.info.read_bytes() == now
 
 
+def test_a_chunk_that_is_missing_refuses_a_restore(tmp_path: Path) -> None:
+    expired = Expired(tmp_path)
+    next((expired.repo.folder / "chunks").iterdir()).unlink()
+    with pytest.raises(RefusedError):
+        expired.restore()
+    assert expired.info.read_bytes() != expired.before
+
+
 def test_an_expiration_of_spec_1_or_an_unknown_one_is_bad_input(tmp_path: Path) -> None:
     expired = Expired(tmp_path, spec=1)
     for name in (expired.done.expiration_id, "0" * 20):

@@ -38,7 +38,8 @@ def test_a_chunk_that_another_repository_reads_is_kept(spec: int, mode: str, tmp
     doomed = sorted(chunks - repo.collected(tmp_path)["chunks"])
     other = refer(tmp_path / "other", repo.folder / "chunks" / doomed[0])
 
-    repo.collect(mode=mode, referring_repositories=other.uri)
+    report = repo.collect(mode=mode, referring_repositories=other.uri)
+    assert report["kept"]["objects"] == 0, "the mark heeds it, not only the look before deleting"
     assert objects(repo.folder)["chunks"] == chunks - {*doomed[1:]}
 
 
