@@ -167,10 +167,7 @@ def error_of_stop(run: Run, watch: Watch) -> DredgeError:
 
 
 def newly_live(
-    reader: ObjectReader,
-    new: Collection[str],
-    unnamed: Collection[str] = (),
-    referring: sets.Ids = sets.NONE,
+    reader: ObjectReader, new: Collection[str], unnamed: Collection[str] = ()
 ) -> dict[str, sets.Ids]:
     """Give the ids of what snapshots name, by kind of object: files of any kind may have those in locations of virtual
     chunks.
@@ -179,7 +176,6 @@ def newly_live(
         reader: on the repository.
         new: snapshots that became live since the mark.
         unnamed: further ones that nothing names yet; what is missing below them is no damage.
-        referring: ids that virtual chunks of other repositories name.
 
     Raises:
         FormatError: a file is missing or damaged.
@@ -195,5 +191,5 @@ def newly_live(
         "manifests": sets.of_names(refs),
         "chunks": sets.unite([found.native for found in chunks]),
     }
-    virtual = sets.unite([referring, *(found.virtual for found in chunks)])
+    virtual = sets.unite([found.virtual for found in chunks])
     return {kind: sets.unite([virtual, named.get(kind, sets.NONE)]) for kind in FOLDERS}

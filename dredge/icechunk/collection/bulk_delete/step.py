@@ -39,7 +39,6 @@ from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput, needed_copies
 from dredge.icechunk.collection.mark import MarkOutput, read_live_snapshots
 from dredge.icechunk.collection.pinned import pinned_with_needs, with_needs
-from dredge.icechunk.collection.referring import ids_in_referring
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.repository import read_repo_info
@@ -116,8 +115,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     changes = look_again(run.reader, run.plan.spec_version, marked, candidates, old_refs)
     refuse_use(run, changes)
     unnamed = find_unnamed(run.reader, marked | changes.new, candidates, run.plan.created_at)
-    referring = ids_in_referring(run.plan.config.referring, run.options)
-    config = _config(run, record, newly_live(run.reader, changes.new, unnamed, referring))
+    config = _config(run, record, newly_live(run.reader, changes.new, unnamed))
     record.counts[_REFS_LOOKED_AT] = len(changes.new)
     record.counts["unnamed_since_mark"] = len(unnamed)
     _check_chain(run, record)

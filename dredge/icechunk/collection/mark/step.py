@@ -37,7 +37,6 @@ from dredge.icechunk.collection.mark.snapshots import (
     snapshot_files,
     with_ancestors,
 )
-from dredge.icechunk.collection.referring import ids_in_referring
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state.base import snapshots_table
 from dredge.icechunk.collection.witness.judging import FORGET_LOST, Judgement, judge
@@ -151,9 +150,7 @@ def _find_chunks(
 
 def _record_virtual(run: Run, record: StepRecord, pieces: Iterable[sets.Ids]) -> None:
     name = f"{MarkOutput.STEP}/{VIRTUAL}"
-    referring = ids_in_referring(run.plan.config.referring, run.options)
-    record.counts["referring_ids"] = len(referring)
-    record.parts.append(sets.write_ids(run.folder, name, sets.unite_all([*pieces, referring])))
+    record.parts.append(sets.write_ids(run.folder, name, sets.unite_all(pieces)))
 
 
 def _record_rows(run: Run, record: StepRecord, rows: Sequence[SnapshotRow], known: KnownSnapshots) -> None:
