@@ -95,6 +95,8 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         run.folder.write_bytes(f"{MarkOutput.STEP}/{KEPT_MANIFESTS}", names, len(kept - gone))
     )
     _record_figures(record, history, roots, live, refs)
+    if roots.youngest is not None:
+        record.details["young_until"] = (roots.youngest + (run.plan.created_at - run.plan.cutoff)).isoformat()
     _find_chunks(run, runner, record, index, refs)
     add_snapshots(run, index, parts)
     _record_rows(run, record, rows, known)
