@@ -72,6 +72,8 @@ def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     files = dict(snapshot_files(run.reader))
     judgement = _ask_witnesses(run, record, actual, files)
     history = run.after_plan(actual)
+    if history is not actual:
+        record.counts["planned_released_snapshots"] = len(actual.snapshots) - len(history.snapshots)
     roots = choose_roots(
         history, files.items(), run.plan.cutoff, lost=judgement.lost, unnamed=judgement.unnamed
     )

@@ -220,7 +220,9 @@ def _facts(run: Run, left: _Left) -> list[tuple[str, str]]:
         facts.append(("Undo", f"{plan.undo.way}: {WORDS[plan.undo.way]} ({plan.undo.why})"))
     if plan.config.after is not None:
         older = plan.config.after.threshold
-        facts.append(("As after", f"an expiration of what is older than {older}, planned, not applied"))
+        released = 0 if mark is None else mark.counts.get("planned_released_snapshots", 0)
+        text = f"{released:,} snapshots older than {older} leave the history; planned, not applied"
+        facts.append(("Expiration", text))
     if mark is not None:
         counts = mark.counts
         facts.append(

@@ -51,7 +51,11 @@ def test_what_the_report_says_is_what_goes_after_the_expiration(repo: tuple[Path
     assert report["outcome"] == "dry_run"
     assert report["headline"].startswith("After the planned expiration, ")
     assert report["candidates"]["objects"] > 20
-    expire(f"file://{folder}", instant_of(planned), delete_expired_tags=True)
+    expired = expire(f"file://{folder}", instant_of(planned), delete_expired_tags=True)
+    (mark,) = (step for step in report["steps"] if step["step"] == "mark")
+    assert mark["counts"]["planned_released_snapshots"] == len(expired.plan.before.snapshots) - len(
+        expired.plan.after.snapshots
+    )
     done = collect(config(folder, dry_run=False))
     assert figures(done, "deleted") == figures(report, "candidates")
     assert figures(done, "young") == figures(report, "young")
