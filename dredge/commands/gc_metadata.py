@@ -59,7 +59,7 @@ def _report(config: MetadataConfig, as_json: bool) -> None:
     from datetime import timedelta
 
     from dredge.gc.mark_uncommitted.kv_access import URL, KVAccess
-    from dredge.gc.metadata.report import look_at_metadata, report_lines
+    from dredge.gc.metadata.files import look_at_metadata, report_lines
     from dredge.lakefs import LakeFSClient
     from dredge.runs.clock import utc_now
 

@@ -42,7 +42,7 @@ from dredge.undo import ways
 LINK_HOURS = 24.0
 """lakeFS lets an uploader link an address for as long after it handed it out, by the servers' clocks."""
 MIN_AGE_HOURS = LINK_HOURS + 1
-"""Younger objects may still come alive: the hour is for servers whose clocks differ (`dredge.gc.clocks`)."""
+"""Younger objects may still come alive: the hour is for servers whose clocks differ (`dredge.gc.planning`)."""
 SLICE_OPEN_HOURS = 25.0
 """A slice is written to for an hour, and an address that was handed out in it may be linked for a day."""
 SLICE_MARGIN_HOURS = 7 * 24 + 25.0

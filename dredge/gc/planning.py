@@ -1,30 +1,40 @@
-"""Planning a run: the lease, the clocks, the cutoff, the mode, and the plan that fixes them."""
+"""Three clocks decide what is young: the object store's, this machine's, and those of the lakeFS servers.
+
+    handed out at t by server A, uploaded     lakeFS signs A's time into the address; the store's is in Last-Modified
+    linked through server B                   refused when B's clock is more than 24 h after the signed time
+    found                                     Last-Modified more than the minimum age before the store's time now
+    deleted                                   a grace later
+
+With all servers within s of the store's clock, no link succeeds later than 24 h + 2 s after the upload. The minimum age
+is an hour longer than lakeFS's 24, and what is linked later is live when another run looks, a grace after it was found.
+So one coarse comparison is enough, of whichever server answers.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from dredge.errors import ConfigError, DredgeError, FormatError, LeaseHeldError, NotFoundError, RefusedError
-from dredge.gc.clocks import compare_server
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
 from dredge.gc.insight.run_cost import expected, expected_lines, forecast
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, check_namespaces, places_of
 from dredge.gc.pending.known import find_list
-from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.referring.repositories import find_referring
-from dredge.gc.run import Run, make_lease, open_state, read_plan
-from dredge.gc.state.store import Current, StateStore
+from dredge.gc.run import PLAN, RUNS, Plan, Run, make_lease, open_state, read_plan
+from dredge.gc.state import Current, StateStore
 from dredge.gc.witness.owner import check_plan
 from dredge.gc.witness.ownership import Site
 from dredge.inventory.manifest import Inventory, find_inventory
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
-from dredge.runs.clock import Clock, StoreClock, check_clocks, utc_now
+from dredge.runs import resuming
+from dredge.runs.clock import NTP, Clock, StoreClock, check_clocks, utc_now
 from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.handover import hand_over
@@ -41,6 +51,52 @@ from dredge.undo.ways import choose_way
 from dredge.xid import new_descending_xid
 
 log = logging.getLogger("dredge")
+
+
+class TellsTime(Protocol):
+    """What is asked of a lakeFS server here."""
+
+    def clock(self) -> datetime | None:
+        """The server's time, in whole seconds, rounded down; None when an answer does not tell it."""
+
+
+def compare_server(server: TellsTime, store_now: Callable[[], datetime], seconds_max: float) -> float | None:
+    """Compare the clock of a lakeFS server with the store's.
+
+    It is read between two readings of the store's, so the difference is known as an interval: as long as all three
+    took, and a second longer for each clock that shows whole seconds. It is refused when it is certainly too large.
+
+    Args:
+        server: asked once.
+        store_now: the store's time, whole seconds or finer.
+        seconds_max: largest difference, either way.
+
+    Returns:
+        The difference that is certain, in seconds, the server's clock minus the store's; None when its answer told no
+        time.
+
+    Raises:
+        RefusedError: it differs by more.
+    """
+    before = store_now()
+    seen = server.clock()
+    after = store_now()
+    if seen is None:
+        log.warning(
+            "lakeFS's answer has no Date header (a proxy takes it away), so its clock could not be compared with the"
+            " store's"
+        )
+        return None
+    least, most = (seen - after).total_seconds() - 1, (seen - before).total_seconds() + 1
+    certain = least if least > 0 else min(most, 0.0)
+    if abs(certain) > seconds_max:
+        side = "ahead of" if certain > 0 else "behind"
+        raise RefusedError(
+            f"a lakeFS server's clock is {abs(certain):.0f} s {side} the object store's, more than"
+            f" {seconds_max:.0f} s. It decides how long an uploaded object may still be linked, so what is old"
+            f" enough to be deleted cannot be told. {NTP}"
+        )
+    return certain
 
 
 def acquire_lease(
@@ -317,3 +373,56 @@ def _run_root(config: GCConfig, repository: Repository, namespaces: Mapping[str,
                 " would be taken for garbage. Name another folder."
             )
     return config.run_root.rstrip("/")
+
+
+def is_local(run: Run) -> bool:
+    """Whether a run has no orchestrator that would go on with it."""
+    return resuming.is_local(run.plan)
+
+
+def check_resumable(run: Run) -> None:
+    """Check that a local run could go on now. Nothing is changed.
+
+    Args:
+        run: that waits.
+
+    Raises:
+        LeaseHeldError: another run works on the repository.
+        RefusedError: another run came in between.
+    """
+    plan = run.plan
+    resuming.check_resumable(
+        run,
+        plan.state_etag,
+        lambda: StateStore(run.state, run.options).current(plan.repository, plan.namespace),
+    )
+
+
+def reopen_run(
+    run_uri: str,
+    client: LakeFS | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> Run:
+    """Take the lease of a local run again, and open the run.
+
+    Args:
+        run_uri: URI of the run folder.
+        client: None reads the environment, when a step first needs it.
+        options: None reads the environment.
+        clock: this machine's clock.
+
+    Raises:
+        ConfigError: there is no such run, or an orchestrator looks after it.
+        LeaseHeldError: another run works on the repository.
+        RefusedError: another run came in between.
+    """
+    run = Run.open(run_uri, options, client, clock)
+    plan = run.plan
+    resuming.take_again(
+        run,
+        plan.state_etag,
+        lambda: StateStore(run.state, options).current(plan.repository, plan.namespace),
+        lambda grant: resume_run(run_uri, plan.repository, grant, options),
+    )
+    return Run.open(run_uri, options, client, clock)

@@ -21,21 +21,18 @@ from dredge.errors import (
     UnavailableError,
     WitnessError,
 )
-from dredge.gc.clocks import compare_server
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.insight.run_cost import expected
 from dredge.gc.mark_uncommitted import KVAccess, look
 from dredge.gc.namespaces import DATA, check_namespaces
 from dredge.gc.pending.known import find_list
-from dredge.gc.plan import RUNS, STATE
+from dredge.gc.planning import compare_server
 from dredge.gc.referring.preflight import check_referring
-from dredge.gc.run import open_state
-from dredge.gc.state.store import StateStore
+from dredge.gc.run import RUNS, STATE, open_state
+from dredge.gc.state import StateStore
 from dredge.gc.storage_classes import HELD, MINIMUM_DAYS
-from dredge.gc.witness.block import describe, read_block
-from dredge.gc.witness.mark_id import compare_ids
-from dredge.gc.witness.owner import PLANNED, has_consent
-from dredge.gc.witness.ownership import Site, read_owner, read_visitors
+from dredge.gc.witness.owner import PLANNED, describe, has_consent, read_block
+from dredge.gc.witness.ownership import Site, compare_ids, read_owner, read_visitors
 from dredge.lakefs import LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.preflight import Check, Level, Line, Preflight, alarms_line, line_of, ok, perform

@@ -43,15 +43,21 @@ if TYPE_CHECKING:
     from dredge.gc.mark_uncommitted.step import mark_uncommitted
     from dredge.gc.metadata.collecting import collect_metadata
     from dredge.gc.metadata.config import MetadataConfig
-    from dredge.gc.plan import Plan
-    from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease, resume_run
+    from dredge.gc.planning import (
+        acquire_lease,
+        check_resumable,
+        is_local,
+        plan_run,
+        release_grant,
+        release_lease,
+        resume_run,
+    )
     from dredge.gc.preflight import check
     from dredge.gc.purge.config import PurgeConfig
     from dredge.gc.purge.step import purge_old
     from dredge.gc.restore.config import RestoreConfig
     from dredge.gc.restore.step import restore
-    from dredge.gc.resuming import check_resumable, is_local
-    from dredge.gc.run import Run, open_state
+    from dredge.gc.run import Plan, Run, open_state
     from dredge.gc.save_report.step import save_report
     from dredge.gc.slice_listing.step import slice_listing
     from dredge.gc.subtract.step import subtract
@@ -238,7 +244,7 @@ def resume(
     Raises:
         DredgeError: the run cannot go on, or one of its steps could not.
     """
-    from dredge.gc.resuming import reopen_run
+    from dredge.gc.planning import reopen_run
     from dredge.runs.clock import utc_now
 
     return to_its_end(reopen_run(run_uri, client, options, clock or utc_now), runner)

@@ -9,8 +9,7 @@ from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.gc.namespaces import DATA, canonical_namespace
-from dredge.gc.plan import RUNS
-from dredge.gc.run import open_state, read_plan
+from dredge.gc.run import RUNS, open_state, read_plan
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.witness.owner import check_before_deleting
 from dredge.gc.witness.ownership import Site

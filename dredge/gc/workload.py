@@ -13,7 +13,7 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput, choose_slices
-from dredge.gc.state.base import base_of, open_base
+from dredge.gc.state import base_of, open_base
 from dredge.gc.subtract import SubtractOutput
 
 

@@ -27,9 +27,9 @@ from dredge.gc.insight.base_run import BaseRun, repository_record, runs_below
 from dredge.gc.insight.why_answer import Judged, StagedBy, Target, UnnamedBy
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.namespaces import METADATA
-from dredge.gc.plan import Plan
+from dredge.gc.run import Plan
 from dredge.gc.subtract import REASONS, SubtractOutput
-from dredge.gc.witness.past import Past
+from dredge.gc.witness.record import Past
 from dredge.gc.witness.unnamed import Known, list_tables, sort_out
 from dredge.kv.rows import RowView, show_key
 from dredge.lakefs import LakeFS, Ref

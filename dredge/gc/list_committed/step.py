@@ -20,7 +20,7 @@ from dredge.gc.retention.kept_sets import Extra, find_extra
 from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.gc.state.base import Base, base_of
+from dredge.gc.state import Base, base_of
 from dredge.gc.witness.mark import Witnessed, pass_witnesses
 from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord

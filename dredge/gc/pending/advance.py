@@ -1,18 +1,10 @@
-"""Advances the pending list by what a mark found, shard by shard.
-
-    few rows     one task reads all candidates and the whole list
-    many rows    tasks cut the candidates into shards by folder, then tasks advance a shard each; where the number of
-                 shards changes, the list is cut, too
-
-What lies in one folder is in one shard, so that a day's work changes few of them. A part whose rows are as they were is
-named again.
-"""
+"""What a mark found, as rows that the pending list is advanced by."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import batched
 
@@ -23,23 +15,73 @@ from dredge.errors import FormatError
 from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, Holds
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.pending import found as reading
-from dredge.gc.pending.found import Sources
-from dredge.gc.pending.gone import Gone
-from dredge.gc.pending.known import Known
+from dredge.gc.pending.known import Gone, Known
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput, folders_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.pending.figures import Waits
-from dredge.runs.pending.rows import FOUND, PENDING, Turn, advance, changes
+from dredge.runs.pending.rows import FOUND, PENDING, YOUNG, Turn, advance, changes
 from dredge.runs.pending.store import same_or_written
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner, TaskRunner, round_robin
 from dredge.sets.hashes import Hashes, contains, shard_of, unite, write_hashes
 from dredge.sets.live import LiveSet
+
+_TAKEN = ["address", "hash", "size", "etag", "last_modified"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Files of rows; a payload.
+
+    Attributes:
+        candidates: rows of candidates.
+        young: rows of young objects.
+        cut: rows of either that were cut into shards (`FOUND`).
+        before: rows of the list that were, or are to be, cut.
+    """
+
+    candidates: list[PartInfo] = field(default_factory=list)
+    young: list[PartInfo] = field(default_factory=list)
+    cut: list[PartInfo] = field(default_factory=list)
+    before: list[PartInfo] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """How many objects were found."""
+        return sum(part.rows for part in (*self.candidates, *self.young, *self.cut))
+
+    def read_found(self, folder: RunFolder, holds: Holds) -> Iterator[pa.Table]:
+        """Read what was found, as rows of `FOUND`.
+
+        Args:
+            folder: the run folder.
+            holds: what holds candidates, `plain`.
+        """
+        for part in self.candidates:
+            rows = folder.read_part(part, [*_TAKEN, "reason", "hold"])
+            yield _as_cut(rows, holds.codes_of(rows), rows["reason"])
+        for part in self.young:
+            rows = folder.read_part(part, _TAKEN)
+            nothing = pa.nulls(rows.num_rows, pa.string())
+            yield _as_cut(rows, pa.array([YOUNG] * rows.num_rows, pa.string()), nothing)
+        yield from folder.read_parts(self.cut)
+
+
+def plain(holds: Holds) -> Holds:
+    """What holds candidates but the wait itself."""
+    return replace(holds, confirmed=None)
+
+
+def _as_cut(rows: pa.Table, codes: pa.Array, reasons: pa.Array) -> pa.Table:
+    columns = {name: rows[name] for name in _TAKEN}
+    columns |= {"version_id": pa.nulls(rows.num_rows, pa.string()), "code": codes, "reason": reasons}
+    cast = [columns[item.name].cast(item.type) for item in FOUND]
+    return pa.Table.from_arrays(cast, schema=FOUND)
+
 
 _STEP = CheckLimitsOutput.STEP
 ONE_TASK_ROWS = 500_000
@@ -298,7 +340,7 @@ class CutResult:
 @partition_function
 def cut_sources(run: WorkerRun, config: CutConfig, task: CutTask) -> CutResult:
     """Cut some sources into shards by the folders of objects."""
-    holds = reading.plain(Holds.of(run.folder, config.config.holds))
+    holds = plain(Holds.of(run.folder, config.config.holds))
     found = [table for source in task.sources for table in source.read_found(run.folder, holds)]
     before, unread = _read_list(
         run, [part for source in task.sources for part in source.before], config.config
@@ -338,7 +380,7 @@ def _cut(
 @partition_function
 def advance_shards(run: WorkerRun, config: AdvanceConfig, task: AdvanceTask) -> AdvanceResult:
     """Advance some shards of the list, and write what changed."""
-    holds = reading.plain(Holds.of(run.folder, config.holds))
+    holds = plain(Holds.of(run.folder, config.holds))
     total = AdvanceResult()
     quiet = {
         shard: result

@@ -5,25 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Self
+
+import numpy as np
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.run import Run
-from dredge.gc.state.store import StateStore
+from dredge.gc.state import StateStore, open_base
 from dredge.gc.witness.consents import OWN, read_consents
 from dredge.gc.witness.owner import keeps_id
 from dredge.gc.witness.ownership import Site
-from dredge.gc.witness.past import FORGET_LOST
+from dredge.gc.witness.record import FORGET_LOST
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_file, to_json
+from dredge.runs.pending.rows import Mask
 from dredge.runs.pending.store import Expected, PendingList, Stored, leave_list, read_list
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.storage import ObjectReader, ObjectWriter
+from dredge.sets.hashes import Hashes, contains, read_hashes
+from dredge.storage import ObjectReader, ObjectWriter, open_writer
 from dredge.storage.parallel import at_once
 from dredge.xid import descending_time
 
@@ -164,3 +169,41 @@ def leave(run: Run, record: StepRecord, known: Known, bits: int, parts: Mapping[
 def _created_at(record: StepRecord) -> datetime | None:
     text = record.input(ListCommittedOutput).detail("witness")["repository_created_at"]
     return None if text is None else datetime.fromisoformat(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """Hashes of what a run deleted; a payload.
+
+    Attributes:
+        uri: of its folder; "" where there is none.
+        parts: files of sorted hashes.
+    """
+
+    uri: str = ""
+    parts: list[PartInfo] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """What the run deleted that left the newest state, also where this run reads everything.
+
+        Raises:
+            FormatError: that state is not as it was.
+        """
+        if run.plan.state is None:
+            return cls()
+        state = open_base(run, run.plan.state).state
+        return cls(uri=state.run_uri, parts=list(state.gone))
+
+    def among(self, hashes: Hashes) -> Mask:
+        """Tell of each hash whether the run deleted it.
+
+        Args:
+            hashes: in any order.
+        """
+        found = np.zeros(len(hashes), bool)
+        if self.parts:
+            folder = RunFolder(open_writer(self.uri), "an earlier run")
+            for part in self.parts:
+                found |= contains(read_hashes(folder, part), hashes)
+        return found

@@ -1,9 +1,12 @@
-"""The report: what the run did, for people and for programs, whatever became of it.
+"""The files that lakeFS's own collector writes at the end of a run, in the same places and forms.
 
-    report.json     everything as one JSON object
-    report.html     the same as a page
+    summary.json    one line
+    deleted/        parquet with one column `address`; deleted.text/ the same as text. Only what was confirmed deleted
 
-and beside them the files of `dredge.gc.save_report.vendor_files`. A run with failures is never a success.
+A dry run reports no deleted objects at all, so that nothing which trusts these files could delete them later without
+looking again.
+
+Source: docs/lakefs-behaviour.md, "The design documents"
 """
 
 from __future__ import annotations
@@ -11,32 +14,112 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow.compute as pc
+
 from dredge.approve.output import approval_inputs
-from dredge.errors import FormatError
+from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.insight.run_cost import STEPS, work_of
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.plan import Plan
-from dredge.gc.run import Run
-from dredge.gc.save_report import vendor_files, words
+from dredge.gc.run import PLAN, Plan, Run, parse_plan
+from dredge.gc.save_report import words
+from dredge.gc.save_report.advance_state import StateOutput
 from dredge.gc.save_report.analysis import sections
-from dredge.gc.save_report.output import OwnFilesOutput, SaveReportOutput
-from dredge.gc.save_report.results import RunResults, StepResult
-from dredge.gc.save_report.rows import report_rows
+from dredge.gc.save_report.results import ENDED, RunResults, StepResult, report_rows
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.gc.state.output import StateOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
-from dredge.runs.folder import RunFolder
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.output import StepOutput
 from dredge.runs.payload import to_json
 from dredge.runs.report import render_html
-from dredge.runs.summary import StepSummary
+from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry
+from dredge.storage import StorageOptions, open_writer
 from dredge.storage.parallel import ordered_map
+
+SUMMARY = "summary.json"
+
+
+def write_deleted(folder: RunFolder, attempt: StepTry) -> list[PartInfo]:
+    """Write the addresses of confirmed deletions, a file for each part of the ledger.
+
+    Args:
+        folder: the run folder.
+        attempt: whose files these are; it is looked before each whether it still counts.
+
+    Returns:
+        The files; none when the ledger cannot be read.
+
+    Raises:
+        OvertakenError: a later try was claimed.
+    """
+    step = BulkDeleteOutput.STEP
+    try:
+        swept = folder.read_summary(step) or folder.read_incomplete(step)
+    except DredgeError:
+        return []
+    parts: list[PartInfo] = []
+    for part in BulkDeleteOutput.of(swept).settled if swept is not None else ():
+        rows = folder.read_part(part, ["address", "outcome"])
+        gone = rows.filter(pc.equal(rows["outcome"], ledger.DELETED)).select(["address"])
+        if not gone.num_rows:
+            continue
+        index = len(parts) // 2
+        attempt.check()
+        parts.append(folder.write_table("deleted", index, gone))
+        lines = "".join(f"{_text_line(address)}\n" for address in gone["address"].to_pylist())
+        parts.append(folder.write_bytes(f"deleted.text/part-{index:05d}.txt", lines.encode(), gone.num_rows))
+    return parts
+
+
+def _text_line(address: str) -> str:
+    """An address as a line; only what would break the line is quoted, as JSON."""
+    return json.dumps(address) if any(ord(character) < 32 for character in address) else address
+
+
+def summary_of(folder: RunFolder, plan: Plan, report: Mapping[str, Any]) -> bytes:
+    """What `summary.json` says; who approved a run that had to ask is said as well.
+
+    Args:
+        folder: the run folder.
+        plan: the run's plan.
+        report: its outcome, of which one with failures is never a success, its figures, and its approval.
+    """
+    listing = folder.read_summary(SliceListingOutput.STEP)
+    value: dict[str, Any] = {
+        "run_id": plan.run_id,
+        "success": report["outcome"] in ENDED,
+        "first_slice": SliceListingOutput.of(listing).first_slice if listing is not None else "",
+        "start_time": _instant(plan.created_at),
+        "cutoff_time": _instant(plan.cutoff),
+        "num_deleted_objects": report["counts"].get("deleted_objects", 0),
+    }
+    if report["approval"] is not None:
+        value["approval"] = report["approval"]
+    return f"{json.dumps(value)}\n".encode()
+
+
+def _instant(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+class SaveReportOutput(StepOutput):
+    """The report. It reads whatever the other steps left, so it demands none of them."""
+
+    STEP = "save_report"
+
+
+class OwnFilesOutput(StepOutput):
+    """What was removed of Dredge's own files; reads the last step of a complete run, which differs with dry runs."""
+
+    STEP = "own_files"
+
 
 log = logging.getLogger("dredge")
 
@@ -83,12 +166,12 @@ def write_report(
     folder, plan = run.folder, run.plan
     attempt = attempt or StepTry.claim(folder.writer, SaveReportOutput.STEP)
     report = build_report(folder, plan, known)
-    parts = vendor_files.write_deleted(folder, attempt)
+    parts = write_deleted(folder, attempt)
     folder.settle()
     files = {
         REPORT: json.dumps(report, sort_keys=True).encode(),
         PAGE: render_html(report).encode(),
-        vendor_files.SUMMARY: vendor_files.summary_of(folder, plan, report),
+        SUMMARY: summary_of(folder, plan, report),
     }
     list(ordered_map(lambda name: attempt.replace(name, files[name]), list(files), len(files)))
     summary = StepSummary(
@@ -203,3 +286,25 @@ def _step(result: StepResult) -> dict[str, Any]:
         "figures": figures or result.problem,
         "counts": dict(summary.counts) if summary else {},
     }
+
+
+def read_report(run_uri: str, options: StorageOptions | None = None) -> dict[str, Any]:
+    """Put the report of a run together as of now; also while the run goes on, and after it failed.
+
+    Args:
+        run_uri: URI of the run's folder.
+        options: how to reach it; None reads the environment.
+
+    Returns:
+        As `build_report` says.
+
+    Raises:
+        ConfigError: the folder is not one of a run.
+        FormatError: a file of it is damaged, or its plan is of another format.
+    """
+    writer = open_writer(run_uri.rstrip("/"), options)
+    try:
+        plan = parse_plan(read_json(writer, PLAN))
+    except NotFoundError:
+        raise ConfigError(f"{run_uri} holds no {PLAN}: it is not the folder of a run") from None
+    return build_report(RunFolder(writer, plan.run_id), plan)

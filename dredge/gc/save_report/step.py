@@ -12,13 +12,11 @@ from dredge.gc.index.upkeep import compact
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.referring import Referred, open_referring
 from dredge.gc.run import Run
+from dredge.gc.save_report.advance_state import StateOutput, advance_state
 from dredge.gc.save_report.analysis import write_analysis
-from dredge.gc.save_report.lifetimes import clean_up
-from dredge.gc.save_report.output import SaveReportOutput
-from dredge.gc.save_report.report import write_report
-from dredge.gc.state.advance import advance_state
-from dredge.gc.state.output import StateOutput
-from dredge.gc.state.store import StateStore
+from dredge.gc.save_report.clean_up import clean_up
+from dredge.gc.save_report.report import SaveReportOutput, write_report
+from dredge.gc.state import StateStore
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary

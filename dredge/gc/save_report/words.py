@@ -12,7 +12,7 @@ from dredge.gc.approve import ApproveOutput
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.plan import Plan
+from dredge.gc.run import Plan
 from dredge.gc.save_report.results import ENDED, RunResults, StepResult
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput

@@ -18,7 +18,7 @@ from typing import Literal
 
 from dredge.errors import FormatError
 from dredge.gc.namespaces import DATA, METADATA
-from dredge.gc.plan import Plan
+from dredge.gc.run import Plan
 from dredge.xid import descending_time
 
 # Keys are cut at these characters; a cut is exact whatever characters the keys really have.

@@ -19,13 +19,13 @@ from typing import Any
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError, RefusedError
 from dredge.gc.mark_uncommitted import KVAccess
-from dredge.gc.metadata.history import read_history
+from dredge.gc.metadata.named import read_history
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import open_state
 from dredge.gc.witness.consents import Consent, record_consent
-from dredge.gc.witness.known_commits import find_unknown
-from dredge.gc.witness.past import FORGET_LOST, RESTORE_LOST, Past
+from dredge.gc.witness.mark import find_unknown
 from dredge.gc.witness.people import at_work, demand_owner
+from dredge.gc.witness.record import FORGET_LOST, RESTORE_LOST, Past
 from dredge.gc.witness.unnamed import Files, Known, list_tables, sort_out
 from dredge.lakefs import Commit, CommitText, LakeFS, Repository
 from dredge.lakefs.files.metaranges import read_metarange

@@ -13,10 +13,9 @@ from typing import Any
 from dredge.errors import ConfigError, RefusedError
 from dredge.gc.config import Safety
 from dredge.gc.run import make_lease, open_state
-from dredge.gc.witness import block
 from dredge.gc.witness.consents import ALIAS, OWN, WITHOUT_ID, Consent, check_reason, record_consent
-from dredge.gc.witness.mark_id import compare_ids, write_id
-from dredge.gc.witness.ownership import Owner, Site, read_owner, replace_owner
+from dredge.gc.witness.owner import lift, read_block
+from dredge.gc.witness.ownership import Owner, Site, compare_ids, read_owner, replace_owner, write_id
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.runs.payload import to_json
 from dredge.storage import StorageOptions
@@ -131,11 +130,11 @@ def lift_block(
     """
     with at_work(repository, why, "lift-block", client, options) as site:
         before = demand_owner(site)
-        if block.read_block(site.state) is None:
+        if read_block(site.state) is None:
             raise ConfigError(f"the namespace of {repository} is not blocked. Nothing was changed.")
         # First the id: after a kill in between the block is still in force.
         has_id = write_id(site)
-        lifted = block.lift(site.state, repository, why, who)
+        lifted = lift(site.state, repository, why, who)
         assert lifted is not None
         assert lifted.lifted is not None
         return _told(site, lifted.lifted, before, has_id) | {"block": to_json(replace(lifted, lifted=None))}

@@ -20,7 +20,7 @@ from datetime import datetime
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.index.store import CommittedIndex
-from dredge.gc.metadata.seeking import Sought, seek_metaranges
+from dredge.gc.metadata.deleting import Sought, seek_metaranges
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.lakefs.files.ranges import is_table_id

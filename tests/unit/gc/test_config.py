@@ -8,7 +8,7 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.gc.config import GCConfig
-from dredge.gc.plan import Plan
+from dredge.gc.run import Plan
 from dredge.runs.payload import from_json, to_json
 from tests.support.gc import make_world
 

@@ -8,7 +8,7 @@ from dredge.errors import ConfigError, LeaseHeldError
 from dredge.gc import planning
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import acquire_lease, plan_run, release_lease
-from dredge.gc.state.advance import advance_state
+from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.steps import bulk_delete, subtract, verify
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_deleter

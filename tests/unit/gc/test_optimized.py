@@ -11,9 +11,8 @@ import pytest
 from dredge.errors import ConflictError, FormatError, RefusedError
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
-from dredge.gc.state.advance import advance_state
-from dredge.gc.state.model import RunState
-from dredge.gc.state.store import POINTER, StateStore
+from dredge.gc.save_report.advance_state import advance_state
+from dredge.gc.state import POINTER, RunState, StateStore
 from dredge.gc.steps import bulk_delete, save_report, verify
 from dredge.lakefs.files.metaranges import read_metarange
 from dredge.runs.payload import from_json, to_json

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.plan import PLAN
+from dredge.gc.run import PLAN
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,

@@ -19,10 +19,8 @@ from dredge.gc.config import GCConfig
 from dredge.gc.mark_uncommitted.kv_access import KVAccess
 from dredge.gc.preflight import check
 from dredge.gc.run import open_state
-from dredge.gc.witness.block import BLOCK, Block
-from dredge.gc.witness.mark_id import KEY, write_id
-from dredge.gc.witness.owner import PLANNED
-from dredge.gc.witness.ownership import Owner, Site, claim
+from dredge.gc.witness.owner import BLOCK, PLANNED, Block
+from dredge.gc.witness.ownership import KEY, Owner, Site, claim, write_id
 from dredge.lakefs import Environment, LakeFSClient
 from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
 from dredge.runs.payload import to_json

@@ -13,8 +13,7 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.gc.config import GCConfig
-from dredge.gc.planning import acquire_lease, plan_run
-from dredge.gc.resuming import check_resumable
+from dredge.gc.planning import acquire_lease, check_resumable, plan_run
 from dredge.gc.run import Run
 from dredge.gc.steps import resume
 from dredge.runs.summary import StepSummary

@@ -12,10 +12,9 @@ import pytest
 from dredge.errors import ConflictError, DefectError, OvertakenError, RefusedError, UnavailableError
 from dredge.gc.bulk_delete import sweep
 from dredge.gc.config import GCConfig
-from dredge.gc.plan import PLAN
 from dredge.gc.planning import acquire_lease, release_lease
-from dredge.gc.run import Run
-from dredge.gc.state.advance import advance_state
+from dredge.gc.run import PLAN, Run
+from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,

@@ -14,17 +14,16 @@ from typing import Any
 import pytest
 
 from dredge.errors import BlockedError, NotFoundError, RefusedError, WitnessError
-from dredge.gc.metadata import collecting, taking
+from dredge.gc.metadata import collecting, deleting
 from dredge.gc.metadata.collecting import collect_metadata
 from dredge.gc.metadata.config import MetadataConfig
+from dredge.gc.metadata.deleting import File, delete_files
 from dredge.gc.metadata.named import NamesReader
-from dredge.gc.metadata.taking import File, delete_files
-from dredge.gc.plan import METADATA_RUNS
 from dredge.gc.planning import release_lease
-from dredge.gc.run import open_state
-from dredge.gc.witness.block import lift, refuse
+from dredge.gc.run import METADATA_RUNS, open_state
 from dredge.gc.witness.lost import forget_lost
-from dredge.gc.witness.mark_id import KEY
+from dredge.gc.witness.owner import lift, refuse
+from dredge.gc.witness.ownership import KEY
 from dredge.gc.witness.people import consent_without_id
 from dredge.gc.witness.record import POINTER as MARK
 from dredge.kv.memory import MemoryKV
@@ -460,7 +459,7 @@ def at_each_point(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) ->
         patch.setattr(NamesReader, "read", around(NamesReader.read))
         for step in ("versions_of", "copy_aside", "sort_files", "find_copies"):
             patch.setattr(collecting, step, around(getattr(collecting, step)))
-        honest = taking.open_exact_version_deleter
+        honest = deleting.open_exact_version_deleter
 
         class Watched:
             def __init__(self, uri: str, options: Any) -> None:
@@ -469,7 +468,7 @@ def at_each_point(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) ->
             def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend) -> list[DeleteOutcome]:
                 return list(around(self._inner.delete)(wanted, may_send))
 
-        patch.setattr(taking, "open_exact_version_deleter", Watched)
+        patch.setattr(deleting, "open_exact_version_deleter", Watched)
         yield points
 
 
@@ -521,7 +520,7 @@ def test_a_plain_deletion_leaves_commits_without_their_files_for_a_while(
         def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend) -> list[DeleteOutcome]:
             return self._inner.delete([key for key, _ in wanted], may_send)
 
-    monkeypatch.setattr(taking, "open_exact_version_deleter", ByName)
+    monkeypatch.setattr(deleting, "open_exact_version_deleter", ByName)
     points, _ = committing(noted(), monkeypatch, -1, 1000)
     orders = itertools.combinations_with_replacement(points[-9:], 2)
     lost = [committing(noted(), monkeypatch, *order)[1] for order in orders]

@@ -10,10 +10,9 @@ import pytest
 from dredge.errors import ConfigError, LeaseHeldError, UnavailableError
 from dredge.gc.metadata import collecting
 from dredge.gc.metadata.config import MetadataConfig
+from dredge.gc.metadata.deleting import DELETED, FAILED, KEPT, PURGED, File, MetadataOutput, Taken
 from dredge.gc.metadata.named import NamesReader
-from dredge.gc.metadata.output import MetadataOutput
-from dredge.gc.metadata.taking import DELETED, FAILED, KEPT, PURGED, File, Taken
-from dredge.gc.plan import METADATA_RUNS
+from dredge.gc.run import METADATA_RUNS
 from dredge.lakefs.files import messages
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary

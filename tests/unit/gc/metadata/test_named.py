@@ -14,8 +14,7 @@ from dredge.errors import FormatError
 from dredge.gc.mark_uncommitted import RepositoryRecords
 from dredge.gc.metadata import files as sorting
 from dredge.gc.metadata.files import Named, find_named, sort_files
-from dredge.gc.metadata.history import read_history, read_work
-from dredge.gc.metadata.named import Asking, NamesReader
+from dredge.gc.metadata.named import Asking, NamesReader, read_history, read_work
 from dredge.lakefs.files import messages
 from dredge.storage import ObjectWriter, open_writer
 from tests.support.gc import make_world

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted import KVAccess
-from dredge.gc.metadata.files import find_named, sort_files
-from dredge.gc.metadata.report import MetadataReport, look_at_metadata, report_lines
+from dredge.gc.metadata.files import MetadataReport, find_named, look_at_metadata, report_lines, sort_files
 from dredge.lakefs import LakeFS
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.entries import Entry

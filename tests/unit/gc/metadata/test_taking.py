@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dredge.errors import NotFoundError
-from dredge.gc.metadata.taking import (
+from dredge.gc.metadata.deleting import (
     DELETED,
     File,
     copy_aside,
@@ -16,7 +16,7 @@ from dredge.gc.metadata.taking import (
     put_back,
     versions_of,
 )
-from dredge.gc.plan import METADATA_RUNS
+from dredge.gc.run import METADATA_RUNS
 from dredge.storage import open_reader, open_writer
 from dredge.storage.model import always
 from dredge.xid import new_descending_xid

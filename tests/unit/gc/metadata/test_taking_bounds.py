@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.metadata import taking
-from dredge.gc.metadata.taking import (
+from dredge.gc.metadata import deleting
+from dredge.gc.metadata.deleting import (
     DELETED,
     FAILED,
     PURGED,
@@ -27,7 +27,7 @@ from dredge.gc.metadata.taking import (
     put_back,
     versions_of,
 )
-from dredge.gc.plan import METADATA_RUNS
+from dredge.gc.run import METADATA_RUNS
 from dredge.storage import NOT_SENT, DeleteOutcome, open_deleter, open_reader, open_versions, open_writer
 from dredge.storage.model import MaySend, always
 from dredge.undo.ways import quarantine_uri
@@ -112,7 +112,7 @@ def test_the_oldest_version_goes_first_and_one_that_stays_makes_the_file_stay(
     lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deleter = Deleter(v2=("missing", ""), v4=("failed", "Slow"), v6=("failed", NOT_SENT))
-    monkeypatch.setattr(taking, "open_exact_version_deleter", lambda *_: deleter)
+    monkeypatch.setattr(deleting, "open_exact_version_deleter", lambda *_: deleter)
     files = [File(A, "", 5, ("v1", "v2")), File(B, "", 5, ("v3", "v4", "v5")), File(C, "", 5, ("v6",))]
     found = list(delete_files(lake, files, always))
     assert [(item.file, item.outcome, item.message) for item in found] == [

@@ -7,7 +7,7 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.gc.save_report import own_files
 from dredge.gc.save_report.own_files import ROOT, own_files_deleter
-from dredge.gc.state.store import POINTER
+from dredge.gc.state import POINTER
 from dredge.runs.lease import LEASE
 from tests.support.gc import make_world
 

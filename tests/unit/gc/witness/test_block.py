@@ -9,8 +9,8 @@ import pytest
 from dredge.errors import BlockedError, ConfigError, FormatError, WitnessError
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, open_state
-from dredge.gc.witness.block import BLOCK, lift, read_block, refuse, refuse_blocked
 from dredge.gc.witness.consents import LIFT_BLOCK, read_consents
+from dredge.gc.witness.owner import BLOCK, lift, read_block, refuse, refuse_blocked
 from dredge.gc.witness.ownership import Owner, claim
 from dredge.lakefs import Environment
 from dredge.storage import ObjectWriter

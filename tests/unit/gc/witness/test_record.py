@@ -12,11 +12,10 @@ from dredge.gc.planning import release_lease
 from dredge.gc.run import open_state
 from dredge.gc.steps import check_limits, list_committed, mark_uncommitted, slice_listing, subtract
 from dredge.gc.witness import record as records
-from dredge.gc.witness.block import read_block
-from dredge.gc.witness.known_commits import UNKNOWN
-from dredge.gc.witness.mark_id import read_ids
-from dredge.gc.witness.past import Past
-from dredge.gc.witness.record import FORMAT, POINTER, MarkRecord, parts_of, read_commits, read_record
+from dredge.gc.witness.mark import UNKNOWN
+from dredge.gc.witness.owner import read_block
+from dredge.gc.witness.ownership import read_ids
+from dredge.gc.witness.record import FORMAT, POINTER, MarkRecord, Past, parts_of, read_commits, read_record
 from dredge.runs.payload import to_json
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world

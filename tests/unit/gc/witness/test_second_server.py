@@ -9,13 +9,11 @@ from functools import partial
 import pytest
 
 from dredge.errors import BlockedError, RefusedError, WitnessError
-from dredge.gc.resuming import reopen_run
+from dredge.gc.planning import reopen_run
 from dredge.gc.run import Run, open_state
 from dredge.gc.steps import read_report
-from dredge.gc.witness.block import read_block
-from dredge.gc.witness.mark_id import KEY, MARK_ID, read_ids
-from dredge.gc.witness.owner import KIND
-from dredge.gc.witness.ownership import OWNER, read_owner, read_visitors
+from dredge.gc.witness.owner import KIND, read_block
+from dredge.gc.witness.ownership import KEY, MARK_ID, OWNER, read_ids, read_owner, read_visitors
 from dredge.gc.witness.people import lift_block, take_over
 from dredge.gc.witness.record import POINTER
 from dredge.runs.summary import StepSummary

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from dredge.gc.witness import unnamed
-from dredge.gc.witness.past import Past
+from dredge.gc.witness.record import Past
 from dredge.gc.witness.unnamed import DAMAGED, read_kinds
 from dredge.lakefs.files.sstable import METARANGES, RANGES
 from tests.support.gc import World, deleting, make_world, summary_of

@@ -1,11 +1,4 @@
-"""The last step of a run that deleted: say what the next run may build on.
-
-    gone = candidates that were deleted, or were not there any more
-
-Only a verified, complete run comes this far. The state moves on under the lease, from the version that the
-plan was made on, or not at all; a run that could not move it on has deleted rightly all the same, and the next
-one builds on the older state.
-"""
+"""What the state's advance leaves in the run folder."""
 
 from __future__ import annotations
 
@@ -22,15 +15,12 @@ from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
-from dredge.gc.plan import Plan
 from dredge.gc.referring import Referred
-from dredge.gc.run import Run
+from dredge.gc.run import Plan, Run
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.gc.state.base import Base, base_of
-from dredge.gc.state.model import RunState
-from dredge.gc.state.output import StateOutput
-from dredge.gc.state.store import StateStore
+from dredge.gc.state import Base, RunState, StateStore, base_of
 from dredge.gc.subtract import SubtractOutput
+from dredge.gc.verify import VerifyOutput
 from dredge.hashing import hash64
 from dredge.lakefs.files.prepared import UNCOMMITTED
 from dredge.runs import ledger
@@ -43,6 +33,14 @@ from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.versions import Current
 from dredge.sets.hashes import Hashes, unite, write_hashes
 from dredge.storage import open_writer
+
+
+class StateOutput(StepOutput):
+    """The state that the next run may build on."""
+
+    STEP = "state"
+    INPUTS = (*BulkDeleteOutput.INPUTS, BulkDeleteOutput, VerifyOutput)
+
 
 _GONE_ROWS = 1_000_000
 """Hashes in one file."""
@@ -72,7 +70,7 @@ def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -
     plan, base = run.plan, base_of(run)
     gone = list(_gone(run, record))
     record.parts.extend(gone)
-    state = _state(plan, base, record, gone)
+    state = make_state(plan, base, record, gone)
     run.folder.settle()
     before: Current[RunState] = Current(plan.state_etag, plan.state, None)
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
@@ -85,7 +83,7 @@ def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -
     record.details.update(version=to_json(version), covered=to_json(state.covered))
 
 
-def _state(plan: Plan, base: Base | None, record: StepRecord, gone: list[PartInfo]) -> RunState:
+def make_state(plan: Plan, base: Base | None, record: StepRecord, gone: list[PartInfo]) -> RunState:
     listing, staged = record.input(SliceListingOutput), record.input(MarkUncommittedOutput)
     committed = record.input(ListCommittedOutput)
     referred = [from_json(Referred, item) for item in committed.referring]

@@ -28,15 +28,22 @@ from functools import partial
 from dredge.errors import DredgeError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
 from dredge.gc.list_committed import COUNTED
-from dredge.gc.plan import METADATA_RUNS, Plan
 from dredge.gc.referring.repositories import FOLDER as REFERRING
-from dredge.gc.run import Run
-from dredge.gc.save_report.old_folders import Place, find_old_folders, is_run_of, side_places
-from dredge.gc.save_report.output import OwnFilesOutput
-from dredge.gc.save_report.own_files import FILES_PENDING, OWN, OWN_RUNS, ROOT, own_files_deleter
-from dredge.gc.state.model import RunState
-from dredge.gc.state.output import StateOutput
-from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
+from dredge.gc.run import METADATA_RUNS, Plan, Run
+from dredge.gc.save_report.advance_state import StateOutput
+from dredge.gc.save_report.own_files import (
+    FILES_PENDING,
+    OWN,
+    OWN_RUNS,
+    ROOT,
+    Place,
+    find_old_folders,
+    is_run_of,
+    own_files_deleter,
+    side_places,
+)
+from dredge.gc.save_report.report import OwnFilesOutput
+from dredge.gc.state import DISTRUSTED, VERSIONS, RunState, StateStore
 from dredge.gc.verify import VerifyOutput
 from dredge.gc.witness.record import FOLDER, parts_of, read_record
 from dredge.runs.clock import check_clocks

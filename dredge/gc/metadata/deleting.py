@@ -1,23 +1,23 @@
-"""Lets files of `_lakefs/` go, and puts them back. The only module that is handed a deleter of exact versions.
-
-    copied below the run's folder → named by then? → the very versions that were looked at are deleted
-    copies that are too old to be put back → named by now? → all their versions are deleted
-
-A file is found again by its name alone, which is made of its content: whatever copy has it is the right one.
-"""
+"""What a collection of metadata leaves: what became of files that no commit named."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
+import pyarrow.compute as pc
+
 from dredge.errors import ConflictError, DredgeError, RefusedError
 from dredge.gc.namespaces import METADATA
-from dredge.gc.plan import METADATA_RUNS
+from dredge.gc.run import METADATA_RUNS
+from dredge.lakefs.files.metaranges import read_metarange
 from dredge.lakefs.files.ranges import is_table_id
+from dredge.runs.folder import RunFolder
 from dredge.runs.lifetimes import run_ids
+from dredge.runs.output import StepOutput
+from dredge.runs.summary import PartInfo
 from dredge.storage import (
     NOT_SENT,
     NULL_VERSION,
@@ -27,11 +27,29 @@ from dredge.storage import (
     open_exact_version_deleter,
     open_reader,
     open_versions,
+    open_writer,
 )
 from dredge.storage.model import MaySend
 from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import quarantine_uri
 from dredge.xid import descending_time
+
+
+class MetadataOutput(StepOutput):
+    """Files that went, and those that did not."""
+
+    STEP = "metadata"
+
+    @property
+    def ledger(self) -> list[PartInfo]:
+        """Rows of files that were chosen to go: `name`, `size`, `outcome`, `message`."""
+        return self.parts("ledger-")
+
+    @property
+    def copies(self) -> list[PartInfo]:
+        """Rows of copies that were too old to be put back, as those of the ledger."""
+        return self.parts("copies-")
+
 
 DELETED, KEPT, FAILED, UNSENT = "deleted", "kept", "failed", "not_sent"
 PURGED = "purged"
@@ -255,3 +273,65 @@ def put_back(namespace: str, copies: dict[str, str], options: StorageOptions | N
             continue  # somebody wrote it meanwhile, and it is the same
         back.append(name)
     return back
+
+
+_EVER = 36_500.0
+"""Days: whatever copies there are, they are the right ones."""
+
+
+@dataclass(slots=True)
+class Sought:
+    """What was found of missing files.
+
+    Attributes:
+        back: names of those that were put back; with a metarange its ranges.
+        deleted_by: id of the collection of metadata that deleted one, by name.
+    """
+
+    back: list[str] = field(default_factory=list)
+    deleted_by: dict[str, str] = field(default_factory=dict)
+
+
+def seek_metaranges(
+    namespace: str,
+    missing: Collection[str],
+    there: Collection[str],
+    now: datetime,
+    options: StorageOptions | None = None,
+) -> Sought:
+    """Look for metaranges in the ledgers of collections of metadata, and put back what they have copies of.
+
+    Args:
+        namespace: URI of the storage namespace.
+        missing: metaranges that are not there.
+        there: names of the files that are.
+        now: by the store's clock.
+        options: how the store is reached; None reads the environment.
+
+    Raises:
+        FormatError: a ledger or a copy is damaged.
+    """
+    found = Sought(deleted_by=_deleted_by(namespace, missing, options))
+    back = put_back(namespace, find_copies(namespace, missing, now, _EVER, options), options)
+    reader = open_reader(namespace, options)
+    ranges = {
+        info.id
+        for name in back
+        for info in read_metarange(reader.get(METADATA + name), METADATA + name, expected_id=name).ranges
+    }
+    copies = find_copies(namespace, ranges.difference(there), now, _EVER, options)
+    found.back = [*back, *put_back(namespace, copies, options)]
+    return found
+
+
+def _deleted_by(namespace: str, names: Collection[str], options: StorageOptions | None) -> dict[str, str]:
+    root = f"{namespace.rstrip('/')}/{METADATA_RUNS}"
+    found: dict[str, str] = {}
+    for run_id in run_ids(open_reader(root, options)):  # the newest first
+        folder = RunFolder(open_writer(f"{root}/{run_id}", options), run_id)
+        summary = folder.last_summary(MetadataOutput.STEP) or folder.read_incomplete(MetadataOutput.STEP)
+        for part in () if summary is None else MetadataOutput.of(summary).ledger:
+            rows = folder.read_part(part, ["name", "outcome"])
+            gone = rows.filter(pc.equal(rows["outcome"], DELETED))["name"].to_pylist()
+            found = dict.fromkeys({*gone} & {*names}, run_id) | found
+    return found
