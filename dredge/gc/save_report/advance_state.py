@@ -84,6 +84,7 @@ def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -
 
 
 def make_state(plan: Plan, base: Base | None, record: StepRecord, gone: list[PartInfo]) -> RunState:
+    """Make the state after a run."""
     listing, staged = record.input(SliceListingOutput), record.input(MarkUncommittedOutput)
     committed = record.input(ListCommittedOutput)
     referred = [from_json(Referred, item) for item in committed.referring]
