@@ -1,9 +1,8 @@
-"""What a complete run leaves for the next one.
+"""The state of a lakeFS repository after a complete run, for optimized runs; `dredge.runs.versions` has its storage.
 
-Everything that exists in a repository after such a run is at least one of these, so the next run needs to look
-at nothing else:
+Every object of a repository is in at least one of these after such a run, so an optimized run reads only these:
 
-    staged when the run looked · named by a range that was active then · in a slice that is not covered ·
+    staged at the time of the run · in a range active then · in a slice outside `covered` ·
     in the pending list (`dredge.gc.pending`)
 """
 
@@ -26,46 +25,40 @@ from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_versioned
 from dredge.runs.summary import PartInfo
-from dredge.runs.versions import DISTRUSTED, POINTER, VERSIONS, Version, VersionStore
+from dredge.runs.versions import Version, VersionStore
 from dredge.sets.live import CountedSet, LocatedSet
 from dredge.storage import open_writer
 
 FORMAT = 5
 
+type Current = versions.Current[RunState]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """The state after a run. Files are named, with their digests, not copied.
+    """The state after a run. Files are recorded with their digests and not copied.
 
     Attributes:
-        repository: name in lakeFS.
-        namespace: URI of its storage namespace.
-        run_id: the run it came from.
-        run_uri: that run's folder, where all parts are that name no other place.
-        previous: run whose state this one built on; "" for a clean run.
-        mode: "clean" or "optimized".
-        started_at: the store's time when the run was planned.
-        cutoff: only objects last modified strictly before it were candidates.
+        run_uri: folder of the run and of all parts without another place.
+        previous: run of the state before; "" for a clean run.
+        started_at: the store's time of the plan.
         clean_run_id: the last clean run.
-        clean_at: when that one was planned.
+        clean_at: the store's time of its plan.
         optimized_runs: runs since then.
-        all_commits: the repository had no rules, so that every range file counted as active.
-        first_slice: newest slice that the listing saw.
-        objects: objects in the namespace, as the last clean run counted them.
-        staged: files with the addresses that were staged, also in repositories that refer to this one.
-        commits: file of the active commits.
-        ranges: file of the active ranges.
-        named_ranges: file of the ranges that metaranges name.
-        named: file that says which metarange names which of them.
-        path_ranges: file of ranges that are not active, but of which the policy kept single paths.
-        looked_at: file with names of files below `_lakefs/` that need no further look.
-        gone: files with sorted hashes of what the run deleted, or found gone when it was to delete it.
-        covered: slices that need not be listed again.
-        counted: how many active ranges name each address, in the folder of lease and index.
-        index_format: of the index that this was counted by. By another one a range would take away, when it is
-            dropped, counts of addresses to which it never added.
+        all_commits: the repository had no rules, so every range file was active.
+        first_slice: newest slice of the listing.
+        objects: objects of the namespace at the last clean run.
+        staged: staged addresses, also of referring repositories.
+        named_ranges: ranges of the metaranges in `named`.
+        named: ranges by metarange.
+        path_ranges: inactive ranges with single paths kept by the policy.
+        looked_at: names of the checked files below `_lakefs/`.
+        gone: sorted hashes of deleted and missing candidates.
+        covered: slices without another listing.
+        counted: number of active ranges by address, in the folder of lease and index.
+        index_format: format of the counted index. With another one, a dropped range would lower counts never raised
+            by it.
         sizes: sizes of the entries of branch heads, or more.
-        format: number of the format of states.
     """
 
     repository: str
@@ -102,30 +95,32 @@ class RunState:
 
     @property
     def parts(self) -> list[PartInfo]:
-        """Every file in the run's own folder."""
-        single = [getattr(self, name) for name in _FILES]
-        return [*self.staged, *single, *self.gone]
-
-
-_FILES = ("commits", "ranges", "named_ranges", "named", "path_ranges", "looked_at")
-
-
-type Current = versions.Current[RunState]
+        """All files in the run's folder."""
+        return [
+            *self.staged,
+            self.commits,
+            self.ranges,
+            self.named_ranges,
+            self.named,
+            self.path_ranges,
+            self.looked_at,
+            *self.gone,
+        ]
 
 
 class StateStore(VersionStore[RunState]):
-    """Reads the state and moves it on."""
+    """Reads and replaces the state."""
 
     def parse(self, value: Mapping[str, Any]) -> RunState:
-        """Give the state that `to_json` made; raises FormatError when it is none."""
+        """Make a state from JSON; raises FormatError if it is damaged."""
         return from_versioned(RunState, value, FORMAT)
 
     def current(self, repository: str, namespace: str) -> Current:
-        """Read the newest state and see whether a run may build on it.
+        """Read the newest state and check whether a run may use it.
 
         Args:
-            repository: that it must be about.
-            namespace: that it must be about.
+            repository: expected in the state.
+            namespace: expected in the state.
         """
         place = canonical_namespace(namespace)
         return self.find(
@@ -133,7 +128,7 @@ class StateStore(VersionStore[RunState]):
         )
 
     def files(self, state: RunState) -> Iterator[tuple[RunFolder, PartInfo]]:
-        """Give every file that a state names, with the folder that it lies in."""
+        """Return every file of a state with its folder."""
         run = RunFolder(open_writer(state.run_uri, self._options), state.run_id)
         yield from ((run, part) for part in state.parts)
         counted = RunFolder(self.writer, state.run_id)
@@ -143,40 +138,32 @@ class StateStore(VersionStore[RunState]):
             yield from ((folder, part) for part in located.hashes.shards.values())
 
 
-__all__ = ["DISTRUSTED", "POINTER", "VERSIONS", "Current", "StateStore"]
-
-
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What an earlier run left.
-
-    Attributes:
-        state: the state.
-        folder: of the run that left it.
-    """
+    """A state and the folder of its run."""
 
     state: RunState
     folder: RunFolder
 
     def metaranges(self) -> Metaranges:
-        """Which metarange names which ranges."""
+        """Read the metaranges with their ranges."""
         tables = self.folder.read_parts([self.state.named_ranges, self.state.named])
         return Metaranges.from_tables(*tables)
 
     def ranges(self) -> Ranges:
-        """The ranges that were active."""
+        """Read the active ranges."""
         return dict(facts_of(self.folder.read_part(self.state.ranges)))
 
     def looked_at(self) -> set[str]:
-        """Files below `_lakefs/` that need no further look."""
+        """Read the names in `looked_at`."""
         return set(self.folder.read_part(self.state.looked_at)["name"].to_pylist())
 
 
 def base_of(run: Run) -> Base | None:
-    """Open the state that a run builds on; None for a clean run.
+    """Open the state before an optimized run; None for a clean run.
 
     Raises:
-        FormatError: the state that the plan names is not as it was.
+        FormatError: the state was changed or removed.
     """
     plan = run.plan
     if plan.mode == CLEAN or plan.state is None:
@@ -185,12 +172,12 @@ def base_of(run: Run) -> Base | None:
 
 
 def open_base(run: Run, version: Version) -> Base:
-    """Open a version of the state; raises FormatError when it is not as it was."""
+    """Open a version of the state; raises FormatError if it was changed or removed."""
     try:
         state = StateStore(run.state, run.options).load(version)
     except (NotFoundError, KeyError, TypeError, ValueError) as error:
         raise FormatError(
-            f"{version.name}, which the run builds on, is not as it was: {error}. Nothing was deleted. Start"
-            " a clean run."
+            f"{version.name}, the state for this run, was changed or removed: {error}. Nothing was deleted. Start a"
+            " clean run."
         ) from None
     return Base(state, RunFolder(open_writer(state.run_uri, run.options), state.run_id))

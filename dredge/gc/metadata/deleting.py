@@ -1,11 +1,16 @@
-"""What a collection of metadata leaves: what became of files that no commit named."""
+"""Deletes and restores files of `_lakefs/`. The only module with a deleter of exact versions.
+
+    copied below the run's folder → in use now? → exactly the checked versions are deleted
+    copies too old to be restored → in use now? → all their versions are deleted
+
+The name of a file is made of its content, so any copy with the name is the right copy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 
 import pyarrow.compute as pc
 
@@ -21,8 +26,8 @@ from dredge.runs.summary import PartInfo
 from dredge.storage import (
     NOT_SENT,
     NULL_VERSION,
+    ObjectInfo,
     StorageOptions,
-    VersionReader,
     open_copier,
     open_exact_version_deleter,
     open_reader,
@@ -34,38 +39,38 @@ from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import quarantine_uri
 from dredge.xid import descending_time
 
+DELETED, KEPT, FAILED, UNSENT = "deleted", "kept", "failed", "not_sent"
+PURGED = "purged"
+_AT_ONCE = 8
+_EVER = 36_500.0
+"""Days: copies of any age."""
+
 
 class MetadataOutput(StepOutput):
-    """Files that went, and those that did not."""
+    """Result of a collection of metadata."""
 
     STEP = "metadata"
 
     @property
     def ledger(self) -> list[PartInfo]:
-        """Rows of files that were chosen to go: `name`, `size`, `outcome`, `message`."""
+        """Rows of the chosen files: `name`, `size`, `outcome`, `message`."""
         return self.parts("ledger-")
 
     @property
     def copies(self) -> list[PartInfo]:
-        """Rows of copies that were too old to be put back, as those of the ledger."""
+        """Rows of the copies too old to be restored, with the ledger's columns."""
         return self.parts("copies-")
-
-
-DELETED, KEPT, FAILED, UNSENT = "deleted", "kept", "failed", "not_sent"
-PURGED = "purged"
-_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that no commit names.
+    """A file without a commit.
 
     Attributes:
         name: in `_lakefs/`.
         kind: of table.
-        size: bytes.
-        versions: ids of all versions that it has, the newest first.
-        last_modified: of the newest; None of a copy.
+        versions: ids of all its versions, newest first.
+        last_modified: of the newest version; None for a copy.
     """
 
     name: str
@@ -77,12 +82,11 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What became of a file.
+    """The outcome of a file.
 
     Attributes:
-        file: that was to go.
-        outcome: "deleted", "kept", "failed" or "not_sent".
-        message: why it stayed.
+        outcome: "deleted", "kept", "failed", "not_sent" or "purged".
+        message: the reason for any other outcome than "deleted".
     """
 
     file: File
@@ -93,29 +97,26 @@ class Taken:
 def versions_of(
     namespace: str, names: Sequence[str], cutoff: datetime, options: StorageOptions | None = None
 ) -> Iterator[tuple[str, ...]]:
-    """Ids of all versions of each file, the newest first; none for a file of which one is young, or a delete marker.
+    """Read the version ids of each file, newest first; () for a file with a young version or a delete marker.
 
     Args:
-        namespace: URI of the storage namespace.
-        names: of the files.
-        cutoff: versions that were written then or later are young.
-        options: how the store is reached; None reads the environment.
+        cutoff: versions written then or later are young.
     """
     reader = open_versions(namespace, options)
 
-    def look(name: str) -> tuple[str, ...]:
+    def read(name: str) -> tuple[str, ...]:
         found = reader.versions(METADATA + name)
         if any(item.is_marker or item.last_modified >= cutoff for item in found):
             return ()
         return tuple(item.version_id for item in found)
 
-    return ordered_map(look, names, _AT_ONCE)
+    return ordered_map(read, names, _AT_ONCE)
 
 
 def copy_aside(
     namespace: str, run_uri: str, files: Sequence[File], options: StorageOptions | None = None
 ) -> list[Taken | None]:
-    """Copy files below the run's folder; gives for each why it has to stay, None where it was copied."""
+    """Copy files below the run's folder; for each the failure, or None."""
     copier = open_copier(namespace, quarantine_uri(run_uri), options)
 
     def copy(file: File) -> Taken | None:
@@ -131,22 +132,19 @@ def copy_aside(
 def delete_files(
     namespace: str, files: Sequence[File], may_send: MaySend, options: StorageOptions | None = None
 ) -> Iterator[Taken]:
-    """Delete exactly the versions of files that were looked at; what was written since is another version and stays.
+    """Delete exactly the given versions of files; a version written later stays.
 
     Args:
-        namespace: URI of the storage namespace.
-        files: each with the versions that go.
         may_send: asked right before each request.
-        options: how the store is reached; None reads the environment.
 
     Raises:
-        RefusedError: one of them is no range and no metarange by its name; none was deleted.
+        RefusedError: a name is not that of a range or metarange; no file was deleted.
     """
     if odd := next((file.name for file in files if not is_table_id(file.name)), None):
         raise RefusedError(f"{odd!r} is not named like a range or metarange. Nothing was deleted.")
     deleter = open_exact_version_deleter(namespace, options)
     for file in files:
-        # The oldest first: the current one is what a reader gets as long as it is there.
+        # The oldest first: readers get the current version until the end.
         wanted = [(METADATA + file.name, version) for version in reversed(file.versions)]
         outcomes = deleter.delete(wanted, may_send)
         bad = next((item for item in outcomes if item.outcome not in ("deleted", "missing")), None)
@@ -164,38 +162,32 @@ def find_copies(
     days: float,
     options: StorageOptions | None = None,
 ) -> dict[str, str]:
-    """Find copies of files that earlier runs, or this one, let go.
+    """Find copies of files deleted by collections of metadata.
 
     Args:
-        namespace: URI of the storage namespace.
         wanted: names of the files.
         now: by the store's clock.
-        days: runs of so many days are looked through.
-        options: how the store is reached; None reads the environment.
+        days: older runs are not searched.
 
     Returns:
-        URI of the folder of the run that has one, by name.
+        URI of the run folder with the copy, by name.
     """
-    root = f"{namespace.rstrip('/')}/{METADATA_RUNS}"
     found: dict[str, str] = {}
-    for run_id in run_ids(open_reader(root, options)):
+    for run_id, uri in _runs(namespace, options):
         if not wanted or descending_time(run_id) < now - timedelta(days=days):
             break
-        uri = f"{root}/{run_id}"
-        copies = open_reader(quarantine_uri(uri), options).list_level(METADATA).objects
-        names = {info.key.removeprefix(METADATA) for info in copies} & set(wanted)
+        names = {info.key.removeprefix(METADATA) for info in _list_copies(uri, options)} & set(wanted)
         found |= {name: uri for name in names if name not in found}
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class OldCopies:
-    """Copies that a run made so long ago that no run looks for them.
+    """Copies of a run too old to be restored.
 
     Attributes:
-        run_uri: URI of the folder of the run.
-        files: that may go, each with the versions of its copy.
-        kept: names of those that stay: a commit names them, or they were written while the bucket kept no versions.
+        files: to be deleted, each with the versions of its copy.
+        kept: names of the others: in use by a commit, or written while the bucket kept no versions.
     """
 
     run_uri: str
@@ -210,82 +202,67 @@ def old_copies(
     days: float,
     options: StorageOptions | None = None,
 ) -> Iterator[OldCopies]:
-    """Find copies that are too old to be put back.
+    """Find copies too old to be restored.
 
     Args:
-        namespace: URI of the storage namespace.
-        named: names of the files that commits name; whether they are there or not, their copies stay.
+        named: names of the files in use by commits; their copies stay, even of missing files.
         now: by the store's clock.
-        days: runs of so many days are looked through for what is to be put back.
-        options: how the store is reached; None reads the environment.
+        days: copies of younger runs stay.
     """
-    root = f"{namespace.rstrip('/')}/{METADATA_RUNS}"
-    for run_id in run_ids(open_reader(root, options)):
+    for run_id, uri in _runs(namespace, options):
         if descending_time(run_id) >= now - timedelta(days=days):
             continue
-        uri = f"{root}/{run_id}"
-        copies = open_reader(quarantine_uri(uri), options).list_level(METADATA).objects
+        copies = _list_copies(uri, options)
         sizes = {info.key.removeprefix(METADATA): info.size for info in copies}
         free = [name for name in sorted(sizes) if name not in named and is_table_id(name)]
-        look = partial(_version_ids, open_versions(quarantine_uri(uri), options))
-        found = ordered_map(look, free, _AT_ONCE)
+        versions = open_versions(quarantine_uri(uri), options)
+        found = ordered_map(lambda name, of=versions: of.versions(METADATA + name), free, _AT_ONCE)
+        ids = [tuple(item.version_id for item in items) for items in found]
         files = [
-            File(name, "copy", sizes[name], ids)
-            for name, ids in zip(free, found, strict=True)
-            if ids and NULL_VERSION not in ids
+            File(name, "copy", sizes[name], item)
+            for name, item in zip(free, ids, strict=True)
+            if item and NULL_VERSION not in item
         ]
         chosen = {file.name for file in files}
         if copies:
             yield OldCopies(uri, files, [name for name in sorted(sizes) if name not in chosen])
 
 
-def _version_ids(versions: VersionReader, name: str) -> tuple[str, ...]:
-    return tuple(item.version_id for item in versions.versions(METADATA + name))
-
-
 def purge_copies(
     copies: OldCopies, may_send: MaySend, options: StorageOptions | None = None
 ) -> Iterator[Taken]:
-    """Delete copies for good. Knows no key outside of the folder with them.
+    """Delete all versions of copies; keys are relative to the folder of copies.
 
     Args:
-        copies: of one run.
         may_send: asked right before each request.
-        options: how the store is reached; None reads the environment.
     """
     for taken in delete_files(quarantine_uri(copies.run_uri), copies.files, may_send, options):
         yield replace(taken, outcome=PURGED) if taken.outcome == DELETED else taken
 
 
 def put_back(namespace: str, copies: dict[str, str], options: StorageOptions | None = None) -> list[str]:
-    """Put files back where they are not there; gives the names of those that were.
+    """Restore missing files; return the names of the restored files.
 
     Args:
-        namespace: URI of the storage namespace.
-        copies: URI of the folder of the run that has a copy, by name.
-        options: how the store is reached; None reads the environment.
+        copies: URI of the run folder with the copy, by name.
     """
     back = []
     for name, uri in sorted(copies.items()):
         try:
             open_copier(quarantine_uri(uri), namespace, options).copy(METADATA + name, if_absent=True)
         except ConflictError:
-            continue  # somebody wrote it meanwhile, and it is the same
+            continue  # written meanwhile, with the same content
         back.append(name)
     return back
 
 
-_EVER = 36_500.0
-"""Days: whatever copies there are, they are the right ones."""
-
-
 @dataclass(slots=True)
 class Sought:
-    """What was found of missing files.
+    """Result of a search for missing files.
 
     Attributes:
-        back: names of those that were put back; with a metarange its ranges.
-        deleted_by: id of the collection of metadata that deleted one, by name.
+        back: names of the restored files, also ranges of a restored metarange.
+        deleted_by: id of the deleting collection of metadata, by name.
     """
 
     back: list[str] = field(default_factory=list)
@@ -299,14 +276,11 @@ def seek_metaranges(
     now: datetime,
     options: StorageOptions | None = None,
 ) -> Sought:
-    """Look for metaranges in the ledgers of collections of metadata, and put back what they have copies of.
+    """Search missing metaranges in the ledgers of collections of metadata, and restore them from copies.
 
     Args:
-        namespace: URI of the storage namespace.
-        missing: metaranges that are not there.
-        there: names of the files that are.
+        there: names of the existing files.
         now: by the store's clock.
-        options: how the store is reached; None reads the environment.
 
     Raises:
         FormatError: a ledger or a copy is damaged.
@@ -325,13 +299,22 @@ def seek_metaranges(
 
 
 def _deleted_by(namespace: str, names: Collection[str], options: StorageOptions | None) -> dict[str, str]:
-    root = f"{namespace.rstrip('/')}/{METADATA_RUNS}"
     found: dict[str, str] = {}
-    for run_id in run_ids(open_reader(root, options)):  # the newest first
-        folder = RunFolder(open_writer(f"{root}/{run_id}", options), run_id)
+    for run_id, uri in _runs(namespace, options):
+        folder = RunFolder(open_writer(uri, options), run_id)
         summary = folder.last_summary(MetadataOutput.STEP) or folder.read_incomplete(MetadataOutput.STEP)
         for part in () if summary is None else MetadataOutput.of(summary).ledger:
             rows = folder.read_part(part, ["name", "outcome"])
             gone = rows.filter(pc.equal(rows["outcome"], DELETED))["name"].to_pylist()
             found = dict.fromkeys({*gone} & {*names}, run_id) | found
     return found
+
+
+def _runs(namespace: str, options: StorageOptions | None) -> Iterator[tuple[str, str]]:
+    """List collections of metadata, newest first: id and URI of the folder."""
+    root = f"{namespace.rstrip('/')}/{METADATA_RUNS}"
+    return ((run_id, f"{root}/{run_id}") for run_id in run_ids(open_reader(root, options)))
+
+
+def _list_copies(run_uri: str, options: StorageOptions | None) -> Sequence[ObjectInfo]:
+    return open_reader(quarantine_uri(run_uri), options).list_level(METADATA).objects

@@ -1,8 +1,8 @@
-"""What lies in `_lakefs/`: range and metarange files, and which commits name them.
+"""The files in `_lakefs/` by kind, and their report. Only reads.
 
-metaranges of commits → the ranges they name
-    every other file that is old enough: read, for only its content says what it is
-        a table of a refs dump → kept · any other table → garbage · no table → none of ours
+ranges and metaranges of commits → kept or unreachable
+other files older than the minimum age are read, as only the content shows the kind:
+    a table of a refs dump → kept · any other table → garbage · no table → other
 """
 
 from __future__ import annotations
@@ -35,29 +35,30 @@ GARBAGE_RANGES, GARBAGE_METARANGES, DAMAGED, OTHER = (
     "other",
 )
 KINDS = {
-    KEPT: "named by commits that branches or tags lead to, or that rules keep",
-    UNREACHABLE: "named only by commits that no branch and no tag leads to and no rule keeps",
-    YOUNG: "younger than the minimum age: a commit may be about to name them",
-    GARBAGE_RANGES: "ranges that no commit names",
-    GARBAGE_METARANGES: "metaranges that no commit names",
+    KEPT: "used by commits reachable from branches or tags, or active by the rules",
+    UNREACHABLE: "used only by other commits",
+    YOUNG: "younger than the minimum age: a commit may soon use them",
+    GARBAGE_RANGES: "ranges without a commit",
+    GARBAGE_METARANGES: "metaranges without a commit",
     DUMPS: "files of refs dumps",
-    DAMAGED: "named like a table, and not readable as one",
+    DAMAGED: "with the name of a range or metarange, and not readable",
     OTHER: "other files",
 }
-"""What files are, in the order in which people read it."""
+"""Kinds of files in the order of the report."""
+_SHOWN = (GARBAGE_RANGES, GARBAGE_METARANGES, DAMAGED)
 _EXAMPLES_MAX = 10
 _AT_ONCE = 4
-"""Range files may be long, and are read whole."""
+"""Range files may be large and are read in full."""
 
 
 @dataclass(slots=True)
 class Named:
-    """Files that commits name, by name.
+    """Files in use by commits, by name.
 
     Attributes:
-        kept: by those that matter.
-        unreachable: by others only.
-        missing: metaranges that are named and not there.
+        kept: by reachable or active commits.
+        unreachable: only by others.
+        missing: missing metaranges.
     """
 
     kept: set[str]
@@ -67,11 +68,10 @@ class Named:
 
 @dataclass(slots=True)
 class Sorted:
-    """The files of `_lakefs/`, by what they are.
+    """Files of `_lakefs/` by kind.
 
     Attributes:
-        amounts: number and bytes, by kind.
-        examples: names of a few, by kind.
+        examples: a few names by kind.
         garbage: names of all files of the two kinds of garbage.
     """
 
@@ -94,12 +94,11 @@ def find_named(reader: ObjectReader, kept: Collection[str], unreachable: Collect
     """Read the metaranges of commits.
 
     Args:
-        reader: on the storage namespace.
-        kept: ids of the metaranges of commits that matter; the empty one is the content without entries.
-        unreachable: ids of those of others.
+        kept: ids of metaranges of reachable or active commits; "" is empty content.
+        unreachable: ids of metaranges of other commits.
 
     Raises:
-        FormatError: one is damaged.
+        FormatError: a metarange is damaged.
     """
     missing: list[str] = []
     of_kept = _closure(reader, kept, missing)
@@ -107,7 +106,6 @@ def find_named(reader: ObjectReader, kept: Collection[str], unreachable: Collect
 
 
 def _closure(reader: ObjectReader, metaranges: Iterable[str], missing: list[str]) -> set[str]:
-    """Metaranges, and the ranges that they name."""
     found: set[str] = set()
     for metarange_id in sorted(filter(None, metaranges)):
         found.add(metarange_id)
@@ -122,13 +120,11 @@ def _closure(reader: ObjectReader, metaranges: Iterable[str], missing: list[str]
 
 
 def sort_files(reader: ObjectReader, files: Sequence[ObjectInfo], named: Named, cutoff: datetime) -> Sorted:
-    """Say of each file directly in `_lakefs/` what it is.
+    """Sort the files directly in `_lakefs/` by kind.
 
     Args:
-        reader: on the storage namespace.
-        files: listed before the commits were read, so that what is committed meanwhile is named.
-        named: by the commits.
-        cutoff: files that were written then or later are young, whatever they are.
+        files: listed before the commits were read, so files of new commits are in `named`.
+        cutoff: files written then or later are young.
     """
     found = Sorted()
     unnamed: dict[str, ObjectInfo] = {}
@@ -161,13 +157,10 @@ def _kind(data: bytes, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MetadataReport:
-    """What lies in `_lakefs/`.
+    """The files in `_lakefs/`.
 
     Attributes:
-        repository: name.
-        history: the commits.
-        files: by what they are.
-        missing: metaranges of commits that are not there.
+        missing: missing metaranges of commits.
     """
 
     repository: str
@@ -176,7 +169,7 @@ class MetadataReport:
     missing: list[str]
 
     def figures(self) -> dict[str, Any]:
-        """Figures and examples as a JSON object."""
+        """Return figures and examples as JSON."""
         return {
             "repository": self.repository,
             "complete": self.history.complete,
@@ -189,9 +182,6 @@ class MetadataReport:
         }
 
 
-_SHOWN = (GARBAGE_RANGES, GARBAGE_METARANGES, DAMAGED)
-
-
 def look_at_metadata(
     client: LakeFS,
     repository: str,
@@ -200,26 +190,24 @@ def look_at_metadata(
     access: KVAccess | None = None,
     options: StorageOptions | None = None,
 ) -> MetadataReport:
-    """Find out which range and metarange files no commit names. Changes nothing.
+    """Find range and metarange files without a commit. Changes no data.
 
     Args:
-        client: the lakeFS server.
-        repository: name.
         now: the time, within minutes of the store's.
-        min_age: younger files are not looked at.
-        access: to lakeFS's key-value store; None knows only the commits that refs lead to.
-        options: how the store is reached; None reads the environment.
+        min_age: younger files are skipped.
+        access: lakeFS's key-value store; None reads only commits reachable from refs.
+        options: None reads the environment.
 
     Raises:
-        NotFoundError: there is no such repository.
-        RefusedError: history cannot be read to its root, the key-value store is another installation's, or another
-            repository overlaps with the namespace, so that its commits may name the files.
+        NotFoundError: no such repository.
+        RefusedError: the history is not readable to its root, the key-value store is another installation's, or the
+            namespace overlaps with another repository's, whose commits may use the files.
         FormatError: a metarange of a commit is damaged.
     """
     namespace = client.repository(repository).namespace
     check_namespaces(repository, {found.name: found.namespace for found in client.repositories()})
     reader = open_reader(namespace, options)
-    # Files before commits: what is committed meanwhile is named when the commits are read.
+    # Files before commits: files of new commits are then in use by a read commit.
     files = reader.list_level(METADATA).objects
     history = read_history(client, repository, namespace, now, access)
     kept = {commit.metarange_id for commit in history.kept.values()} | history.named
@@ -229,32 +217,28 @@ def look_at_metadata(
 
 
 def report_lines(report: MetadataReport) -> Iterator[str]:
-    """Word a report for the terminal."""
+    """Format a report for the terminal."""
     history, amounts = report.history, report.files.amounts
-    known = "all of its" if history.complete else "those of its commits that branches and tags lead to:"
-    yield f"{report.repository}: {known} {len(history.kept) + len(history.unreachable):,} commits were read"
-    yield f"{'FILES':>12}{'SIZE':>12}  WHAT"
+    commits = len(history.kept) + len(history.unreachable)
+    known = "all commits" if history.complete else "commits reachable from branches and tags"
+    yield f"{report.repository}: {commits:,} commits were read ({known})"
+    yield f"{'FILES':>12}{'SIZE':>12}  KIND"
     for kind, words in KINDS.items():
         if amounts[kind].objects:
             yield f"{amounts[kind].objects:>12,}{size_text(amounts[kind].size_bytes):>12}  {words}"
     if history.unreachable:
-        yield f"{len(history.unreachable):,} commits: no branch and no tag leads to them, and no rule keeps them"
-    yield from _warnings(report)
-
-
-def _warnings(report: MetadataReport) -> Iterator[str]:
-    history = report.history
+        yield f"{len(history.unreachable):,} commits are unreachable from branches and tags, and expired by the rules"
     if not history.complete:
         yield (
-            "* Commits that no branch and no tag leads to are not known, so some of what counts as named by no commit"
-            " may be theirs. DREDGE_KV_URL tells of them all."
+            "* Unreachable commits are unknown, so files without a known commit may be theirs. Set DREDGE_KV_URL to"
+            " read all commits."
         )
     if history.at_work:
-        yield f"* At work: {', '.join(history.at_work)}. What they have written may be about to be named."
+        yield f"* Running: {', '.join(history.at_work)}. Commits may soon use their files."
     if report.missing:
-        yield f"* {len(report.missing):,} metaranges of commits are not there, such as {report.missing[0]}."
-    if any(report.files.amounts[kind].objects for kind in (GARBAGE_RANGES, GARBAGE_METARANGES)):
+        yield f"* {len(report.missing):,} metaranges of commits are missing, such as {report.missing[0]}."
+    if any(amounts[kind].objects for kind in (GARBAGE_RANGES, GARBAGE_METARANGES)):
         yield (
-            "* Nothing of this is deleted by looking: a file that nothing names today may be written and named again at"
-            " any moment. --note, then --apply a day later, let it go where that is safe: in a bucket with versions."
+            "* This report deletes no file: a commit may write and use such a file again at any time. Give --note, and"
+            " --apply a day later, to delete them safely: in a bucket with versions."
         )

@@ -1,4 +1,8 @@
-"""The commits of a repository, by whether a branch or tag leads to them or a rule keeps them, and what is at work."""
+"""The commits of a repository, and the range and metarange files in use by them.
+
+Every commit counts, reachable or not: its record can be read, and then its files are needed. Metaranges of imports
+count as well. A young metarange file, or one of a running import, may soon belong to a commit.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +23,12 @@ from dredge.storage import ObjectReader
 from dredge.storage.parallel import ordered_map
 
 _IMPORTS, _TASKS, _PREPARE = b"imports/", b"tasks/", b"GCPC"
+_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A repository.
-
-    Attributes:
-        repository: name in lakeFS.
-        namespace: URI of its storage namespace.
-    """
+    """A repository and the URI of its storage namespace."""
 
     repository: str
     namespace: str
@@ -36,14 +36,14 @@ class Place:
 
 @dataclass(slots=True)
 class History:
-    """Commits, and what may be about to make some.
+    """The commits of a repository.
 
     Attributes:
-        kept: that a branch or a tag leads to, expired or not, or that the rules keep.
-        unreachable: all others that are known.
-        complete: whether every commit is known; else only those that refs lead to are.
-        named: metaranges that other records name.
-        at_work: imports and tasks that have not ended, in words.
+        kept: reachable from a branch or tag, or active by the rules.
+        unreachable: all other known commits.
+        complete: whether all commits are known; else only those reachable from refs.
+        named: metaranges of imports.
+        at_work: running imports and tasks, as text.
     """
 
     kept: Graph
@@ -56,17 +56,14 @@ class History:
 def read_history(
     client: LakeFS, repository: str, namespace: str, now: datetime, access: KVAccess | None
 ) -> History:
-    """Read the commits of a repository: those that refs lead to, and all others where the records can be read.
+    """Read the commits of a repository.
 
     Args:
-        client: the lakeFS server.
-        repository: name.
-        namespace: URI of its storage namespace.
         now: for the rules.
-        access: to lakeFS's key-value store; None knows only what refs lead to.
+        access: lakeFS's key-value store; None reads only commits reachable from refs.
 
     Raises:
-        RefusedError: history cannot be read to its root, or the store is another installation's.
+        RefusedError: the history is not readable to its root, or the store is another installation's.
     """
     branches, tags = client.branches(repository), client.tags(repository)
     graph = load_graph(client, repository, branches)
@@ -76,21 +73,16 @@ def read_history(
     known = {**all_commits(access, repository, namespace), **graph}
     rules = client.rules(repository)
     active = known.keys() if rules is None else active_by_rules(known, branches, rules, now)
-    found = History(
-        kept={item: commit for item, commit in known.items() if item in graph or item in active},
-        unreachable={
-            item: commit for item, commit in known.items() if item not in graph and item not in active
-        },
-        complete=True,
-    )
+    kept = {item: commit for item, commit in known.items() if item in graph or item in active}
+    unreachable = {item: commit for item, commit in known.items() if item not in kept}
     with access.open() as store, store.view() as view:
         records = RepositoryRecords(Place(repository, namespace), view, store.location)
-        found.named, found.at_work = read_work(records)
-    return found
+        named, at_work = read_work(records)
+    return History(kept, unreachable, complete=True, named=named, at_work=at_work)
 
 
 def read_work(records: RepositoryRecords) -> tuple[set[str], list[str]]:
-    """Read what imports and tasks say: metaranges that they name, and those that have not ended, in words."""
+    """Read the metaranges of imports, and the running imports and tasks as text."""
     named, at_work = set[str](), list[str]()
     for name, value in records.rows(_IMPORTS):
         status = messages.decode(messages.ImportStatusData, value, show_key(_IMPORTS, name))
@@ -99,25 +91,16 @@ def read_work(records: RepositoryRecords) -> tuple[set[str], list[str]]:
         if not status.completed and not status.error:
             at_work.append(f"import {status.id}")
     for name, value in records.rows(_TASKS):
-        # Every kind of task begins with the same member. Those that prepare a collection write no ranges.
+        # Every kind of task has the same first member. Tasks of prepare_commits write no ranges.
         of_task = messages.decode(messages.RepositoryRestoreStatus, value, show_key(_TASKS, name))
         if not of_task.task.done and not name.startswith(_PREPARE):
             at_work.append(f"{of_task.task.operation or 'task'} {of_task.task.id}")
     return named, at_work
 
 
-_AT_ONCE = 8
-
-
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Whose records are read.
-
-    Attributes:
-        client: the lakeFS server.
-        plan: the repository.
-        access: to lakeFS's key-value store.
-    """
+    """The server and key-value store of a repository; `plan` has the fields needed by `look`."""
 
     client: LakeFS
     plan: Place
@@ -126,13 +109,13 @@ class Asking:
 
 @dataclass(slots=True)
 class Names:
-    """What commits name at one time.
+    """Files in use by commits, at one time.
 
     Attributes:
         files: names of range and metarange files.
-        missing: metaranges of commits whose files are not there, so that what they name is unknown.
-        at_work: imports and tasks that have not ended, in words.
-        standing: what the records are worth.
+        missing: missing metaranges of commits; their ranges are unknown.
+        at_work: running imports and tasks, as text.
+        standing: the verification of the key-value store.
     """
 
     files: set[str]
@@ -143,12 +126,10 @@ class Names:
 
 @dataclass(slots=True)
 class NamesReader:
-    """Finds what commits name, again and again; a metarange is read once.
+    """Reads the files in use repeatedly, each metarange once.
 
     Attributes:
-        asking: whose records are read.
-        reader: on the storage namespace.
-        ranges: ids of the ranges of each metarange that was read.
+        ranges: ids of the ranges by metarange.
     """
 
     asking: Asking
@@ -156,7 +137,7 @@ class NamesReader:
     ranges: dict[str, list[str]] = field(default_factory=dict)
 
     def read(self) -> Names:
-        """Find what is named now.
+        """Read the files in use now.
 
         Raises:
             RefusedError: the key-value store is another installation's.
@@ -167,7 +148,7 @@ class NamesReader:
         return Names(files, missing, at_work, standing)
 
     def closure(self, metaranges: Iterable[str]) -> tuple[set[str], list[str]]:
-        """Metaranges and the ranges that they name, and those metaranges that are not there."""
+        """Return metaranges with their ranges, and the missing metaranges."""
         wanted = sorted(set(filter(None, metaranges)))
         new = [item for item in wanted if item not in self.ranges]
         missing = []
@@ -188,23 +169,23 @@ class NamesReader:
         return [info.id for info in found.ranges]
 
     def of_tables(self, names: Sequence[str]) -> set[str]:
-        """Names of ranges in those of some files that are metaranges.
+        """Return the ranges of the metaranges among some files.
 
         Raises:
-            NotFoundError: a file is not there.
+            NotFoundError: a file is missing.
         """
         found: set[str] = set()
         for key, data in self.reader.get_many([METADATA + name for name in names], _AT_ONCE):
             try:
                 metarange = read_metarange(data, key)
             except FormatError:
-                continue  # a range, or something else
+                continue  # a range or another file
             found.update(info.id for info in metarange.ranges)
         return found
 
 
 def _read_records(records: RepositoryRecords) -> tuple[set[str], list[str]]:
-    # What is at work before commits: what ends meanwhile has written its commit by then.
+    # Running tasks before commits: a task finished in between has written its commit.
     named, at_work = read_work(records)
-    records.branches()  # their heads show whose store it is
+    records.branches()  # their heads identify the store's server
     return named | {commit.metarange_id for commit in records.commits().values()}, at_work

@@ -43,7 +43,7 @@ from dredge.gc.save_report.own_files import (
     side_places,
 )
 from dredge.gc.save_report.report import OwnFilesOutput
-from dredge.gc.state import DISTRUSTED, VERSIONS, RunState, StateStore
+from dredge.gc.state import RunState, StateStore
 from dredge.gc.verify import VerifyOutput
 from dredge.gc.witness.record import FOLDER, parts_of, read_record
 from dredge.runs.clock import check_clocks
@@ -52,7 +52,7 @@ from dredge.runs.own_files import remove_own_files
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import superseded_parts
 from dredge.runs.perform import StepRecord
-from dredge.runs.versions import KEEP_DAYS_MIN
+from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 from dredge.storage.parallel import at_once, ordered_map
 from dredge.undo.deletions import CHECKED, DELETIONS, Deletions, named_by_check, read_deletions

@@ -12,12 +12,13 @@ from dredge.errors import ConflictError, FormatError, RefusedError
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.gc.save_report.advance_state import advance_state
-from dredge.gc.state import POINTER, RunState, StateStore
+from dredge.gc.state import RunState, StateStore
 from dredge.gc.steps import bulk_delete, save_report, verify
 from dredge.lakefs.files.metaranges import read_metarange
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.pending.rows import YOUNG
 from dredge.runs.tasks import LocalRunner
+from dredge.runs.versions import POINTER
 from tests.support.gc import World, make_world, pending_rows, summary_of
 
 REPOSITORY = "lake"

@@ -16,8 +16,9 @@ from dredge.gc.run import Run, make_lease
 from dredge.gc.save_report import clean_up, own_files
 from dredge.gc.save_report.own_files import ROOT
 from dredge.gc.save_report.report import OwnFilesOutput
-from dredge.gc.state import POINTER, StateStore, base_of
+from dredge.gc.state import StateStore, base_of
 from dredge.gc.steps import bulk_delete, save_report, verify
+from dredge.runs.versions import POINTER
 from tests.support.gc import World, make_world, summary_of
 from tests.support.own_files import below, folders, grown, removing, run
 

@@ -9,10 +9,10 @@ import pytest
 from dredge.errors import BlockedError, ConfigError, FormatError, WitnessError
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, open_state
-from dredge.gc.witness.consents import LIFT_BLOCK, read_consents
-from dredge.gc.witness.owner import BLOCK, lift, read_block, refuse, refuse_blocked
+from dredge.gc.witness.owner import BLOCK, LIFT_BLOCK, lift, read_block, refuse, refuse_blocked
 from dredge.gc.witness.ownership import Owner, claim
 from dredge.lakefs import Environment
+from dredge.runs.consents import read_consents
 from dredge.storage import ObjectWriter
 from tests.support.gc import World, make_world
 from tests.support.second_server import copy_of

@@ -9,11 +9,11 @@ import pytest
 from dredge.errors import BlockedError, WitnessError
 from dredge.gc.planning import release_lease
 from dredge.gc.run import open_state
-from dredge.gc.witness.consents import record_consent
 from dredge.gc.witness.mark import CREATED_AGAIN, UNKNOWN
 from dredge.gc.witness.owner import read_block
 from dredge.gc.witness.people import lift_block
 from dredge.gc.witness.record import FORGET_LOST, read_record
+from dredge.runs.consents import record_consent
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world
 from tests.support.kv_views import Snapshots, open_as

@@ -9,11 +9,11 @@ import pytest
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError, WitnessError
 from dredge.gc.planning import release_lease
 from dredge.gc.run import open_state
-from dredge.gc.witness.consents import read_consents
 from dredge.gc.witness.lost import KNOWN, METARANGE, RECORD, UNNAMED, LostCommits, forget_lost
 from dredge.gc.witness.owner import read_block
 from dredge.gc.witness.people import lift_block
 from dredge.gc.witness.record import FORGET_LOST, POINTER
+from dredge.runs.consents import read_consents
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world
 from tests.support.lost_database import CatalogWriter, back_up, restore

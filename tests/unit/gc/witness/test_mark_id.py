@@ -9,11 +9,11 @@ import pytest
 from dredge.errors import ConflictError, FormatError, RefusedError, UnavailableError, WitnessError
 from dredge.gc.run import open_state
 from dredge.gc.witness import ownership
-from dredge.gc.witness.consents import WITHOUT_ID, read_consents
 from dredge.gc.witness.owner import KIND, PLANNED, read_block
 from dredge.gc.witness.ownership import (
     KEY,
     MARK_ID,
+    WITHOUT_ID,
     MarkId,
     MarkIds,
     Site,
@@ -23,6 +23,7 @@ from dredge.gc.witness.ownership import (
     write_id,
 )
 from dredge.gc.witness.people import add_alias, consent_without_id, take_over
+from dredge.runs.consents import read_consents
 from tests.support.faulty import CrashError
 from tests.support.gc import World, make_world
 from tests.support.second_server import busy_production, copy_of
