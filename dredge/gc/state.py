@@ -160,11 +160,7 @@ class Base:
 
 
 def base_of(run: Run) -> Base | None:
-    """Open the state before an optimized run; None for a clean run.
-
-    Raises:
-        FormatError: the state was changed or removed.
-    """
+    """Open the state before an optimized run; None for a clean run."""
     plan = run.plan
     if plan.mode == CLEAN or plan.state is None:
         return None

@@ -80,15 +80,12 @@ def collect_metadata(
 
     Args:
         holder: of the lease; None is this run alone.
-        client: None reads the environment.
-        options: None reads the environment.
         access: lakeFS's key-value store; None reads the environment.
 
     Raises:
         LeaseHeldError: another run works on the repository.
         ConfigError: the key-value store is not configured.
         RefusedError: the store is another installation's, or a newer version of Dredge left the pending list.
-        FormatError: a record or a metarange of a commit is damaged.
         UnavailableError: some files could not be deleted.
     """
     server, records = client or LakeFSClient.from_env(), access or KVAccess.from_env()

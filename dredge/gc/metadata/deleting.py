@@ -216,7 +216,7 @@ def old_copies(
         sizes = {info.key.removeprefix(METADATA): info.size for info in copies}
         free = [name for name in sorted(sizes) if name not in named and is_table_id(name)]
         versions = open_versions(quarantine_uri(uri), options)
-        found = ordered_map(lambda name, of=versions: of.versions(METADATA + name), free, _AT_ONCE)
+        found = ordered_map(versions.versions, [METADATA + name for name in free], _AT_ONCE)
         ids = [tuple(item.version_id for item in items) for items in found]
         files = [
             File(name, "copy", sizes[name], item)
@@ -281,9 +281,6 @@ def seek_metaranges(
     Args:
         there: names of the existing files.
         now: by the store's clock.
-
-    Raises:
-        FormatError: a ledger or a copy is damaged.
     """
     found = Sought(deleted_by=_deleted_by(namespace, missing, options))
     back = put_back(namespace, find_copies(namespace, missing, now, _EVER, options), options)

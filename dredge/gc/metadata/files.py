@@ -96,9 +96,6 @@ def find_named(reader: ObjectReader, kept: Collection[str], unreachable: Collect
     Args:
         kept: ids of metaranges of reachable or active commits; "" is empty content.
         unreachable: ids of metaranges of other commits.
-
-    Raises:
-        FormatError: a metarange is damaged.
     """
     missing: list[str] = []
     of_kept = _closure(reader, kept, missing)
@@ -196,13 +193,10 @@ def look_at_metadata(
         now: the time, within minutes of the store's.
         min_age: younger files are skipped.
         access: lakeFS's key-value store; None reads only commits reachable from refs.
-        options: None reads the environment.
 
     Raises:
-        NotFoundError: no such repository.
         RefusedError: the history is not readable to its root, the key-value store is another installation's, or the
             namespace overlaps with another repository's, whose commits may use the files.
-        FormatError: a metarange of a commit is damaged.
     """
     namespace = client.repository(repository).namespace
     check_namespaces(repository, {found.name: found.namespace for found in client.repositories()})

@@ -141,7 +141,6 @@ class NamesReader:
 
         Raises:
             RefusedError: the key-value store is another installation's.
-            FormatError: a record or a metarange is damaged.
         """
         (metaranges, at_work), standing = look(self.asking, _read_records, self.asking.access)
         files, missing = self.closure(metaranges)

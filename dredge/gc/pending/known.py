@@ -136,7 +136,6 @@ def leave(run: Run, record: StepRecord, known: Known, bits: int, parts: Mapping[
 
     Raises:
         ConflictError: another run has left its list since.
-        OvertakenError: a later try of the step has begun.
     """
     plan, now = run.plan, run.store_now()
     run.check_right(now)
@@ -175,11 +174,7 @@ class Gone:
 
     @classmethod
     def of(cls, run: Run) -> Self:
-        """Return the deletions of the run with the newest state, for clean runs as well.
-
-        Raises:
-            FormatError: the state was changed or removed.
-        """
+        """Return the deletions of the run with the newest state, for clean runs as well."""
         if run.plan.state is None:
             return cls()
         state = open_base(run, run.plan.state).state

@@ -1,10 +1,12 @@
-"""The files that lakeFS's own collector writes at the end of a run, in the same places and forms.
+"""The report of a run, complete or failed.
 
-    summary.json    one line
-    deleted/        parquet with one column `address`; deleted.text/ the same as text. Only what was confirmed deleted
+    report.json     everything as one JSON object
+    report.html     the same as a page
+    summary.json    one line, as lakeFS's own collector writes it
+    deleted/        parquet with one column `address`, confirmed deletions only; deleted.text/ the same as text
 
-A dry run reports no deleted objects at all, so that nothing which trusts these files could delete them later without
-looking again.
+The last two are in the places and formats of lakeFS's own collector. A dry run reports no deleted objects at all, so no
+other program deletes them from these files without another check. A run with failures is never a success.
 
 Source: docs/lakefs-behaviour.md, "The design documents"
 """
@@ -30,6 +32,7 @@ from dredge.gc.run import PLAN, Plan, Run, parse_plan
 from dredge.gc.save_report import words
 from dredge.gc.save_report.advance_state import StateOutput
 from dredge.gc.save_report.analysis import sections
+from dredge.gc.save_report.clean_up import OwnFilesOutput
 from dredge.gc.save_report.results import ENDED, RunResults, StepResult, report_rows
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
@@ -43,87 +46,9 @@ from dredge.runs.tries import StepTry
 from dredge.storage import StorageOptions, open_writer
 from dredge.storage.parallel import ordered_map
 
-SUMMARY = "summary.json"
-
-
-def write_deleted(folder: RunFolder, attempt: StepTry) -> list[PartInfo]:
-    """Write the addresses of confirmed deletions, a file for each part of the ledger.
-
-    Args:
-        folder: the run folder.
-        attempt: whose files these are; it is looked before each whether it still counts.
-
-    Returns:
-        The files; none when the ledger cannot be read.
-
-    Raises:
-        OvertakenError: a later try was claimed.
-    """
-    step = BulkDeleteOutput.STEP
-    try:
-        swept = folder.read_summary(step) or folder.read_incomplete(step)
-    except DredgeError:
-        return []
-    parts: list[PartInfo] = []
-    for part in BulkDeleteOutput.of(swept).settled if swept is not None else ():
-        rows = folder.read_part(part, ["address", "outcome"])
-        gone = rows.filter(pc.equal(rows["outcome"], ledger.DELETED)).select(["address"])
-        if not gone.num_rows:
-            continue
-        index = len(parts) // 2
-        attempt.check()
-        parts.append(folder.write_table("deleted", index, gone))
-        lines = "".join(f"{_text_line(address)}\n" for address in gone["address"].to_pylist())
-        parts.append(folder.write_bytes(f"deleted.text/part-{index:05d}.txt", lines.encode(), gone.num_rows))
-    return parts
-
-
-def _text_line(address: str) -> str:
-    """An address as a line; only what would break the line is quoted, as JSON."""
-    return json.dumps(address) if any(ord(character) < 32 for character in address) else address
-
-
-def summary_of(folder: RunFolder, plan: Plan, report: Mapping[str, Any]) -> bytes:
-    """What `summary.json` says; who approved a run that had to ask is said as well.
-
-    Args:
-        folder: the run folder.
-        plan: the run's plan.
-        report: its outcome, of which one with failures is never a success, its figures, and its approval.
-    """
-    listing = folder.read_summary(SliceListingOutput.STEP)
-    value: dict[str, Any] = {
-        "run_id": plan.run_id,
-        "success": report["outcome"] in ENDED,
-        "first_slice": SliceListingOutput.of(listing).first_slice if listing is not None else "",
-        "start_time": _instant(plan.created_at),
-        "cutoff_time": _instant(plan.cutoff),
-        "num_deleted_objects": report["counts"].get("deleted_objects", 0),
-    }
-    if report["approval"] is not None:
-        value["approval"] = report["approval"]
-    return f"{json.dumps(value)}\n".encode()
-
-
-def _instant(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-class SaveReportOutput(StepOutput):
-    """The report. It reads whatever the other steps left, so it demands none of them."""
-
-    STEP = "save_report"
-
-
-class OwnFilesOutput(StepOutput):
-    """What was removed of Dredge's own files; reads the last step of a complete run, which differs with dry runs."""
-
-    STEP = "own_files"
-
-
 log = logging.getLogger("dredge")
 
-REPORT, PAGE = "report.json", "report.html"
+REPORT, PAGE, SUMMARY = "report.json", "report.html", "summary.json"
 _COUNTS: dict[type[StepOutput], tuple[str, ...]] = {
     SliceListingOutput: ("old_objects", "old_bytes", "young_objects", "young_bytes"),
     SubtractOutput: ("live_objects", "candidates_objects", "candidates_bytes"),
@@ -145,22 +70,23 @@ _COUNTS: dict[type[StepOutput], tuple[str, ...]] = {
         "kept_objects",
     ),
 }
-"""Figures of the steps that are figures of the run."""
+"""Figures of the run by step."""
+
+
+class SaveReportOutput(StepOutput):
+    """The report. It needs no complete step."""
+
+    STEP = "save_report"
 
 
 def write_report(
     run: Run, known: Mapping[str, StepSummary] | None = None, attempt: StepTry | None = None
 ) -> StepSummary:
-    """Write the report of a run, and the summary of the step. It is written anew whenever asked, also after a failure.
+    """Write the report of a run and the summary of the step.
 
     Args:
-        run: this run.
-        known: summaries of complete steps that were read since the try was claimed. Whoever did a step again since
-            writes a later report.
+        known: summaries of complete steps, read after the claim of the try. A repeated step writes a later report.
         attempt: of this step; None claims one.
-
-    Raises:
-        OvertakenError: somebody began to write it later, who knows more; theirs stays.
     """
     started = run.clock()
     folder, plan = run.folder, run.plan
@@ -171,7 +97,7 @@ def write_report(
     files = {
         REPORT: json.dumps(report, sort_keys=True).encode(),
         PAGE: render_html(report).encode(),
-        SUMMARY: summary_of(folder, plan, report),
+        SUMMARY: _summary(folder, plan, report),
     }
     list(ordered_map(lambda name: attempt.replace(name, files[name]), list(files), len(files)))
     summary = StepSummary(
@@ -194,18 +120,27 @@ def write_report(
     return summary
 
 
+def read_report(run_uri: str, options: StorageOptions | None = None) -> dict[str, Any]:
+    """Build the current report of a run at work, failed or complete; see `build_report`.
+
+    Raises:
+        ConfigError: not the folder of a run.
+    """
+    writer = open_writer(run_uri.rstrip("/"), options)
+    try:
+        plan = parse_plan(read_json(writer, PLAN))
+    except NotFoundError:
+        raise ConfigError(f"{run_uri} has no {PLAN}: it is not the folder of a run") from None
+    return build_report(RunFolder(writer, plan.run_id), plan)
+
+
 def build_report(
     folder: RunFolder, plan: Plan, known: Mapping[str, StepSummary] | None = None
 ) -> dict[str, Any]:
-    """Put a report together from what the steps left.
+    """Build the JSON object of `report.json`; `dredge.runs.report` lists the fields of the page.
 
     Args:
-        folder: the run folder.
-        plan: the run's plan.
-        known: summaries of complete steps that were just read.
-
-    Returns:
-        The JSON object of `report.json`; `dredge.runs.report` says what a page needs of it.
+        known: summaries of complete steps, if read before.
     """
     results = RunResults.read(folder, list(_steps(folder, plan)), plan.dry_run, known)
     cleaned = StepResult.read(folder, OwnFilesOutput.STEP)
@@ -244,7 +179,7 @@ def build_report(
 
 
 def _steps(folder: RunFolder, plan: Plan) -> Iterator[type[StepOutput]]:
-    """The steps of a run: some have to ask for an approval, and only those that delete move the state on."""
+    """Return the steps of a run: with an approval if one is needed, and the state if it deletes."""
     for step in STEPS:
         yield step
         if step is CheckLimitsOutput:
@@ -257,7 +192,7 @@ def _approval(folder: RunFolder, plan: Plan) -> Sequence[type[StepOutput]]:
     try:
         return approval_inputs(plan, folder, ApproveOutput)
     except FormatError:
-        return ()  # what check_limits left is damaged, and the report says so there
+        return ()  # check_limits is damaged, and has the problem in the report
 
 
 def _counts(results: RunResults) -> dict[str, int]:
@@ -270,7 +205,7 @@ def _counts(results: RunResults) -> dict[str, int]:
 
 
 def _over_limit(guards: CheckLimitsOutput | None) -> list[dict[str, Any]]:
-    """What would be deleted, by reason, when that is more than a limit allows."""
+    """Deletable objects by reason, if they exceed a limit."""
     if guards is None or not any(item["verdict"] == "awaiting_approval" for item in guards.findings):
         return []
     return [{**found, "why": REASONS[found["reason"]]} for found in guards.would_delete if found["objects"]]
@@ -288,23 +223,50 @@ def _step(result: StepResult) -> dict[str, Any]:
     }
 
 
-def read_report(run_uri: str, options: StorageOptions | None = None) -> dict[str, Any]:
-    """Put the report of a run together as of now; also while the run goes on, and after it failed.
-
-    Args:
-        run_uri: URI of the run's folder.
-        options: how to reach it; None reads the environment.
+def write_deleted(folder: RunFolder, attempt: StepTry) -> list[PartInfo]:
+    """Write the addresses of confirmed deletions, a file for each part of the ledger.
 
     Returns:
-        As `build_report` says.
-
-    Raises:
-        ConfigError: the folder is not one of a run.
-        FormatError: a file of it is damaged, or its plan is of another format.
+        The files; none if the ledger cannot be read.
     """
-    writer = open_writer(run_uri.rstrip("/"), options)
+    step = BulkDeleteOutput.STEP
     try:
-        plan = parse_plan(read_json(writer, PLAN))
-    except NotFoundError:
-        raise ConfigError(f"{run_uri} holds no {PLAN}: it is not the folder of a run") from None
-    return build_report(RunFolder(writer, plan.run_id), plan)
+        swept = folder.read_summary(step) or folder.read_incomplete(step)
+    except DredgeError:
+        return []
+    parts: list[PartInfo] = []
+    for part in BulkDeleteOutput.of(swept).settled if swept is not None else ():
+        rows = folder.read_part(part, ["address", "outcome"])
+        gone = rows.filter(pc.equal(rows["outcome"], ledger.DELETED)).select(["address"])
+        if not gone.num_rows:
+            continue
+        index = len(parts) // 2
+        attempt.check()
+        parts.append(folder.write_table("deleted", index, gone))
+        lines = "".join(f"{_text_line(address)}\n" for address in gone["address"].to_pylist())
+        parts.append(folder.write_bytes(f"deleted.text/part-{index:05d}.txt", lines.encode(), gone.num_rows))
+    return parts
+
+
+def _text_line(address: str) -> str:
+    """Return an address as a line, as JSON only if it has control characters."""
+    return json.dumps(address) if any(ord(character) < 32 for character in address) else address
+
+
+def _summary(folder: RunFolder, plan: Plan, report: Mapping[str, Any]) -> bytes:
+    listing = folder.read_summary(SliceListingOutput.STEP)
+    value: dict[str, Any] = {
+        "run_id": plan.run_id,
+        "success": report["outcome"] in ENDED,
+        "first_slice": SliceListingOutput.of(listing).first_slice if listing is not None else "",
+        "start_time": _instant(plan.created_at),
+        "cutoff_time": _instant(plan.cutoff),
+        "num_deleted_objects": report["counts"].get("deleted_objects", 0),
+    }
+    if report["approval"] is not None:
+        value["approval"] = report["approval"]
+    return f"{json.dumps(value)}\n".encode()
+
+
+def _instant(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")

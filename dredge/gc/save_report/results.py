@@ -1,4 +1,4 @@
-"""What the steps of a run left, complete or not: all that the report is made from."""
+"""The results of a run's steps, complete or not, and the rows of the report."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ from dredge.runs.summary import StepSummary
 from dredge.storage.parallel import ordered_map
 
 ENDED = ("success", "dry_run")
-"""Outcomes of a run that came to its end."""
+"""Outcomes of a complete run."""
 _AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one step left.
+    """The result of a step.
 
     Attributes:
-        step: its name.
-        summary: of its newest try, complete or not; None when it left none.
-        failure: why it failed, as `RunFolder.read_failure` gives it; None when it did not.
+        summary: of its newest try, complete or not; None without one.
+        failure: as `RunFolder.read_failure` returns it, or None.
     """
 
     step: str
@@ -40,12 +39,10 @@ class StepResult:
 
     @classmethod
     def read(cls, folder: RunFolder, step: str, known: StepSummary | None = None) -> StepResult:
-        """Read what a step left; a damaged summary counts as a failure.
+        """Read the result of a step; a damaged summary is a failure.
 
         Args:
-            folder: the run folder.
-            step: its name.
-            known: its summary, when it is complete and was just read.
+            known: its complete summary, if read before.
         """
         try:
             done = known or folder.read_summary(step)
@@ -69,18 +66,13 @@ class StepResult:
 
     @property
     def problem(self) -> str:
-        """The failure as a sentence; "" when there is none."""
+        """The failure as text, or ""."""
         return f"{self.step}: {self.failure['message']}" if self.failure is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
 class RunResults:
-    """What the steps of a run left, in their order.
-
-    Attributes:
-        steps: by name.
-        dry_run: whether nothing may be deleted.
-    """
+    """The results of a run's steps, in their order."""
 
     steps: dict[str, StepResult]
     dry_run: bool
@@ -93,13 +85,10 @@ class RunResults:
         dry_run: bool,
         known: Mapping[str, StepSummary] | None = None,
     ) -> RunResults:
-        """Read what some steps left.
+        """Read the results of steps.
 
         Args:
-            folder: the run folder.
-            outputs: of the steps, in their order.
-            dry_run: whether nothing may be deleted.
-            known: summaries of complete steps that were just read, by step.
+            known: complete summaries by step, if read before.
         """
         read, names = known or {}, [item.STEP for item in outputs]
 
@@ -109,23 +98,23 @@ class RunResults:
         return cls(dict(zip(names, ordered_map(read_one, names, _AT_ONCE), strict=True)), dry_run)
 
     def of[O: StepOutput](self, output: type[O]) -> O | None:
-        """Give a step's result, complete or not; None when it left none."""
+        """Return a step's output, complete or not; None without a summary."""
         result = self.steps.get(output.STEP)
         return None if result is None or result.summary is None else output.of(result.summary)
 
     @property
     def summaries(self) -> Iterator[StepSummary]:
-        """Summaries of the steps that left one."""
+        """All summaries."""
         return (result.summary for result in self.steps.values() if result.summary is not None)
 
     @property
     def failed(self) -> StepResult | None:
-        """The first step that failed."""
+        """The first failed step."""
         return next((result for result in self.steps.values() if result.failure is not None), None)
 
     @property
     def outcome(self) -> str:
-        """ "success", "dry_run", "unfinished", or the status of the step that failed."""
+        """ "success", "dry_run", "unfinished", or the status of the failed step."""
         if self.failed is not None:
             return self.failed.status
         if any(result.summary is None for result in self.steps.values()):
@@ -134,13 +123,13 @@ class RunResults:
 
 
 def report_rows(results: RunResults) -> Iterator[ReportRow]:
-    """Make the rows of a run's report, from what lives to what was deleted."""
+    """Make the rows of the report, from live to deleted objects."""
     listing = results.of(SliceListingOutput)
     if listing is None:
         return
     counts = listing.counts
     young = counts["young_slices"]
-    without = f"; without those in slices too young to be listed ({young:,})" if young else ""
+    without = f"; without {young:,} young slices, which are not listed" if young else ""
     yield from _live_rows(results, without)
     why = f"not older than the cutoff{without}"
     yield ReportRow("young", "kept", why, counts["young_objects"], counts["young_bytes"])
@@ -148,7 +137,7 @@ def report_rows(results: RunResults) -> Iterator[ReportRow]:
         why = "directly in the namespace root, not below data/"
         yield ReportRow("old layout", "kept", why, counts["root_objects"], counts["root_bytes"])
     if counts["elsewhere_objects"]:
-        why = "in folders that lakeFS does not collect"
+        why = "in folders not collected by lakeFS"
         yield ReportRow("elsewhere", "kept", why, counts["elsewhere_objects"])
     swept = results.of(BulkDeleteOutput)
     yield from _candidate_rows(results) if swept is None or not swept.is_settled else _swept_rows(swept)
@@ -159,13 +148,13 @@ def _live_rows(results: RunResults, without: str) -> Iterator[ReportRow]:
     if candidates is None:
         return
     counts = candidates.counts
-    why = f"a branch's staging or an active commit names it{without}"
+    why = f"in a branch's staging or an active commit{without}"
     yield ReportRow("live", "kept", why, counts["live_objects"], counts["live_bytes"])
     committed = results.of(ListCommittedOutput)
+    # Live objects kept by settings beyond lakeFS's own rules.
     for found in committed.kept if committed is not None else ():
-        # What is live only because something keeps more than lakeFS itself does.
         if found["objects"]:
-            why = f"of these, as {found['why']}; {found['only_objects']:,} of them by nothing else"
+            why = f"of these, as {found['why']}; {found['only_objects']:,} only for this reason"
             yield ReportRow(found["name"], "kept", why, found["objects"], found["bytes"])
 
 
@@ -182,9 +171,9 @@ def _why(group: Group) -> str:
         case ledger.KEPT:
             return why_kept(group.code)
         case ledger.MISSING:
-            return "was gone already"
+            return "already missing"
         case ledger.NOT_ADDRESSABLE:
-            return "the store has no exact way to name it"
+            return "the store has no exact way to address it"
         case ledger.FAILED:
             return f"the store refused: {group.code}"
     return REASONS[group.reason]
@@ -194,10 +183,11 @@ def _candidate_rows(results: RunResults) -> Iterator[ReportRow]:
     candidates, guards = results.of(SubtractOutput), results.of(CheckLimitsOutput)
     if candidates is None:
         return
-    would = results.dry_run and guards is not None
-    verdict = "would be deleted" if would else "kept: the run did not come to deleting"
+    verdict = "kept: the run stopped before deleting"
     if results.outcome == "awaiting_approval":
         verdict = "awaits approval"
+    elif results.dry_run and guards is not None:
+        verdict = "would be deleted"
     for reason, figures in candidates.reasons.items():
         yield ReportRow(reason, verdict, REASONS[reason], figures["objects"], figures["bytes"])
     for found in guards.held if guards is not None else ():

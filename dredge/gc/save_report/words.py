@@ -1,4 +1,4 @@
-"""The sentences and facts of the report."""
+"""Texts and facts of the report."""
 
 from __future__ import annotations
 
@@ -34,101 +34,96 @@ OUTCOMES = {
     "failed": "failed",
     "unfinished": "not finished",
 }
-"""What people read for each outcome."""
+"""Texts of the outcomes."""
 
 
 def headline(results: RunResults, counts: Mapping[str, int]) -> str:
-    """Say in a sentence or two what the run did."""
+    """Summarize the run in one or two sentences."""
     listing = results.of(SliceListingOutput)
     young = listing.unlisted_text if results.outcome in ENDED and listing is not None else ""
     guards = results.of(CheckLimitsOutput)
     waiting = "" if guards is None else what_waits(guards.pending)
-    texts = (_what_went(results.outcome, counts), waiting, young)
-    return " ".join(filter(None, texts))
+    return " ".join(filter(None, (_deleted(results.outcome, counts), waiting, young)))
 
 
-def _what_went(outcome: str, counts: Mapping[str, int]) -> str:
-    objects, size_bytes = counts.get("deleted_objects", 0), counts.get("deleted_bytes", 0)
-    deleted = f"{objects:,} objects ({size_bytes:,} bytes) were deleted."
+def _deleted(outcome: str, counts: Mapping[str, int]) -> str:
     if outcome == "dry_run":
-        would = f"{counts['deletable_objects']:,} objects ({counts['deletable_bytes']:,} bytes)"
-        return f"A run that deletes would delete {would}. Nothing was deleted."
-    if outcome == "success":
-        return deleted
+        return f"A run that deletes would delete {_deletable(counts)}. Nothing was deleted."
+    deleted = f"{counts.get('deleted_objects', 0):,} objects ({counts.get('deleted_bytes', 0):,} bytes) were deleted."
     if outcome == "partial":
         return f"{deleted} {counts.get('failed_objects', 0):,} could not be."
-    if "deleted_objects" in counts:
+    if outcome == "success" or "deleted_objects" in counts:
         return deleted
     if outcome == "awaiting_approval":
-        would = f"{counts['deletable_objects']:,} objects ({counts['deletable_bytes']:,} bytes)"
-        return f"If somebody approves, {would} are deleted. Nothing was deleted so far."
+        return f"After an approval {_deletable(counts)} are deleted. Nothing was deleted so far."
     return "Nothing was deleted."
 
 
+def _deletable(counts: Mapping[str, int]) -> str:
+    return f"{counts['deletable_objects']:,} objects ({counts['deletable_bytes']:,} bytes)"
+
+
 def what_to_do(results: RunResults) -> str:
-    """Say what the reader should do next; "" when there is nothing to do."""
+    """Return the reader's next action, or ""."""
     failed, outcome = results.failed, results.outcome
     if failed is None:
         return "Run the remaining steps, or start a new run." if outcome == "unfinished" else ""
     if text := about_approval(outcome, ApproveOutput.COMMAND):
         return text
     if outcome == "refused":
-        return (
-            "Read the guards below: they say what could not be proved, or which limit is exceeded. Put that right and"
-            " start a new run."
-        )
+        return "Read the guards below for the missing proof or exceeded limit. Correct the cause and start a new run."
     if outcome == AlarmError.kind:
         return AlarmError.what_to_do
     return (
-        f"Read what went wrong in step {failed.step}. Running it again goes on from what is complete; a"
-        " new run starts anew."
+        f"Read the error of step {failed.step}. Resume the run to continue after its complete steps, or start a new"
+        " run."
     )
 
 
 def approval(results: RunResults) -> dict[str, Any] | None:
-    """Give what a person was asked and said, as `ApproveOutput.approval` does; None where nobody had to be."""
+    """Return the question and the answer as JSON; None without a question."""
     found = results.of(ApproveOutput)
     return None if found is None else found.approval
 
 
 def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[str]]:
-    """Say what a run worked on, in pairs of a title and a text."""
+    """Return facts about the run, as pairs of title and text."""
     seconds = sum(summary.seconds for summary in results.summaries)
     yield ["Repository", f"{plan.repository} ({plan.namespace})"]
     yield ["Run", f"{plan.run_id}, {plan.mode} ({plan.why_mode}){', dry run' if plan.dry_run else ''}"]
     yield ["Started", f"{plan.created_at:%Y-%m-%d %H:%M:%S} UTC (store's clock)"]
-    yield ["Cutoff", f"{plan.cutoff:%Y-%m-%d %H:%M:%S} UTC: younger objects are left alone"]
+    yield ["Cutoff", f"{plan.cutoff:%Y-%m-%d %H:%M:%S} UTC: younger objects are kept"]
     if plan.inventory is not None:
         begun = plan.inventory.created_at
         when = "" if begun is None else f", begun {begun:%Y-%m-%d %H:%M} UTC"
         yield ["Instead of a listing", f"inventory {plan.inventory.uri}{when}"]
     yield ["Time taken", f"{seconds:.1f} s in its steps"]
     yield ["Folder", folder.uri]
-    if (said := approval(results)) is not None:
-        yield ["Approval", approval_text(said)]
+    if (answer := approval(results)) is not None:
+        yield ["Approval", approval_text(answer)]
     yield ["Undo", _undo(plan, results.of(CheckLimitsOutput))]
     yield from _slices(plan, results.of(SliceListingOutput))
     if (guards := results.of(CheckLimitsOutput)) is not None:
         yield from map(list, facts_of_waiting(guards.pending))
     candidates, committed = results.of(SubtractOutput), results.of(ListCommittedOutput)
-    for text in [] if candidates is None else candidates.summary.details.get("pins", []):
-        yield ["Pinned", text]
-    if candidates is not None and (drift := candidates.summary.details.get("drift")):
-        yield ["Missed by optimized runs", _drift(drift)]
-    if candidates is not None and (text := candidates.early_deletion):
-        yield ["Charged for early deletion", text]
+    if candidates is not None:
+        for text in candidates.summary.details.get("pins", []):
+            yield ["Pinned", text]
+        if drift := candidates.summary.details.get("drift"):
+            yield ["Missed by optimized runs", _drift(drift)]
+        if text := candidates.early_deletion:
+            yield ["Charged for early deletion", text]
     if committed is not None:
         yield from _commits(committed)
 
 
 def _undo(plan: Plan, guards: CheckLimitsOutput | None) -> str:
-    """Say how what is deleted can be taken back, and what that costs."""
     text = f"{plan.undo.way} ({plan.undo.why}): {UNDO_WORDS[plan.undo.way]}"
     if guards is None or plan.undo.way == OFF:
         return text
     until = plan.undo.until(plan.created_at, plan.config.purge_days)
-    when = "" if until is None else f" until {until:%Y-%m-%d}"
-    return f"{text}; {guards.undo.text}. `dredge gc restore {plan.run_uri} --all` takes it back{when}"
+    when = "" if until is None else f", until {until:%Y-%m-%d}"
+    return f"{text}; {guards.undo.text}. Restore with `dredge gc restore {plan.run_uri} --all`{when}"
 
 
 def _slices(plan: Plan, listing: SliceListingOutput | None) -> Iterator[list[str]]:
@@ -139,34 +134,33 @@ def _slices(plan: Plan, listing: SliceListingOutput | None) -> Iterator[list[str
     too_young = counts["young_slices"]
     young = f"; {too_young:,} {'is' if too_young == 1 else 'are'} too young" if too_young else ""
     again = counts.get("again_slices", 0)
-    back = f", {again:,} of them again, because objects were brought back into them" if again else ""
+    back = f", {again:,} of them again because of restored objects" if again else ""
     yield ["Slices listed", f"{listed:,} of {counts['slices']:,}{back}{young}"]
 
 
 def _commits(committed: ListCommittedOutput) -> Iterator[list[str]]:
-    """Say which commits count; the server may have more, which no ref leads to and nothing keeps."""
+    # The server may have more commits, unreachable and expired.
     counts = committed.counts
     active = f"{counts['active_commits']:,}"
     if dangling := counts.get("dangling_commits", 0):
-        active += f", {dangling:,} of them dangling: no branch and no tag leads to "
-        active += "it" if dangling == 1 else "them"
+        active += f", {dangling:,} of them dangling: unreachable from branches and tags"
     yield ["Active commits", active]
     if expired := counts.get("expired_commits", 0):
-        text = f"{expired:,} of the {counts['reachable_commits']:,} that branches and tags lead to"
+        text = f"{expired:,} of {counts['reachable_commits']:,} reachable from branches and tags"
         if not committed.detail("expired_explained"):
             text += (
-                "; only the newest of them were read, to tell kinds of garbage apart: what older ones named is"
-                " reported as unreferenced"
+                "; only the newest of them were read to find the kind of garbage: objects of the others are reported as"
+                " unreferenced"
             )
         yield ["Expired commits", text]
 
 
 def own_files(plan: Plan, summary: StepSummary | None) -> Iterator[list[str]]:
-    """Say how many files of Dredge's own were removed, as a fact; nothing when none were."""
+    """Return the fact about removed own files, if there are any."""
     if summary is None or not summary.counts["own_files"]:
         return
     counts = summary.counts
-    text = f"{counts['own_files']:,} files that no run needs any more ({size_text(counts['own_bytes'])})"
+    text = f"{counts['own_files']:,} superseded files ({size_text(counts['own_bytes'])})"
     if counts["own_run_folders"]:
         age = number_of(plan.config.keep_runs_days or 0, "day")
         text += f", {number_of(counts['own_run_folders'], 'run folder')} older than {age}"
@@ -176,18 +170,18 @@ def own_files(plan: Plan, summary: StepSummary | None) -> Iterator[list[str]]:
 
 
 def own_files_warnings(result: StepResult) -> Iterator[str]:
-    """Give the warnings about Dredge's own files; a failure to clean them up is no more than a warning."""
+    """Return the warnings about own files; a failed clean-up is a warning."""
     if result.summary is not None:
         yield from result.summary.warnings
     elif result.failure is not None:
-        yield f"Dredge's own files were not cleaned up; a later run does it: {result.failure['message']}"
+        yield f"Dredge's own files were not cleaned up; a later run tries again: {result.failure['message']}"
 
 
 def _drift(drift: dict[str, Any]) -> str:
     if not drift["objects"]:
-        return f"nothing, in {drift['runs']:,} runs since {drift['since']}"
+        return f"none in {drift['runs']:,} runs since {drift['since']}"
     return (
         f"{drift['objects']:,} objects ({drift['bytes']:,} bytes) in {drift['runs']:,} runs since"
-        f" {drift['since']}: {drift['late_objects']:,} came later than the margin of slices,"
-        f" {drift['unexplained_objects']:,} for no known reason"
+        f" {drift['since']}: {drift['late_objects']:,} were uploaded after the margin of slices,"
+        f" {drift['unexplained_objects']:,} for an unknown reason"
     )

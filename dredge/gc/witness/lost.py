@@ -100,12 +100,9 @@ class LostCommits:
         Args:
             keep_unnamed_days: how long unnamed metaranges count.
             access: lakeFS's key-value store; None uses only commits reachable from refs.
-            options: None reads the environment.
 
         Raises:
-            NotFoundError: no such repository.
             RefusedError: its history cannot be read.
-            FormatError: the record of the last mark is damaged.
         """
         repository = client.repository(name)
         reader, state = open_reader(repository.namespace, options), open_state(repository.namespace, options)
@@ -205,7 +202,6 @@ def forget_lost(
         why: the person's reason.
         keep_unnamed_days: how long unnamed metaranges count.
         access: lakeFS's key-value store; None uses only commits reachable from refs.
-        options: None reads the environment.
 
     Returns:
         The statement and the commits; no commits if the record of the last mark is damaged, and given up as well.

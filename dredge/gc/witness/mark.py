@@ -102,7 +102,6 @@ def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits) -> Passe
     Raises:
         WitnessError: a witness refuses the mark.
         RefusedError: the metarange of an active commit is missing in the bucket.
-        FormatError: a record of earlier marks is damaged.
     """
     with at_once() as ask:  # commits are read
         past_read = ask(Past.read, run.state, run.plan.namespace)

@@ -114,11 +114,7 @@ def refuse_site(site: Site, kind: str, message: str, facts: Mapping[str, Any] | 
 
 
 def read_block(state: ObjectReader) -> Block | None:
-    """Read the block in force, or None.
-
-    Raises:
-        FormatError: the record is damaged, or a newer version of Dredge wrote it.
-    """
+    """Read the block in force, or None."""
     return _in_force(_read_block(state)[1])
 
 
@@ -127,7 +123,6 @@ def refuse_blocked(state: ObjectReader) -> None:
 
     Raises:
         BlockedError: there is a block in force.
-        FormatError: its record is damaged.
     """
     found = read_block(state)
     if found is not None:
@@ -206,7 +201,6 @@ def check_plan(site: Site, dry_run: bool) -> None:
         BlockedError: the namespace is blocked.
         WitnessError: another server owns it.
         RefusedError: the user may not set metadata, and there is no person's consent.
-        UnavailableError: no response from lakeFS.
     """
     if dry_run:
         return
@@ -276,7 +270,6 @@ def check_id(run: Run, compared: Compared) -> None:
 
     Raises:
         WitnessError: it lacks the id of the last mark.
-        UnavailableError: no response from lakeFS.
     """
     site = Site.of_run(run)
     if not compared.passes and not _is_new_repository(run, compared):

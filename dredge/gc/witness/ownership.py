@@ -97,11 +97,7 @@ class Site:
 
 
 def read_owner(state: ObjectReader) -> Owner | None:
-    """Read the owner; None before the first complete mark.
-
-    Raises:
-        FormatError: the record is damaged, or a newer version of Dredge wrote it.
-    """
+    """Read the owner; None before the first complete mark."""
     return _read_owner(state)[1]
 
 
@@ -140,11 +136,7 @@ def note_visitor(site: Site, environment: Environment, dry_run: bool) -> None:
 
 
 def read_visitors(state: ObjectReader, owner: Owner) -> list[Visitor]:
-    """Read the last run of each server other than the owner, oldest first.
-
-    Raises:
-        FormatError: a record is damaged.
-    """
+    """Read the last run of each server other than the owner, oldest first."""
     names = [item.key for item in state.list_level(f"{VISITORS}/").objects]
     found = [_parse(Visitor, state, name, state.get(name)) for name in names]
     others = [visitor for visitor in found if not owner.includes(visitor.environment)]
@@ -221,12 +213,7 @@ class Compared:
 
 
 def compare_ids(site: Site) -> Compared:
-    """Read the ids of namespace and server.
-
-    Raises:
-        FormatError: the namespace's record is damaged, or a newer version of Dredge wrote it.
-        UnavailableError: no response from lakeFS.
-    """
+    """Read the ids of namespace and server."""
     with at_once() as ask:
         values_read = ask(site.client.metadata, site.repository)
         etag, ids = _read_ids(site.state)
@@ -235,11 +222,7 @@ def compare_ids(site: Site) -> Compared:
 
 
 def read_ids(state: ObjectReader) -> MarkIds:
-    """Read the ids of a namespace.
-
-    Raises:
-        FormatError: the record is damaged, or a newer version of Dredge wrote it.
-    """
+    """Read the ids of a namespace."""
     return _read_ids(state)[1]
 
 

@@ -43,8 +43,6 @@ def take_over(
     Args:
         why: the person's reason.
         who: None is the login name of this process.
-        client: None reads the environment.
-        options: None reads the environment.
 
     Returns:
         JSON: `repository`, `owner`, `before`, `has_id`, `statement`.
@@ -52,7 +50,6 @@ def take_over(
     Raises:
         ConfigError: the reason is empty.
         LeaseHeldError: a run works on the repository.
-        NotFoundError: no such repository.
     """
     with hold_lease(repository, why, OWN, client, options) as site:
         environment, before = site.client.environment(), read_owner(site.state)
@@ -160,7 +157,6 @@ def hold_lease(
     Raises:
         ConfigError: the reason is empty.
         LeaseHeldError: a run works on the repository.
-        NotFoundError: no such repository.
     """
     check_reason(why)
     server = client or LakeFSClient.from_env()

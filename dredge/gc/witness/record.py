@@ -134,7 +134,6 @@ def read_record(state: ObjectReader) -> Stored:
 
     Raises:
         RefusedError: a newer version of Dredge wrote it.
-        FormatError: it is damaged.
     """
     tagged = read_tagged(state, POINTER)
     if tagged is None:
@@ -158,7 +157,6 @@ def write_record(run: Run, committed: ListCommittedOutput, commits: pa.Table, ta
 
     Raises:
         ConflictError: another mark has left its record since.
-        OvertakenError: a later try of the step has begun.
     """
     facts = committed.detail("witness")
     folder, created = RunFolder(run.state, run.plan.run_id), facts["repository_created_at"]
@@ -234,7 +232,6 @@ class Past:
 
         Raises:
             RefusedError: a newer version of Dredge wrote the record.
-            FormatError: the record or a statement is damaged.
         """
         forgotten_at, forgotten, given_up = None, dict[str, datetime](), dict[str, datetime]()
         restored = dict[str, str]()

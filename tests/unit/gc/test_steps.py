@@ -13,15 +13,12 @@ from dredge.gc import steps
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("name", steps.__all__)
-def test_every_name_is_there(name: str) -> None:
-    found = getattr(steps, name)
-    if not isinstance(found, str):  # a constant does not know its name
-        assert found.__name__ == name
-        assert found.__module__.startswith(("dredge.gc.", "dredge.approve."))
+@pytest.mark.parametrize("name", ["slice_listing", "plan_run", "Plan", "KVAccess", "Decision"])
+def test_a_name_is_loaded_at_its_first_use(name: str) -> None:
+    assert getattr(steps, name).__name__ == name
 
 
-@pytest.mark.parametrize("name", ["sweep", "StepSummary"])
+@pytest.mark.parametrize("name", ["sweep", "no_such_step"])
 def test_another_name_is_not(name: str) -> None:
     with pytest.raises(AttributeError, match=name):
         getattr(steps, name)

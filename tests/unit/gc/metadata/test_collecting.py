@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -28,15 +26,12 @@ from dredge.gc.witness.people import consent_without_id
 from dredge.gc.witness.record import POINTER as MARK
 from dredge.kv.memory import MemoryKV
 from dredge.lakefs.files import messages
-from dredge.runs.payload import from_json
-from dredge.runs.pending.store import POINTER, PendingList, folder_of, read_rows
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from dredge.storage.model import MaySend, always
 from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.refs.commits import new_commit
 from tests.support.gc import World, make_world
-from tests.support.killing import Killed, killed_at
 from tests.support.lost_database import back_up, restore
 from tests.support.memory_versions import OlderVersions
 from tests.support.undo import store_of
@@ -149,21 +144,6 @@ def test_a_metarange_that_counts_as_a_lost_commit_stays_with_its_ranges_and_so_d
     world.assert_readable()
 
 
-def test_a_metarange_that_no_mark_saw_stays_also_when_the_last_mark_is_older_than_its_days() -> None:
-    world = versioned()
-    world.rules(30)
-    world.collect()
-    noon = back_up(world)
-    world.upload("new", b"afternoon")
-    metarange = world.lake.commit("no mark saw it").metarange_id
-    restore(world, noon)
-    world.age(days=40)
-    collect(world, keep_unnamed_days=30)
-    world.age(days=2)
-    collect(world, keep_unnamed_days=30)
-    assert metarange in there(world)
-
-
 def test_files_of_a_commit_that_the_last_mark_called_active_and_the_database_lost_stay_until_it_is_given_up() -> (
     None
 ):
@@ -274,40 +254,6 @@ def test_a_list_of_another_life_or_a_damaged_one_lets_everything_wait_anew() -> 
     with pytest.raises(RefusedError):
         collect(world)
     assert left_metarange() in there(world)
-
-
-def test_after_a_kill_at_any_write_rows_are_neither_lost_nor_confirmed_early() -> None:
-    number = 0
-    while True:
-        number += 1
-        world = versioned()
-        collect(world, metadata="report")
-        before = waits(world)
-        late = set(left_behind(world.lake.objects, "other"))
-        world.age(seconds=5)
-        world.collect()  # else it is a commit that no mark has seen
-        began = world.age(days=2)
-        try:
-            with killed_at(number):
-                collect(world, metadata="report")
-            break
-        except Killed:
-            world.age(hours=2)  # a lease may be left
-        again = collect(world, dry_run=True)
-        after = waits(world)
-        assert {name: after[name] for name in before} == before
-        assert after.keys() - before.keys() == late
-        assert min(after[name] for name in late) >= began
-        assert again.counts["confirmed_files"] == len(before) == 2
-    assert number > 8
-
-
-def waits(world: World) -> dict[str, datetime]:
-    """Since when files wait."""
-    place = open_writer(f"{world.lake.namespace}/{METADATA_RUNS}")
-    pending = from_json(PendingList, json.loads(place.get(POINTER)))
-    found = read_rows(folder_of(place, ""), pending.parts.values())
-    return dict(zip(found["address"].to_pylist(), found["since"].to_pylist(), strict=True))
 
 
 def test_the_mark_of_another_server_or_of_an_older_database_leaves_no_list() -> None:

@@ -10,10 +10,9 @@ import pytest
 from dredge.errors import ConfigError, LeaseHeldError, UnavailableError
 from dredge.gc.metadata import collecting
 from dredge.gc.metadata.config import MetadataConfig
-from dredge.gc.metadata.deleting import DELETED, FAILED, KEPT, PURGED, File, MetadataOutput, Taken
+from dredge.gc.metadata.deleting import DELETED, FAILED, KEPT, File, MetadataOutput, Taken
 from dredge.gc.metadata.named import NamesReader
 from dredge.gc.run import METADATA_RUNS
-from dredge.lakefs.files import messages
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
@@ -206,94 +205,6 @@ def test_a_file_without_versions_to_go_stays() -> None:
     assert (summary.counts["garbage_files"], summary.counts["confirmed_files"]) == (2, 1)
     assert only in there(world)
     assert metarange not in there(world)
-
-
-def went(world: World) -> None:
-    collect(world)
-    assert left_metarange() not in there(world)
-
-
-def copies(world: World) -> set[str]:
-    return {key.rpartition("/")[2] for key in world.lake.keys(RUNS) if "/quarantine/" in key}
-
-
-def test_old_copies_go_for_good_and_only_by_runs_that_delete() -> None:
-    world = noted()
-    size = collect(world).counts["deleted_bytes"]
-    assert copies(world) == {*names_left()}
-    world.age(days=90)
-    assert "old_copies" not in collect(world).counts
-    world.age(days=1)
-    assert "old_copies" not in collect(world, metadata="report").counts
-    dry = collect(world, dry_run=True)
-    assert (dry.counts["old_copies"], dry.counts["kept_copies"]) == (2, 0)
-    assert dry.counts["old_copies_bytes"] == size
-    assert "purged_copies" not in dry.counts
-    assert copies(world) == {*names_left()}
-    world.age(seconds=1)
-    done = collect(world)
-    assert done.counts["purged_copies"] == 2
-    assert [outcome for _, outcome in rows(world, "copies")] == [PURGED] * 2
-    assert copies(world) == set()
-    world.age(seconds=1)
-    again = collect(world)
-    assert "purged_copies" not in again.counts
-    assert rows(world, "copies") == []
-
-
-def test_old_copies_of_what_a_commit_names_stay_and_so_do_all_while_nothing_may_go() -> None:
-    world = noted()
-    went(world)
-    world.age(days=91)
-    partition = world.lake.catalog.refs.repositories.get("lake").partition
-    world.lake.kv.set(partition, b"imports/i", messages.encode(messages.ImportStatusData(id="i")))
-    assert "old_copies" not in collect(world).counts
-    world.lake.kv.delete(partition, b"imports/i")
-    name(world, names_left()[0])
-    summary = collect(world)
-    assert "metarange" in summary.details["why_not"]
-    assert copies(world) == {*names_left()}
-
-
-def test_a_copy_that_could_not_be_purged_is_told_of(stand_in: Any) -> None:
-    world = noted()
-    went(world)
-    world.age(days=91)
-    denied = DeleteOutcome("x", "failed", "AccessDenied")
-    stand_in(MemoryVersionDeleter._delete, lambda *_: denied)
-    with pytest.raises(UnavailableError, match="copies"):
-        collect(world)
-    assert copies(world) == {*names_left()}
-    assert [outcome for _, outcome in rows(world, "copies")] == [FAILED] * 2
-
-
-def test_what_came_back_is_not_put_back_again_and_is_warned_of_once() -> None:
-    world = noted()
-    went(world)
-    name(world, left_metarange())
-    summary = collect(world, metadata="report")
-    assert summary.counts["put_back_files"] == 2
-    assert len(summary.warnings) == 2, "the metarange, then the range that it names"
-    later = collect(world)
-    assert "put_back_files" not in later.counts
-    assert (later.warnings, later.details["why_not"]) == ((), "")
-    assert is_readable(world, left_metarange())
-
-
-def test_what_is_put_back_is_neither_garbage_nor_missing_for_the_rest_of_the_run() -> None:
-    world = noted()
-    other = left_behind(world.lake.objects, "other")
-    world.age(days=2)
-    world.collect(dry_run=True)
-    went(world)
-    world.age(days=2)
-    name(world, left_metarange())
-    summary = collect(world)
-    assert summary.details["why_not"] == ""
-    assert summary.counts["put_back_files"] == 2
-    assert summary.counts["deleted_files"] == 2
-    assert other.isdisjoint(there(world))
-    assert is_readable(world, left_metarange())
 
 
 def test_a_report_that_deletes_nothing_is_the_default_and_copies_are_looked_for_a_week_at_least() -> None:

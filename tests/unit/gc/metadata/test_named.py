@@ -90,28 +90,6 @@ def test_files_of_commits_that_matter_are_not_among_those_of_others(lake: Object
         find_named(lake, [], [other[0]])
 
 
-class Shared:
-    """A store with two metaranges that name one range."""
-
-    def __init__(self, ranges: dict[str, list[str]]) -> None:
-        self.ranges = ranges
-
-    def get(self, key: str) -> bytes:
-        return key.encode()
-
-
-def test_a_range_that_both_name_is_of_those_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Shared({"one": ["r", "a"], "other": ["r", "b"]})
-
-    class Metarange:
-        def __init__(self, name: str) -> None:
-            self.ranges = [type("Info", (), {"id": item}) for item in store.ranges[name]]
-
-    monkeypatch.setattr(sorting, "read_metarange", lambda _data, _key, expected_id: Metarange(expected_id))
-    found = find_named(cast("Any", store), ["one"], ["other"])
-    assert found == Named({"one", "r", "a"}, {"other", "b"}, [])
-
-
 def test_each_file_is_told_for_what_it_is(lake: ObjectWriter) -> None:
     kept, unreachable, old, young = (table(lake, name) for name in ("kept", "unreachable", "old", "young"))
     lake.put("_lakefs/dummy", b"x")

@@ -185,17 +185,6 @@ def is_metarange(reader: ObjectReader, name: str) -> bool:
     return True
 
 
-def test_a_metarange_of_a_commit_that_is_missing_or_damaged_is_told_of() -> None:
-    world = committed()
-    client = world.client
-    (commit, *_) = [item for item in client.log("lake", "main") if item.metarange_id]
-    named = find_named(world.lake.objects, [commit.metarange_id, "0" * 64], [])
-    assert named.missing == ["0" * 64]
-    world.lake.objects.put(f"_lakefs/{commit.metarange_id}", b"nothing of the kind")
-    with pytest.raises(FormatError):
-        look(world)
-
-
 @settings(
     max_examples=depth(15, 500),
     deadline=None,

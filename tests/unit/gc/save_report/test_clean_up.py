@@ -14,8 +14,8 @@ from dredge.gc.index.upkeep import verify_index
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, make_lease
 from dredge.gc.save_report import clean_up, own_files
+from dredge.gc.save_report.clean_up import OwnFilesOutput
 from dredge.gc.save_report.own_files import ROOT
-from dredge.gc.save_report.report import OwnFilesOutput
 from dredge.gc.state import StateStore, base_of
 from dredge.gc.steps import bulk_delete, save_report, verify
 from dredge.runs.versions import POINTER

@@ -9,8 +9,8 @@ import pytest
 
 from dredge.errors import UnavailableError
 from dredge.gc.run import Run
+from dredge.gc.save_report.clean_up import OwnFilesOutput
 from dredge.gc.save_report.own_files import ROOT
-from dredge.gc.save_report.report import OwnFilesOutput
 from dredge.runs import own_files
 from dredge.storage import open_versions
 from dredge.xid import new_descending_xid

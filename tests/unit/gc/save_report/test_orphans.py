@@ -92,7 +92,7 @@ def test_an_orphan_that_read_what_was_done_again_since_tells_nothing_of_it(
     assert summary_of(retry, "save_report").counts["deletable_objects"] == len(gone) - 1
 
 
-@pytest.mark.parametrize("asleep_after", ["_complete", "_compact_index"])
+@pytest.mark.parametrize("asleep_after", ["_complete", "compact_index"])
 def test_an_orphan_that_wakes_after_the_end_of_its_run_leaves_the_lease_to_the_next(
     monkeypatch: pytest.MonkeyPatch, asleep_after: str
 ) -> None:

@@ -193,19 +193,6 @@ def test_a_right_that_is_lost_while_a_run_waits_stops_the_deletion() -> None:
     assert garbage in world.data()
 
 
-def test_a_right_that_was_granted_later_makes_the_server_recognizable() -> None:
-    world = busy_production()
-    world.client.may_update = False
-    world.collect(dry_run=True)
-    copy = copy_of(world)
-    world.client.may_update = True
-    world.age(days=1)
-    world.collect()
-    world.age(days=1)
-    with pytest.raises(WitnessError):
-        copy.collect()
-
-
 def test_metadata_that_cannot_be_read_needs_the_consent_too(monkeypatch: pytest.MonkeyPatch) -> None:
     world = busy_production()
     world.collect()
