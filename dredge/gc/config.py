@@ -150,7 +150,7 @@ class GCConfig:
     option of `dredge gc run` and a row in the docs.
 
     Attributes:
-        read_kv: the environment has the connection (`dredge.gc.mark_uncommitted.kv_records`).
+        read_kv: the environment has the connection (`dredge.gc.mark_uncommitted.staging`).
         window_begin: opening time of the first listed slice (ISO time with offset); None has no bound.
         window_end: listed slices were opened before it.
     """

@@ -27,7 +27,7 @@ from dredge.gc.mark_uncommitted import KVAccess, look
 from dredge.gc.namespaces import DATA, check_namespaces
 from dredge.gc.pending.known import find_list
 from dredge.gc.planning import compare_server
-from dredge.gc.referring.preflight import check_referring
+from dredge.gc.referring import check_referring
 from dredge.gc.run import RUNS, STATE, open_state
 from dredge.gc.state import StateStore
 from dredge.gc.storage_classes import HELD, MINIMUM_DAYS

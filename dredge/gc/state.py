@@ -16,8 +16,7 @@ from typing import Any
 from dredge.errors import FormatError, NotFoundError
 from dredge.gc.config import CLEAN
 from dredge.gc.index import store as index
-from dredge.gc.index.metaranges import Metaranges
-from dredge.gc.index.ranges import Ranges, facts_of
+from dredge.gc.index.ranges import Metaranges, Ranges, facts_of
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.run import Run
 from dredge.runs import versions

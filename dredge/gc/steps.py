@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from dredge.gc.check_limits.step import check_limits
     from dredge.gc.config import GCConfig
     from dredge.gc.list_committed.step import list_committed
-    from dredge.gc.mark_uncommitted.kv_access import KVAccess
-    from dredge.gc.mark_uncommitted.step import mark_uncommitted
+    from dredge.gc.mark_uncommitted.kv_store import KVAccess
+    from dredge.gc.mark_uncommitted.staging import mark_uncommitted
     from dredge.gc.metadata.collecting import collect_metadata
     from dredge.gc.metadata.config import MetadataConfig
     from dredge.gc.planning import (

@@ -26,7 +26,7 @@ from functools import partial
 from dredge.errors import DredgeError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
 from dredge.gc.list_committed import COUNTED
-from dredge.gc.referring.repositories import FOLDER as REFERRING
+from dredge.gc.referring import FOLDER as REFERRING
 from dredge.gc.run import METADATA_RUNS, Plan, Run
 from dredge.gc.save_report.advance_state import StateOutput
 from dredge.gc.save_report.own_files import (

@@ -30,7 +30,7 @@ from functools import partial
 
 from dredge.errors import ConfigError, FormatError, NotFoundError
 from dredge.gc.namespaces import canonical_namespace
-from dredge.gc.referring.repositories import FOLDER as REFERRING
+from dredge.gc.referring import FOLDER as REFERRING
 from dredge.gc.run import METADATA_RUNS, PLAN, RUNS, STATE, Run, parse_plan
 from dredge.gc.witness.record import FOLDER as WITNESS
 from dredge.runs.folder import read_json
