@@ -48,7 +48,7 @@ from dredge.gc.undo import side_run
 from dredge.gc.witness.owner import check_before_deleting, keeps_id
 from dredge.gc.witness.ownership import Site, compare_ids, read_owner
 from dredge.gc.witness.record import Past
-from dredge.gc.witness.unnamed import Known, sort_out
+from dredge.gc.witness.unnamed import sort_out
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.runs.clock import Clock, utc_now
@@ -151,17 +151,9 @@ class _Collection:
         plan, cutoff = self.run.plan, self._cutoff
         past = Past.read(self.run.state, plan.namespace)
         tables = {_name(info): info for info in files if is_table_id(_name(info))}
-        known = Known(
-            named=found.files,
-            earlier=past.metaranges,
-            ranges=(),
-            kinds=past.kinds,
-            forgotten=past.forgotten,
-        )
+        known = past.known(found.files)
         since = past.since(plan.created_at, timedelta(days=self.config.keep_unnamed_days))
-        lost = sort_out(
-            self.run.reader, self.run.state, plan.namespace, tables, known, cutoff=cutoff, since=since
-        ).lost
+        lost = sort_out(self.run.reader, self.run.state, plan.namespace, tables, known, cutoff, since).lost
         young = {name for name, info in tables.items() if info.last_modified >= cutoff} - found.files
         return lost | self.names.of_tables(sorted(lost | young))
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.errors import FormatError, NotFoundError
+from dredge.errors import FormatError
 from dredge.gc.insight.addresses import Amount
 from dredge.gc.mark_uncommitted import KVAccess
-from dredge.gc.metadata.named import History, read_history
+from dredge.gc.metadata.named import History, read_history, read_ranges
 from dredge.gc.namespaces import METADATA, check_namespaces
 from dredge.lakefs import LakeFS
-from dredge.lakefs.files.metaranges import read_metarange
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.lakefs.files.sstable import METARANGES
 from dredge.lakefs.files.sstable.envelope import read_envelope
@@ -106,13 +105,11 @@ def _closure(reader: ObjectReader, metaranges: Iterable[str], missing: list[str]
     found: set[str] = set()
     for metarange_id in sorted(filter(None, metaranges)):
         found.add(metarange_id)
-        key = METADATA + metarange_id
-        try:
-            metarange = read_metarange(reader.get(key), key, expected_id=metarange_id)
-        except NotFoundError:
+        ranges = read_ranges(reader, metarange_id)
+        if ranges is None:
             missing.append(metarange_id)
-            continue
-        found.update(info.id for info in metarange.ranges)
+        else:
+            found.update(ranges)
     return found
 
 

@@ -151,21 +151,14 @@ class NamesReader:
         wanted = sorted(set(filter(None, metaranges)))
         new = [item for item in wanted if item not in self.ranges]
         missing = []
-        for metarange_id, found in zip(new, ordered_map(self._ranges_of, new, _AT_ONCE), strict=True):
+        read = ordered_map(lambda name: read_ranges(self.reader, name), new, _AT_ONCE)
+        for metarange_id, found in zip(new, read, strict=True):
             if found is None:
                 missing.append(metarange_id)
             else:
                 self.ranges[metarange_id] = found
         named = (item for metarange_id in wanted for item in self.ranges.get(metarange_id, []))
         return {*wanted, *named}, missing
-
-    def _ranges_of(self, metarange_id: str) -> list[str] | None:
-        key = METADATA + metarange_id
-        try:
-            found = read_metarange(self.reader.get(key), key, expected_id=metarange_id)
-        except NotFoundError:
-            return None
-        return [info.id for info in found.ranges]
 
     def of_tables(self, names: Sequence[str]) -> set[str]:
         """Return the ranges of the metaranges among some files.
@@ -181,6 +174,16 @@ class NamesReader:
                 continue  # a range or another file
             found.update(info.id for info in metarange.ranges)
         return found
+
+
+def read_ranges(reader: ObjectReader, metarange_id: str) -> list[str] | None:
+    """Read the ids of a metarange's ranges; None if it is missing."""
+    key = METADATA + metarange_id
+    try:
+        found = read_metarange(reader.get(key), key, expected_id=metarange_id)
+    except NotFoundError:
+        return None
+    return [info.id for info in found.ranges]
 
 
 def _read_records(records: RepositoryRecords) -> tuple[set[str], list[str]]:

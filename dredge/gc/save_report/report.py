@@ -29,11 +29,22 @@ from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.insight.run_cost import STEPS, work_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import PLAN, Plan, Run, parse_plan
-from dredge.gc.save_report import words
 from dredge.gc.save_report.advance_state import StateOutput
 from dredge.gc.save_report.analysis import sections
 from dredge.gc.save_report.clean_up import OwnFilesOutput
-from dredge.gc.save_report.results import ENDED, RunResults, StepResult, report_rows
+from dredge.gc.save_report.results import (
+    ENDED,
+    OUTCOMES,
+    RunResults,
+    StepResult,
+    approval,
+    facts,
+    headline,
+    own_files,
+    own_files_warnings,
+    report_rows,
+    what_to_do,
+)
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.runs import ledger
@@ -157,17 +168,17 @@ def build_report(
         "mode": plan.mode,
         "dry_run": plan.dry_run,
         "outcome": results.outcome,
-        "outcome_text": words.OUTCOMES[results.outcome],
-        "headline": words.headline(results, counts),
-        "what_to_do": words.what_to_do(results),
-        "facts": [*words.facts(folder, plan, results), *words.own_files(plan, cleaned.summary)],
+        "outcome_text": OUTCOMES[results.outcome],
+        "headline": headline(results, counts),
+        "what_to_do": what_to_do(results),
+        "facts": [*facts(folder, plan, results), *own_files(plan, cleaned.summary)],
         "counts": counts,
         "rows": [to_json(row) for row in report_rows(results)],
         "problems": [result.problem for result in results.steps.values() if result.problem],
         "failures": swept.failures if swept is not None else [],
-        "warnings": [*warnings, *words.own_files_warnings(cleaned)],
+        "warnings": [*warnings, *own_files_warnings(cleaned)],
         "kept": committed.kept if committed is not None else [],
-        "approval": words.approval(results),
+        "approval": approval(results),
         "findings": guards.findings if guards is not None else [],
         "held": guards.held if guards is not None else [],
         "pending": guards.pending if guards is not None else {},

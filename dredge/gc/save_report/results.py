@@ -1,4 +1,4 @@
-"""The results of a run's steps, complete or not, and the rows of the report."""
+"""The results of a run's steps, complete or not, as rows, texts and facts of the report."""
 
 from __future__ import annotations
 
@@ -6,18 +6,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dredge.approve.question import approval_text
+from dredge.approve.question import what_to_do as approval_action
 from dredge.errors import AlarmError, FormatError, RejectedError
+from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput, Group, why_kept
 from dredge.gc.check_limits import CheckLimitsOutput
+from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.run import Plan
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
+from dredge.runs.pending.words import facts_of_waiting, what_waits
 from dredge.runs.report_rows import ReportRow
 from dredge.runs.summary import StepSummary
+from dredge.runs.words import number_of, size_text
 from dredge.storage.parallel import ordered_map
+from dredge.undo.ways import OFF
+from dredge.undo.ways import WORDS as UNDO_WORDS
 
 ENDED = ("success", "dry_run")
 """Outcomes of a complete run."""
@@ -192,3 +201,167 @@ def _candidate_rows(results: RunResults) -> Iterator[ReportRow]:
         yield ReportRow(reason, verdict, REASONS[reason], figures["objects"], figures["bytes"])
     for found in guards.held if guards is not None else ():
         yield ReportRow("of these", "kept", found["why"], found["objects"], found["bytes"])
+
+
+OUTCOMES = {
+    "success": "done",
+    "dry_run": "dry run: nothing was deleted",
+    "awaiting_approval": "awaiting approval: nothing was deleted",
+    "rejected": "rejected: nothing was deleted",
+    "refused": "refused by a guard: nothing was deleted",
+    "alarm": "alarm: live objects had been deleted by an earlier run; this run deleted nothing",
+    "partial": "not everything was deleted",
+    "failed": "failed",
+    "unfinished": "not finished",
+}
+"""Texts of the outcomes."""
+
+
+def headline(results: RunResults, counts: Mapping[str, int]) -> str:
+    """Summarize the run in one or two sentences."""
+    listing = results.of(SliceListingOutput)
+    young = listing.unlisted_text if results.outcome in ENDED and listing is not None else ""
+    guards = results.of(CheckLimitsOutput)
+    waiting = "" if guards is None else what_waits(guards.pending)
+    return " ".join(filter(None, (_deleted(results.outcome, counts), waiting, young)))
+
+
+def _deleted(outcome: str, counts: Mapping[str, int]) -> str:
+    if outcome == "dry_run":
+        return f"A run that deletes would delete {_deletable(counts)}. Nothing was deleted."
+    deleted = f"{counts.get('deleted_objects', 0):,} objects ({counts.get('deleted_bytes', 0):,} bytes) were deleted."
+    if outcome == "partial":
+        return f"{deleted} {counts.get('failed_objects', 0):,} could not be."
+    if outcome == "success" or "deleted_objects" in counts:
+        return deleted
+    if outcome == "awaiting_approval":
+        return f"After an approval {_deletable(counts)} are deleted. Nothing was deleted so far."
+    return "Nothing was deleted."
+
+
+def _deletable(counts: Mapping[str, int]) -> str:
+    return f"{counts['deletable_objects']:,} objects ({counts['deletable_bytes']:,} bytes)"
+
+
+def what_to_do(results: RunResults) -> str:
+    """Return the reader's next action, or ""."""
+    failed, outcome = results.failed, results.outcome
+    if failed is None:
+        return "Run the remaining steps, or start a new run." if outcome == "unfinished" else ""
+    if text := approval_action(outcome, ApproveOutput.COMMAND):
+        return text
+    if outcome == "refused":
+        return "Read the guards below for the missing proof or exceeded limit. Correct the cause and start a new run."
+    if outcome == AlarmError.kind:
+        return AlarmError.what_to_do
+    return (
+        f"Read the error of step {failed.step}. Resume the run to continue after its complete steps, or start a new"
+        " run."
+    )
+
+
+def approval(results: RunResults) -> dict[str, Any] | None:
+    """Return the question and the answer as JSON; None without a question."""
+    found = results.of(ApproveOutput)
+    return None if found is None else found.approval
+
+
+def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[str]]:
+    """Return facts about the run, as pairs of title and text."""
+    seconds = sum(summary.seconds for summary in results.summaries)
+    yield ["Repository", f"{plan.repository} ({plan.namespace})"]
+    yield ["Run", f"{plan.run_id}, {plan.mode} ({plan.why_mode}){', dry run' if plan.dry_run else ''}"]
+    yield ["Started", f"{plan.created_at:%Y-%m-%d %H:%M:%S} UTC (store's clock)"]
+    yield ["Cutoff", f"{plan.cutoff:%Y-%m-%d %H:%M:%S} UTC: younger objects are kept"]
+    if plan.inventory is not None:
+        begun = plan.inventory.created_at
+        when = "" if begun is None else f", begun {begun:%Y-%m-%d %H:%M} UTC"
+        yield ["Instead of a listing", f"inventory {plan.inventory.uri}{when}"]
+    yield ["Time taken", f"{seconds:.1f} s in its steps"]
+    yield ["Folder", folder.uri]
+    if (answer := approval(results)) is not None:
+        yield ["Approval", approval_text(answer)]
+    yield ["Undo", _undo(plan, results.of(CheckLimitsOutput))]
+    yield from _slices(plan, results.of(SliceListingOutput))
+    if (guards := results.of(CheckLimitsOutput)) is not None:
+        yield from map(list, facts_of_waiting(guards.pending))
+    candidates, committed = results.of(SubtractOutput), results.of(ListCommittedOutput)
+    if candidates is not None:
+        for text in candidates.summary.details.get("pins", []):
+            yield ["Pinned", text]
+        if drift := candidates.summary.details.get("drift"):
+            yield ["Missed by optimized runs", _drift(drift)]
+        if text := candidates.early_deletion:
+            yield ["Charged for early deletion", text]
+    if committed is not None:
+        yield from _commits(committed)
+
+
+def _undo(plan: Plan, guards: CheckLimitsOutput | None) -> str:
+    text = f"{plan.undo.way} ({plan.undo.why}): {UNDO_WORDS[plan.undo.way]}"
+    if guards is None or plan.undo.way == OFF:
+        return text
+    until = plan.undo.until(plan.created_at, plan.config.purge_days)
+    when = "" if until is None else f", until {until:%Y-%m-%d}"
+    return f"{text}; {guards.undo.text}. Restore with `dredge gc restore {plan.run_uri} --all`{when}"
+
+
+def _slices(plan: Plan, listing: SliceListingOutput | None) -> Iterator[list[str]]:
+    if listing is None or (plan.mode == CLEAN and not listing.counts["young_slices"]):
+        return
+    counts = listing.counts
+    listed = counts["slices"] - counts["young_slices"] - counts["covered_slices"] - counts["other_slices"]
+    too_young = counts["young_slices"]
+    young = f"; {too_young:,} {'is' if too_young == 1 else 'are'} too young" if too_young else ""
+    again = counts.get("again_slices", 0)
+    back = f", {again:,} of them again because of restored objects" if again else ""
+    yield ["Slices listed", f"{listed:,} of {counts['slices']:,}{back}{young}"]
+
+
+def _commits(committed: ListCommittedOutput) -> Iterator[list[str]]:
+    # The server may have more commits, unreachable and expired.
+    counts = committed.counts
+    active = f"{counts['active_commits']:,}"
+    if dangling := counts.get("dangling_commits", 0):
+        active += f", {dangling:,} of them dangling: unreachable from branches and tags"
+    yield ["Active commits", active]
+    if expired := counts.get("expired_commits", 0):
+        text = f"{expired:,} of {counts['reachable_commits']:,} reachable from branches and tags"
+        if not committed.detail("expired_explained"):
+            text += (
+                "; only the newest of them were read to find the kind of garbage: objects of the others are reported as"
+                " unreferenced"
+            )
+        yield ["Expired commits", text]
+
+
+def own_files(plan: Plan, summary: StepSummary | None) -> Iterator[list[str]]:
+    """Return the fact about removed own files, if there are any."""
+    if summary is None or not summary.counts["own_files"]:
+        return
+    counts = summary.counts
+    text = f"{counts['own_files']:,} superseded files ({size_text(counts['own_bytes'])})"
+    if counts["own_run_folders"]:
+        age = number_of(plan.config.keep_runs_days or 0, "day")
+        text += f", {number_of(counts['own_run_folders'], 'run folder')} older than {age}"
+    if counts["folders_left"]:
+        text += f"; {counts['folders_left']:,} older folders are left to the next runs"
+    yield ["Own files to be removed" if plan.dry_run else "Own files removed", text]
+
+
+def own_files_warnings(result: StepResult) -> Iterator[str]:
+    """Return the warnings about own files; a failed clean-up is a warning."""
+    if result.summary is not None:
+        yield from result.summary.warnings
+    elif result.failure is not None:
+        yield f"Dredge's own files were not cleaned up; a later run tries again: {result.failure['message']}"
+
+
+def _drift(drift: dict[str, Any]) -> str:
+    if not drift["objects"]:
+        return f"none in {drift['runs']:,} runs since {drift['since']}"
+    return (
+        f"{drift['objects']:,} objects ({drift['bytes']:,} bytes) in {drift['runs']:,} runs since"
+        f" {drift['since']}: {drift['late_objects']:,} were uploaded after the margin of slices,"
+        f" {drift['unexplained_objects']:,} for an unknown reason"
+    )

@@ -25,7 +25,7 @@ from dredge.gc.run import open_state
 from dredge.gc.witness.mark import find_unknown, knows_commit
 from dredge.gc.witness.people import demand_owner, hold_lease
 from dredge.gc.witness.record import FORGET_LOST, RESTORE_LOST, Past
-from dredge.gc.witness.unnamed import Files, Known, list_tables, sort_out
+from dredge.gc.witness.unnamed import Files, list_tables, sort_out
 from dredge.lakefs import Commit, CommitText, LakeFS, Repository
 from dredge.lakefs.files.metaranges import read_metarange
 from dredge.lakefs.writing import LakeFSMaker
@@ -116,13 +116,7 @@ class LostCommits:
         files = list_tables(reader)
         unknown = find_unknown(client, name, past, shown)
         since = past.since(now, timedelta(days=keep_unnamed_days))
-        known = Known(
-            named=set(shown.values()) | history.named,
-            earlier=past.metaranges,
-            ranges=(),
-            kinds=past.kinds,
-            forgotten=past.forgotten,
-        )
+        known = past.known({*shown.values(), *history.named})
         unnamed = sort_out(reader, state, repository.namespace, files, known, cutoff=now, since=since).lost
         found = [*_known(reader, past, unknown, files), *_unnamed(reader, sorted(unnamed), files)]
         found.sort(key=lambda item: (not item.branches, -_seconds(item.written_at), item.name))

@@ -29,7 +29,6 @@ from dredge.gc.witness.ownership import Site, compare_ids
 from dredge.gc.witness.record import COMMITS, TABLES, MarkRecord, Past, is_what_if, write_record
 from dredge.gc.witness.unnamed import (
     Files,
-    Known,
     Unnamed,
     find_unnamed,
     list_tables,
@@ -88,7 +87,7 @@ class Passed:
             named: the metaranges of the active commits.
         """
         since = _since(run, self.past)
-        unnamed = find_unnamed(run, self.files, _known(self.past, self.shown, named.ranges), since)
+        unnamed = find_unnamed(run, self.files, self.past.known({*self.shown.values()}, named.ranges), since)
         record.counts["unnamed_metaranges"] = len(unnamed.lost)
         return Witnessed(unnamed.metaranges, _write_parts(run, self.past, self.shown, self.files, unnamed))
 
@@ -266,7 +265,7 @@ def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str]) -
         listed = list_tables(run.reader)
     past = past_read.result()
     files = with_metaranges(run, listed, active.metaranges.values(), log.warning)
-    known = _known(past, _shown_commits(active), ranges)
+    known = past.known({*_shown_commits(active).values()}, ranges)
     return find_unnamed(run, files, known, _since(run, past)).metaranges
 
 
@@ -290,16 +289,6 @@ def _shown_commits(active: ActiveCommits) -> dict[str, str]:
 
 def _since(run: Run, past: Past) -> datetime:
     return past.since(run.plan.created_at, timedelta(days=run.plan.config.keep_unnamed_days))
-
-
-def _known(past: Past, shown: Mapping[str, str], ranges: Collection[str]) -> Known:
-    return Known(
-        named=set(filter(None, shown.values())),
-        earlier=past.metaranges,
-        ranges=ranges,
-        kinds=past.kinds,
-        forgotten=past.forgotten,
-    )
 
 
 def _write_parts(

@@ -11,7 +11,7 @@ last, under the lease and with a condition: after a kill in between, the old rec
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -202,6 +202,25 @@ def _own_settings(run: Run) -> Kept:
     return Kept.of(run.plan.config) if before is None else before.kept
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Known metaranges and ranges.
+
+    Attributes:
+        named: metaranges of commits known to the server.
+        earlier: metaranges of commits of earlier marks.
+        ranges: ids of ranges.
+        kinds: kinds of files opened before.
+        forgotten: given-up metaranges, each with the time of the decision.
+    """
+
+    named: set[str]
+    earlier: set[str]
+    ranges: Collection[str]
+    kinds: Mapping[str, str]
+    forgotten: Mapping[str, datetime]
+
+
 @dataclass(frozen=True, slots=True)
 class Past:
     """The record of the last complete mark, and later statements of people.
@@ -296,6 +315,16 @@ class Past:
         if pause is not None and now - pause.ended < longest:
             return pause
         return Pause(began=last, ended=now) if now - last > keep_unnamed else None
+
+    def known(self, named: set[str], ranges: Collection[str] = ()) -> Known:
+        """Return the known metaranges and ranges: those of this past and the given ones."""
+        return Known(
+            named=named - {""},
+            earlier=self.metaranges,
+            ranges=ranges,
+            kinds=self.kinds,
+            forgotten=self.forgotten,
+        )
 
     def rows(self, commits: Iterable[str]) -> list[dict[str, Any]]:
         """Return the rows of some commits, sorted by id."""

@@ -14,8 +14,8 @@ name most of them. Any other file is opened once, at its end, and its kind is re
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from dredge.errors import FormatError, RefusedError
@@ -23,6 +23,7 @@ from dredge.gc.index.store import CommittedIndex
 from dredge.gc.metadata.deleting import Sought, seek_metaranges
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
+from dredge.gc.witness.record import Known
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.lakefs.files.sstable import METARANGES
 from dredge.lakefs.files.sstable.envelope import Envelope, read_envelope
@@ -37,25 +38,6 @@ type Files = dict[str, ObjectInfo]
 _AT_ONCE = 16
 _TAIL_BYTES = 64 * 1024
 DUMP, DAMAGED = "refs dump", "damaged"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """Known metaranges and ranges.
-
-    Attributes:
-        named: metaranges of commits known to the server.
-        earlier: metaranges of commits of earlier marks.
-        ranges: ids of ranges.
-        kinds: kinds of files opened before.
-        forgotten: given-up metaranges, each with the time of the decision.
-    """
-
-    named: set[str]
-    earlier: set[str]
-    ranges: Collection[str]
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    forgotten: Mapping[str, datetime] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
