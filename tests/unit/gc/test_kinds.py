@@ -62,14 +62,10 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 ORDERS = [
     ([], ["clean"]),
-    ([], ["optimized"]),
-    ([], ["dry", "clean"]),
     ([], ["dry", "dry", "optimized"]),
     ([], ["held", "clean"]),
     (["dry"], ["clean"]),
     (["clean"], ["clean"]),
-    (["clean"], ["optimized"]),
-    (["clean"], ["dry", "clean"]),
     (["clean"], ["dry", "optimized"]),
     (["clean"], ["dry optimized", "dry", "held", "optimized"]),
     (["clean", "optimized"], ["dry optimized", "clean"]),

@@ -300,20 +300,6 @@ def test_a_window_lists_its_slices_and_covers_no_others() -> None:
     assert not world.data() & set(slices)
 
 
-def test_what_was_staged_for_long_and_is_reset_goes() -> None:
-    world = grown_world()
-    address = world.upload("long", b"long")
-    world.age(days=9)
-    run(world)
-    assert address in world.data()
-    world.lake.catalog.branches.reset_branch(REPOSITORY, "main")
-    world.age(hours=1)
-    context = run(world)
-    listing = summary_of(context, "slice_listing").counts
-    assert listing["slices"] == listing["covered_slices"]
-    assert address not in world.data()
-
-
 def test_what_was_young_when_its_slice_was_covered_goes_when_it_is_old() -> None:
     world = grown_world(slice_margin_hours=50)
     full = world.lake.catalog.addresses.get_physical_address(REPOSITORY, "main", "late")

@@ -107,33 +107,6 @@ def test_a_run_between_its_end_and_its_approval_ends_it() -> None:
     world.collect(max_delete_objects=None)  # it gave its lease back
 
 
-def test_what_came_alive_while_the_run_waited_stays() -> None:
-    world, kept, gone = busy_world(max_delete_objects=0)
-    run = ended(world)
-    said(run)
-    alive = min(gone)
-    world.lake.catalog.objects.stage_object(
-        world.lake.repository,
-        "main",
-        "again",
-        physical_address=f"{world.lake.namespace}/{alive}",
-        checksum="c",
-        size_bytes=2,
-    )
-    again(world, run)
-    assert world.data() == kept | {alive}
-
-
-def test_an_approved_run_is_not_swept_once_its_mark_is_old() -> None:
-    world, kept, gone = busy_world(max_delete_objects=0)
-    run = ended(world)
-    said(run)
-    world.age(hours=13)
-    with pytest.raises(RefusedError, match="approval expired"):
-        again(world, run)
-    assert world.data() == kept | gone
-
-
 def test_a_run_that_failed_goes_on_too(monkeypatch: pytest.MonkeyPatch) -> None:
     world, kept, _ = busy_world()
     run = world.plan()
@@ -156,15 +129,4 @@ def test_a_run_of_an_orchestrator_is_left_to_it() -> None:
     plan = plan_run(config, grant, world.client, None, world.lake.clock)
     with pytest.raises(ConfigError, match="manual__1"):
         resume(plan.run_uri, world.runner, world.client, None, world.lake.clock)
-    assert world.data() == kept | gone
-
-
-def test_a_run_does_not_go_on_beside_another() -> None:
-    world, kept, gone = busy_world(max_delete_objects=0)
-    run = ended(world)
-    said(run)
-    run.lease.release(run.plan.lease)
-    acquire_lease(GCConfig(repository=world.lake.repository), "somebody else", world.client)
-    with pytest.raises(LeaseHeldError):
-        again(world, run)
     assert world.data() == kept | gone

@@ -226,27 +226,6 @@ def test_a_sweep_that_was_held_back_in_the_middle_of_a_request_goes_on_when_it_i
     assert (done.counts["deleted_objects"], done.counts["failed_objects"]) == (len(gone), 0)
 
 
-def test_an_orphaned_sweep_whose_retry_only_began_stops_before_its_next_round() -> None:
-    world, kept, gone = busy_world()
-    orphan = world.plan()
-    world.mark(orphan)
-    retry = driver(world, orphan)
-    sleep_once(retry.folder, "before its work", die)
-
-    def begin() -> None:
-        with pytest.raises(KeyboardInterrupt):
-            bulk_delete(retry, HERE)
-
-    with (
-        world.during("prepare_uncommitted", begin),
-        deleting() as requests,
-        pytest.raises(OvertakenError, match="step bulk_delete"),
-    ):
-        bulk_delete(orphan, HERE)
-    assert requests.made == []
-    assert world.data() == kept | gone
-
-
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("name", STEPS)
 def test_a_try_that_wakes_up_after_its_run_has_ended_disturbs_no_later_run(name: str, moment: Moment) -> None:
@@ -285,20 +264,6 @@ def test_a_sweep_does_not_take_back_a_lease_that_its_run_gave_back() -> None:
         bulk_delete(orphan, HERE)
     assert requests.made == []
     assert world.data() == kept | gone
-
-
-def test_a_run_that_goes_on_under_a_new_lease_keeps_its_results() -> None:
-    world, kept, _ = busy_world()
-    context = world.plan()
-    world.mark(context)
-    release_lease(context)
-    holder = context.plan.lease.holder
-    grant = acquire_lease(GCConfig(repository="lake"), holder, world.client)
-    assert hand_over(context.folder.writer, PLAN, grant)
-    resumed = driver(world, context)
-    run_steps(resumed, HERE)
-    assert world.data() == kept
-    assert {summary_of(resumed, name).try_number for name in STEPS} == {1}
 
 
 def test_a_driver_that_lost_its_lease_fences_nobody_off() -> None:
