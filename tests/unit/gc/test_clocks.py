@@ -17,7 +17,6 @@ from tests.support.lakes import no_sleep
 
 
 def server_with_clock(world: World, **off: float) -> Catalog:
-    """A second server on the same stores, whose clock is off."""
     lake = world.lake
     return Catalog(
         lake.kv, lake.open_namespace, lambda: lake.clock() + timedelta(**off), lake.settings, sleep=no_sleep

@@ -25,7 +25,6 @@ REPOSITORY = "lake"
 
 
 def grown_world(**settings: Any) -> World:
-    """A lake after a clean run, its slices old."""
     world = make_world(mode="auto", **settings)
     world.rules(30)
     for number in range(5):
@@ -37,7 +36,6 @@ def grown_world(**settings: Any) -> World:
 
 
 def state_of(world: World) -> RunState:
-    """The state that the next run would build on."""
     context = world.plan()
     release_lease(context)
     state = StateStore(context.state).current(REPOSITORY, world.lake.namespace).state
@@ -46,7 +44,6 @@ def state_of(world: World) -> RunState:
 
 
 def run(world: World, **settings: Any) -> Run:
-    """A whole run; gives its context."""
     context = world.plan(**settings)
     world.run(context)
     return context
@@ -95,7 +92,6 @@ def test_only_new_ranges_and_metaranges_are_read() -> None:
 
 
 def known_files(world: World, context: Run) -> set[str]:
-    """Ranges and metaranges that were active in the run before."""
     version = context.plan.state
     assert version is not None
     state = StateStore(context.state).load(version)
@@ -159,7 +155,6 @@ def test_a_dropped_range_that_is_gone_keeps_what_it_named_and_says_so() -> None:
 
 
 def is_in_head(world: World, range_id: str) -> bool:
-    """Whether the head of the main branch names a range."""
     commits = world.client.log(REPOSITORY, "main")
     metarange_id = next(iter(commits)).metarange_id
     data = world.lake.objects.get(f"_lakefs/{metarange_id}")

@@ -16,14 +16,12 @@ COMMITTED = "list_committed"
 
 
 def run(world: World) -> Run:
-    """A whole optimized run."""
     context = world.plan(mode="optimized")
     world.run(context)
     return context
 
 
 def delete(world: World, *paths: str) -> None:
-    """Delete from the branch, commit, and let what was there before expire."""
     for path in paths:
         world.lake.catalog.objects.delete_object(world.lake.repository, "main", path)
     world.lake.commit()
@@ -74,7 +72,6 @@ def test_where_all_that_is_committed_lies_elsewhere_an_optimized_run_goes_on(
 
 
 def lose_summary(context: Run) -> None:
-    """Remove the result of a run's step."""
     (key,) = (
         key
         for batch in context.folder.writer.list(COMMITTED)

@@ -20,7 +20,6 @@ from tests.support.tries import come_to
 
 @pytest.fixture
 def world() -> World:
-    """With rules, and runs of whatever kind is best."""
     world = make_world(mode="auto")
     world.rules(30)
     world.upload("a", b"first")

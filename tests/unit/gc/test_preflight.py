@@ -41,7 +41,6 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 
 def prepared(lake: Lake) -> None:
-    """A repository with a commit, an object, rules, and a run that was planned to delete."""
     repository = lake.repository()
     branch = repository.branch("main")
     branch.object("a").upload(b"a")
@@ -69,7 +68,6 @@ def checked(lake: Lake, **given: Any) -> Preflight:
 
 
 def levels(found: Preflight) -> dict[str, str]:
-    """The worst level by check."""
     order = ("ok", "warning", "error")
     said: dict[str, str] = {}
     for line in found.lines:
@@ -130,7 +128,6 @@ def read_only(lake: Lake) -> dict[str, Any]:
 
 
 def without(action: str) -> Break:
-    """A user who lacks one permission."""
 
     def broken(lake: Lake) -> dict[str, Any]:
         directory = lake.server.accounts.directory
@@ -279,7 +276,6 @@ def test_the_command_ends_with_3_where_a_run_would_fail(
 
 
 def command(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
-    """Give the exit code and the report of `dredge gc check`."""
     with pytest.raises(SystemExit) as ended:
         main(["gc", "check", "lake", "--json"])
     report: dict[str, Any] = json.loads(capsys.readouterr().out)

@@ -22,7 +22,6 @@ from tests.support.gc import World, busy_world
 
 
 def ended(world: World, **settings: object) -> Run:
-    """A run that awaits approval, whose process has ended."""
     run = world.plan(**settings)
     with pytest.raises(AwaitingApprovalError):
         world.run(run)

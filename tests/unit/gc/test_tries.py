@@ -33,7 +33,6 @@ from tests.support.tries import HERE, STEPS, come_to, die, driver, undo
 
 
 def metadata(world: World) -> dict[str, bytes]:
-    """Every file of runs, index and state."""
     reader = open_writer(f"{world.lake.namespace}/_lakefs/retention/gc")
     return {key: reader.get(key) for batch in reader.list("") for key in batch["key"].to_pylist()}
 

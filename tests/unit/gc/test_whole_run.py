@@ -19,7 +19,6 @@ def report_of(context: Run) -> dict:
 
 
 def garbage_of_every_kind(world: World) -> dict[str, str]:
-    """Make garbage; gives the address of each kind."""
     catalog, name = world.lake.catalog, world.lake.repository
     made = {}
     made["overwritten before a commit"] = world.upload("over", b"first")
@@ -41,7 +40,6 @@ def garbage_of_every_kind(world: World) -> dict[str, str]:
 
 
 def look_alikes(world: World) -> dict[str, str]:
-    """Make living objects that are easy to take for garbage; gives the address of each kind."""
     catalog, name = world.lake.catalog, world.lake.repository
     made = {}
     made["staged"] = world.upload("staged", b"staged")

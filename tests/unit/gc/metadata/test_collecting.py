@@ -66,7 +66,6 @@ def collect(world: World, kv: Any = None, **settings: Any) -> StepSummary:
 
 
 def noted(world: World | None = None) -> World:
-    """What was left waits since two days."""
     made = world or versioned()
     collect(made, metadata="report")
     made.age(days=2)
@@ -78,7 +77,6 @@ def there(world: World) -> set[str]:
 
 
 def name(world: World, metarange_id: str) -> str:
-    """Write the record of a commit that names a metarange, as the last step of a commit does."""
     refs, now = world.lake.catalog.refs, world.lake.clock()
     repository = refs.repositories.get("lake")
     commit = new_commit(
@@ -100,7 +98,6 @@ def is_readable(world: World, metarange_id: str) -> bool:
 
 @functools.cache
 def left_metarange() -> str:
-    """The metarange that was left."""
     objects = make_world().lake.objects
     return next(found for found in left_behind(objects) if is_metarange(objects, found))
 

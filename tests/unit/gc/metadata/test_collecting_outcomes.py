@@ -34,13 +34,11 @@ RUNS = f"{METADATA_RUNS}/"
 
 
 def folder_of_newest(world: World) -> RunFolder:
-    """The folder of the run that began last."""
     newest = min(key.removeprefix(RUNS).partition("/")[0] for key in world.lake.keys(RUNS))
     return RunFolder(open_writer(f"{world.lake.namespace}/{RUNS}{newest}"), newest)
 
 
 def rows(world: World, kind: str) -> list[tuple[str, str]]:
-    """Names and outcomes in the newest run's files of a kind."""
     folder = folder_of_newest(world)
     step = MetadataOutput.STEP
     summary = folder.last_summary(step) or folder.read_incomplete(step)
@@ -54,7 +52,6 @@ def counted(summary: StepSummary, *outcomes: str) -> list[int]:
 
 
 def names_left() -> tuple[str, str]:
-    """The metarange and the range that were left."""
     world = versioned()
     metarange = left_metarange()
     (info,) = [info for info in left_behind(world.lake.objects) if info != metarange]
@@ -112,7 +109,6 @@ def test_a_file_that_could_not_be_deleted_is_told_of(stand_in: Any) -> None:
 
 
 def after_copies(monkeypatch: pytest.MonkeyPatch, action: Any) -> None:
-    """Do something between the copies and the second look at what commits name."""
     honest = collecting.copy_aside
 
     def copy(*arguments: Any) -> Any:

@@ -32,7 +32,6 @@ def lake() -> Iterator[ObjectWriter]:
 
 
 def table(lake: ObjectWriter, path: str) -> tuple[str, str]:
-    """A metarange and its range."""
     metarange, only = sorted(left_behind(lake, path), key=lambda name: not is_metarange(lake, name))
     return metarange, only
 

@@ -53,7 +53,6 @@ def objects(report: MetadataReport) -> dict[str, int]:
 
 
 def left_behind(objects: ObjectWriter, path: str = "left/behind") -> set[str]:
-    """What a commit leaves that died before its record was written: a range and a metarange."""
     writer = MetaRangeWriter(RangeStore(objects))
     writer.add(path.encode(), Entry(address=f"data/{path}", size=1, etag="e").value())
     made = writer.finish()
@@ -107,7 +106,6 @@ def test_what_is_committed_while_we_look_is_not_garbage() -> None:
 
 
 def dangling() -> World:
-    """A lake with a commit of a branch that is gone."""
     world = committed()
     world.rules(30)
     world.lake.catalog.branches.create_branch("lake", "side", "main")

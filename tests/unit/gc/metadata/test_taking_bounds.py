@@ -42,7 +42,6 @@ DAYS = 7
 
 @pytest.fixture
 def lake() -> Iterator[str]:
-    """URI of a namespace in a store that keeps versions, whose clock stands still."""
     name = f"taking-{uuid.uuid4().hex[:8]}"
     store = memory_store(name)
     store.older, store.clock = OlderVersions(), lambda: NOW
@@ -137,7 +136,6 @@ def test_one_odd_name_among_files_keeps_all_of_them(lake: str) -> None:
 
 
 def copied(lake: str, name: str, at: datetime = NOW, data: bytes = b"range") -> str:
-    """A copy below the folder of a run that began then; gives the folder."""
     uri = f"{lake}/{METADATA_RUNS}/{new_descending_xid(at)}"
     open_writer(quarantine_uri(uri)).put(f"_lakefs/{name}", data)
     return uri

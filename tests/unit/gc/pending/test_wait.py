@@ -277,7 +277,6 @@ def test_a_list_of_before_a_dry_run_is_not_believed_though_no_state_came_since(m
 
 
 def spoil(world: World, run: Run, how: str) -> None:
-    """Make the list one that may not be believed."""
     pointer = f"{run.state.uri}/{store.POINTER}"
     bucket, _, key = pointer.removeprefix("memory://").partition("/")
     held = memory_store(bucket)
@@ -430,7 +429,6 @@ def test_many_rows_are_cut_into_shards_and_advance_alike(monkeypatch: pytest.Mon
 
 
 def days_of_work(monkeypatch: pytest.MonkeyPatch, rows_max: int) -> list[Any]:
-    """What some runs leave, when so many rows are done by one task."""
     monkeypatch.setattr(advance, "ONE_TASK_ROWS", rows_max)
     monkeypatch.setattr(advance, "SHARD_ROWS", 3)
     world, seen = waiting(tuning={"candidate_rows": 3}), []

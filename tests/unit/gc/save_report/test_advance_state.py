@@ -26,7 +26,6 @@ from tests.support.gc import World, make_world, stage_again, summary_of
 
 
 def grown(**settings: Any) -> World:
-    """A lake with committed and staged objects and garbage, nine days old."""
     world = make_world(mode="auto", **settings)
     world.rules(30)
     world.upload("a", b"1")
@@ -46,7 +45,6 @@ def state_after(run: Run) -> RunState:
 
 
 def staged(run: Run, state: RunState) -> list[str]:
-    """Addresses that were staged."""
     return sorted(key for part in state.staged for key in run.folder.read_part(part)["address"].to_pylist())
 
 

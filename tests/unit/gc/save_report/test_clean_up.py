@@ -24,7 +24,6 @@ from tests.support.own_files import below, folders, grown, removing, run
 
 
 def with_old_runs() -> World:
-    """A lake with three clean runs, a hundred days after one another."""
     world = make_world()
     for number in range(3):
         grown(world, number)

@@ -42,7 +42,6 @@ def lost_days(world: World) -> set[str]:
 
 
 def refused(world: World, **settings: Any) -> dict[str, Any]:
-    """Plan and do a run that a witness refuses; returns kind and figures of the block."""
     run = world.plan(**settings)
     before, state = world.data(), set(world.lake.keys("_lakefs/retention/gc/dredge/"))
     record = read_record(run.state)

@@ -36,7 +36,6 @@ def site_of(world: World, run_id: str = "run") -> Site:
 
 
 def kill_while_writing(world: World, monkeypatch: pytest.MonkeyPatch, at: int, run_id: str) -> None:
-    """Write an id, and let the process end right before one of the three writes."""
     done = [0]
     honest = ownership._replace
 

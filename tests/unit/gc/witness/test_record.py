@@ -42,7 +42,6 @@ def stored(world: World) -> MarkRecord:
 
 
 def rewritten(world: World, **fields: Any) -> None:
-    """Change fields of the pointer."""
     state = open_state(world.lake.namespace)
     state.put(POINTER, json.dumps(json.loads(state.get(POINTER)) | fields).encode())
 

@@ -26,7 +26,6 @@ MODES = pytest.mark.parametrize("mode", ["clean", "auto"])
 
 
 def warnings_of(world: World, **settings: object) -> list[str]:
-    """Do a run that ends well; the warnings of its report."""
     run = world.plan(**settings)
     world.run(run)
     found: list[str] = read_report(run)["warnings"]
@@ -34,7 +33,6 @@ def warnings_of(world: World, **settings: object) -> list[str]:
 
 
 def outcome(world: World, **settings: object) -> list[str] | RefusedError:
-    """Do a run; the warnings of its report, or the refusal."""
     try:
         return warnings_of(world, **settings)
     except RefusedError as error:
@@ -42,7 +40,6 @@ def outcome(world: World, **settings: object) -> list[str] | RefusedError:
 
 
 def assert_told(result: list[str] | RefusedError) -> None:
-    """The people of a run see that another server works on the namespace."""
     if isinstance(result, RefusedError):
         assert result.kind in ("witness", "blocked")
     else:
@@ -176,7 +173,6 @@ def test_a_copy_under_the_same_url_blocks_production_until_a_person_lifts_it() -
 
 
 def _go_on(world: World, run: Run) -> StepSummary:
-    """Go on with a run under a new lease, as after an approval."""
     return world.run(reopen_run(run.plan.run_uri, world.client, None, world.lake.clock))
 
 

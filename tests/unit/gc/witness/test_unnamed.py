@@ -16,7 +16,6 @@ from tests.support.lost_database import back_up, in_hook, restore, unreadable
 
 
 def expired_table(whole_range: bool) -> tuple[World, str]:
-    """A table that only expired commits have; the id of the commit that dropped it."""
     world = make_world()
     world.rules(5)
     for number in range(10):
