@@ -37,7 +37,7 @@ from dredge.gc.metadata.deleting import (
     old_copies,
     purge_copies,
     put_back,
-    versions_of,
+    read_versions,
 )
 from dredge.gc.metadata.files import GARBAGE_METARANGES, Named, sort_files
 from dredge.gc.metadata.named import Asking, Names, NamesReader, Place
@@ -155,14 +155,14 @@ class _Collection:
         since = past.since(plan.created_at, timedelta(days=self.config.keep_unnamed_days))
         lost = sort_out(self.run.reader, self.run.state, plan.namespace, tables, known, cutoff, since).lost
         young = {name for name, info in tables.items() if info.last_modified >= cutoff} - found.files
-        return lost | self.names.of_tables(sorted(lost | young))
+        return lost | self.names.read_tables(sorted(lost | young))
 
     def _garbage(self, files: Sequence[ObjectInfo], named: set[str]) -> list[File]:
         """Old files without a commit, with all their versions, metaranges first."""
         kinds = sort_files(self.run.reader, files, Named(named, set(), []), self._cutoff).garbage
         infos = {_name(info): info for info in files}
         unnamed = [(name, kind) for kind, these in kinds.items() for name in these]
-        versions = versions_of(
+        versions = read_versions(
             self.run.plan.namespace, [name for name, _ in unnamed], self._cutoff, self.run.options
         )
         return [
@@ -176,7 +176,7 @@ class _Collection:
         stays = [
             file.name for file in garbage if file.kind == GARBAGE_METARANGES and file.name not in confirmed
         ]
-        needed = self.names.of_tables(stays)
+        needed = self.names.read_tables(stays)
         return [file for file in chosen if file.name not in needed]
 
     def _why_not(self, found: Names) -> str:

@@ -94,7 +94,7 @@ class Taken:
     message: str = ""
 
 
-def versions_of(
+def read_versions(
     namespace: str, names: Sequence[str], cutoff: datetime, options: StorageOptions | None = None
 ) -> Iterator[tuple[str, ...]]:
     """Read the version ids of each file, newest first; () for a file with a young version or a delete marker.
@@ -269,7 +269,7 @@ class Sought:
     deleted_by: dict[str, str] = field(default_factory=dict)
 
 
-def seek_metaranges(
+def restore_metaranges(
     namespace: str,
     missing: Collection[str],
     there: Collection[str],

@@ -176,7 +176,7 @@ class MetadataReport:
         }
 
 
-def look_at_metadata(
+def report_metadata(
     client: LakeFS,
     repository: str,
     now: datetime,

@@ -160,7 +160,7 @@ class NamesReader:
         named = (item for metarange_id in wanted for item in self.ranges.get(metarange_id, []))
         return {*wanted, *named}, missing
 
-    def of_tables(self, names: Sequence[str]) -> set[str]:
+    def read_tables(self, names: Sequence[str]) -> set[str]:
         """Return the ranges of the metaranges among some files.
 
         Raises:

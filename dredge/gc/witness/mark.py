@@ -30,10 +30,10 @@ from dredge.gc.witness.record import COMMITS, TABLES, MarkRecord, Past, is_what_
 from dredge.gc.witness.unnamed import (
     Files,
     Unnamed,
+    demand_metaranges,
     find_unnamed,
     list_tables,
     read_kinds,
-    with_metaranges,
 )
 from dredge.lakefs import LakeFS, Repository
 from dredge.lakefs.files.sstable import METARANGES
@@ -116,7 +116,7 @@ def pass_witnesses(run: Run, record: StepRecord, active: ActiveCommits) -> Passe
     check_known(run, past, shown)
     if owns:
         owner.check_id(run, ids.result())
-    files = with_metaranges(run, listed.result(), active.metaranges.values(), record.warn)
+    files = demand_metaranges(run, listed.result(), active.metaranges.values(), record.warn)
     what_if = is_what_if(run.plan.config, past.record)
     if what_if:
         record.warn(
@@ -264,7 +264,7 @@ def find_unnamed_now(run: Run, active: ActiveCommits, ranges: Collection[str]) -
         past_read = ask(Past.read, run.state, run.plan.namespace)
         listed = list_tables(run.reader)
     past = past_read.result()
-    files = with_metaranges(run, listed, active.metaranges.values(), log.warning)
+    files = demand_metaranges(run, listed, active.metaranges.values(), log.warning)
     known = past.known({*_shown_commits(active).values()}, ranges)
     return find_unnamed(run, files, known, _since(run, past)).metaranges
 

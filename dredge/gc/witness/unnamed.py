@@ -20,7 +20,7 @@ from datetime import datetime
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.index.store import CommittedIndex
-from dredge.gc.metadata.deleting import Sought, seek_metaranges
+from dredge.gc.metadata.deleting import Sought, restore_metaranges
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.gc.witness.record import Known
@@ -66,7 +66,9 @@ def list_tables(reader: ObjectReader) -> Files:
     return {name: info for name, info in found if is_table_id(name)}
 
 
-def with_metaranges(run: Run, files: Files, metaranges: Iterable[str], warn: Callable[[str], None]) -> Files:
+def demand_metaranges(
+    run: Run, files: Files, metaranges: Iterable[str], warn: Callable[[str], None]
+) -> Files:
     """Restore missing metaranges of active commits from copies of collections of metadata, else refuse the mark.
 
     Args:
@@ -83,7 +85,7 @@ def with_metaranges(run: Run, files: Files, metaranges: Iterable[str], warn: Cal
     wanted = {item for item in metaranges if item}
     if not wanted - files.keys():
         return files
-    sought = seek_metaranges(
+    sought = restore_metaranges(
         run.plan.namespace, wanted - files.keys(), files, run.plan.created_at, run.options
     )
     if sought.back:

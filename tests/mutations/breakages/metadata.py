@@ -32,7 +32,7 @@ METADATA = (
     Breakage(
         "files of commits that nothing leads to are garbage",
         "dredge.gc.metadata.files",
-        "look_at_metadata",
+        "report_metadata",
         Put("Assign", "unreachable", set()),
         ("test_a_commit_that_nothing_leads_to_keeps_its_files_and_is_told_of_once_no_rule_keeps_it",),
     ),

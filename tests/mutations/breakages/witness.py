@@ -51,14 +51,14 @@ WITNESS = (
     Breakage(
         "the metarange of an active commit may be missing",
         "dredge.gc.witness.unnamed",
-        "with_metaranges",
+        "demand_metaranges",
         Put("If", "missing", False),
         ("test_a_missing_metarange_of_an_active_commit_stops_the_run",),
     ),
     Breakage(
         "a metarange that a collection of metadata deleted is not sought",
         "dredge.gc.metadata.deleting",
-        "seek_metaranges",
+        "restore_metaranges",
         Drop("Starred", 2),
         ("test_what_a_collection_of_metadata_deleted_is_put_back",),
     ),

@@ -400,7 +400,7 @@ def at_each_point(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) ->
 
     with monkeypatch.context() as patch:
         patch.setattr(NamesReader, "read", around(NamesReader.read))
-        for step in ("versions_of", "copy_aside", "sort_files", "find_copies"):
+        for step in ("read_versions", "copy_aside", "sort_files", "find_copies"):
             patch.setattr(collecting, step, around(getattr(collecting, step)))
         honest = deleting.open_exact_version_deleter
 

@@ -74,9 +74,9 @@ def test_young_metaranges_name_ranges_and_other_files_nothing(lake: ObjectWriter
     one, other = table(lake, "one"), table(lake, "other")
     lake.put("_lakefs/dummy", b"x")
     names = reader_of(lake)
-    assert names.of_tables([one[1], one[0], "dummy"]) == {one[1]}
-    assert names.of_tables([one[1], one[0], other[0]]) == {one[1], other[1]}
-    assert names.of_tables([]) == set()
+    assert names.read_tables([one[1], one[0], "dummy"]) == {one[1]}
+    assert names.read_tables([one[1], one[0], other[0]]) == {one[1], other[1]}
+    assert names.read_tables([]) == set()
 
 
 def test_files_of_commits_that_matter_are_not_among_those_of_others(lake: ObjectWriter) -> None:

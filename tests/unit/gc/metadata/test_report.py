@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted import KVAccess
-from dredge.gc.metadata.files import MetadataReport, find_named, look_at_metadata, report_lines, sort_files
+from dredge.gc.metadata.files import MetadataReport, find_named, report_lines, report_metadata, sort_files
 from dredge.lakefs import LakeFS
 from dredge.lakefs.files import messages
 from dredge.lakefs.files.entries import Entry
@@ -45,7 +45,7 @@ class Records(KVAccess):
 def look(world: World, records: bool = True) -> MetadataReport:
     client: LakeFS = world.client
     access = Records(world.lake.kv) if records else None
-    return look_at_metadata(client, world.lake.repository, world.lake.clock(), MIN_AGE, access)
+    return report_metadata(client, world.lake.repository, world.lake.clock(), MIN_AGE, access)
 
 
 def objects(report: MetadataReport) -> dict[str, int]:

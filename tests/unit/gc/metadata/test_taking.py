@@ -14,7 +14,7 @@ from dredge.gc.metadata.deleting import (
     delete_files,
     find_copies,
     put_back,
-    versions_of,
+    read_versions,
 )
 from dredge.gc.run import METADATA_RUNS
 from dredge.storage import open_reader, open_writer
@@ -33,8 +33,8 @@ def test_what_is_written_between_the_look_and_the_deletion_stays_and_a_copy_come
         writer = open_writer(namespace, options)
         for _ in range(2):
             writer.put(f"_lakefs/{NAME}", b"range")
-        assert list(versions_of(namespace, [NAME], now - timedelta(days=1), options)) == [()], "young"
-        (versions,) = versions_of(namespace, [NAME], now + timedelta(days=1), options)
+        assert list(read_versions(namespace, [NAME], now - timedelta(days=1), options)) == [()], "young"
+        (versions,) = read_versions(namespace, [NAME], now + timedelta(days=1), options)
         assert len(versions) == 2
         file = File(NAME, "garbage_ranges", 5, versions)
         assert copy_aside(namespace, run_uri, [file], options) == [None]
@@ -44,7 +44,7 @@ def test_what_is_written_between_the_look_and_the_deletion_stays_and_a_copy_come
         assert taken.outcome == DELETED
         assert writer.get(f"_lakefs/{NAME}") == b"range"
 
-        (left,) = versions_of(namespace, [NAME], now + timedelta(days=1), options)
+        (left,) = read_versions(namespace, [NAME], now + timedelta(days=1), options)
         assert len(left) == 1
         list(delete_files(namespace, [File(NAME, "garbage_ranges", 5, left)], always, options))
         with pytest.raises(NotFoundError):

@@ -25,7 +25,7 @@ from dredge.gc.metadata.deleting import (
     old_copies,
     purge_copies,
     put_back,
-    versions_of,
+    read_versions,
 )
 from dredge.gc.run import METADATA_RUNS
 from dredge.storage import NOT_SENT, DeleteOutcome, open_deleter, open_reader, open_versions, open_writer
@@ -69,15 +69,15 @@ def test_a_file_goes_with_all_its_versions_when_each_is_older_than_the_cutoff(la
     just_after = NOW + timedelta(microseconds=1)
     ids = {name: tuple(ids_of(lake, name)) for name in (A, B)}
     assert (len(ids[A]), len(ids[B])) == (2, 1)
-    assert list(versions_of(lake, [B, C, A], just_after)) == [ids[B], (), ids[A]]
-    assert list(versions_of(lake, [B, C, A], NOW)) == [ids[B], (), ()], "one is as young as the cutoff"
+    assert list(read_versions(lake, [B, C, A], just_after)) == [ids[B], (), ids[A]]
+    assert list(read_versions(lake, [B, C, A], NOW)) == [ids[B], (), ()], "one is as young as the cutoff"
 
 
 def test_a_file_with_a_delete_marker_has_no_versions_to_go(lake: str) -> None:
     write(lake, A)
     open_deleter(lake).delete([f"_lakefs/{A}"])
     write(lake, A)
-    assert list(versions_of(lake, [A], NOW + timedelta(days=1))) == [()]
+    assert list(read_versions(lake, [A], NOW + timedelta(days=1))) == [()]
 
 
 def test_a_file_whose_copy_is_not_like_it_or_fails_stays(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
