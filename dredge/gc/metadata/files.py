@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.errors import FormatError
 from dredge.gc.insight.addresses import Amount
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata.named import History, read_history, read_ranges
 from dredge.gc.namespaces import METADATA, check_namespaces
+from dredge.gc.witness.unnamed import DAMAGED as UNREADABLE
+from dredge.gc.witness.unnamed import DUMP, read_kinds
 from dredge.lakefs import LakeFS
 from dredge.lakefs.files.ranges import is_table_id
-from dredge.lakefs.files.sstable import METARANGES
-from dredge.lakefs.files.sstable.envelope import read_envelope
+from dredge.lakefs.files.sstable import METARANGES, RANGES
 from dredge.runs.payload import to_json
 from dredge.runs.words import size_text
 from dredge.storage import ObjectInfo, ObjectReader, StorageOptions, open_reader
@@ -46,8 +46,12 @@ KINDS = {
 """Kinds of files in the order of the report."""
 _SHOWN = (GARBAGE_RANGES, GARBAGE_METARANGES, DAMAGED)
 _EXAMPLES_MAX = 10
-_AT_ONCE = 4
-"""Range files may be large and are read in full."""
+_OF_TABLES = {
+    METARANGES: GARBAGE_METARANGES,
+    RANGES: GARBAGE_RANGES,
+    DUMP: DUMPS,
+    UNREADABLE: DAMAGED,
+}
 
 
 @dataclass(slots=True)
@@ -133,20 +137,10 @@ def sort_files(reader: ObjectReader, files: Sequence[ObjectInfo], named: Named, 
         elif info.last_modified >= cutoff:
             found.add(YOUNG, info)
         else:
-            unnamed[info.key] = info
-    for key, data in reader.get_many(list(unnamed), _AT_ONCE):
-        found.add(_kind(data, key), unnamed[key])
+            unnamed[name] = info
+    for name, kind in read_kinds(reader, unnamed.values()).items():
+        found.add(_OF_TABLES[kind], unnamed[name])
     return found
-
-
-def _kind(data: bytes, name: str) -> str:
-    try:
-        envelope = read_envelope(data, name, None, None)
-    except FormatError:
-        return DAMAGED
-    if envelope.entity is not None:
-        return DUMPS
-    return GARBAGE_METARANGES if envelope.kind == METARANGES else GARBAGE_RANGES
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NoReturn
 
-from dredge.errors import BlockedError, ConflictError, FormatError, RefusedError, WitnessError
+from dredge.errors import BlockedError, ConflictError, RefusedError, WitnessError
 from dredge.gc.run import Run
 from dredge.gc.witness.ownership import (
     WITHOUT_ID,
@@ -30,6 +30,7 @@ from dredge.gc.witness.ownership import (
     compare_ids,
     note_visitor,
     read_ids,
+    read_json_record,
     read_owner,
     read_visitors,
     write_id,
@@ -37,9 +38,9 @@ from dredge.gc.witness.ownership import (
 from dredge.gc.witness.unnamed import list_tables, read_kinds
 from dredge.lakefs import Environment
 from dredge.lakefs.files.sstable import METARANGES
-from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.conditional import replace_tagged
 from dredge.runs.consents import Consent, read_consents, record_consent
-from dredge.runs.payload import from_file, to_json
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import at_once
@@ -177,21 +178,8 @@ def _encode(block: Block) -> bytes:
 
 
 def _read_block(state: ObjectReader) -> tuple[str | None, Block | None]:
-    tagged = read_tagged(state, BLOCK)
-    if tagged is None:
-        return None, None
-    try:
-        found = from_file(Block, json.loads(tagged[1]))
-    except (ValueError, FormatError) as error:
-        raise FormatError(
-            f"{state.uri}/{BLOCK} is damaged ({error}). Nothing was deleted. Find the cause of the block in the reports"
-            " of the last runs, then remove the file."
-        ) from None
-    if found.format > _FORMAT:
-        raise FormatError(
-            f"{state.uri}/{BLOCK} was written by a newer version of Dredge. Nothing was deleted. Use that version."
-        )
-    return tagged[0], found
+    remedy = "Find the cause of the block in the reports of the last runs, then remove the file."
+    return read_json_record(Block, state, BLOCK, remedy)
 
 
 def check_plan(site: Site, dry_run: bool) -> None:

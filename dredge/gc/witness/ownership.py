@@ -34,6 +34,7 @@ OWN, ALIAS, WITHOUT_ID = "own", "alias", "without-id"
 """Kinds of people's statements about the owner (`dredge.runs.consents`)."""
 _FORMAT = 1
 _TRIES = 3
+_REMEDY = "Restore the file from a backup, or remove it and name the owner with `dredge gc own`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +139,8 @@ def note_visitor(site: Site, environment: Environment, dry_run: bool) -> None:
 def read_visitors(state: ObjectReader, owner: Owner) -> list[Visitor]:
     """Read the last run of each server other than the owner, oldest first."""
     names = [item.key for item in state.list_level(f"{VISITORS}/").objects]
-    found = [_parse(Visitor, state, name, state.get(name)) for name in names]
-    others = [visitor for visitor in found if not owner.includes(visitor.environment)]
+    found = [read_json_record(Visitor, state, name, _REMEDY)[1] for name in names]
+    others = [visitor for visitor in found if visitor and not owner.includes(visitor.environment)]
     return sorted(others, key=lambda visitor: visitor.at)
 
 
@@ -287,25 +288,31 @@ def _encode(record: Owner | Visitor | MarkIds) -> bytes:
 
 
 def _read_owner(state: ObjectReader) -> tuple[str | None, Owner | None]:
-    tagged = read_tagged(state, OWNER)
-    return (None, None) if tagged is None else (tagged[0], _parse(Owner, state, OWNER, tagged[1]))
+    return read_json_record(Owner, state, OWNER, _REMEDY)
 
 
 def _read_ids(state: ObjectReader) -> tuple[str | None, MarkIds]:
-    tagged = read_tagged(state, MARK_ID)
-    return (None, MarkIds()) if tagged is None else (tagged[0], _parse(MarkIds, state, MARK_ID, tagged[1]))
+    etag, found = read_json_record(MarkIds, state, MARK_ID, _REMEDY)
+    return etag, found or MarkIds()
 
 
-def _parse[T: (Owner, Visitor, MarkIds)](kind: type[T], state: ObjectReader, name: str, data: bytes) -> T:
+def read_json_record[T](
+    kind: type[T], state: ObjectReader, key: str, remedy: str
+) -> tuple[str | None, T | None]:
+    """Read a record with its ETag; (None, None) without a record.
+
+    Args:
+        remedy: for a damaged record, as a sentence.
+    """
+    tagged = read_tagged(state, key)
+    if tagged is None:
+        return None, None
     try:
-        found = from_file(kind, json.loads(data))
+        found = from_file(kind, json.loads(tagged[1]))
     except (ValueError, FormatError) as error:
-        raise FormatError(
-            f"{state.uri}/{name} is damaged ({error}). Nothing was deleted. Restore the file from a backup, or remove"
-            " it and name the owner with `dredge gc own`."
-        ) from None
+        raise FormatError(f"{state.uri}/{key} is damaged ({error}). Nothing was deleted. {remedy}") from None
     if getattr(found, "format", _FORMAT) > _FORMAT:
         raise FormatError(
-            f"{state.uri}/{name} was written by a newer version of Dredge. Nothing was deleted. Use that version."
+            f"{state.uri}/{key} was written by a newer version of Dredge. Nothing was deleted. Use that version."
         )
-    return found
+    return tagged[0], found

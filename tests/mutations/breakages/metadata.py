@@ -52,9 +52,9 @@ METADATA = (
     ),
     Breakage(
         "refs dumps are garbage",
-        "dredge.gc.metadata.files",
-        "_kind",
-        Put("If", "entity", False),
+        "dredge.gc.witness.unnamed",
+        "kind_of",
+        Put("IfExp", "entity", True),
         ("test_refs_dumps_are_no_garbage",),
     ),
     Breakage(
