@@ -180,7 +180,8 @@ def open_table(reader: ObjectReader, info: ObjectInfo) -> Envelope:
         FormatError: it is no table.
     """
     size = min(info.size, _TAIL_BYTES)
-    tail = reader.get_range(info.key, info.size - size, size)
+    # S3 refuses a range of an empty file.
+    tail = reader.get_range(info.key, info.size - size, size) if size else b""
     try:
         return read_envelope(bytes(info.size - size) + tail, info.key, None, None)
     except FormatError:  # its properties have long keys

@@ -183,9 +183,10 @@ def test_kinds_are_read_from_the_end_of_a_file() -> None:
     world.upload("a" * 900, b"1")
     commit = world.lake.commit("first")
     world.lake.objects.put(f"_lakefs/{'0' * 64}", b"nothing of the kind")
+    world.lake.objects.put(f"_lakefs/{'1' * 64}", b"")
     kinds = read_kinds(world.lake.objects, unnamed.list_tables(world.lake.objects).values())
     assert kinds[commit.metarange_id] == METARANGES
-    assert sorted(kinds.values()) == sorted([METARANGES, RANGES, DAMAGED])
+    assert sorted(kinds.values()) == sorted([METARANGES, RANGES, DAMAGED, DAMAGED])
 
 
 def test_a_sweep_that_sees_a_lost_commit_only_in_the_re_check_keeps_it() -> None:
