@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dredge.errors import (
@@ -13,12 +15,12 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.gc.config import GCConfig
-from dredge.gc.planning import acquire_lease, check_resumable, plan_run
-from dredge.gc.run import Run
+from dredge.gc.planning import acquire_lease, check_resumable, plan_run, resume_run
+from dredge.gc.run import Run, read_plan
 from dredge.gc.steps import resume
 from dredge.runs.summary import StepSummary
 from tests.support.approvals import said
-from tests.support.gc import World, busy_world
+from tests.support.gc import World, busy_world, make_world
 
 
 def ended(world: World, **settings: object) -> Run:
@@ -129,3 +131,15 @@ def test_a_run_of_an_orchestrator_is_left_to_it() -> None:
     with pytest.raises(ConfigError, match="manual__1"):
         resume(plan.run_uri, world.runner, world.client, None, world.lake.clock)
     assert world.data() == kept | gone
+
+
+def test_a_lease_is_handed_over_to_a_run_of_the_same_holder_and_repository_only() -> None:
+    plan = make_world().plan().plan
+    first = plan.lease
+    later = replace(first, fencing=first.fencing + 2)
+    assert not resume_run(plan.run_uri, "another", later)
+    assert not resume_run(plan.run_uri, plan.repository, replace(later, holder="another"))
+    assert read_plan(plan.run_uri) == plan
+    assert resume_run(plan.run_uri, plan.repository, later)
+    assert not resume_run(plan.run_uri, plan.repository, replace(first, fencing=first.fencing + 1))
+    assert read_plan(plan.run_uri) == replace(plan, lease=later)

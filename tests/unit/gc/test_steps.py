@@ -36,3 +36,11 @@ def test_a_dag_file_and_a_task_load_no_step_but_their_own() -> None:
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == ["False False", "dredge.gc.slice_listing.step"]
+
+
+def test_the_steps_load_no_client_and_no_pandas_before_they_are_used() -> None:
+    """Each task of a run is a process of its own; pandas alone takes half a second."""
+    heavy = ["pandas", "boto3", "botocore", "obstore", "lakefs_sdk", "pyspark", "numba.core"]
+    code = f"import sys, dredge.gc.steps; print([name for name in {heavy!r} if name in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "[]"

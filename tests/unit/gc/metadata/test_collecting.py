@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from dredge.errors import BlockedError, NotFoundError, RefusedError, WitnessError
+from dredge.errors import AlarmError, BlockedError, NotFoundError, RefusedError, WitnessError
 from dredge.gc.metadata import collecting, deleting
 from dredge.gc.metadata.collecting import collect_metadata
 from dredge.gc.metadata.config import MetadataConfig
@@ -29,12 +30,14 @@ from dredge.lakefs.files import messages
 from dredge.runs.summary import StepSummary
 from dredge.storage import DeleteOutcome, open_deleter, open_writer
 from dredge.storage.model import MaySend, always
+from dredge.undo.alarms import SCHEMA, write_alarm
 from lakefs_embedded.committed.store import RangeReader
 from lakefs_embedded.refs.commits import new_commit
 from tests.support.gc import World, make_world
 from tests.support.lost_database import back_up, restore
 from tests.support.memory_versions import OlderVersions
 from tests.support.undo import store_of
+from tests.support.wrong_runs import say_acknowledged, state_of
 from tests.unit.gc.mark_uncommitted.test_kv_standing import copy_of
 from tests.unit.gc.metadata.test_report import Records, is_metarange, left_behind
 
@@ -470,3 +473,18 @@ def test_a_plain_deletion_leaves_commits_without_their_files_for_a_while(
     assert any(lost), "a commit that writes after the last look finds nothing"
     # Named after the last look of the run, nothing of this run puts it back.
     assert any(points[-1] + 1 in found for found in lost)
+
+
+def test_no_metadata_is_deleted_while_an_alarm_is_open() -> None:
+    world = noted()
+    rows = pa.table({name: [1 if name == "hash" else "x"] for name in SCHEMA.names}).cast(SCHEMA)
+    write_alarm(state_of(world), "a", "run", world.lake.clock(), rows)
+    before = there(world)
+    with pytest.raises(AlarmError):
+        collect(world)
+    assert there(world) == before
+    assert collect(world, metadata="report").counts.get("deleted_files", 0) == 0
+    say_acknowledged(world)
+    world.age(days=2)
+    collect(world)
+    assert there(world) < before

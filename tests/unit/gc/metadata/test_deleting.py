@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import RefusedError
+from dredge.errors import NotFoundError, RefusedError
 from dredge.gc.metadata import deleting
 from dredge.gc.metadata.deleting import (
     DELETED,
@@ -34,6 +34,7 @@ from dredge.undo.ways import quarantine_uri
 from dredge.xid import new_descending_xid
 from tests.support.memory_store import MemoryStore, MemoryVersionDeleter, forget_memory_store, memory_store
 from tests.support.memory_versions import OlderVersions
+from tests.support.objectstore import make_bucket, moto_server
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
@@ -221,3 +222,41 @@ def test_what_is_put_back_has_its_bytes_and_takes_nobodys_place(lake: str) -> No
     assert put_back(lake, {A: uri, B: uri}) == [A]
     assert open_reader(lake).get(f"_lakefs/{A}") == b"range"
     assert open_reader(lake).get(f"_lakefs/{B}") == b"written meanwhile"
+
+
+NAME = "ab" * 32
+
+
+def test_what_is_written_between_the_look_and_the_deletion_stays_and_a_copy_comes_back() -> None:
+    with moto_server() as options:
+        bucket = make_bucket(options, versioned=True)
+        namespace, now = f"{bucket.uri}/lake", datetime.now(UTC)
+        run_uri = f"{namespace}/{METADATA_RUNS}/{new_descending_xid(now)}"
+        writer = open_writer(namespace, options)
+        for _ in range(2):
+            writer.put(f"_lakefs/{NAME}", b"range")
+        assert list(read_versions(namespace, [NAME], now - timedelta(days=1), options)) == [()], "young"
+        (versions,) = read_versions(namespace, [NAME], now + timedelta(days=1), options)
+        assert len(versions) == 2
+        file = File(NAME, "garbage_ranges", 5, versions)
+        assert copy_aside(namespace, run_uri, [file], options) == [None]
+
+        writer.put(f"_lakefs/{NAME}", b"range")  # a commit does
+        (taken,) = delete_files(namespace, [file], always, options)
+        assert taken.outcome == DELETED
+        assert writer.get(f"_lakefs/{NAME}") == b"range"
+
+        (left,) = read_versions(namespace, [NAME], now + timedelta(days=1), options)
+        assert len(left) == 1
+        list(delete_files(namespace, [File(NAME, "garbage_ranges", 5, left)], always, options))
+        with pytest.raises(NotFoundError):
+            open_reader(namespace, options).stat(f"_lakefs/{NAME}")
+
+        copies = find_copies(namespace, {NAME, "cd" * 32}, now, 7, options)
+        assert copies == {NAME: run_uri}
+        assert find_copies(namespace, {NAME}, now + timedelta(days=8), 7, options) == {}
+        assert put_back(namespace, copies, options) == [NAME]
+        assert writer.get(f"_lakefs/{NAME}") == b"range"
+        writer.put(f"_lakefs/{NAME}", b"somebody's")
+        assert put_back(namespace, copies, options) == []
+        assert writer.get(f"_lakefs/{NAME}") == b"somebody's"
