@@ -267,7 +267,7 @@ def approval(results: RunResults) -> dict[str, Any] | None:
 
 
 def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[str]]:
-    """Return facts about the run, as pairs of title and text."""
+    """Describe the run, in pairs of title and text."""
     seconds = sum(summary.seconds for summary in results.summaries)
     yield ["Repository", f"{plan.repository} ({plan.namespace})"]
     yield ["Run", f"{plan.run_id}, {plan.mode} ({plan.why_mode}){', dry run' if plan.dry_run else ''}"]
@@ -336,7 +336,7 @@ def _commits(committed: ListCommittedOutput) -> Iterator[list[str]]:
 
 
 def own_files(plan: Plan, summary: StepSummary | None) -> Iterator[list[str]]:
-    """Return the fact about removed own files, if there are any."""
+    """Describe the removed own files, if there are any."""
     if summary is None or not summary.counts["own_files"]:
         return
     counts = summary.counts
