@@ -10,9 +10,8 @@ from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, 
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.run import PLAN, RUNS, Plan, Run, parse_plan
 from dredge.gc.state import open_base
-from dredge.runs.folder import RunFolder, read_json
-from dredge.runs.lifetimes import is_run_id, run_ids
-from dredge.runs.output import StepOutput
+from dredge.runs.folder import RunFolder, is_run_id, read_json, run_ids
+from dredge.runs.summary import StepOutput
 from dredge.storage import open_writer
 from dredge.storage.parallel import ordered_map
 from dredge.xid import descending_time

@@ -35,15 +35,12 @@ from dredge.gc.witness.owner import check_plan
 from dredge.gc.witness.ownership import Site
 from dredge.inventory.manifest import Inventory, find_inventory
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
-from dredge.runs import resuming
-from dredge.runs.clock import NTP, Clock, StoreClock, check_clocks, utc_now
-from dredge.runs.coverage import Coverage
+from dredge.runs import run as runs
+from dredge.runs.clock import NTP, Clock, Coverage, StoreClock, check_clocks, utc_now
 from dredge.runs.folder import RunFolder
-from dredge.runs.handover import hand_over
-from dredge.runs.lease import LeaseGrant
+from dredge.runs.lease import LeaseGrant, hand_over
 from dredge.runs.payload import to_json
 from dredge.runs.pending.store import Stored
-from dredge.runs.resuming import local_holder
 from dredge.runs.versions import choose_mode
 from dredge.storage import StorageOptions, open_writer
 from dredge.storage.conditions import demand_conditions
@@ -156,7 +153,9 @@ def plan_run(
     with at_once() as ask:
         expecting = ask(expected, root, repository.name, mode, config.dry_run, options, run_id)
         grant = (
-            repository_lease.acquire(local_holder(run_id)) if lease is None else repository_lease.renew(lease)
+            repository_lease.acquire(runs.local_holder(run_id))
+            if lease is None
+            else repository_lease.renew(lease)
         )
     plan = Plan(
         run_id=run_id,
@@ -347,7 +346,7 @@ def resume_run(
 
 def is_local(run: Run) -> bool:
     """Whether a run has no orchestrator to resume it."""
-    return resuming.is_local(run.plan)
+    return runs.is_local(run.plan)
 
 
 def check_resumable(run: Run) -> None:
@@ -358,7 +357,7 @@ def check_resumable(run: Run) -> None:
         RefusedError: another run has advanced the state.
     """
     plan = run.plan
-    resuming.check_resumable(
+    runs.check_resumable(
         run,
         plan.state_etag,
         lambda: StateStore(run.state, run.options).current(plan.repository, plan.namespace),
@@ -380,7 +379,7 @@ def reopen_run(
     """
     run = Run.open(run_uri, options, client, clock)
     plan = run.plan
-    resuming.take_again(
+    runs.take_again(
         run,
         plan.state_etag,
         lambda: StateStore(run.state, options).current(plan.repository, plan.namespace),

@@ -11,8 +11,7 @@ from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.namespaces import Keys
 from dredge.inventory.manifest import Inventory
 from dredge.lakefs import LakeFS, LakeFSClient
-from dredge.runs.clock import Clock, utc_now
-from dredge.runs.coverage import BEGINNING, END, Coverage
+from dredge.runs.clock import BEGINNING, END, Clock, Coverage, utc_now
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LEASE, Lease, LeaseGrant
 from dredge.runs.payload import from_versioned

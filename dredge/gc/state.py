@@ -20,7 +20,7 @@ from dredge.gc.index.ranges import Metaranges, Ranges, facts_of
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.run import Run
 from dredge.runs import versions
-from dredge.runs.coverage import Coverage
+from dredge.runs.clock import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_versioned
 from dredge.runs.summary import PartInfo

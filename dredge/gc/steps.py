@@ -103,7 +103,7 @@ def run_steps(run: Run, runner: TaskRunner, purge: PurgeConfig | None = None) ->
         DredgeError: of the failed step.
     """
     from dredge.gc import steps
-    from dredge.runs.closing import try_to
+    from dredge.runs.failures import try_to
 
     with run.going_on():
         try:
@@ -207,7 +207,7 @@ def purge(
     from dredge.gc.undo import collected_of
     from dredge.lakefs import LakeFSClient
     from dredge.runs.clock import utc_now
-    from dredge.runs.closing import closing_with, try_to
+    from dredge.runs.failures import closing_with, try_to
 
     server = client or LakeFSClient.from_env()
     if config.run is not None:  # a wrong run id fails before the mark

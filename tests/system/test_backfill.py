@@ -25,7 +25,7 @@ from dredge.gc import steps
 from dredge.gc.run import RUNS, open_state
 from dredge.gc.state import RunState, StateStore
 from dredge.lakefs import LakeFSClient
-from dredge.runs.coverage import BEGINNING, Coverage
+from dredge.runs.clock import BEGINNING, Coverage
 from dredge.runs.payload import from_json
 from dredge.runs.tasks import LocalRunner
 from dredge.xid import new_descending_xid

@@ -32,7 +32,7 @@ def test_only_the_sweeps_open_a_deleter() -> None:
     allowed = {
         "dredge/storage/",
         "dredge/gc/bulk_delete/sweep.py",
-        "dredge/runs/own_files.py",
+        "dredge/runs/cleanup.py",
         "dredge/undo/deleting_leftovers.py",  # below the quarantine of a run only
         "dredge/icechunk/collection/bulk_delete/deleting.py",
     }
@@ -85,7 +85,7 @@ def test_only_the_end_of_a_run_is_handed_the_deleter_of_own_files() -> None:
     assert users == {f"{end}/own_files.py" for end in ends} | {
         "dredge/gc/save_report/clean_up.py",
         "dredge/icechunk/collection/save_report/lifetimes.py",
-        "dredge/runs/own_files.py",
+        "dredge/runs/cleanup.py",
         "dredge/trash/state.py",
     }
 

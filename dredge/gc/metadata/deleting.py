@@ -17,12 +17,9 @@ import pyarrow.compute as pc
 from dredge.errors import ConflictError, DredgeError, RefusedError
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import METADATA_RUNS
-from dredge.lakefs.files.metaranges import read_metarange
-from dredge.lakefs.files.ranges import is_table_id
-from dredge.runs.folder import RunFolder
-from dredge.runs.lifetimes import run_ids
-from dredge.runs.output import StepOutput
-from dredge.runs.summary import PartInfo
+from dredge.lakefs.files.ranges import is_table_id, read_metarange
+from dredge.runs.folder import RunFolder, run_ids
+from dredge.runs.summary import PartInfo, StepOutput
 from dredge.storage import (
     NOT_SENT,
     NULL_VERSION,

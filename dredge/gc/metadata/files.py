@@ -23,7 +23,7 @@ from dredge.lakefs import LakeFS
 from dredge.lakefs.files.ranges import is_table_id
 from dredge.lakefs.files.sstable import METARANGES, RANGES
 from dredge.runs.payload import to_json
-from dredge.runs.words import size_text
+from dredge.runs.rendering import size_text
 from dredge.storage import ObjectInfo, ObjectReader, StorageOptions, open_reader
 
 KEPT, UNREACHABLE, YOUNG, DUMPS = "kept", "unreachable", "young", "dumps"

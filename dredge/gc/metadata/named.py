@@ -18,7 +18,7 @@ from dredge.gc.namespaces import METADATA
 from dredge.kv.rows import show_key
 from dredge.lakefs import LakeFS
 from dredge.lakefs.files import messages
-from dredge.lakefs.files.metaranges import read_metarange
+from dredge.lakefs.files.ranges import read_metarange
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import ordered_map
 

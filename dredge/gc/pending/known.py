@@ -25,7 +25,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.payload import from_file, to_json
 from dredge.runs.pending.rows import Mask
 from dredge.runs.pending.store import Expected, PendingList, Stored, leave_list, read_list
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.sets.hashes import Hashes, contains, read_hashes
 from dredge.storage import ObjectReader, ObjectWriter, open_writer

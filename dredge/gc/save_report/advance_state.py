@@ -29,13 +29,11 @@ from dredge.gc.state import Base, RunState, StateStore, base_of
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.verify import VerifyOutput
 from dredge.hashing import hash64
-from dredge.lakefs.files.prepared import UNCOMMITTED
+from dredge.lakefs.files.gc_files import UNCOMMITTED
 from dredge.runs import ledger
-from dredge.runs.chain import check_chain, links_of
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import from_json, to_json
-from dredge.runs.perform import StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.steps import StepRecord, check_chain, links_of
+from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.versions import Current
 from dredge.sets.hashes import Hashes, unite, write_hashes
 from dredge.storage import open_writer

@@ -43,13 +43,12 @@ from dredge.gc.save_report.own_files import (
 from dredge.gc.state import RunState, StateStore
 from dredge.gc.verify import VerifyOutput
 from dredge.gc.witness.record import FOLDER, parts_of, read_record
+from dredge.runs.cleanup import ListedFiles, counting_versions, remove_own_files
 from dredge.runs.clock import check_clocks
-from dredge.runs.lifetimes import ListedFiles, counting_versions
-from dredge.runs.output import StepOutput
-from dredge.runs.own_files import remove_own_files
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.runs.pending.store import superseded_parts
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
+from dredge.runs.summary import StepOutput
 from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
 from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 from dredge.storage.parallel import at_once, ordered_map

@@ -33,9 +33,8 @@ from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.referring import FOLDER as REFERRING
 from dredge.gc.run import METADATA_RUNS, PLAN, RUNS, STATE, Run, parse_plan
 from dredge.gc.witness.record import FOLDER as WITNESS
-from dredge.runs.folder import read_json
-from dredge.runs.lifetimes import ListedFiles, run_ids
-from dredge.runs.own_files import OwnFilesDeleter
+from dredge.runs.cleanup import ListedFiles, OwnFilesDeleter
+from dredge.runs.folder import read_json, run_ids
 from dredge.runs.pending.store import FOLDER as PENDING
 from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.storage.keys import is_plain

@@ -49,10 +49,9 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder, read_json
-from dredge.runs.output import StepOutput
 from dredge.runs.payload import to_json
 from dredge.runs.report import render_html
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.summary import PartInfo, StepOutput, StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage import StorageOptions, open_writer
 from dredge.storage.parallel import ordered_map

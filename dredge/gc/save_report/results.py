@@ -19,11 +19,10 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.output import StepOutput
-from dredge.runs.pending.words import facts_of_waiting, what_waits
-from dredge.runs.report_rows import ReportRow
-from dredge.runs.summary import StepSummary
-from dredge.runs.words import number_of, size_text
+from dredge.runs.pending.figures import facts_of_waiting, what_waits
+from dredge.runs.rendering import number_of, size_text
+from dredge.runs.report import ReportRow
+from dredge.runs.summary import StepOutput, StepSummary
 from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import OFF
 from dredge.undo.ways import WORDS as UNDO_WORDS

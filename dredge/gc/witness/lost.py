@@ -27,7 +27,7 @@ from dredge.gc.witness.people import demand_owner, hold_lease
 from dredge.gc.witness.record import FORGET_LOST, RESTORE_LOST, Past
 from dredge.gc.witness.unnamed import Files, list_tables, sort_out
 from dredge.lakefs import Commit, CommitText, LakeFS, Repository
-from dredge.lakefs.files.metaranges import read_metarange
+from dredge.lakefs.files.ranges import read_metarange
 from dredge.lakefs.writing import LakeFSMaker
 from dredge.runs.consents import Consent, record_consent
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, store_clock

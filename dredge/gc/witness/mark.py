@@ -38,7 +38,7 @@ from dredge.gc.witness.unnamed import (
 from dredge.lakefs import LakeFS, Repository
 from dredge.lakefs.files.sstable import METARANGES
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.storage.parallel import at_once, ordered_map
 
 if TYPE_CHECKING:

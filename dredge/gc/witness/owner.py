@@ -41,7 +41,7 @@ from dredge.lakefs.files.sstable import METARANGES
 from dredge.runs.conditional import replace_tagged
 from dredge.runs.consents import Consent, read_consents, record_consent
 from dredge.runs.payload import to_json
-from dredge.runs.perform import StepRecord
+from dredge.runs.steps import StepRecord
 from dredge.storage import ObjectReader, ObjectWriter
 from dredge.storage.parallel import at_once
 

@@ -16,7 +16,7 @@ from dredge.gc.run import Run
 from dredge.gc.save_report.advance_state import advance_state
 from dredge.gc.state import RunState, StateStore
 from dredge.gc.steps import bulk_delete, save_report, verify
-from dredge.lakefs.files.metaranges import read_metarange
+from dredge.lakefs.files.ranges import read_metarange
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.pending.rows import YOUNG
 from dredge.runs.tasks import LocalRunner

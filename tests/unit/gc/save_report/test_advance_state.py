@@ -17,7 +17,7 @@ from dredge.gc.save_report.advance_state import advance_state, make_state
 from dredge.gc.state import RunState, StateStore, base_of, open_base
 from dredge.gc.steps import bulk_delete, verify
 from dredge.hashing import hash64
-from dredge.runs.coverage import BEGINNING, END, Coverage
+from dredge.runs.clock import BEGINNING, END, Coverage
 from dredge.runs.payload import to_sealed
 from dredge.runs.versions import Version
 from dredge.sets.hashes import read_hashes
