@@ -12,7 +12,7 @@ these fields, the content is committed by the id of its metarange, as a new comm
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -118,7 +118,8 @@ class LostCommits:
         since = past.since(now, timedelta(days=keep_unnamed_days))
         known = past.known({*shown.values(), *history.named})
         unnamed = sort_out(reader, state, repository.namespace, files, known, cutoff=now, since=since).lost
-        found = [*_known(reader, past, unknown, files), *_unnamed(reader, sorted(unnamed), files)]
+        found = [_lost(reader, files, row["metarange_id"], row) for row in past.rows(unknown)]
+        found += [_lost(reader, files, metarange_id) for metarange_id in sorted(unnamed)]
         found.sort(key=lambda item: (not item.branches, -_seconds(item.written_at), item.name))
         return cls(repository, found, past)
 
@@ -225,30 +226,20 @@ def _is_readable(state: ObjectReader, namespace: str) -> bool:
     return True
 
 
-def _known(reader: ObjectReader, past: Past, unknown: Sequence[str], files: Files) -> Iterator[LostCommit]:
-    for row in past.rows(unknown):
-        metarange_id = row["metarange_id"]
-        info = files.get(metarange_id)
-        yield LostCommit(
-            name=row["commit_id"],
-            kind=KNOWN,
-            metarange_id=metarange_id,
-            written_at=None if info is None else info.last_modified,
-            objects=_objects(reader, metarange_id),
-            branches=tuple(row["branches"]),
-            commit=_commit(row),
-        )
-
-
-def _unnamed(reader: ObjectReader, metaranges: Iterable[str], files: Files) -> Iterator[LostCommit]:
-    for name in metaranges:
-        yield LostCommit(
-            name=name,
-            kind=UNNAMED,
-            metarange_id=name,
-            written_at=files[name].last_modified,
-            objects=_objects(reader, name),
-        )
+def _lost(
+    reader: ObjectReader, files: Files, metarange_id: str, row: Mapping[str, Any] | None = None
+) -> LostCommit:
+    """Describe a lost commit by its row in the record, or a metarange without one."""
+    info = files.get(metarange_id)
+    return LostCommit(
+        name=metarange_id if row is None else row["commit_id"],
+        kind=UNNAMED if row is None else KNOWN,
+        metarange_id=metarange_id,
+        written_at=None if info is None else info.last_modified,
+        objects=_objects(reader, metarange_id),
+        branches=() if row is None else tuple(row["branches"]),
+        commit=None if row is None else _commit(row),
+    )
 
 
 def _objects(reader: ObjectReader, metarange_id: str) -> int | None:

@@ -149,7 +149,7 @@ def check_life(run: Run, past: Past, repository: Repository) -> Past:
     older = _older_metarange(run, past, repository) if past.compares else None
     if older is not None:
         refuse(
-            run,
+            Site.of_run(run),
             CREATED_AGAIN,
             f"{run.plan.repository} was created at {repository.created_at}, and run {record.run_id} marked a repository"
             f" of the same name created at {record.repository_created_at}. Metaranges such as _lakefs/{older} are older"
@@ -179,7 +179,7 @@ def check_known(run: Run, past: Past, shown: Collection[str]) -> None:
     record, name = past.record, run.plan.repository
     assert record is not None
     refuse(
-        run,
+        Site.of_run(run),
         UNKNOWN,
         f"lakeFS does not know {len(unknown):,} commits of {name}, active for run {record.run_id} at"
         f" {record.marked_at:%Y-%m-%d %H:%M} UTC, such as {_examples(past, unknown)}. lakeFS never removes commits, so"

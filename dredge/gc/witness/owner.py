@@ -78,8 +78,8 @@ class Block:
     format: int = _FORMAT
 
 
-def refuse(run: Run, kind: str, message: str, facts: Mapping[str, Any] | None = None) -> NoReturn:
-    """Refuse a mark, and block the namespace unless another server owns it.
+def refuse(site: Site, kind: str, message: str, facts: Mapping[str, Any] | None = None) -> NoReturn:
+    """Refuse a mark or a purge, and block the namespace unless another server owns it.
 
     Args:
         kind: of the refusal; stable.
@@ -89,11 +89,6 @@ def refuse(run: Run, kind: str, message: str, facts: Mapping[str, Any] | None = 
     Raises:
         WitnessError: always.
     """
-    refuse_site(Site.of_run(run), kind, message, facts)
-
-
-def refuse_site(site: Site, kind: str, message: str, facts: Mapping[str, Any] | None = None) -> NoReturn:
-    """Refuse a run other than a collection, such as a purge; see `refuse`."""
     environment = site.client.environment()
     owner = read_owner(site.state)
     if owner is not None and not owner.includes(environment):
@@ -372,7 +367,7 @@ def _refuse_id(site: Site, environment: Environment, compared: Compared) -> None
         "left_at": last.at.isoformat(),
         "server": environment.url,
     }
-    refuse_site(site, KIND, message, facts)
+    refuse(site, KIND, message, facts)
 
 
 def _not_owner(site: Site, environment: Environment, owner: Owner) -> str:

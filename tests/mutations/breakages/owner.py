@@ -64,7 +64,7 @@ OWNER = (
     Breakage(
         "a copy stops production",
         "dredge.gc.witness.owner",
-        "refuse_site",
+        "refuse",
         Put("If", 1, False),
         ("test_a_refusal_of_another_server_leaves_no_block",),
     ),

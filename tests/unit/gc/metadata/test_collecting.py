@@ -22,7 +22,7 @@ from dredge.gc.planning import release_lease
 from dredge.gc.run import METADATA_RUNS, open_state
 from dredge.gc.witness.lost import forget_lost
 from dredge.gc.witness.owner import lift, refuse
-from dredge.gc.witness.ownership import KEY
+from dredge.gc.witness.ownership import KEY, Site
 from dredge.gc.witness.people import consent_without_id
 from dredge.gc.witness.record import POINTER as MARK
 from dredge.kv.memory import MemoryKV
@@ -201,7 +201,7 @@ def test_in_a_blocked_namespace_no_metadata_goes() -> None:
     before = there(world)
     run = world.plan(dry_run=True)
     with pytest.raises(WitnessError):
-        refuse(run, "test", "Another past.")
+        refuse(Site.of_run(run), "test", "Another past.")
     release_lease(run)
     with pytest.raises(BlockedError):
         collect(world)

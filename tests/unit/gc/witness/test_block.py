@@ -10,7 +10,7 @@ from dredge.errors import BlockedError, ConfigError, FormatError, WitnessError
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, open_state
 from dredge.gc.witness.owner import BLOCK, LIFT_BLOCK, lift, read_block, refuse, refuse_blocked
-from dredge.gc.witness.ownership import Owner, claim
+from dredge.gc.witness.ownership import Owner, Site, claim
 from dredge.lakefs import Environment
 from dredge.runs.consents import read_consents
 from dredge.storage import ObjectWriter
@@ -21,7 +21,7 @@ from tests.support.undo import WAYS, purge, restore, undo_world
 
 def _refused(world: World, run: Run, kind: str = "test", message: str = "The past differs.") -> None:
     with pytest.raises(WitnessError, match=message):
-        refuse(run, kind, message, {"commits": 3})
+        refuse(Site.of_run(run), kind, message, {"commits": 3})
 
 
 def _world() -> tuple[World, Run, ObjectWriter]:
