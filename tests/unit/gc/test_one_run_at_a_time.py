@@ -75,18 +75,6 @@ def test_a_lease_that_is_lost_while_deleting_stops_before_the_next_request() -> 
     assert len(world.data() - kept) == len(gone)  # that request, too, is held back
 
 
-def test_a_lease_that_expires_while_deleting_stops_before_the_next_request() -> None:
-    world, _, _ = busy_world(safety={"gate_every_seconds": 0})
-    context = world.plan()
-
-    def sleep(number: int, _keys: object) -> None:
-        world.age(hours=2)
-
-    with deleting(before=sleep) as requests, pytest.raises(LeaseHeldError, match="not renewed"):
-        world.run(context)
-    assert len(requests.made) == 1
-
-
 def test_a_holder_that_asks_again_fences_off_its_earlier_attempt() -> None:
     world, _, _ = busy_world()
     config = GCConfig(repository="lake", dry_run=False)

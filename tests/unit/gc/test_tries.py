@@ -60,21 +60,6 @@ def test_sweep_keeps_what_only_an_orphaned_try_of_list_committed_saw() -> None:
     assert world.data() == kept | {late}
 
 
-def test_sweep_refuses_a_mark_that_its_candidates_were_not_compared_with() -> None:
-    """Somebody had list_committed run again alone, after the guards: it knows a commit that nothing was compared
-    with."""
-    world, kept, gone = busy_world()
-    context = world.plan()
-    world.mark(context)
-    stage_again(world, min(gone), size_bytes=2)
-    world.lake.commit()
-    undo(context, "list_committed")
-    list_committed(context, HERE)
-    with pytest.raises(RefusedError, match="list_committed"):
-        bulk_delete(context, HERE)
-    assert world.data() == kept | gone
-
-
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("name", STEPS)
 def test_an_orphaned_try_of_any_step_leaves_no_result_and_touches_none(name: str, moment: Moment) -> None:
