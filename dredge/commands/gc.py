@@ -120,7 +120,7 @@ def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
     \b
     Exit codes: those of `dredge gc run`
     """
-    from dredge.gc.resuming import reopen_run
+    from dredge.gc.planning import reopen_run
     from dredge.runs.tasks import LocalRunner
 
     show_progress(quiet)
@@ -145,7 +145,7 @@ def runs(uri: str, limit: int, as_json: bool) -> None:
     \b
     Exit codes: 0 listed (also when there are none) · 2 bad input · 4 the store is not available
     """
-    from dredge.gc.plan import RUNS
+    from dredge.gc.run import RUNS
 
     show_runs(rows_of_runs(uri, RUNS, limit, _report, _deleted), uri, as_json)
 
@@ -280,7 +280,7 @@ def _show_verified(found: dict[str, Any], as_json: bool) -> None:
 
 
 def _report(uri: str) -> dict[str, Any]:
-    from dredge.gc.save_report.reading import read_report
+    from dredge.gc.save_report.report import read_report
 
     return read_report(uri)
 
