@@ -83,7 +83,7 @@ def check_known(run: Run, past: Past, shown: Collection[str]) -> None:
     refuse(
         run,
         UNKNOWN,
-        f"lakeFS does not know {len(unknown):,} commits of {name} that run {record.run_id} called active at"
+        f"lakeFS does not know {len(unknown):,} commits of {name} that run {record.run_id} saw at"
         f" {record.marked_at:%Y-%m-%d %H:%M} UTC, such as {_examples(past, unknown)}. lakeFS never removes commits, so"
         " this server has an older database (restored from a backup), or another one. If the database was restored:"
         f" `dredge gc lost {name}` lists the lost commits, and with --apply it makes them known again. If the older"
@@ -94,7 +94,8 @@ def check_known(run: Run, past: Past, shown: Collection[str]) -> None:
 
 
 def find_unknown(client: LakeFS, repository: str, past: Past, shown: Collection[str]) -> list[str]:
-    """Find the commits that the last complete mark called active and the server does not know.
+    """Find the commits that the last complete mark called active, or the newest that it did not, and that the server
+    does not know.
 
     Each that is not shown takes a request. A 404 counts only if the server also denies the commit under a shorter
     prefix of its id (L42), which `LakeFS.commit` asks for. A commit whose content a person gave another commit
@@ -109,11 +110,9 @@ def find_unknown(client: LakeFS, repository: str, past: Past, shown: Collection[
     Returns:
         Ids, sorted.
     """
-    asked: Sequence[str] = sorted(set(past.active) - set(shown))
+    asked: Sequence[str] = sorted({*past.active, *past.newest_inactive}.difference(shown))
     if asked:
-        log.info(
-            "%s: lakeFS is asked for %d commits that the last mark called active", repository, len(asked)
-        )
+        log.info("%s: lakeFS is asked for %d commits that the last mark saw", repository, len(asked))
 
     def is_known(commit_id: str) -> bool:
         instead = past.restored.get(commit_id)

@@ -28,6 +28,8 @@ from dredge.gc.witness.record import (
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import at_once
 
+INACTIVE_ASKED = 4
+"""One would do, but clients may choose the date of a commit."""
 FORGET_LOST, RESTORE_LOST = "forget-lost", "restore-lost"
 """Kinds of statements. `what` of the first has `commits` and `metaranges`, ids that were given up; of the second
 `commits`: by the id of a lost commit the id of the one that has its content now."""
@@ -99,6 +101,25 @@ class Past:
         found: list[str] = self.commits.filter(self.commits["active"])["commit_id"].to_pylist()
         left_at = self.record.left_at
         return [item for item in found if item not in self.given_up or self.given_up[item] < left_at]
+
+    @property
+    def newest_inactive(self) -> list[str]:
+        """Ids of the newest commits that the last complete mark saw and did not call active; none if a person gave up
+        what was lost since.
+
+        A database from before such a commit lacks all later ones, too. Otherwise no mark asks for a commit that
+        expired, got a branch again, and was lost with the database.
+        """
+        if not self.compares:
+            return []
+        given_up = pc.is_in(self.commits["commit_id"], pa.array(list(self.given_up), pa.string()))
+        rows = self.commits.filter(pc.invert(pc.or_(self.commits["active"], given_up)))
+        rows = rows.filter(pc.is_valid(rows["created_at"]))
+        newest = rows.sort_by([("created_at", "descending"), ("commit_id", "ascending")]).slice(
+            0, INACTIVE_ASKED
+        )
+        found: list[str] = newest["commit_id"].to_pylist()
+        return found
 
     @property
     def active_metaranges(self) -> set[str]:
