@@ -24,7 +24,7 @@ from dredge.errors import (
 from dredge.gc.clocks import compare_server
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.insight.run_cost import expected
-from dredge.gc.mark_uncommitted import KVAccess, look
+from dredge.gc.mark_uncommitted import KVAccess, read_checked
 from dredge.gc.namespaces import DATA, check_namespaces
 from dredge.gc.pending.known import find_list
 from dredge.gc.plan import RUNS, STATE
@@ -73,7 +73,7 @@ _SAMPLE_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What the checks work with; has what `kv_store.look` asks for."""
+    """What the checks work with."""
 
     config: GCConfig
     client: LakeFSClient
@@ -85,11 +85,6 @@ class _Site:
     name: str
 
     @property
-    def plan(self) -> _Target:
-        """Names the repository."""
-        return _Target(self.repository.name, self.repository.namespace)
-
-    @property
     def namespace(self) -> str:
         """URI of the storage namespace, without a slash at its end."""
         return self.repository.namespace.rstrip("/")
@@ -98,12 +93,6 @@ class _Site:
     def site(self) -> Site:
         """For the witnesses."""
         return Site(self.state, self.client, self.repository.name, self.name)
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    repository: str
-    namespace: str
 
 
 def check(
@@ -369,16 +358,18 @@ def _kv(site: _Site, kv: KVAccess | None) -> Iterator[Line]:
     if kv is None and not site.config.read_kv:
         yield ok("kv", "not named; what branches have staged is read from the server")
         return
-    _, standing = look(site, lambda records: records.branches(), kv)
-    if standing.refuted:
+    _, found = read_checked(
+        site.client, site.repository.name, site.repository.namespace, lambda records: records.branches(), kv
+    )
+    if found.refuted:
         todo = "Name the server's own database in the connection."
-        yield Line("kv", "error", standing.doubt, todo, RefusedError.kind)
-    elif standing.doubt:
+        yield Line("kv", "error", found.doubt, todo, RefusedError.kind)
+    elif found.doubt:
         yield Line(
-            "kv", "warning", standing.doubt, "Runs ask the server instead where the records prove nothing."
+            "kv", "warning", found.doubt, "Runs ask the server instead where the records prove nothing."
         )
     else:
-        yield ok("kv", f"{standing.location} is the server's own")
+        yield ok("kv", f"{found.location} is the server's own")
 
 
 def _estimate(site: _Site) -> Iterator[Line]:

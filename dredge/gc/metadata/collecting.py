@@ -21,7 +21,6 @@ from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata.config import DELETE, MetadataConfig
 from dredge.gc.metadata.files import GARBAGE_METARANGES, Named, sort_files
-from dredge.gc.metadata.history import Place
 from dredge.gc.metadata.named import Asking, Names, NamesReader
 from dredge.gc.metadata.output import MetadataOutput
 from dredge.gc.metadata.taking import (
@@ -96,7 +95,7 @@ def collect_metadata(
     with side_run(
         config.repository, place, "metadata", to_json(config), holder, server, options, clock
     ) as run:
-        asking = Asking(server, Place(run.plan.repository, run.plan.namespace), records)
+        asking = Asking(server, run.plan.repository, run.plan.namespace, records)
         collection = _Collection(run, config, NamesReader(asking, run.reader))
         return run.step(MetadataOutput, collection.perform)
 
@@ -195,8 +194,8 @@ class _Collection:
         """Why nothing may go; "" when it may."""
         if shared := self._shared():
             return shared
-        if found.standing.doubt:
-            return f"the records of commits are not all there is: {found.standing.doubt}"
+        if found.check.doubt:
+            return f"the records of commits are not all there is: {found.check.doubt}"
         if found.at_work:
             return f"at work are {', '.join(found.at_work[:5])}: what they write may be about to be named"
         past = Past.read(self.run.state, self.run.plan.namespace)

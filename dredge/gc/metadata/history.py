@@ -15,19 +15,6 @@ from dredge.lakefs.files import messages
 _IMPORTS, _TASKS, _PREPARE = b"imports/", b"tasks/", b"GCPC"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A repository.
-
-    Attributes:
-        repository: name in lakeFS.
-        namespace: URI of its storage namespace.
-    """
-
-    repository: str
-    namespace: str
-
-
 @dataclass(slots=True)
 class History:
     """Commits, and what may be about to make some.
@@ -78,7 +65,7 @@ def read_history(
         complete=True,
     )
     with access.open() as store, store.view() as view:
-        records = RepositoryRecords(Place(repository, namespace), view, store.location)
+        records = RepositoryRecords(repository, namespace, view, store.location)
         found.named, found.at_work = read_work(records)
     return found
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords, Standing, look
-from dredge.gc.metadata.history import Place, read_work
+from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords, StoreCheck, read_checked
+from dredge.gc.metadata.history import read_work
 from dredge.gc.namespaces import METADATA
 from dredge.lakefs import LakeFS
 from dredge.lakefs.files.metaranges import read_metarange
@@ -28,12 +28,13 @@ class Asking:
 
     Attributes:
         client: the lakeFS server.
-        plan: the repository.
+        namespace: URI of the repository's storage namespace.
         access: to lakeFS's key-value store.
     """
 
     client: LakeFS
-    plan: Place
+    repository: str
+    namespace: str
     access: KVAccess
 
 
@@ -45,13 +46,13 @@ class Names:
         files: names of range and metarange files.
         missing: metaranges of commits whose files are not there, so that what they name is unknown.
         at_work: imports and tasks that have not ended, in words.
-        standing: what the records are worth.
+        check: of the key-value store.
     """
 
     files: set[str]
     missing: list[str]
     at_work: list[str]
-    standing: Standing
+    check: StoreCheck
 
 
 @dataclass(slots=True)
@@ -75,9 +76,12 @@ class NamesReader:
             RefusedError: the key-value store is another installation's.
             FormatError: a record or a metarange is damaged.
         """
-        (metaranges, at_work), standing = look(self.asking, _read_records, self.asking.access)
+        asking = self.asking
+        (metaranges, at_work), check = read_checked(
+            asking.client, asking.repository, asking.namespace, _read_records, asking.access
+        )
         files, missing = self.closure(metaranges)
-        return Names(files, missing, at_work, standing)
+        return Names(files, missing, at_work, check)
 
     def closure(self, metaranges: Iterable[str]) -> tuple[set[str], list[str]]:
         """Metaranges and the ranges that they name, and those metaranges that are not there."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.gc.config import CLEAN
-from dredge.gc.index.ranges import Metaranges, Ranges, facts_of
+from dredge.gc.index.ranges import Metaranges, Ranges, read_facts
 from dredge.gc.run import Run
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import StateStore
@@ -34,7 +34,7 @@ class Base:
 
     def ranges(self) -> Ranges:
         """The ranges that were active."""
-        return dict(facts_of(self.folder.read_part(self.state.ranges)))
+        return dict(read_facts(self.folder.read_part(self.state.ranges)))
 
     def looked_at(self) -> set[str]:
         """Files below `_lakefs/` that need no further look."""

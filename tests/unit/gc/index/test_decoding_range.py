@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
-from dredge.gc.index.ranges import RangeFacts, decode, entries_of, keys_of
+from dredge.gc.index.ranges import RangeFacts, decode, decode_entries, decode_keys
 from dredge.hashing import hash64
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry
@@ -49,7 +49,7 @@ def test_all_that_entries_mean_in_the_namespace_is_kept_and_the_rest_counted(
     assert (found.range_id, found.count, found.outside) == ("x", len(entries), outside)
     assert (found.addresses.tolist(), found.sizes.tolist()) == (hashes(*keys), sizes)
     assert [item.addresses.tolist() for item in more] == [hashes("data/a"), hashes("data/b")]
-    assert sorted(set(keys_of(tables["x"].data, "x", NAMESPACE).to_pylist())) == keys
+    assert sorted(set(decode_keys(tables["x"].data, "x", NAMESPACE).to_pylist())) == keys
 
 
 @pytest.mark.parametrize("promised", [RangeFacts(3, b"", b"p1"), RangeFacts(2, b"", b"p2")])
@@ -62,8 +62,8 @@ def test_a_range_that_is_not_what_its_metarange_promised_stops_the_run(promised:
 
 def test_paths_and_sizes_come_in_the_order_of_the_keys_and_all_that_were_promised() -> None:
     data = written(RELATIVE, OUTSIDE).data
-    found = entries_of(data, "x", 2)
+    found = decode_entries(data, "x", 2)
     assert found.paths.to_pylist() == [b"p0", b"p1"]
     assert np.array_equal(found.sizes, [3, 4])
     with pytest.raises(FormatError, match=r"\bx\b"):
-        entries_of(data, "x", 3)
+        decode_entries(data, "x", 3)

@@ -44,7 +44,7 @@ def test_tags_and_rules_of_a_policy_keep_commits_and_rules_about_paths_only_name
         "policy: none": set(),
     }
     assert found.path_commits == {("policy: logs", "b")}
-    assert found.warnings == ["rule 'none' of the retention policy is about no branch that exists"]
+    assert ["'none'" in text for text in found.warnings] == [True]
     assert policy.asked == [[MAIN, TOPIC]]
     without = find_active(run_of(Server(listed=csv("c", "d", "t")), policy, keep_tags=False))
     assert without.metaranges.keys() == {"a", "c", "d", "t"}

@@ -23,8 +23,8 @@ class Recorded:
 
 
 def from_records(monkeypatch: pytest.MonkeyPatch, server: Server, doubt: str = "", **config: Any) -> Found:
-    standing = SimpleNamespace(doubt=doubt, location="postgres://x")
-    monkeypatch.setattr(history, "look", lambda *_: (Recorded(), standing))
+    check = SimpleNamespace(doubt=doubt, location="postgres://x")
+    monkeypatch.setattr(history, "read_checked", lambda *_: (Recorded(), check))
     return find_history(run_of(server, read_kv=True, **config))
 
 

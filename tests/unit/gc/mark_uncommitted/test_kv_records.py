@@ -96,7 +96,7 @@ def test_a_branch_whose_tokens_change_all_the_time_stops_the_run(
             branch_of(world, lambda branch: replace(branch, staging_token=f"lake-main:{next(numbers)}"))
 
     store.before = change
-    with pytest.raises(RefusedError, match="5 looks"):
+    with pytest.raises(RefusedError, match=r"\b5\b"):
         world.collect()
     assert orphan in world.data()
 
@@ -129,7 +129,7 @@ def test_a_branch_that_the_store_does_not_have_stops_the_run(
     honest = world.client.branches
     head = honest("lake")[0].commit_id
     monkeypatch.setattr(world.client, "branches", lambda name: [*honest(name), Ref("more", head)])
-    with pytest.raises(RefusedError, match="not there"):
+    with pytest.raises(RefusedError, match="more"):
         world.collect()
     assert orphan in world.data()
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
 from dredge.errors import FormatError, RefusedError
@@ -25,9 +22,8 @@ def world() -> World:
 
 
 def records(world: World, repository: str = "lake", namespace: str = NAMESPACE) -> RepositoryRecords:
-    plan: Any = SimpleNamespace(repository=repository, namespace=namespace)
     with world.store.view() as view:
-        return RepositoryRecords(plan, view, "the store")
+        return RepositoryRecords(repository, namespace, view, "the store")
 
 
 def partition_of(world: World) -> bytes:

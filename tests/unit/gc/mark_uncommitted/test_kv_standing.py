@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dredge.gc.mark_uncommitted.kv_store import RepositoryRecords, count_of, have_written, look
+from dredge.gc.mark_uncommitted.kv_store import (
+    RepositoryRecords,
+    StoreCheck,
+    _have_written,
+    read_checked,
+    read_count,
+)
 from dredge.kv.memory import MemoryKV
 from dredge.lakefs import Usage
 from dredge.lakefs.files import messages
@@ -26,6 +32,11 @@ pytestmark = pytest.mark.usefixtures("without_canaries")
 def recorded(**settings: object) -> World:
     """A world whose staging records are read."""
     return make_world(read_kv=True, safety={"identical_suspects_max": 0}, **settings)
+
+
+def check_store(world: World) -> StoreCheck:
+    plan = world.plan().plan
+    return read_checked(world.client, plan.repository, plan.namespace, lambda records: records.branches())[1]
 
 
 def staged_since_the_copy(world: World) -> tuple[MemoryKV, str, str]:
@@ -285,7 +296,7 @@ def test_the_counter_is_read_before_everything_else(monkeypatch: pytest.MonkeyPa
     """The moment of a view is that of its first read: read later, the counter would prove another moment."""
     world = recorded()
     store = store_of(world, monkeypatch)
-    look(world.plan(), lambda records: records.branches())
+    check_store(world)
     assert store.scanned[:2] == [PARTITION, PARTITION]
 
 
@@ -303,8 +314,7 @@ def test_records_of_a_store_that_has_counted_less_do_not_stand_for_the_server(
 
     store.before = take_turns
     open_as(store, monkeypatch)
-    _, standing = look(world.plan(), lambda records: records.branches())
-    assert standing.refuted
+    assert check_store(world).refuted
 
 
 def test_the_server_is_never_asked_while_a_view_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,14 +329,13 @@ def test_the_server_is_never_asked_while_a_view_is_open(monkeypatch: pytest.Monk
             yield opened
 
     monkeypatch.setattr(store, "view", view)
-    _, standing = look(world.plan(), lambda records: records.branches())
-    assert standing.doubt == ""
+    assert check_store(world).doubt == ""
 
 
 def test_the_counter_must_have_grown_after_the_question_began() -> None:
     world = make_world()
     before = world.client.usage()
-    found = have_written(world.client)
+    found = _have_written(world.client, world.client.usage())
     assert before is not None
     assert found is not None
     assert found.requests > before.requests + 1
@@ -343,9 +352,9 @@ def test_the_counters_of_all_months_count_and_those_of_others_do_not() -> None:
     }.items():
         kv.set(PARTITION, key, value)
     with MemoryRows(kv).view() as view:
-        assert count_of(view, "ab") == 11
-        assert count_of(view, "none") == 0
-        assert count_of(view, "a") is None, "what is no number is no counter"
+        assert read_count(view, "ab") == 11
+        assert read_count(view, "none") == 0
+        assert read_count(view, "a") is None, "what is no number is no counter"
 
 
 def test_what_moves_from_a_head_into_a_token_after_the_records_were_read_stays(

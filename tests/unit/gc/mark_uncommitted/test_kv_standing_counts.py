@@ -9,7 +9,7 @@ import pytest
 
 from dredge.errors import RefusedError
 from dredge.gc.mark_uncommitted.kv_store import (
-    Standing,
+    StoreCheck,
     _check_heads,
     _Count,
     _judge,
@@ -42,7 +42,7 @@ def test_records_are_proved_by_every_count_and_refuted_by_one(
     found = _judge(records, counts)
     assert (found.location, found.refuted, found.partial) == ("the store", refuted, partial)
     assert bool(found.doubt) is doubted
-    assert (found == Standing("the store")) is not doubted
+    assert (found == StoreCheck("the store")) is not doubted
 
 
 @pytest.mark.parametrize(
