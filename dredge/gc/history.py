@@ -24,7 +24,7 @@ _FIRST, _AT_ONCE = 3, 16
 
 
 def previous[O: StepOutput](run: Run, output: type[O]) -> O | None:
-    """The output of a step in the newest earlier run that completed it; None without such a run."""
+    """The output of a step in the newest earlier run with it; None without such a run."""
     for folder, plan in earlier_runs(run):
         if plan is None:
             continue

@@ -43,11 +43,8 @@ def canonical_namespace(uri: str) -> str:
 
 
 def key_of(location: str, namespace: str) -> str:
-    """Return the key of a file or folder of the server, relative to the namespace.
-
-    Raises:
-        RefusedError: it is elsewhere, so a reader on the namespace cannot read it.
-    """
+    """Return the key of a file or folder of the server, relative to the namespace. Raises RefusedError: it is
+    elsewhere, so a reader on the namespace cannot read it."""
     inside = canonical_namespace(namespace)
     found = canonical_namespace(location)
     if not found.startswith(inside):
@@ -123,7 +120,6 @@ def refuse_sharing(repository: str, namespace: str, namespaces: Mapping[str, str
     one: at once its commits name former garbage.
 
     Args:
-        namespace: of the repository, when the work was planned.
         namespaces: of all repositories of the server now.
 
     Returns:
@@ -164,7 +160,7 @@ def left_folder(key: str) -> str:
 
 
 def left_prefixes(folder: str, is_own: bool) -> tuple[str, ...]:
-    """Prefixes to keep of a folder with files of a repository that the server does not list.
+    """Prefixes to keep of a folder with files of an unlisted repository.
 
     Args:
         is_own: whether the repository's own objects are in the folder or its subfolders (`data/` or a slice). Then only
@@ -238,7 +234,6 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
 
 
 def _lies_among_files(outer: str, inner: str, namespaces: Mapping[str, str], is_kept: bool) -> bool:
-    """Whether an inner repository is in the outer one's metadata, or in its data and its folder is not kept."""
     taken = (METADATA,) if is_kept else (METADATA, DATA)
     pair = {outer: namespaces[outer], inner: namespaces[inner]}
     return any(folder.startswith(taken) for folder in nested_folders(outer, pair))

@@ -47,6 +47,7 @@ from dredge.gc.mark_uncommitted import (
     StagedFiles,
     TooManyError,
     UnreadableError,
+    list_branches,
     read_records,
 )
 from dredge.gc.namespaces import METADATA, Keys
@@ -67,7 +68,7 @@ from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
-# Folder of what is kept of such repositories, in the folder of lease and index.
+# Folder of the index of such repositories, in the folder of lease and index.
 FOLDER = "referring"
 _OTHERS = "others.parquet"
 _RANGES = "ranges"
@@ -96,11 +97,8 @@ class ReferringRun(Run):
 
 
 def find_referring(config: GCConfig, namespaces: Mapping[str, str]) -> dict[str, str]:
-    """Choose the repositories whose entries count as live, from all of the server; both with their namespaces.
-
-    Raises:
-        ConfigError: the server does not list a named repository.
-    """
+    """Choose the repositories whose entries count as live, from all of the server; both with their namespaces. Raises
+    ConfigError: the server does not list a named repository."""
     others = {name: uri for name, uri in sorted(namespaces.items()) if name != config.repository}
     if EVERY_OTHER in config.referring:
         return others
@@ -149,11 +147,8 @@ def refusing(name: str, repository: str) -> Iterator[None]:
 
 
 def read_staged(run: ReferringRun, branches: Collection[Ref], files: StagedFiles) -> None:
-    """Write the staged addresses of another repository in the collected namespace to `files`.
-
-    Raises:
-        RefusedError: the changes of a branch cannot be read completely, or are too many.
-    """
+    """Write the staged addresses of another repository in the collected namespace to `files`. Raises RefusedError:
+    the changes of a branch cannot be read completely, or are too many."""
     if run.plan.config.read_kv and not read_records(run, files, NONE).check.doubt:
         return
     most = run.plan.config.safety.staged_questions_max
@@ -178,7 +173,6 @@ def find_ranges(run: ReferringRun, runner: TaskRunner, where: str, metaranges: C
     """Find every range file of another repository, with or without a commit.
 
     Args:
-        where: folder for files and progress, in the run folder.
         metaranges: ids of those of the branch heads.
 
     Raises:
@@ -245,7 +239,6 @@ def look_at_referring(
     """Read every repository with entries in this namespace.
 
     Args:
-        where: folder of the files, in the run folder.
         note: called with the written files.
 
     Raises:
@@ -273,9 +266,7 @@ def look_at_referring(
 
 
 def _look(run: ReferringRun, runner: TaskRunner, where: str) -> tuple[Referred, list[PartInfo]]:
-    branches = run.client.branches(run.plan.repository)
-    if not branches:
-        raise RefusedError("lakeFS lists no branches of it; every repository has one.")
+    branches = list_branches(run.client, run.plan.repository)
     files = StagedFiles(run.folder, where)
     read_staged(run, branches, files)
     commits = sorted({branch.commit_id for branch in branches})
@@ -313,7 +304,6 @@ def check_referring(
     to this one.
 
     Args:
-        namespace: URI of the storage namespace of the repository.
         repositories_max: repositories in the sample; each takes a few requests.
     """
     every = client.repositories()

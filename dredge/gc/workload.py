@@ -53,7 +53,7 @@ def _to_list(run: Run) -> int | None:
         level = run.reader.list_level(DATA)
     except NotFoundError:
         return 0
-    chosen = len(choose_slices(run.plan, level.folders).listed)
+    chosen = len(choose_slices(run.plan, level.folders)[0])
     return len(level.objects) + base.state.objects * chosen // max(1, len(level.folders) - chosen)
 
 

@@ -45,7 +45,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class RangeFacts:
-    """The facts of a range in its metaranges."""
+    """A range, as its metaranges describe it."""
 
     count: int  # records
     min_key: bytes  # first key, only for the order among ranges
@@ -71,7 +71,7 @@ def unite_ranges(ranges: Ranges, found: Iterable[tuple[str, RangeFacts]]) -> Non
 
 
 def ranges_table(ranges: Ranges) -> pa.Table:
-    """Return ranges as rows (`SCHEMA`), in the order of their keys: neighbours share blocks, which are decoded once."""
+    """Return ranges as rows (`SCHEMA`), in the order of their keys: neighbours share blocks, decoded once."""
     ordered = sorted(ranges.items(), key=lambda item: (item[1].min_key, item[0]))
     return pa.table(
         {
@@ -115,7 +115,7 @@ def share_ranges(table: PartInfo, num_tasks: int) -> list[RangeShare]:
 def find_range_files(reader: ObjectReader, read_before: Iterable[str]) -> tuple[Ranges, list[str]]:
     """Find the range files of the namespace, with or without a metarange, for repositories without rules.
 
-    Files are told apart by their content: metaranges, refs dumps and files that are not tables are skipped.
+    The content of a file decides: metaranges, refs dumps and files that are not tables are skipped.
 
     Args:
         read_before: names of files below `_lakefs/` to skip: known ranges and metaranges, and files opened by earlier
@@ -206,7 +206,7 @@ class MetarangeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetarangeTask:
-    """One task: metarange ids, and a number for the names of its files."""
+    """A task: metarange ids, and a number for the names of its files."""
 
     number: int
     ids: list[str]
@@ -230,7 +230,6 @@ def read_metaranges(
     """Read metaranges that `earlier` lacks, in tasks if they are many; return both together.
 
     Args:
-        where: folder for files and progress, in the run folder.
         metaranges: ids; "" is skipped.
         earlier: metaranges read by an earlier run, which cannot have changed; extended.
 
@@ -305,7 +304,7 @@ def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | No
 
 @dataclass(frozen=True, slots=True)
 class RangeHashes:
-    """The committed index's facts of a range."""
+    """A range in the committed index."""
 
     range_id: str
     count: int  # records, verified
@@ -321,8 +320,7 @@ def decode(
 
     Args:
         files: key relative to the namespace, and content; fastest in the order of their first keys.
-        ranges: the facts of each in its metaranges.
-        namespace: URI of the namespace whose keys are wanted.
+        ranges: their facts, from metaranges.
         own: whether the ranges are of the repository of that namespace (`Keys`).
 
     Raises:
@@ -356,7 +354,6 @@ def decode(
 
 
 def _resolved(data: bytes, key: str, namespace: str, hashes: Hashes, own: bool) -> tuple[Hashes, int]:
-    """Replace the hashes of addresses that are not relative by those of their possible keys."""
     rows = read_addresses(data, key)
     relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
     keys, outside = _other_keys(rows.filter(pc.invert(relative)), namespace)
@@ -374,7 +371,7 @@ def decode_keys(data: bytes, key: str, namespace: str, own: bool = True) -> pa.A
 
 
 def _other_keys(rows: pa.RecordBatch, namespace: str) -> tuple[pa.Array, int]:
-    """The possible keys of addresses that are not relative, and the number of addresses outside the namespace."""
+    """The possible keys of full addresses, and the number of addresses outside the namespace."""
     pairs = zip(rows["address"].to_pylist(), rows["address_type"].to_pylist(), strict=True)
     readings = [address_readings(address, kind, namespace) for address, kind in pairs]
     return pa.array([key for found in readings for key in found], pa.string()), readings.count(())

@@ -7,8 +7,9 @@
                                                            metadata the digests of the parts
         checkpoints/<run>-<digest>.parquet                 the same, for all manifests in its list
 
-A range is immutable and named by its content, so it is decoded once. Parts and manifests are never changed. A part that
-does not match its digest is not used: its ranges are decoded again, and a newer manifest has the new part.
+A range is immutable, and its name is a digest of its content, so it is decoded once. Parts and manifests are never
+changed. A part that does not match its digest is not used: its ranges are decoded again, and a newer manifest has the
+new part.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import hashlib
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -104,7 +105,6 @@ def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str],
     """Read a part, with the sizes of some ranges.
 
     Args:
-        reader: on the folder of lease and index.
         with_sizes: whether the sizes of a range id are wanted; without any, the file of sizes is not read.
 
     Raises:
@@ -126,10 +126,6 @@ def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str],
 class CommittedIndex:
     """The ranges of the index, and their parts.
 
-    Args:
-        state: the folder of lease and index.
-        namespace: URI. Ranges decoded for another namespace (a copied bucket) are not used.
-
     Attributes:
         parts: by name.
         places: by range id, its part and number of records. Use `part_of` and `group`.
@@ -139,6 +135,7 @@ class CommittedIndex:
 
     def __init__(self, state: ObjectWriter, namespace: str) -> None:
         self._state = state
+        # Ranges decoded for another namespace (a copied bucket) are not used.
         self._made_for = {"format": FORMAT, "namespace": canonical_namespace(namespace)}
         self.parts: dict[str, IndexPart] = {}
         self.places: dict[str, tuple[str, int]] = {}
@@ -182,39 +179,37 @@ class CommittedIndex:
 
     def add(self, label: str, written: Iterable[NewPart]) -> None:
         """Record new parts in a manifest; `label` (run id and step) must be new, or have the same content as before."""
-        rows: list[tuple[str, int, str]] = []
-        parts = []
-        for new in written:
-            parts.append(to_json(new.part))
-            rows.extend(
-                (range_id, count, new.part.name) for range_id, count in zip(new.ids, new.counts, strict=True)
-            )
-        if not rows:
-            return
-        columns = list(zip(*rows, strict=True))
-        table = pa.table([pa.array(column) for column in columns], schema=_MANIFEST)
-        table = table.replace_schema_metadata(
-            {"parts": json.dumps(parts), "made_for": json.dumps(self._made_for)}
-        )
-        data = parquet_bytes(table)
-        name = f"{MANIFESTS}/{label}-{hashlib.sha256(data).hexdigest()}.parquet"
-        self._state.put(name, data)
-        self._take(name, data)
+        new = list(written)
+        rows = [
+            (range_id, count, item.part.name)
+            for item in new
+            for range_id, count in zip(item.ids, item.counts, strict=True)
+        ]
+        if rows:
+            self._take(*self._record(f"{MANIFESTS}/{label}", rows, [item.part for item in new]))
 
     def checkpoint(self, label: str) -> None:
-        """Unite all manifests in one file; `label` is the run id, and newer ones sort first."""
+        """Unite all manifests in one file; `label` is the run id: newer files sort first."""
         rows = [(range_id, count, part) for range_id, (part, count) in sorted(self.places.items())]
-        if not rows:
-            return
+        if rows:
+            used = sorted({part for _, _, part in rows})
+            manifests = {"manifests": json.dumps(sorted(self._manifests))}
+            self._record(f"{CHECKPOINTS}/{label}", rows, [self.parts[name] for name in used], manifests)
+
+    def _record(
+        self,
+        stem: str,
+        rows: list[tuple[str, int, str]],
+        parts: list[IndexPart],
+        more: Mapping[str, str] = {},
+    ) -> tuple[str, bytes]:
+        """Write a manifest or checkpoint; return its name and bytes."""
         table = pa.table([pa.array(column) for column in zip(*rows, strict=True)], schema=_MANIFEST)
-        used = sorted({part for _, _, part in rows})
-        facts = {
-            "parts": json.dumps([to_json(self.parts[name]) for name in used]),
-            "made_for": json.dumps(self._made_for),
-            "manifests": json.dumps(sorted(self._manifests)),
-        }
-        data = parquet_bytes(table.replace_schema_metadata(facts))
-        self._state.put(f"{CHECKPOINTS}/{label}-{hashlib.sha256(data).hexdigest()}.parquet", data)
+        facts = {"parts": json.dumps(list(map(to_json, parts))), "made_for": json.dumps(self._made_for)}
+        data = parquet_bytes(table.replace_schema_metadata({**facts, **more}))
+        name = f"{stem}-{hashlib.sha256(data).hexdigest()}.parquet"
+        self._state.put(name, data)
+        return name, data
 
     def _take_checkpoint(self) -> None:
         """Read the newest undamaged checkpoint."""
@@ -346,6 +341,5 @@ def with_hashes(addresses: pa.Array | pa.ChunkedArray, wanted: Hashes) -> pa.Str
 
 
 def _naming(found: dict[str, Hashes], wanted: Hashes) -> dict[str, Hashes]:
-    """The wanted hashes of each range, without ranges that have none."""
     hits = {range_id: wanted[np.isin(wanted, hashes)] for range_id, hashes in found.items()}
     return {range_id: hashes for range_id, hashes in hits.items() if len(hashes)}

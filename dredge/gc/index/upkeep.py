@@ -29,7 +29,6 @@ def compact(state: ObjectWriter, namespace: str, label: str, ranges: Collection[
     """Unite small parts if there are more than `parts_max`, and write a checkpoint; return the number of united parts.
 
     Args:
-        state: the folder of lease and index.
         label: run id, for names.
         ranges: ids of ranges still in use; other parts stay as they are.
     """
@@ -91,12 +90,7 @@ class Verified:
 
 
 def verify_index(reader: ObjectReader, state: ObjectWriter, namespace: str, against_ranges: bool) -> Verified:
-    """Compare every part of the index with its digest, and, if wanted, with its ranges, decoded again.
-
-    Args:
-        reader: on the storage namespace.
-        state: the folder of lease and index.
-    """
+    """Compare every part of the index with its digest, and, if wanted, with its ranges, decoded again."""
     index = CommittedIndex.load(state, namespace)
     groups, _ = index.group(index.places)
     verified = Verified(ranges=len(index.places), parts=len(groups))
@@ -118,13 +112,7 @@ def verify_index(reader: ObjectReader, state: ObjectWriter, namespace: str, agai
 def rebuild_index(
     reader: ObjectReader, state: ObjectWriter, namespace: str, label: str, verified: Verified
 ) -> int:
-    """Decode the ranges of damaged parts and wrong ranges again; return their number.
-
-    Args:
-        reader: on the storage namespace.
-        state: the folder of lease and index.
-        label: for the names of the new parts; a new run id.
-    """
+    """Decode the ranges of damaged parts and wrong ranges again; return their number."""
     index = CommittedIndex.load(state, namespace)
     groups, _ = index.group(index.places)
     damaged = (item for name in verified.damaged for item in groups.get(name, ()))

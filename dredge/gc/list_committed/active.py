@@ -44,7 +44,7 @@ _PLENTY = 20_000
 
 @dataclass(slots=True)
 class ActiveCommits:
-    """The commits that keep data alive."""
+    """The active commits, and the reasons."""
 
     metaranges: dict[str, str]  # metarange id by commit id, of all active commits; "" for no entries
     base: set[str]  # ids of the commits active without the kept sets
@@ -70,7 +70,7 @@ class ActiveCommits:
         return {(found.name, commit) for found in self.kept if found.paths for commit in found.commits}
 
     def metarange_of(self, commit_id: str) -> str:
-        """Metarange id of a commit that is active or reachable."""
+        """Metarange id of an active or reachable commit."""
         found = self.metaranges.get(commit_id)
         return self.graph[commit_id].metarange_id if found is None else found
 
@@ -146,7 +146,6 @@ def find_active(run: Run, ask_dangling: bool = True) -> ActiveCommits:
 
 
 def _by_own_walk(run: Run, found: Found, dangling: Graph) -> list[KeptSet]:
-    """Commits that the server's walk loses; a walk over the records loses none."""
     if found.rules is None or SERVER not in found.listed:
         return []
     own = active_by_rules(found.graph, found.branches, found.rules, run.plan.created_at) | dangling.keys()
@@ -301,7 +300,6 @@ def _commit_of(run: Run, what: str, commit_id: str) -> Commit:
 
 
 def _kept_by(run: Run, active: ActiveCommits, moved: list[Ref], graph: Graph) -> set[str]:
-    """The commits that branches would keep at their earlier heads; in doubt more."""
     rules = None if active.all_commits else run.client.rules(run.plan.repository)
     if rules is None:
         return set(graph)

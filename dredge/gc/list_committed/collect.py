@@ -63,7 +63,7 @@ class Collected:
 
     @property
     def live(self) -> ShardedSet:
-        """The live addresses; for a difference only the staged ones."""
+        """The live addresses; for a difference only the staged addresses."""
         return self.set_of(LIVE)
 
 
@@ -80,7 +80,6 @@ def collect_ranges(
     """Add new ranges to the index, and unite the addresses of active ranges and staging.
 
     Args:
-        where: folder of the files, in the run folder.
         staged: files of hashes that are live as well.
         counted_bits: collect a difference to reference counts of so many bits; None collects everything.
         keep_counts: write counts for later runs.
@@ -131,7 +130,7 @@ class _Reading:
         self._bits = bits
 
     def read(self, roles: Roles, rows: int) -> None:
-        """Read all ranges; `rows` is the number of records of the active ones."""
+        """Read all ranges; `rows` is the number of records of the active ranges."""
         if not (roles.to_read or roles.expired or roles.dropped):
             return
         index = CommittedIndex.load(self._run.state, self._run.keys.namespace)
@@ -165,7 +164,6 @@ class _Reading:
     def _spread(
         self, index: CommittedIndex, config: ReadConfig, tasks: list[ReadTask], rows: int
     ) -> set[str]:
-        """Run tasks, and record their results; return the names of damaged parts of the index."""
         results = self._run.spread(self._runner, self._where, read_ranges, config, tasks, "rows", rows)
         written = [part for result in results for part in result.written]
         index.add(f"{self._run.folder.label}-{self._where.replace('/', '-')}", written)
@@ -213,7 +211,7 @@ class MergeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """The files to merge into one."""
+    """Files to merge."""
 
     kind: str
     shard: int
@@ -223,7 +221,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeTask:
-    """One task."""
+    """A task."""
 
     merges: list[Merge]
 

@@ -3,16 +3,14 @@
     server     its branches, tags and logs, and its own list of active commits (prepare_commits)
     records    branches, tags and commits of the key-value store; the walk over them is done here
 
-The server's walk covers every commit, with dangling ones, and so does the walk here, by the same rules (an object in
-the store; the server only reads it). Our walk marks a commit before the check for an earlier visit, and takes the
-store's time less some minutes, so it includes the server's result and the commits lost by the server's walk (L19).
-prepare_commits can run out of memory on the server; the walk over the records cannot.
+Both walks cover every commit, with dangling ones, by the same rules. Ours marks a commit before the check for an
+earlier visit, and takes the store's time less some minutes, so it includes the server's result and the commits that
+the server's walk loses (L19). prepare_commits can run out of memory on the server; our walk does not need the server.
 
 Records are read in the order branches, tags, commits. PostgreSQL and SQLite give a snapshot. In DynamoDB each read is
 later than the read before: a commit is written before a ref is at it and never removed, so the commits include all that
 the refs lead to. Later changes of refs are like changes after the mark: heads of the time when staging was read count
 too, range files written meanwhile count without a commit, and the re-check and the watch of branch heads find the rest.
-So branches are read before commits, and both after staging.
 
 In doubt (`StoreCheck`) the server is asked, and the commits of the records count as well.
 """
@@ -51,7 +49,7 @@ SERVER, RECORDS = "server", "records"
 class Found:
     """Refs, history and active commits of a repository."""
 
-    branches: list[Ref]  # with hidden ones
+    branches: list[Ref]  # with hidden branches
     tags: list[Ref]
     graph: Graph  # commits reachable from branches, and from tags if tags are kept
     rules: Rules | None  # the repository's; None without rules
@@ -308,7 +306,7 @@ def active_by_rules(graph: Graph, branches: Sequence[Ref], rules: Rules, now: da
     """Compute the active commits of a history.
 
     Args:
-        branches: all of them, with hidden ones.
+        branches: all of them, with hidden branches.
         now: the store's time; an earlier time keeps more.
     """
     commits = [

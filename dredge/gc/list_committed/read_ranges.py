@@ -23,7 +23,7 @@ from dredge.gc.namespaces import METADATA, Keys
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.sets.hashes import Counted, Hashes, split, unite, write_counted, write_hashes
+from dredge.sets.hashes import Counted, Hashes, split, write_counted, write_hashes
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import ordered_map
 
@@ -103,7 +103,8 @@ class _RoleTable:
         self._parts: dict[str, str] = dict(zip(ids, parts, strict=True))
 
     def counting(self, part: str, ranges: Iterable[RangeHashes]) -> Iterator[RangeHashes]:
-        """Yield the ranges for which this part of the index counts, without dropped ranges, which have own tasks."""
+        """Yield the ranges of a part of the index, if it counts for them, without dropped ranges (they have own
+        tasks)."""
         for item in ranges:
             if self._parts.get(item.range_id) == part and self.roles[item.range_id] not in TO_SUBTRACT:
                 yield item
@@ -124,7 +125,7 @@ class ReadConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
-    """One task.
+    """A task.
 
     Attributes:
         purpose: "index" adds the ranges to the index; "explain" does, too, but skips an unreadable range, which only
@@ -221,8 +222,8 @@ def _decode(run: WorkerRun, ranges: Ranges, keys: Keys, lenient: bool) -> Iterat
             f"a range of an active commit is missing: {error}. Its live objects are unknown."
             " Nothing was deleted. Restore the file (from a backup or an older version of the bucket; `dredge gc"
             " metadata --note` restores files deleted by `metadata = delete`), then start"
-            " a new run. If only a lost commit names it (`dredge gc lost` lists those), `dredge gc forget-lost` gives"
-            " the commit up."
+            " a new run. If it belongs to a lost commit only (`dredge gc lost` lists those), give the commit up by"
+            " `dredge gc forget-lost`."
         ) from None
 
 
@@ -253,14 +254,14 @@ class _Sorter:
     def __init__(self, roles: dict[str, str]) -> None:
         self.outside = self.named = 0
         self._roles = roles
-        self._sets = {SIZES: _SetBuffer(), EXPIRED: _SetBuffer()}
+        self._sets = {SIZES: _CountBuffer(), EXPIRED: _CountBuffer()}
         self._counts = _CountBuffer()
 
     def add(self, ranges: Iterable[RangeHashes]) -> None:
         for item in ranges:
             role = self._roles[item.range_id]
             if role in TO_EXPLAIN:
-                self._sets[EXPIRED].add(item.addresses)
+                self._sets[EXPIRED].add(item.addresses, 1)
             if role in TO_SUBTRACT:
                 self.outside -= item.outside
                 self.named -= len(item.addresses)
@@ -270,12 +271,12 @@ class _Sorter:
                 self.named += len(item.addresses)
                 self._counts.add(item.addresses, 1)
             if role in IN_HEADS:
-                self._sets[SIZES].add(item.sizes)
+                self._sets[SIZES].add(item.sizes, 1)
 
     def write(self, folder: RunFolder, name: str, bits: int) -> Iterator[Shard]:
-        """Write a file for each shard that is not empty."""
+        """Write a file for each shard with values."""
         for kind, buffer in self._sets.items():
-            for shard, values in enumerate(split(buffer.values(), bits)):
+            for shard, values in enumerate(split(buffer.values().hashes, bits)):
                 if len(values):
                     part = write_hashes(folder, f"{name}-{kind}-{shard:04d}.u64", values)
                     yield Shard(kind=kind, shard=shard, part=part)
@@ -283,24 +284,6 @@ class _Sorter:
             if len(counted.hashes):
                 part = write_counted(folder, f"{name}-{COUNTS}-{shard:04d}.counts", counted)
                 yield Shard(kind=COUNTS, shard=shard, part=part)
-
-
-class _SetBuffer:
-    """Collects values in bounded memory: duplicates are removed from time to time."""
-
-    def __init__(self) -> None:
-        self._pieces: list[Hashes] = []
-        self._length = 0
-
-    def add(self, values: Hashes) -> None:
-        self._pieces.append(values)
-        self._length += len(values)
-        if self._length > _BUFFER_VALUES and len(self._pieces) > 1:
-            self._pieces = [unite(self._pieces)]
-            self._length = len(self._pieces[0]) // 2  # grow by as much again before the next time
-
-    def values(self) -> Hashes:
-        return unite(self._pieces)
 
 
 class _CountBuffer:

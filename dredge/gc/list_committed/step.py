@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from dredge.errors import DredgeError
 from dredge.gc.index import store as index
 from dredge.gc.index.ranges import (
     Metaranges,
-    RangeFacts,
     Ranges,
     find_range_files,
     read_metaranges,
@@ -269,7 +266,7 @@ class Expired:
 
 
 def find_expired(run: Run, commits: Sequence[Commit], named: Metaranges, active: Collection[str]) -> Expired:
-    """Find the ranges named only by expired commits reachable from refs, whatever runs came before.
+    """Find the ranges named only by expired commits reachable from refs. Earlier runs do not change them.
 
     They only give reasons in reports, so an unreadable file is skipped.
 
@@ -280,40 +277,22 @@ def find_expired(run: Run, commits: Sequence[Commit], named: Metaranges, active:
     """
     most = run.plan.config.tuning.explain_ranges_max
     metaranges = list(dict.fromkeys(commit.metarange_id for commit in commits if commit.metarange_id))
-    find = _finder(named, active)
-    ids = {item for metarange in metaranges if metarange in named.named for item, _ in find(metarange)}
+    ids = named.select(item for item in metaranges if item in named.named).keys() - set(active)
     chosen = metaranges[: _EXPIRED_MAX if most else 0]
     read = _read_leniently(run, [item for item in chosen if item not in named.named])
-    finders = [(named.named, _finder(named, active)), (read.named, _finder(read, active))]
     found: Ranges = {}
     for metarange in chosen:
-        for names, find in finders:
-            found.update(find(metarange) if metarange in names else ())
+        for source in (named, read):
+            if metarange in source.named:
+                ranges = source.select([metarange])
+                found |= {item: ranges[item] for item in ranges if item not in active and item not in found}
         if len(found) > most:
             break
     complete = len(chosen) == len(metaranges) and len(found) <= most
     return Expired(dict(list(found.items())[:most]), ids | found.keys(), complete)
 
 
-def _finder(read: Metaranges, active: Collection[str]) -> Callable[[str], list[tuple[str, RangeFacts]]]:
-    """A function that returns the inactive ranges of a metarange that it has not returned before.
-
-    Successive commits share most ranges, so new ones are found by row numbers, not range by range.
-    """
-    ids, facts = list(read.ranges), list(read.ranges.values())
-    seen = np.fromiter((item in active for item in ids), bool, len(ids))
-
-    def find(metarange: str) -> list[tuple[str, RangeFacts]]:
-        rows = read.named[metarange]
-        new = rows[~seen[rows]]
-        seen[new] = True
-        return [(ids[row], facts[row]) for row in new.tolist()]
-
-    return find
-
-
 def _read_leniently(run: Run, metaranges: Sequence[str]) -> Metaranges:
-    """Read metaranges together, or one by one after an error."""
     where = f"{STEP}/expired"
     try:
         return read_metaranges(run, LocalRunner(), where, metaranges)

@@ -34,7 +34,7 @@ RANGES, DROPPED, PATH_RANGES = "ranges", "dropped", "path-ranges"
 NAMED_RANGES, METARANGES, FILES = "named-ranges", "metaranges", "files"
 HISTORY, REFS = "history", "refs"
 UNNAMED, CARRIED, OPENED = "unnamed-metaranges", "carried-commits", "opened-tables"
-# Folder of the addresses named by other repositories.
+# Folder of the addresses of other repositories.
 REFERRING = "referring"
 
 
@@ -84,7 +84,7 @@ class ListCommittedOutput(StepOutput):
 
     @property
     def is_what_if(self) -> bool:
-        """Whether the settings keep less than the repository's own, so later marks must not use this one."""
+        """Whether the settings keep less than the repository's own, so later marks must not use it."""
         return bool(self.detail("witness").get("what_if"))
 
     @property
@@ -100,7 +100,7 @@ class ListCommittedOutput(StepOutput):
 
     @property
     def referring(self) -> list[dict[str, Any]]:
-        """Addresses named by other repositories, also in `live`: payloads of `dredge.gc.referring.Referred`."""
+        """Addresses of other repositories, also in `live`: payloads of `dredge.gc.referring.Referred`."""
         return list(self.detail(REFERRING))
 
     @property
@@ -110,7 +110,7 @@ class ListCommittedOutput(StepOutput):
 
     @property
     def counted(self) -> CountedSet:
-        """The number of active ranges that name each address."""
+        """The number of active ranges with each address."""
         return from_json(CountedSet, self.detail("counted"))
 
     @property
@@ -134,11 +134,8 @@ class ListCommittedOutput(StepOutput):
         return list(self.summary.details.get("kept", []))
 
     def refuse_other_readings(self) -> None:
-        """Refuse to delete by a live set of a version that reads addresses differently.
-
-        Raises:
-            RefusedError: Dredge was replaced by another version during the run.
-        """
+        """Refuse to delete by a live set of a version that reads addresses differently. Raises RefusedError: Dredge
+        was replaced by another version during the run."""
         if self.index_format != index.FORMAT:
             raise RefusedError(
                 f"run {self.summary.run_id}: the live set is from another version of Dredge, which reads addresses"
@@ -193,7 +190,7 @@ def write_branches(
 
 
 def write_ranges(folder: RunFolder, ranges: Ranges, kind: str = RANGES) -> PartInfo:
-    """Write ranges, by default the active ones."""
+    """Write ranges, by default active ranges."""
     return folder.write_table(_STEP, 0, ranges_table(ranges), kind)
 
 
@@ -207,7 +204,7 @@ def write_metaranges(folder: RunFolder, named: Metaranges, metaranges: Iterable[
 
 
 def write_files(folder: RunFolder, names: Iterable[str]) -> PartInfo:
-    """Write the names of files that later runs need not open."""
+    """Write the names of files to skip in later runs."""
     return _write_texts(folder, FILES, ("name",), [(name,) for name in sorted(names)])
 
 

@@ -7,35 +7,33 @@
                             copies/<xid>          an address shared by two paths (only in the embedded lakeFS)
     <staging token>         <path>                staged entry; a tombstone has no identity
 
-A record with an unknown field was written by a newer server, which may keep data alive in a way unknown here. It is
-read and noted, so the records do not count as complete.
+A record with an unknown field was written by a newer server, which may keep data alive in an unknown way. It is read
+and noted, so the records do not count as complete.
 
-The check. A copy of the store (a restored backup, a delayed replica, the database of a staging environment) has the
-right repository and often the right heads, but lacks newer staged entries. So the server is made to write a value that
-no copy can have. For its usage report, a server adds its served requests to a counter in its store and returns the sum.
-All servers of an installation add to the same counter, and it never decreases:
+The check. A copy of the store (a restored backup, a delayed replica, another environment's database) has the right
+repository and often the right heads, but lacks newer staged entries. So the server is made to write a value that no
+copy can have: for its usage report (L80), a server adds its served requests to a counter in its store and returns the
+sum. All servers of an installation share the counter, and it never decreases:
 
     server says c0, then c1 > c0   →   the store is opened, and has c   →   server says c2          c1 ≤ c ≤ c2
                                        the records are read
     server says c3, then c4 > c3   →   the store is opened, and has d   →   server says c5          c4 ≤ d ≤ c5
 
-The counter reached c1 after the server's answer c0. A store with at least c1 therefore has the state of the server's
-store at a later time than that answer, if it is a snapshot or an ordered copy. The counter of another installation's
-store differs: it would have to equal one of the few values counted during one read, twice. (The records are read
-outside both bounds, because in these minutes a busy server counts thousands of requests.)
+The counter reached c1 after the answer c0, so a store with at least c1 has a later state of the server's store, as a
+snapshot or an ordered copy. Another installation's counter would have to equal one of the few values counted during
+one read, twice. (In the minutes of the records, a busy server counts thousands, so they are outside both bounds.)
 
     proved     conclusions from the records alone are allowed
     doubtful   unknown: the server has no such report, or does not count
     partial    records have unknown fields, so there may be other data
     refuted    the counter differs: entries without a record may exist
 
-The counter is read in its own view, closed before the next request: behind a connection pooler shared with lakeFS, the
-server may need the session. The records are read in a later view, whose counter must not be lower. In PostgreSQL and
-SQLite a view is a snapshot of its first read, which is the read of the counter. DynamoDB has no snapshots, but each
-read is consistent and later than the read before, so callers must read in a safe order. A table replicated between
-regions must be read in the region of the servers.
-
-Also, a branch that did not move on the server during the read must have the same head in the store.
+The counter is read in its own view, closed before the next request: behind a connection pooler shared with lakeFS,
+the server may need the session. The records are read in a later view, whose counter must not be lower. In PostgreSQL
+and SQLite a view is a snapshot of its first read, the counter's. DynamoDB has no snapshots, but each read is
+consistent and later than the read before, so callers must read in a safe order; a replicated table must be read in
+the servers' region. Also, a branch that did not move on the server during the read must have the same head in the
+store.
 
 Source: lakeFS pkg/graveler/graveler.proto, pkg/graveler/model.go; pkg/stats/usage_counter.go and
 pkg/api/controller.go (GetUsageReportSummary), behaviour only
@@ -119,7 +117,6 @@ class RepositoryRecords:
     """Reads the records of a repository. Each call reads them again.
 
     Args:
-        namespace: the repository's, as the server gives it.
         location: the store, without credentials.
 
     Attributes:
@@ -245,7 +242,7 @@ class RepositoryRecords:
 
 @dataclass(frozen=True, slots=True)
 class StoreCheck:
-    """The conclusions that the records of a store allow."""
+    """The conclusions from the records of a store."""
 
     location: str  # the store, without credentials
     doubt: str = ""  # why the records are not complete and current; "" if they are proved to be
@@ -265,9 +262,7 @@ def read_checked[T](
     """Read records of a repository, and check the store.
 
     Args:
-        namespace: the repository's, as the server gives it.
         read: reads the records, in an order that is safe without snapshots.
-        access: None reads the environment.
 
     Raises:
         ConfigError: no access, or no such store.
@@ -327,7 +322,6 @@ def _count(client: LakeFS, written: Usage | None, found: int | None) -> _Count |
 
 
 def _not_lower(counted: _Count | None, written: Usage | None, view: RowView) -> _Count | None:
-    """Count in the view of the records, which may have any later count."""
     found = None if counted is None or written is None else read_count(view, written.installation_id)
     return (
         None if counted is None or found is None else _Count(counted.found, found, max(counted.found, found))
@@ -384,13 +378,19 @@ def _judge(records: RepositoryRecords, counts: Sequence[_Count | None]) -> Store
     return StoreCheck(records.location)
 
 
-def _heads(client: LakeFS, repository: str) -> dict[str, str]:
-    found = {branch.id: branch.commit_id for branch in client.branches(repository)}
+def list_branches(client: LakeFS, repository: str) -> list[Ref]:
+    """List the branches, with hidden branches; an empty list raises RefusedError, because every repository has a
+    branch."""
+    found = client.branches(repository)
     if not found:
         raise RefusedError(
             f"lakeFS lists no branches of {repository}; every repository has one. Nothing was deleted."
         )
     return found
+
+
+def _heads(client: LakeFS, repository: str) -> dict[str, str]:
+    return {branch.id: branch.commit_id for branch in list_branches(client, repository)}
 
 
 def _check_heads(records: RepositoryRecords, before: Mapping[str, str], after: Mapping[str, str]) -> None:

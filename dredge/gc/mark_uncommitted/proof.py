@@ -4,30 +4,25 @@ A server can lose rows in two ways (source: lakeFS pkg/catalog/gc_write_uncommit
 pkg/graveler/uncommitted_diff_iterator.go):
 
 1. A page of the scan counts its rows. A branch deleted since branches were listed sets this count to 0 at its turn. If
-   no row follows in the page, the server discards the page's file, and the answer has no location. So this loss is in a
-   page *without location*, from the first row of the page, in (branch, path) order, to the deleted branch. A page with
-   a location has every row. Branch names, heads and tokens before and after the scan prove no completeness: a branch
-   can be created and deleted, or deleted and created again, during one page.
-   A token cannot spell a path that is not UTF-8 (its odd bytes become U+FFFD). The next page begins behind the spelled
-   path, and the rows between the two paths are lost, though both pages have a location.
-2. An error of the key-value store during the read of a branch's staging ends the branch's rows there, without a sign,
-   in a page with or without location.
+   no row follows, the server discards the page's file, and the answer has no location. So the lost rows are in a page
+   *without location*, from its first row, in (branch, path) order, to the deleted branch. Branch names, heads and
+   tokens before and after prove no completeness: a branch can be created and deleted during one page.
+   A token cannot spell a path that is not UTF-8. The next page begins behind the spelled path, and the rows between
+   are lost, though both pages have a location.
+2. An error of the key-value store in a branch's staging ends the branch's rows there, without a sign, in any page.
 
-Against 1: for every page without location, and every branch with such a path in a token (`Extent`), each covered branch
-is asked for its changes (diff, all pages), and each changed path for its address (stat, or a listing where changes are
-dense). The addresses are added to the scan. They include the lost rows: an entry staged at the time of the page is
-still staged, or committed (commits are read later), or deleted. A path that is not UTF-8 cannot be requested, so then
-there is no proof.
+Against 1: each branch covered by a page without location, or with such a path in a token (`Extent`), is asked for its
+changes (diff, all pages), and each changed path for its address (stat, or a listing where changes are dense). These
+include the lost rows: an entry staged at the time of the page is still staged, or committed (commits are read later),
+or deleted. A path that is not UTF-8 cannot be requested, so then there is no proof.
 
-Against 2, and against errors in this reading of the source, the end of each branch is checked after every scan: the
-address under its last changed path must be in the scan. Both losses reach to the end of a branch (1 ends at a branch,
-2 at the branch's own end), so a found row proves all rows before it. Two kinds of paths prove neither, and the check
-continues with the path before them: a path written since the scan (its object is young by the store's clock), and a
-path whose object is also in the head (only its metadata changed, and another branch may have staged the same object).
-If none of the last paths decides, all changes of the branch are requested. Some random other paths are checked as well,
-against a loss in the middle. An old address missing from the scan proves a loss: then all changes of all branches are
-requested. The list of changes uses the same server code as 2, so the branch is listed once behind its last change;
-this listing reports such errors.
+Against 2, and against errors in this reading of the source: the address under each branch's last changed path must be
+in the scan. Both losses reach to the end of a branch, so a found row proves all rows before it. Two kinds of paths
+decide nothing, and the path before is checked: a path written since the scan (its object is young by the store's
+clock), and a path whose object is also in the head (new metadata; another branch may have staged the same object). If
+none of the last paths decides, all changes of the branch are requested. Some random other paths are checked as well. An
+old address missing from the scan proves a loss: then all changes of all branches are requested. A list of changes hides
+the same errors as 2, so the branch is listed once behind its last change; a listing reports them.
 
 Two assumptions: a staged entry keeps its path (shallow copies of some editions would need another check), and 404
 `branch not found` means a deleted branch, whose staging cannot be committed any more.
@@ -96,11 +91,11 @@ class BranchReader:
         self._lock = threading.Lock()
 
     def bound(self, questions: int) -> None:
-        """Limit the requests from now on; the next one raises TooManyError."""
+        """Limit the requests from now on; one more raises TooManyError."""
         self._left = questions
 
     def changes(self, branch: str, after: str = "") -> Iterator[list[Change]]:
-        """Yield the changes of a branch that have an object, page by page, in path order.
+        """Yield the changes of a branch with an object, page by page, in path order.
 
         Args:
             after: only greater paths.
@@ -269,12 +264,12 @@ def prove(
     tail: int = _TAIL,
     by_chance: int = _BY_CHANCE,
 ) -> Proof:
-    """Compare a scan with the branches' lists of changes, and read the rows that it may have lost.
+    """Compare a scan with the branches' lists of changes, and read the possibly lost rows.
 
     Args:
         branches: head by name, listed after the scan, with hidden branches.
         scanned: hashes of the addresses of the server's scans.
-        extents: rows that the scan may have lost.
+        extents: possibly lost rows.
         everything: request all changes of every branch.
         give_up_at: do not request all changes if they are at least this many, the number that was too many before.
         tail: last changed paths of a branch to check before all are requested.
@@ -323,7 +318,6 @@ class _Prover:
         return proof
 
     def _wanted(self, looks: dict[str, _Look], extents: list[Extent], everything: bool) -> dict[str, str]:
-        """The branches whose changes are requested, each with the path behind which they begin."""
         wanted: dict[str, str] = {}
         for branch, look in looks.items():
             if not look.changes:

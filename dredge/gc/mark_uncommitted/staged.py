@@ -70,11 +70,7 @@ class MarkUncommittedOutput(StepOutput):
 
 
 class StagedFiles:
-    """Writes staged addresses: files of rows, and beside each a file of sorted hashes.
-
-    Args:
-        where: folder in the run folder.
-    """
+    """Writes staged addresses: files of rows, and beside each a file of sorted hashes."""
 
     def __init__(self, folder: RunFolder, where: str) -> None:
         self.addresses: list[PartInfo] = []
@@ -128,10 +124,10 @@ class Extent:
 
     @classmethod
     def skipped_by(cls, token: str | None) -> Extent | None:
-        """The rows that the server may have skipped between two pages, though both have a location.
+        """Rows possibly skipped by the server between two pages, though both have a location.
 
         A token cannot spell a path that is not UTF-8, so the next page begins at another path, maybe far behind it.
-        None for a token that spells its path exactly.
+        None for a token with an exact path.
         """
         mark = _mark(token)
         if mark is None or REPLACED not in mark[1]:
@@ -165,14 +161,14 @@ def _mark(token: str | None) -> tuple[str, str] | None:
 
 @dataclass(slots=True)
 class ServerScan:
-    """One scan of staging."""
+    """A scan of staging."""
 
     server_run: str = ""  # the server's id of the scan
     pages: int = 0  # number of answers
     empty_pages: int = 0  # answers without a location
     # folders of the other answers, as keys with a trailing slash
     locations: set[str] = field(default_factory=set)
-    unsafe: list[Extent] = field(default_factory=list)  # extents of rows that the scan may have lost
+    unsafe: list[Extent] = field(default_factory=list)  # extents of possibly lost rows
     # the server's files: `key`, `rows`, `size_bytes`
     files: list[dict[str, Any]] = field(default_factory=list)
     rows: int = 0  # addresses, with repetitions

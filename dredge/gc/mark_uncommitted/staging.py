@@ -2,16 +2,14 @@
 
     branches → pages until no token → every file of the scan's folder → branches again → proof
 
-A server can lose rows without a sign, so each scan is compared with the branches' own lists of changes (`proof`). If
-branches were created or deleted during a scan, which is when servers lose rows, the scan is repeated first. Extra rows
-only keep garbage.
+A server can lose rows without a sign, so each scan is compared with the branches' own lists of changes (`proof`). After
+creations or deletions of branches, when servers lose rows, the scan is repeated first. Extra rows only keep garbage.
 
-If the plan says so, the staging records are read from lakeFS's key-value store: every record of every token of every
-branch. The server's answer lacks entries that branches serve: identical bytes uploaded again over a committed object,
-entries of the oldest kind, rows lost with a branch. The records have them all, and every row of the server is one of
-the records. Records of the server's own store, as of now (`StoreCheck`), are complete, and no scan is needed. With
-`live_source` the server is asked as well. In doubt its scan is proved as without records, and the records count as
-well: a copy of the store may lack the rows that the scan lost.
+If the plan says so, every staging record of every branch is read from lakeFS's key-value store. The server's answer
+lacks entries that branches serve: identical bytes uploaded again over a committed object, entries of the oldest kind,
+rows lost with a branch. The records include all these and every row of the server. Records of the server's own store
+(`StoreCheck`) are complete, and no scan is needed, except with `live_source`. In doubt the scan is proved as without
+records, and the records count as well: a copy of the store may lack the rows that the scan lost.
 
 Records are read after the listing and before commits: an entry moves from staging into a commit, never back.
 
@@ -20,23 +18,22 @@ Records are read after the listing and before commits: an entry moves from stagi
       → every record of each token, current and sealed ┘  token was read
       → recorded copies
 
-With snapshots (PostgreSQL, SQLite), one round is enough: an entry staged in the snapshot is in a token of a branch of
-the snapshot. Without (DynamoDB; each read is consistent and later than the read before), take the end of the first list
-of branches, and an entry staged then:
+With snapshots (PostgreSQL, SQLite), one round is enough. Without (DynamoDB; each read is consistent and later than the
+read before), an entry staged at the end of the first list of branches is
 
-    in a token of the list                     is read, or was removed before: by a commit, whose range was written
-                                               since the cutoff (such ranges count), or dropped
-    in a token created during the list         the next list has the token, or the entry was removed as above
-    sealed meanwhile                           tokens are never renamed: a sealed token is read by its name
+    in a token of the list                     read, or removed before: by a commit, whose range was written since the
+                                               cutoff (such ranges count), or dropped
+    in a token created during the list         in a token of the next list, or removed as above
+    sealed meanwhile                           read by the token's name, which never changes
     moved to another branch (merge, copy)      merged: a commit wrote it; copied: its bytes are a new object, or the
                                                copy is recorded before it is staged, and copies are read last
-    of a deleted branch                        garbage, unless one of the cases above names it
+    of a deleted branch                        garbage, except in the cases above
 
-The object of an entry staged later is young, or was in a head (heads seen during the read count, with the commits that
+An entry staged later has a young object, or one of a head (heads seen during the read count, with the commits that
 rules keep behind them), or is found by the re-check, which repeats all of this.
 
-Every recorded address is live, including those hidden by a newer record. Records with doubt count as exact only if they
-have every address of the server; otherwise branches are asked about candidates, as without records.
+Every recorded address is live, including those hidden by a newer record. Doubtful records are exact only if they have
+every address of the server; otherwise branches are asked about candidates, as without records.
 
 Source: lakeFS pkg/graveler/graveler.proto, pkg/graveler/staging/manager.go
 """
@@ -53,7 +50,13 @@ import pyarrow as pa
 
 from dredge.errors import RefusedError
 from dredge.gc.config import AUTO
-from dredge.gc.mark_uncommitted.kv_store import KVAccess, RepositoryRecords, StoreCheck, read_checked
+from dredge.gc.mark_uncommitted.kv_store import (
+    KVAccess,
+    RepositoryRecords,
+    StoreCheck,
+    list_branches,
+    read_checked,
+)
 from dredge.gc.mark_uncommitted.proof import Proof, prove
 from dredge.gc.mark_uncommitted.staged import (
     Extent,
@@ -77,14 +80,7 @@ _BATCH_ROWS = 100_000
 
 
 def mark_uncommitted(run: Run, runner: TaskRunner | None = None) -> StepSummary:
-    """Read the staged addresses of all branches.
-
-    Args:
-        runner: unused; every step takes one.
-
-    Raises:
-        RefusedError: no proof of completeness.
-    """
+    """Read the staged addresses of all branches. Raises RefusedError: no proof of completeness."""
     return run.step(MarkUncommittedOutput, lambda record: _mark(run, record))
 
 
@@ -92,24 +88,25 @@ def _mark(run: Run, record: StepRecord) -> None:
     staging = scan_staging(run, MarkUncommittedOutput.STEP)
     record.parts.extend(staging.files.parts)
     record.parts.append(write_heads(run.folder, staging.heads))
-    scans = len(staging.server_runs)
+    scans = staging.scans
+    files = [file for scan in scans for file in scan.files]
     record.counts.update(
         rows=staging.rows,
-        pages=staging.pages,
-        empty_pages=staging.empty_pages,
-        files=len(staging.server_files),
-        scans=scans,
+        pages=sum(scan.pages for scan in scans),
+        empty_pages=sum(scan.empty_pages for scan in scans),
+        files=len(files),
+        scans=len(scans),
         branches=len(staging.branches),
     )
-    record.details.update(server_runs=staging.server_runs, server_files=staging.server_files)
+    record.details.update(server_runs=[scan.server_run for scan in scans], server_files=files)
     if staging.records is not None:
         _note_records(record, staging.records)
     if staging.proof is not None:
         _note_proof(record, staging.proof)
-    if scans > 1:
+    if len(scans) > 1:
         record.warn(
-            f"branches were created or deleted during the scan of staging, or a scan was not proved complete; {scans}"
-            " scans were united"
+            "branches were created or deleted during the scan of staging, or a scan was not proved complete:"
+            f" {len(scans)} scans were united"
         )
 
 
@@ -185,7 +182,6 @@ def read_records(run: Run, files: StagedFiles, shown: Hashes, access: KVAccess |
     Args:
         files: takes the addresses missing from the server's answer.
         shown: hashes of the server's uncommitted addresses, sorted and distinct; empty without a scan.
-        access: None reads the environment.
 
     Raises:
         ConfigError: no access, or no such store.
@@ -276,11 +272,7 @@ class Staging:
 
     files: StagedFiles
     scanned: Hashes = field(default_factory=lambda: NONE)  # hashes of the addresses of the server's scans
-    server_runs: list[str] = field(default_factory=list)  # the server's id of each scan
-    # the server's files: `key`, `rows`, `size_bytes`
-    server_files: list[dict[str, Any]] = field(default_factory=list)
-    pages: int = 0  # number of the server's answers
-    empty_pages: int = 0  # answers without a location
+    scans: list[ServerScan] = field(default_factory=list)
     rows: int = 0  # addresses of the scans, with repetitions, and those only known to branches
     branches: dict[str, str] = field(default_factory=dict)  # head by name, at the end
     # (branch, commit) pairs seen before, between and after the scans
@@ -290,11 +282,8 @@ class Staging:
 
     def see_branches(self, run: Run) -> dict[str, str]:
         """List the branches, and record their heads; return head by name."""
-        found = {branch.id: branch.commit_id for branch in run.client.branches(run.plan.repository)}
-        if not found:
-            raise RefusedError(
-                f"lakeFS lists no branches of {run.plan.repository}; every repository has one. Nothing was deleted."
-            )
+        branches = list_branches(run.client, run.plan.repository)
+        found = {branch.id: branch.commit_id for branch in branches}
         self.heads.update(found.items())
         return found
 
@@ -302,23 +291,14 @@ class Staging:
         """Let the server scan once more, and add its addresses."""
         scan = scan_server(run, self.files, deadline)
         self.scanned = unite([self.scanned, scan.hashes])
-        self.server_runs.append(scan.server_run)
-        self.server_files += scan.files
-        self.pages += scan.pages
-        self.empty_pages += scan.empty_pages
+        self.scans.append(scan)
         self.rows += scan.rows
         return scan
 
 
 def scan_staging(run: Run, where: str) -> Staging:
-    """Read the staged addresses from the key-value store, the server, or both, until they are proved complete.
-
-    Args:
-        where: folder of the files, in the run folder.
-
-    Raises:
-        RefusedError: no proof of completeness within the limits.
-    """
+    """Read the staged addresses from the key-value store, the server, or both, until they are proved complete. Raises
+    RefusedError: no proof of completeness within the limits."""
     staging = Staging(StagedFiles(run.folder, where))
     deadline = running_seconds() + run.plan.config.safety.scan_deadline_seconds
     if not run.plan.config.read_kv:

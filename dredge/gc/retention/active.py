@@ -9,7 +9,7 @@ another commit, with or without a ref. Tags are not starting points. Each line f
      │         ▲                            a parent is active if its child is younger than T (strictly),
      └─ younger than T                      so the newest commit older than T on each line stays active
 
-A leaf that is not a head is treated as the parent of a child of its own age.
+A leaf that is not a head is treated as the parent of a child of the same age.
 
 The server stops a walk at a commit visited before with a threshold not later than its own, and checks this *before* it
 marks the commit: a commit first reached from an old child is not marked when a young child leads to it later (L19).
@@ -64,7 +64,7 @@ def active_commits(
 
     Args:
         commits: every commit record of the repository.
-        branches: every branch, with hidden ones.
+        branches: every branch, with hidden branches.
         find: reads a commit made during the listing of `commits`; raises NotFoundError.
         early_stop: check for an earlier visit before the mark, like the server.
 
@@ -82,7 +82,7 @@ def active_commits(
             active.add(child.id)
             walked[child.id] = start.threshold
         else:
-            following = child.id  # the leaf is the parent of a child of its own age
+            following = child.id  # the leaf is the parent of a child of the same age
         while following is not None:
             commit = by_id[following]
             is_walked = following in walked and walked[following] <= start.threshold
@@ -165,7 +165,7 @@ def find_lines(
 
     Args:
         graph: commits by id; with a commit its main parent.
-        branches: all of them, with hidden ones.
+        branches: all of them, with hidden branches.
         rules: None keeps everything.
     """
     found = {commit_id: Line() for commit_id in graph}

@@ -59,7 +59,6 @@ def count_kept(
     """Count the listed objects of each kept set; return its name, why, commits, ranges and `_FIGURES`.
 
     Args:
-        where: folder of the step, in the run folder.
         extras: ranges beyond the server's answer; sets about paths have their files.
         listed: parts of the listing.
         staged: hashes of staged addresses.
@@ -109,7 +108,7 @@ class ExtraPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraTask:
-    """One task; its name begins the names of its files."""
+    """A task; its name begins the names of its files."""
 
     name: str
     parts: list[ExtraPart]
@@ -189,7 +188,7 @@ class CountConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountTask:
-    """One task: parts of the listing."""
+    """A task: parts of the listing."""
 
     parts: list[PartInfo]
 

@@ -2,7 +2,7 @@
 
 Commits kept by a tag, by our own walk or by a rule of the policy are active like all others. Of the commits of a rule
 about paths, only the entries with a matching path are kept. Their ranges are decoded once for each set of patterns,
-into an index of its own:
+into a separate index:
 
     <namespace>/_lakefs/retention/gc/dredge/paths/<digest of the patterns>/index/…
 """
@@ -82,7 +82,6 @@ def find_extra(
     """Find the ranges of kept sets beyond the server's answer.
 
     Args:
-        where: folder of the step, in the run folder.
         kept: the sets, without the commits of the server's answer.
         metarange_of: returns the metarange id of a commit; "" for no entries.
         named: metaranges read before.
@@ -126,7 +125,7 @@ class PathConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathTask:
-    """One task."""
+    """A task."""
 
     name: str  # begins the names of its files
     ranges: RangeShare | None  # to decode
@@ -146,7 +145,6 @@ def collect_paths(run: Run, runner: TaskRunner, where: str, extras: Sequence[Ext
     """Read the addresses kept by rules about paths; return files of hashes, all live.
 
     Args:
-        where: folder of the step, in the run folder.
         extras: of all sets; those about paths get their files.
 
     Raises:
@@ -240,7 +238,6 @@ def addresses_below(
 
     Args:
         data: the range file.
-        name: for messages.
         pattern: for whole paths.
 
     Raises:

@@ -112,7 +112,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """One rule."""
+    """A rule."""
 
     name: str  # unique, for the report
     branches: tuple[str, ...] = ("**",)  # patterns of branch names, hidden branches too
@@ -158,7 +158,7 @@ class RetentionPolicy:
         return hashlib.sha256(json.dumps(to_json(self)["rules"], sort_keys=True).encode()).hexdigest()
 
     def keeps(self, branches: Iterable[Ref], graph: Mapping[str, Commit]) -> list[Keep]:
-        """Apply each rule to the branches (all, with hidden ones) and their history."""
+        """Apply each rule to the branches (all, with hidden branches) and their history."""
         heads = list(branches)
         found = []
         for rule in self.rules:
@@ -198,7 +198,6 @@ def load_policy(given: str, options: StorageOptions | None = None) -> RetentionP
     Args:
         given: text with a line break, or with `{` as its first character, is the policy itself; other text is its path
             or URI: `/absolute/path.yaml`, `s3://bucket/path.yaml`.
-        options: of object stores; None reads the environment.
 
     Raises:
         ConfigError: no such file, or no valid policy; with file and line.

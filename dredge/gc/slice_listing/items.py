@@ -1,4 +1,4 @@
-"""One task of the listing: several items are listed at once, and their objects written as rows."""
+"""A task of the listing: several items are listed at once, and their objects written as rows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ListConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTask:
-    """One task; its name is in the names of its files, and no other task of the step has it."""
+    """A task; its name is in the names of its files, and no other task of the step has it."""
 
     name: str
     items: list[Item]
@@ -66,11 +66,7 @@ class ListResult:
 
 @partition_function
 def list_items(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult:
-    """List items and write their objects as parts.
-
-    Raises:
-        RefusedError: an object without a usable time.
-    """
+    """List items and write their objects as parts. Raises RefusedError: an object without a usable time."""
     old = PartSink(run.folder, f"{OLD}-{task.name}", config.part_rows)
     young = PartSink(run.folder, f"{YOUNG}-{task.name}", config.part_rows)
     counts: Counter[str] = Counter()
@@ -175,7 +171,7 @@ def note_foreign(batch: pa.RecordBatch, listed: Listed) -> None:
 
 
 def sort_by_age(batch: pa.RecordBatch, cutoff: datetime, listed: Listed, will_be_covered: bool) -> None:
-    """Count objects by age; keep the rows of old ones, and of young ones in slices that are not listed again."""
+    """Count objects by age; keep the rows of old objects, and of young objects in slices not listed again."""
     is_old = pc.less(batch["last_modified"], pa.scalar(cutoff, pa.timestamp("us", tz="UTC")))
     old = batch.filter(is_old)
     size_all, size_old = pc.sum(batch["size"]).as_py(), pc.sum(old["size"]).as_py() or 0

@@ -4,7 +4,7 @@
     data/!ab/c/<slice>/<object>    extra levels of another edition; any depth
     data/<object>                  an object without a slice
 
-Each folder directly below `data/` is one item, listed recursively whatever its layout. A large item is cut by key
+Each folder directly below `data/` is one item, listed recursively in any layout. A large item is cut by key
 range, without assumptions about its names.
 """
 
@@ -83,7 +83,7 @@ class SliceListingOutput(StepOutput):
 
     @property
     def unlisted_text(self) -> str:
-        """A note about slices that were not listed because they are too young; "" without such slices."""
+        """A note about unlisted slices, which are too young; "" without such slices."""
         return unlisted_text(self.counts["young_slices"], self.counts["slices"])
 
 
@@ -94,7 +94,7 @@ def _is_own(folder: str) -> bool:
 
 
 def unlisted_text(young_slices: int, slices: int) -> str:
-    """A note about slices that were not listed because they are too young; "" without such slices."""
+    """A note about unlisted slices, which are too young; "" without such slices."""
     if not young_slices:
         return ""
     return (
@@ -127,7 +127,7 @@ OUTSIDE = (
 
 
 def slice_time(folder: str) -> datetime | None:
-    """The time when a slice was opened, by its key; None for a folder that is not a slice."""
+    """The time when a slice was opened, by its key; None for any other folder."""
     try:
         return descending_time(folder.rstrip("/").rpartition("/")[2])
     except FormatError:
@@ -143,33 +143,18 @@ def is_young(folder: str, cutoff: datetime, now: datetime) -> bool:
     return opened is not None and cutoff + _YOUNG_MARGIN <= opened <= now + _YOUNG_MARGIN
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The slices of a run."""
-
-    listed: list[str]  # folders, as keys
-    young: int  # number of slices without objects older than the cutoff
-    again: int  # number of listed slices that are listed only because objects were restored into them
-    covered: int  # number of slices covered by earlier runs
-    other: int  # number of slices outside the window
+# Reasons to list a slice (the first two) or to skip it.
+_NEW, _AGAIN, _YOUNG, _COVERED, _OTHER = "new", "again", "young", "covered", "other"
 
 
-def choose_slices(plan: Plan, folders: Iterable[str]) -> Chosen:
-    """Choose the slices to list among the folders directly below `data/`.
+def choose_slices(plan: Plan, folders: Iterable[str]) -> tuple[list[str], Counter[str]]:
+    """Choose the slices to list among the folders directly below `data/`; count all by reason.
 
-    A slice is only skipped if its name proves that it has no candidates. An unknown name proves nothing.
+    A slice is only skipped if its name proves that it has no candidates: all objects are "young", "covered" by earlier
+    runs, or it is of an "other" window. Slices listed "again" have restored objects.
     """
-    listed: list[str] = []
-    counts: Counter[str] = Counter()
-    for folder in folders:
-        why = _why(plan, folder)
-        counts[why] += 1
-        if why in (_NEW, _AGAIN):
-            listed.append(folder)
-    return Chosen(listed, counts[_YOUNG], counts[_AGAIN], counts[_COVERED], counts[_OTHER])
-
-
-_NEW, _YOUNG, _AGAIN, _COVERED, _OTHER = "new", "young", "again", "covered", "other"
+    why = {folder: _why(plan, folder) for folder in folders}
+    return [folder for folder in why if why[folder] in (_NEW, _AGAIN)], Counter(why.values())
 
 
 def _why(plan: Plan, folder: str) -> str:

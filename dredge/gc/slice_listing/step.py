@@ -68,6 +68,7 @@ _COUNTS = (
     "foreign_metadata",
     "unnamed_objects",
 )
+_REASONS = ("young", "again", "covered", "other")
 _PER_REQUEST = 1000
 _SHOWN_MAX = 5
 
@@ -91,9 +92,7 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         rounds, results = _list_all(run, runner, _choose_items(run, level, record))
     else:
         rounds, results = 0, _read_inventory(run, runner, record, level.folders)
-        record.counts.update(
-            slices=len(level.folders), young_slices=0, again_slices=0, covered_slices=0, other_slices=0
-        )
+        record.counts.update({f"{why}_slices": 0 for why in _REASONS}, slices=len(level.folders))
     totals: Counter[str] = Counter()
     for result in results:
         totals.update(result.counts)
@@ -109,17 +108,11 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 
 def _choose_items(run: Run, level: Level, record: StepRecord) -> list[Item]:
     """The items of the first round: each slice, and the objects outside of slices."""
-    chosen = choose_slices(run.plan, level.folders)
-    record.counts.update(
-        slices=len(level.folders),
-        young_slices=chosen.young,
-        again_slices=chosen.again,
-        covered_slices=chosen.covered,
-        other_slices=chosen.other,
-    )
-    if text := unlisted_text(chosen.young, len(level.folders)):
+    chosen, counts = choose_slices(run.plan, level.folders)
+    record.counts.update({f"{why}_slices": counts[why] for why in _REASONS}, slices=len(level.folders))
+    if text := unlisted_text(counts["young"], len(level.folders)):
         log.info("run %s: %s", run.plan.run_id, text)
-    items = [Item(folder) for folder in chosen.listed]
+    items = [Item(folder) for folder in chosen]
     if level.objects:
         items.append(Item(DATA, kind="level"))
     if run.plan.mode == CLEAN:
