@@ -25,7 +25,6 @@ heads = st.lists(
 
 
 def graph_of(rows: list[tuple[int, int, int, bool]]) -> dict[str, Commit]:
-    """Commits with up to two parents among those before them; dates in any order."""
     made: dict[str, Commit] = {}
     for number, (first, second, age, old) in enumerate(rows):
         parents = tuple(dict.fromkeys(f"{item:02d}" for item in (first, second) if item < number))
@@ -78,7 +77,6 @@ def test_lines_keep_what_the_walk_keeps_now_and_until_the_end_that_they_tell(
 def test_the_one_branch_that_keeps_a_commit_is_told_only_where_it_is_alone(
     rows: list[tuple[int, int, int, bool]], at: list[tuple[str, int]], default: int, own: int
 ) -> None:
-    """Without that branch and its line the commit would go; with any other keeper nobody is told."""
     graph = graph_of(rows)
     branches = [Ref(name, f"{number % len(graph):02d}") for name, number in at]
     rules = Rules(default, {"a": own})

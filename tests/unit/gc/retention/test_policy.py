@@ -15,7 +15,6 @@ from dredge.gc.retention.policy import (
     PolicyRule,
     RetentionPolicy,
     compile_glob,
-    literal_prefix,
     load_policy,
     main_parent,
     may_match,
@@ -212,16 +211,6 @@ def test_patterns(glob: str, matched: list[str], others: list[str]) -> None:
     pattern = compile_glob(glob)
     assert [text for text in matched if not pattern.fullmatch(text)] == []
     assert [text for text in others if pattern.fullmatch(text)] == []
-
-
-@given(st.text("ab/*?[]\\!-", min_size=1, max_size=8), st.text("ab/*?[]", max_size=8))
-def test_every_match_begins_with_the_literal_prefix(glob: str, text: str) -> None:
-    try:
-        pattern = compile_glob(glob)
-    except ConfigError:
-        return
-    if pattern.fullmatch(text):
-        assert text.startswith(literal_prefix(glob))
 
 
 @given(
