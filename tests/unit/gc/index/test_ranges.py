@@ -26,8 +26,7 @@ from dredge.gc.run import Run
 from dredge.hashing import hash64
 from dredge.lakefs.files.addresses import AddressType
 from dredge.lakefs.files.entries import Entry
-from dredge.lakefs.files.metaranges import write_metarange
-from dredge.lakefs.files.ranges import RangeInfo
+from dredge.lakefs.files.ranges import RangeInfo, write_metarange
 from dredge.lakefs.files.sstable import RANGES, WrittenTable, write_table
 from dredge.lakefs.files.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.storage import open_reader

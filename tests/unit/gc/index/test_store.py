@@ -13,7 +13,7 @@ import pytest
 from dredge.errors import FormatError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, CommittedIndex, IndexPart, read_part, write_part
 from dredge.gc.index.upkeep import compact, rebuild_index, verify_index
-from dredge.runs.folder import parquet_bytes, read_parquet
+from dredge.runs.parts import parquet_bytes, read_parquet
 from dredge.storage import open_deleter, open_writer
 from dredge.xid import new_descending_xid
 from tests.support.gc import World, busy_world, make_world, summary_of

@@ -21,9 +21,9 @@ from dredge.gc.list_committed.active import (
 from dredge.gc.retention.active import active_commits
 from dredge.gc.run import Run
 from dredge.lakefs import Commit, PreparedCommits, Ref, Rules
+from dredge.lakefs.files.gc_files import Rules as CatalogRules
 from dredge.lakefs.files.records import Branch
 from dredge.lakefs.files.records import Commit as Record
-from dredge.lakefs.files.rules import Rules as CatalogRules
 from tests.support.commit_histories import histories
 from tests.support.commits import committed_world
 from tests.support.few_commits import (

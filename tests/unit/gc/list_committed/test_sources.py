@@ -16,8 +16,8 @@ from dredge.gc.list_committed.history import RECORDS, SERVER, Found, find_histor
 from dredge.gc.planning import release_lease
 from dredge.gc.retention.active import active_commits
 from dredge.lakefs import PreparedCommits, Ref
+from dredge.lakefs.files.gc_files import Rules
 from dredge.lakefs.files.records import REPOSITORIES_PARTITION, Repository, repository_key
-from dredge.lakefs.files.rules import Rules
 from tests.support.few_commits import EXTRA, GRAPH, MAIN, TAG, TOPIC, Server, csv, run_of
 from tests.support.gc import CatalogClient, World, make_world, summary_of
 from tests.support.histories import History, operation
