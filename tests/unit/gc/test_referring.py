@@ -17,7 +17,6 @@ from dredge.gc.insight.proposals import as_now
 from dredge.gc.insight.what_if import what_if
 from dredge.gc.insight.why import why
 from dredge.gc.insight.why_answer import KEPT, Target
-from dredge.gc.plan import STATE
 from dredge.gc.referring import check_referring
 from dredge.gc.steps import approve, bulk_delete, save_report, verify
 from dredge.gc.witness.unnamed import list_tables, read_kinds
@@ -358,27 +357,6 @@ def test_what_another_repository_keeps_is_a_kind_of_its_own_and_no_rule_would_fr
     assert to_json(cost_of(base))["kinds"]["referring"]["objects"] == 1
     (as_it_is,) = what_if(base, as_now(base.rules))
     assert as_it_is.freed.objects == 0
-
-
-def test_small_parts_of_its_index_are_united_and_removed_and_what_it_names_stays() -> None:
-    world = with_importer(referring_repositories=OTHER, keep_runs_days=90)
-    imported = expired(world)
-    where = f"{STATE}/referring/{OTHER}/index/parts/"
-    for number in range(4):
-        world.orphan(f"data/more{number}/x")
-        import_data(world, f"data/more{number}/")
-        world.collect(tuning={"index_parts_max": 1000})
-    many = len(world.lake.keys(where))
-    world.collect(tuning={"index_parts_max": 1})
-    for _ in range(2):
-        world.age(days=8)
-        world.collect(tuning={"index_parts_max": 1000})
-    assert len(world.lake.keys(where)) < many
-    assert imported in world.data()
-    world.age(days=3)
-    run = world.plan()
-    world.run(run)
-    assert summary_of(run, "list_committed").counts["referring_addresses"] >= 5
 
 
 def lines(world: World, names: str | None = None, **bounds: Any) -> list[Line]:

@@ -276,21 +276,6 @@ def test_a_whole_collection_asks_the_server_for_nothing_heavy(monkeypatch: pytes
     assert "server" not in summary_of(context, "list_committed").details["sources"]
 
 
-def test_where_both_are_wanted_both_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = recorded(live_source="both")
-    world.rules(1)
-    world.upload("a", b"1")
-    world.lake.commit()
-    world.age(days=3)
-    open_as(Snapshots(world), monkeypatch)
-    context = world.plan()
-    world.run(context)
-    assert summary_of(context, "mark_uncommitted").counts["scans"] == 1
-    sources = summary_of(context, "list_committed").details["sources"]
-    assert sources["server"] == sources["records"] == 1
-    assert not summary_of(context, "mark_uncommitted").warnings
-
-
 def test_the_counter_is_read_before_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """The moment of a view is that of its first read: read later, the counter would prove another moment."""
     world = recorded()
