@@ -236,7 +236,9 @@ class DecisionScene:
         self.blocked = False
 
     def forget(self, _number: int) -> None:
-        """As `dredge gc forget-lost` does."""
+        """As `dredge gc forget-lost` does, which is refused while a run has the lease."""
+        if self.at_work:
+            return
         now = self.now()
         names = self.metaranges.keys() - self.database.commits.keys() - self.making.keys()
         forgotten = {**self.past.forgotten, **dict.fromkeys(names, now)}

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 FOLDER = "witness"
-_INACTIVE_ASKED = 4  # one would do, but clients may choose the date of a commit
 POINTER = f"{FOLDER}/last_mark.json"
 FORGET_LOST, RESTORE_LOST = "forget-lost", "restore-lost"
 """Kinds of people's statements. The first has the given-up ids in `commits` and `metaranges`; the second has in
@@ -203,6 +202,9 @@ def _own_settings(run: Run) -> Kept:
     return Kept.of(run.plan.config) if before is None else before.kept
 
 
+INACTIVE_ASKED = 4  # one would do, but clients may choose the date of a commit
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """Known metaranges and ranges.
@@ -286,9 +288,9 @@ class Past:
 
     @property
     def newest_inactive(self) -> list[str]:
-        """Ids of the newest inactive commits of the last complete mark; none after a `forget-lost`.
+        """Ids of the newest inactive commits of the last complete mark; none after a later `forget-lost`.
 
-        A database older than such a commit lacks all later ones. Without this request no mark asks for a commit that
+        A database from before such a commit lacks all later ones, too. Otherwise no mark asks for a commit that
         expired, got a branch again, and was lost with the database.
         """
         if not self.compares:
@@ -296,8 +298,8 @@ class Past:
         given_up = pc.is_in(self.commits["commit_id"], pa.array(list(self.given_up), pa.string()))
         rows = self.commits.filter(pc.invert(pc.or_(self.commits["active"], given_up)))
         rows = rows.filter(pc.is_valid(rows["created_at"]))
-        newest = rows.sort_by([("created_at", "descending"), ("commit_id", "ascending")])
-        found: list[str] = newest.slice(0, _INACTIVE_ASKED)["commit_id"].to_pylist()
+        order = [("created_at", "descending"), ("commit_id", "ascending")]
+        found: list[str] = rows.sort_by(order).slice(0, INACTIVE_ASKED)["commit_id"].to_pylist()
         return found
 
     @property
