@@ -24,7 +24,8 @@ from dredge.hashing import hash64
 from dredge.lakefs import UncommittedPage
 from dredge.lakefs.files.gc_files import uncommitted_key
 from dredge.runs.clock import running_seconds
-from dredge.runs.folder import RunFolder, read_parquet
+from dredge.runs.folder import RunFolder
+from dredge.runs.parts import read_parquet
 from dredge.runs.summary import PartInfo, StepOutput
 from dredge.sets.hashes import NONE, Hashes, unite, write_hashes
 
