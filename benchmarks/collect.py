@@ -15,7 +15,7 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from airflow_dredge.operators.connect import SMALL_MALLOC
+from airflow_dredge.operators.spark_master import SMALL_MALLOC
 from airflow_dredge.spark_jobs.session import LOCAL_DEFAULTS
 from benchmarks.cloud_store import CLOUDS, CloudLake, CloudStore, cloud_store
 from benchmarks.driver import RUN, SETTINGS

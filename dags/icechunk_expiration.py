@@ -17,12 +17,20 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, chain
 
-from airflow_dredge.operators.icechunk.acquire_lease import IcechunkAcquireLeaseOperator
-from airflow_dredge.operators.icechunk.approve import IcechunkApproveOperator
-from airflow_dredge.operators.icechunk.check import IcechunkCheckOperator
-from airflow_dredge.operators.icechunk.collect import IcechunkCollectOperator
-from airflow_dredge.operators.icechunk.expire import IcechunkExpireOperator
-from airflow_dredge.operators.icechunk.mark import IcechunkMarkOperator
+from airflow_dredge.operators.icechunk.collection import (
+    IcechunkAcquireLeaseOperator,
+    IcechunkApproveOperator,
+    IcechunkCheckOperator,
+    IcechunkCollectOperator,
+    IcechunkMarkOperator,
+    IcechunkPlanCollectionOperator,
+    IcechunkReleaseLeaseOperator,
+    IcechunkSaveReportOperator,
+)
+from airflow_dredge.operators.icechunk.expiration import (
+    IcechunkExpireOperator,
+    IcechunkPlanExpirationOperator,
+)
 from airflow_dredge.operators.icechunk.params import (
     COLLECTION,
     EXPIRATION,
@@ -31,10 +39,6 @@ from airflow_dredge.operators.icechunk.params import (
     RUN_DEFAULTS,
     icechunk_params,
 )
-from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
-from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
-from airflow_dredge.operators.icechunk.release_lease import IcechunkReleaseLeaseOperator
-from airflow_dredge.operators.icechunk.save_report import IcechunkSaveReportOperator
 from airflow_dredge.operators.run_check import UNCHECKED, checked_tasks
 from airflow_dredge.operators.schedules import LEASE_RETRIES, first_of, on_schedule, schedules_in
 

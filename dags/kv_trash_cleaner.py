@@ -14,10 +14,12 @@ from typing import Any
 from airflow.sdk import DAG, Asset, chain
 
 from airflow_dredge.operators.airflow_versions import allowed_run_types
-from airflow_dredge.operators.kv.check import LakeFSKVCheckTrashOperator
-from airflow_dredge.operators.kv.clean import LakeFSKVCleanTrashOperator
 from airflow_dredge.operators.kv.params import FORM, TRASH_DEFAULTS, trash_params
-from airflow_dredge.operators.kv.scan import LakeFSKVScanTrashOperator
+from airflow_dredge.operators.kv.trash import (
+    LakeFSKVCheckTrashOperator,
+    LakeFSKVCleanTrashOperator,
+    LakeFSKVScanTrashOperator,
+)
 from airflow_dredge.operators.run_check import checked_tasks
 
 

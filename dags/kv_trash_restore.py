@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 
 from airflow_dredge.operators.airflow_versions import allowed_run_types
 from airflow_dredge.operators.kv.params import RESTORE_DEFAULTS, RESTORE_FORM
-from airflow_dredge.operators.kv.restore import LakeFSKVRestoreTrashOperator
+from airflow_dredge.operators.kv.trash import LakeFSKVRestoreTrashOperator
 from airflow_dredge.operators.params import params_of
 from airflow_dredge.operators.run_check import checked_tasks
 

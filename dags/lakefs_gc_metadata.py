@@ -15,8 +15,8 @@ from typing import Any
 from airflow.sdk import DAG
 
 from airflow_dredge.operators.airflow_versions import allowed_run_types
-from airflow_dredge.operators.lakefs.metadata import LakeFSMetadataOperator
 from airflow_dredge.operators.lakefs.params import METADATA, METADATA_FORM, UNDO_DEFAULTS
+from airflow_dredge.operators.lakefs.undo import LakeFSMetadataOperator
 from airflow_dredge.operators.params import params_of, templates
 from airflow_dredge.operators.run_check import checked_tasks
 

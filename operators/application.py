@@ -28,7 +28,7 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import IO, Any
 
-from airflow_dredge.operators.connect import SMALL_MALLOC
+from airflow_dredge.operators.spark_master import SMALL_MALLOC
 from dredge.errors import ConfigError, UnavailableError
 from dredge.runs.peers import is_of_this_user
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attr
 from airflow.providers.openlineage.extractors import OperatorLineage
 from openlineage.client.event_v2 import Dataset
 from openlineage.client.facet_v2 import DatasetFacet, RunFacet
-
-from airflow_dredge.operators.lineage import Lineage
 
 #: Names of the facets in events.
 RUN, FIGURES = "dredge_run", "dredge_figures"
@@ -41,18 +40,17 @@ class DredgeFiguresFacet(DatasetFacet):
     figures: dict[str, int]
 
 
-def facets_of(lineage: Lineage) -> OperatorLineage[Any, Any]:
-    """Return lineage for the provider: what was deleted from is an output, what was only looked at an input.
+def make_lineage(
+    dataset: tuple[str, str], figures: Mapping[str, int], has_changed: bool, run: DredgeRunFacet
+) -> OperatorLineage[Any, Any]:
+    """Return lineage for the provider: a dataset that the task deleted from is an output, any other an input.
 
-    :param lineage: what a task worked on
+    :param dataset: namespace and name
+    :param figures: of the task
+    :param has_changed: whether it deleted something
+    :param run: Dredge's run
     """
-    namespace, name = lineage.dataset
-    found = Dataset(namespace, name, facets={FIGURES: DredgeFiguresFacet(dict(lineage.figures))})
-    facet = DredgeRunFacet(
-        lineage.run_id, lineage.repository, lineage.outcome or None, lineage.report or None
-    )
+    found = Dataset(*dataset, facets={FIGURES: DredgeFiguresFacet(dict(figures))})
     return OperatorLineage(
-        inputs=[] if lineage.has_changed else [found],
-        outputs=[found] if lineage.has_changed else [],
-        run_facets={RUN: facet},
+        inputs=[] if has_changed else [found], outputs=[found] if has_changed else [], run_facets={RUN: run}
     )

@@ -16,7 +16,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_dredge.operators.failures import FAILURE, first_failure, reported
 from airflow_dredge.operators.hooks.storage import storage_options
-from airflow_dredge.operators.links import REPORT, ReportLink
+from airflow_dredge.operators.reporting import REPORT, ReportLink
 from dredge.errors import RefusedError
 from dredge.runs.clock import utc_now
 from dredge.runs.many import Outcome, left_out, save_summary, summarize, table_lines

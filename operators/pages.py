@@ -12,10 +12,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_dredge.operators.hooks.finding import find_connection
+from airflow_dredge.operators.hooks.connections import find_connection
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options
-from airflow_dredge.operators.lakefs.schedules import gc_schedules
+from airflow_dredge.operators.lakefs.params import gc_schedules
 from airflow_dredge.operators.variables import json_variable
 from dredge.errors import ConfigError, DredgeError
 from dredge.settings import with_nearest
@@ -163,8 +163,7 @@ def make_pages(core: FastAPI) -> FastAPI:
     """
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 
-    from airflow_dredge.operators.pages_airflow import AirflowSurroundings
-    from airflow_dredge.operators.pages_user import keep_user, requires_access
+    from airflow_dredge.operators.pages_airflow import AirflowSurroundings, keep_user, requires_access
     from dredge.pages.drawing import Pages
     from dredge.pages.surroundings import ServerAsker
     from dredge.pages.web import CHANGING, make_app, warm_up

@@ -1,23 +1,23 @@
-"""What Airflow knows, for Dredge's pages: by its public API, in the name of the one who asks, within this process.
-
-    schedules        DAGs with the tag ``dredge`` that have one, and the Params that their runs are started with
-    waiting          tasks of these that wait for a person
-    gaps             what Airflow would run if it were asked for a backfill of the last weeks
-    start            a run, if the user may start runs of the DAG
-
-So nobody sees more here than in Airflow's own pages, and nobody can do more.
-"""
+"""Airflow's facts for Dredge's pages, read from its public API as the user of the page."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import inspect
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
+from fastapi import Depends, HTTPException, Request
 
 from dredge.errors import ConfigError, UnavailableError
 from dredge.pages.restoring import ROWS_DAG, UNDOING
@@ -25,8 +25,8 @@ from dredge.pages.surroundings import Blocking, Facts, Gaps, NotAllowedError, Sc
 
 if TYPE_CHECKING:
     import httpx
-    from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
-    from fastapi import FastAPI, Request
+    from fastapi import FastAPI
+
 
 TAG = "dredge"
 #: DAGs that pages start runs of, for who may.
@@ -213,3 +213,34 @@ def _said(answer: httpx.Response) -> str:
         return f"{answer.status_code} {answer.json()['detail']}"
     except (ValueError, KeyError, TypeError):
         return str(answer.status_code)
+
+
+# FastAPI reads the annotations, so they are no text.
+
+
+def keep_user(request: Request, user: BaseUser = Depends(get_user)) -> None:  # noqa: B008
+    """Leave the user where the pages find them."""
+    request.state.dredge_user = user
+
+
+def requires_access(
+    method: ResourceMethod, dag_id: str, entity: DagAccessEntity | None = None
+) -> Callable[..., Any]:
+    """Return a dependency that lets nobody pass who may not do something with a DAG.
+
+    :param method: what is done
+    :param dag_id: the DAG
+    :param entity: what of the DAG; None for all of it
+    """
+    if "param_dag_id" in inspect.signature(requires_access_dag).parameters:
+        return requires_access_dag(method, entity, param_dag_id=dag_id)
+
+    # Airflow 3.0 takes the DAG from the address alone.
+    def ask(user: BaseUser = Depends(get_user)) -> None:  # noqa: B008
+        details = DagDetails(id=dag_id)
+        if not get_auth_manager().is_authorized_dag(
+            method=method, access_entity=entity, details=details, user=user
+        ):
+            raise HTTPException(403, "Forbidden")
+
+    return ask

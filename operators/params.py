@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from dredge.settings import Setting, with_nearest
+from dredge.settings import Setting, setting, with_nearest
 
 
 def params_of(settings: Iterable[Setting], defaults: dict[str, Any]) -> dict[str, Param]:
@@ -26,6 +26,16 @@ def params_of(settings: Iterable[Setting], defaults: dict[str, Any]) -> dict[str
 def templates(settings: Iterable[Setting]) -> dict[str, str]:
     """Return a template for each setting that renders the Param of its name."""
     return {setting.name: f"{{{{ params.{setting.name} }}}}" for setting in settings}
+
+
+def check_only_setting() -> Any:
+    """Make the field of the Param."""
+    return setting(
+        "Check only",
+        "Check everything that a run needs (`dredge … check`, a few seconds) and skip the run. The task `check` lists"
+        " the results, and fails where a run would.",
+        default=False,
+    )
 
 
 def _param(setting: Setting, defaults: dict[str, Any]) -> Param:

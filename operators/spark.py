@@ -1,4 +1,4 @@
-"""The steps that run on Spark: through spark-submit, or over a Spark Connect server."""
+"""Tasks that run a step on Spark, with spark-submit or a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from airflow_dredge.operators.application import SparkApplication
-from airflow_dredge.operators.connect import TOKEN, remote_of_run
-from airflow_dredge.operators.environment import HasOptions
-from airflow_dredge.operators.hooks.finding import need_connection
+from airflow_dredge.operators.application import SparkApplication, end_applications
+from airflow_dredge.operators.hooks.connections import need_connection
+from airflow_dredge.operators.hooks.storage import HasOptions
 from airflow_dredge.operators.spark_master import (
+    TOKEN,
     check_answers,
     check_deploy_mode,
     check_kubernetes,
     is_given,
     python_conf,
+    remote_of_run,
 )
+from dredge import __version__
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
 from dredge.runs.folder import RunFolder
+from dredge.runs.preflight import Line, line_of, ok
 from dredge.runs.summary import StepSummary
 from dredge.settings import setting
 from dredge.storage import environment_of_child
@@ -324,3 +327,36 @@ def job_error(step: str, code: int | None, lines: Iterable[str]) -> DredgeError 
     if family is None or said is None:
         return None
     return family(f"{step}: {said[2]}")
+
+
+SECONDS_MAX = 120.0
+"""For a start of Spark, an environment that is unpacked, and one round of tasks."""
+_CHECK = "spark"
+
+
+def check_spark(operator: SparkJobOperator, seconds_max: float = SECONDS_MAX) -> Line:
+    """Let executors load Dredge, in an application that ends then; gives the line about it.
+
+    :param operator: of the step ``check_executors``; says how Spark is started
+    :param seconds_max: after which the application is ended
+    """
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        operator.on_kill()
+
+    timer = threading.Timer(seconds_max, end)
+    timer.start()
+    try:
+        operator.do_step({})
+    except DredgeError as error:
+        if not late.is_set():
+            return line_of(_CHECK, error)
+        todo = "See in Spark's pages whether executors are free, and whether they reach this machine."
+        text = f"no executor did its task within {seconds_max:.0f} s"
+        return Line(_CHECK, "error", text, todo, UnavailableError.kind)
+    finally:
+        timer.cancel()
+        end_applications(operator.run_uri)
+    return ok(_CHECK, f"executors did their tasks, with the driver's Python and Dredge {__version__}")

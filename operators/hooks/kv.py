@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from airflow_dredge.operators.hooks.finding import need_connection
+from airflow_dredge.operators.hooks.connections import need_connection
 from dredge.errors import ConfigError
 
 if TYPE_CHECKING:

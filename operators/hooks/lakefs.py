@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook
 
-from airflow_dredge.operators.hooks.finding import need_connection
+from airflow_dredge.operators.hooks.connections import need_connection
 from dredge.errors import ConfigError, DredgeError
 from dredge.lakefs import LakeFSClient
 

@@ -1,27 +1,51 @@
-"""How a task reaches object stores: by connections where there are some, else by the worker's own means."""
+"""Object stores of a task: connections, or the worker's own credentials."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.sdk.log import mask_secret
 
-from airflow_dredge.operators.hooks import azure, google
-from airflow_dredge.operators.hooks.finding import UnreadableError, find_connection
+from airflow_dredge.operators.hooks.clouds import AZURE_TYPE, GOOGLE_TYPE, azure_options, google_options
+from airflow_dredge.operators.hooks.connections import UnreadableError, find_connection
 from dredge.aws_errors import cause_of_code, cause_without_answer
 from dredge.causes import CREDENTIALS, UNUSABLE
 from dredge.errors import ConfigError, DredgeError, UnavailableError
-from dredge.storage import StorageOptions
+from dredge.runs.environment import environment
+from dredge.storage import StorageOptions, environment_of_child
 from dredge.storage.azure.clients import is_installed as is_azure_installed
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from dredge.storage.schemes import Driver
+
+
+class HasOptions(Protocol):
+    """A run of any collection."""
+
+    @property
+    def options(self) -> StorageOptions | None:
+        """How its stores are reached; None when this process's environment says it already."""
+
+
+@contextmanager
+def tasks_environment(run: HasOptions, more: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Let a step's tasks, which read the environment wherever they run, reach the object store from here.
+
+    :param run: opened with the options of the store
+    :param more: further variables of the step
+    """
+    variables = (environment_of_child(run.options) if run.options is not None else {}) | dict(more or {})
+    with environment(variables):
+        yield
+
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +71,9 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
     :raises UnavailableError: Airflow cannot tell what the connection that was named says
     """
     own = StorageOptions.from_env()
-    options = _with_default(own, GOOGLE_DEFAULT, google.CONN_TYPE)
+    options = _with_default(own, GOOGLE_DEFAULT, GOOGLE_TYPE)
     if is_azure_installed():
-        options = _with_default(options, AZURE_DEFAULT, azure.CONN_TYPE)
+        options = _with_default(options, AZURE_DEFAULT, AZURE_TYPE)
     if not aws_conn_id:
         return options
     try:
@@ -67,7 +91,7 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
         log.info("No connection %s: object stores are reached by the worker's own means", aws_conn_id)
         return options
 
-    if connection.conn_type in (google.CONN_TYPE, azure.CONN_TYPE):
+    if connection.conn_type in (GOOGLE_TYPE, AZURE_TYPE):
         return _with_connection(options, own, connection)
     return _with_aws(options, connection)
 
@@ -193,10 +217,10 @@ def _with_renewed(options: StorageOptions, settings: Any) -> StorageOptions:
 
 def _with_connection(options: StorageOptions, own: StorageOptions, connection: Connection) -> StorageOptions:
     """Add what a connection says of its store to what the environment says of it."""
-    if connection.conn_type == google.CONN_TYPE:
-        known = replace(options, gcs=google.google_options(connection.extra_dejson, own.gcs))
+    if connection.conn_type == GOOGLE_TYPE:
+        known = replace(options, gcs=google_options(connection.extra_dejson, own.gcs))
         return _with(known, "gcs")
-    return _with(replace(options, azure=azure.azure_options(connection, own.azure)), "azure")
+    return _with(replace(options, azure=azure_options(connection, own.azure)), "azure")
 
 
 def _with(options: StorageOptions, driver: Driver) -> StorageOptions:
@@ -215,7 +239,7 @@ def _with_default(options: StorageOptions, conn_id: str, conn_type: str) -> Stor
             return options
         return _with_connection(options, options, connection)
     except (UnavailableError, UnreadableError) as error:
-        return _without(options, error, "gcs" if conn_type == google.CONN_TYPE else "azure")
+        return _without(options, error, "gcs" if conn_type == GOOGLE_TYPE else "azure")
     except ConfigError as error:
         log.warning("Connection %s is not used: %s", conn_id, error)
         return options

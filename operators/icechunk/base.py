@@ -1,19 +1,27 @@
-"""What the Icechunk operators share: the repository and how its store is reached."""
+"""Base classes of the Icechunk operators: repository, store, run, Spark job."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
 
-from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.hooks.storage import storage_options, tasks_environment
+from airflow_dredge.operators.reporting import LineageMixin, of_step, report_metrics
+from airflow_dredge.operators.spark import SparkJobOperator
 from dredge.errors import ConfigError
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.payload import from_json
+from dredge.runs.summary import StepSummary
 from dredge.storage import StorageOptions
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
+
     from dredge.icechunk.collection.steps import Run
 
 
@@ -57,3 +65,42 @@ def open_run(run_uri: str, aws_conn_id: str | None) -> Run:
             "this run has no plan, because an earlier task failed; see its log. Nothing was done."
         )
     return Run.open(run_uri, storage_options(aws_conn_id))
+
+
+class IcechunkSparkOperator(LineageMixin, SparkJobOperator):
+    """Do some steps of a planned collection: on Spark, or in this worker.
+
+    :param plan: what the plan task returned (templated)
+    :param spark_engine: ``submit`` for spark-submit, ``connect`` for a Spark Connect server (templated)
+
+    Further parameters are those of ``SparkJobOperator``.
+    """
+
+    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "plan")
+
+    def __init__(self, *, plan: Any, **kwargs: Any) -> None:
+        super().__init__(**{"run_uri": "", **kwargs})
+        self.plan = plan
+
+    @abstractmethod
+    def work(self, run: Run) -> StepSummary:
+        """Do the steps in this worker."""
+
+    @reported
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Do the steps, and return the figures of the last one."""
+        if not isinstance(self.plan, Mapping):
+            raise ConfigError(
+                "there is no plan, because an earlier task failed; see its log. Nothing was done."
+            )
+        self.run_uri = self.plan["run_uri"]
+        if not self.run_uri:
+            raise AirflowSkipException("nobody asked for a collection")
+        run = open_run(self.run_uri, self.aws_conn_id)
+        if self.plan["mode"] == "local":
+            with tasks_environment(run):
+                summary = self.work(run)
+        else:
+            summary = self.run_job(run)
+        self.lineage = of_step(run.plan.uri, run.plan.uri, run.plan.run_id, summary)
+        return report_metrics(self.step, summary, run.plan.uri)

@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.icechunk.params import FORM, FORM_OF_A_RUN, ICECHUNK_SCHEDULES
-from airflow_dredge.operators.lakefs.collect_repository import LakeFSCollectRepositoryOperator
+from airflow_dredge.operators.lakefs.many import LakeFSCollectRepositoryOperator
 from airflow_dredge.operators.many import SaveSummaryOperator, conf_of, started_with
 from airflow_dredge.operators.schedules import settings_in
 from dredge.icechunk.many import ManyConfig, choose_repositories, outcome_of, summary_root

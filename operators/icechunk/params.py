@@ -8,9 +8,8 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_dredge.operators.check import check_only_setting
-from airflow_dredge.operators.params import params_of, templates
-from airflow_dredge.operators.retry import by_family
+from airflow_dredge.operators.failures import by_family
+from airflow_dredge.operators.params import check_only_setting, params_of, templates
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig

@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.storage import storage_options
-from airflow_dredge.operators.metrics import report_metrics
+from airflow_dredge.operators.reporting import report_metrics
 from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.runs.environment import environment
 from dredge.runs.summary import StepSummary

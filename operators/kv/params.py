@@ -8,10 +8,9 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_dredge.operators.check import check_only_setting
+from airflow_dredge.operators.failures import by_family
 from airflow_dredge.operators.hooks.kv import DEFAULT_CONNECTION
-from airflow_dredge.operators.params import params_of, templates
-from airflow_dredge.operators.retry import by_family
+from airflow_dredge.operators.params import check_only_setting, params_of, templates
 from dredge.settings import setting, settings_of
 from dredge.trash.config import TrashConfig
 from dredge.trash.restore_config import TrashRestoreConfig

@@ -1,4 +1,4 @@
-"""The Params of the collection's DAGs, what a person sees in the form before a run, and how tasks read them."""
+"""Params of the lakeFS DAGs, their defaults, and the Variable of schedules."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from airflow_dredge.operators.check import check_only_setting
-from airflow_dredge.operators.params import params_of, templates
-from airflow_dredge.operators.retry import by_family
+from airflow_dredge.operators.failures import by_family
+from airflow_dredge.operators.params import check_only_setting, params_of, templates
+from airflow_dredge.operators.schedules import schedules_in, settings_in
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.gc.config import GCConfig
 from dredge.gc.many.choose import ManyConfig
@@ -86,3 +86,20 @@ def gc_params(**defaults: Any) -> dict[str, Param]:
     :param defaults: values that differ from ours, by name, such as ``repository`` for a DAG with a schedule
     """
     return params_of(FORM, defaults)
+
+
+GC_SCHEDULES = "dredge_gc_schedules"
+"""Variable: a JSON object of DAG ids, each with `schedule`, `repository` and other Params of `lakefs_gc`."""
+
+
+def gc_schedules() -> dict[str, dict[str, Any]]:
+    """Return what each scheduled collection is to be made with, by DAG id.
+
+    :raises ConfigError: the Variable does not say what it should; Airflow shows it as an import error
+    """
+    return schedules_in(GC_SCHEDULES, "repository")
+
+
+def repository_settings() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Return the settings that repositories have in the Variable; see ``settings_in``."""
+    return settings_in(GC_SCHEDULES, "repository", FORM)

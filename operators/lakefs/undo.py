@@ -1,4 +1,4 @@
-"""What the tasks share that take deletions back and that make them final."""
+"""Restore, purge, and collection of metadata files: one task a DAG."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.hooks.kv import kv_env
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.lakefs.base import LakeFSOperator
-from airflow_dredge.operators.metrics import report_metrics
+from airflow_dredge.operators.reporting import report_metrics
+from dredge.gc import steps
 from dredge.runs.environment import environment
 from dredge.runs.summary import StepSummary
+from dredge.runs.tasks import LocalRunner
 from dredge.storage import environment_of_child
 
 if TYPE_CHECKING:
@@ -51,3 +54,62 @@ class LakeFSUndoOperator(LakeFSOperator):
         for warning in summary.warnings:
             self.log.warning("%s", warning)
         return report_metrics(self.step, summary, str(self.config["repository"]))
+
+
+class LakeFSRestoreOperator(LakeFSUndoOperator):
+    """Bring back what a run deleted: the same bytes under the same key. What is there is never replaced.
+
+    :param config: settings by name, such as ``{"repository": "lake", "run": "g3…", "all": True}``; docs/settings.md
+        lists them (templated)
+    :param lakefs_conn_id: connection of the lakeFS server
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
+    """
+
+    step = "restore"
+
+    def work(self, holder: str, client: LakeFS, options: StorageOptions | None) -> StepSummary:
+        """Do the restore."""
+        return steps.restore(
+            steps.RestoreConfig.from_params(self.config), LocalRunner(), holder, client, options
+        )
+
+
+class LakeFSPurgeOperator(LakeFSUndoOperator):
+    """Delete for good what runs could still bring back, once it is old enough: copies and old versions.
+
+    :param config: settings by name, such as ``{"repository": "lake", "dry_run": False}``; docs/settings.md lists them
+        (templated)
+    :param lakefs_conn_id: connection of the lakeFS server
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
+    """
+
+    step = "purge"
+
+    def work(self, holder: str, client: LakeFS, options: StorageOptions | None) -> StepSummary:
+        """Do the purge."""
+        return steps.purge(steps.PurgeConfig.from_params(self.config), LocalRunner(), holder, client, options)
+
+
+class LakeFSMetadataOperator(LakeFSUndoOperator):
+    """Find which range and metarange files no commit names, put back what one has come to name, and let those go that
+    have waited, where that is asked for.
+
+    :param config: settings by name, such as ``{"repository": "lake", "metadata": "report"}``; docs/settings.md lists
+        them (templated)
+    :param kv_conn_id: connection of lakeFS's key-value store, which alone knows every commit (templated)
+    :param lakefs_conn_id: connection of the lakeFS server
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
+    """
+
+    step = "metadata"
+    template_fields: Sequence[str] = (*LakeFSUndoOperator.template_fields, "kv_conn_id")
+
+    def __init__(self, *, kv_conn_id: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.kv_conn_id = kv_conn_id
+
+    def work(self, holder: str, client: LakeFS, options: StorageOptions | None) -> StepSummary:
+        """Do the run."""
+        config = steps.MetadataConfig.from_params(self.config)
+        with environment(kv_env(self.kv_conn_id)):
+            return steps.collect_metadata(config, holder, client, options)

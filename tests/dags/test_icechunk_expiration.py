@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, CronDataIntervalTimetable
 
-from airflow_dredge.operators.icechunk.acquire_lease import IcechunkAcquireLeaseOperator
-from airflow_dredge.operators.icechunk.collect import IcechunkCollectOperator
-from airflow_dredge.operators.icechunk.expire import IcechunkExpireOperator
-from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
-from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
+from airflow_dredge.operators.icechunk.collection import (
+    IcechunkAcquireLeaseOperator,
+    IcechunkCollectOperator,
+    IcechunkPlanCollectionOperator,
+)
+from airflow_dredge.operators.icechunk.expiration import (
+    IcechunkExpireOperator,
+    IcechunkPlanExpirationOperator,
+)
 from dredge.errors import RefusedError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.planning import plan_collection

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
+from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
 from dredge.gc import steps
 from dredge.gc.mark_uncommitted.kv_access import URL
 from dredge.kv import open_store

@@ -16,11 +16,10 @@ from unittest import mock
 
 import pytest
 
-from airflow_dredge.operators import approve
-from airflow_dredge.operators.events import EVENT
-from airflow_dredge.operators.lakefs import plan
-from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
-from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
+from airflow_dredge.operators import gates
+from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
+from airflow_dredge.operators.lakefs.run import LakeFSAcquireLeaseOperator, LakeFSPlanRunOperator
+from airflow_dredge.operators.reporting import EVENT
 from airflow_dredge.operators.spark import SparkJobOperator
 from dredge.gc import steps
 from dredge.gc.run import make_lease, open_state
@@ -89,13 +88,13 @@ def few_canaries(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The runs of tests/system have all of them.
     """
-    checked = plan.LakeFSPlanRunOperator.checked
+    checked = LakeFSPlanRunOperator.checked
 
-    def fewer(operator: plan.LakeFSPlanRunOperator, *window: Any) -> steps.GCConfig:
+    def fewer(operator: LakeFSPlanRunOperator, *window: Any) -> steps.GCConfig:
         config = checked(operator, *window)
         return replace(config, safety=replace(config.safety, canary_branches=1, canary_objects=3))
 
-    monkeypatch.setattr(plan.LakeFSPlanRunOperator, "checked", fewer)
+    monkeypatch.setattr(LakeFSPlanRunOperator, "checked", fewer)
 
 
 class Held:
@@ -252,7 +251,7 @@ def asks(monkeypatch: pytest.MonkeyPatch) -> Callable[[Person], None]:
     """Have a person answer what `dag.test()` waits for."""
 
     def answering(person: Person) -> None:
-        monkeypatch.setattr(approve, "_in_dag_test", lambda: False)
+        monkeypatch.setattr(gates, "_in_dag_test", lambda: False)
         honest = time.sleep
 
         def sleep(seconds: float) -> None:

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
+from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
 from dredge.gc import steps
 from dredge.kv import open_store
 from dredge.runs.tasks import LocalRunner

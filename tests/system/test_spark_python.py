@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from airflow.sdk.definitions.retry_policy import RetryAction
 
-from airflow_dredge.operators.retry import RETRY_BY_FAMILY
+from airflow_dredge.operators.failures import RETRY_BY_FAMILY
 from airflow_dredge.operators.spark import job_error
 from airflow_dredge.spark_jobs.archive import spark_home
 from airflow_dredge.spark_jobs.session import submit_conf

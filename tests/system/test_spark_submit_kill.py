@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from airflow_dredge.operators.application import SparkApplication
-from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
-from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
+from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
+from airflow_dredge.operators.lakefs.mark_sweep import LakeFSSliceListingOperator
 from airflow_dredge.operators.spark import job_file, submit_conf
 from airflow_dredge.spark_jobs.archive import spark_home
 from airflow_dredge.spark_jobs.session import close_session, open_session, with_session_id

@@ -155,8 +155,8 @@ def test_it_lives_beside_another_projects_operators(
     assert found["errors"] == {}
     assert found["dags"] == {
         "theirs": "operators.theirs",
-        "lakefs_gc": "airflow_dredge.operators.lakefs.check",
-        "icechunk_expiration": "airflow_dredge.operators.icechunk.check",
+        "lakefs_gc": "airflow_dredge.operators.lakefs.run",
+        "icechunk_expiration": "airflow_dredge.operators.icechunk.collection",
     }
     assert found["files"]["lakefs_gc"] == str(dags_folder / "dredge_dags.py")
     assert found["plugins"].count("dredge_pages") == 1

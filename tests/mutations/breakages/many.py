@@ -8,7 +8,7 @@ from tests.mutations.edits import Drop, Put
 MANY = (
     Breakage(
         "a connection that cannot be had is one that is not there",
-        "airflow_dredge.operators.hooks.finding",
+        "airflow_dredge.operators.hooks.connections",
         "find_connection",
         Drop("Raise", "UnavailableError"),
         ("test_an_error_of_the_look_up_is_not_a_missing_connection",),
@@ -71,7 +71,7 @@ MANY = (
     ),
     Breakage(
         "a try that died is followed by a second run",
-        "airflow_dredge.operators.lakefs.collect_repository",
+        "airflow_dredge.operators.lakefs.many",
         "LakeFSCollectRepositoryOperator._go_on",
         Put("If", 1, False),
         ("test_a_try_that_died_is_followed_by_one_that_waits_for_the_same_run",),
@@ -85,7 +85,7 @@ MANY = (
     ),
     Breakage(
         "a run that a person deleted is waited for",
-        "airflow_dredge.operators.lakefs.collect_repository",
+        "airflow_dredge.operators.lakefs.many",
         "LakeFSCollectRepositoryOperator.resume_execution",
         Put("Return", 2, None),
         ("test_a_run_that_a_person_deleted_is_noticed_within_minutes",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_dredge.operators.connect import remote_of_run
+from airflow_dredge.operators.spark_master import remote_of_run
 
 
 def test_connect_address_has_one_session_for_all_steps_of_a_run_and_no_token() -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_dredge.operators.environment import tasks_environment
+from airflow_dredge.operators.hooks.storage import tasks_environment
 from dredge.storage import StorageOptions
 
 

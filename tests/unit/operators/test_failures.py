@@ -8,10 +8,12 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
-from airflow_dredge.operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
-from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
-from airflow_dredge.operators.lakefs.save_report import LakeFSSaveReportOperator
+from airflow_dredge.operators.lakefs.mark_sweep import LakeFSMarkUncommittedOperator
+from airflow_dredge.operators.lakefs.run import (
+    LakeFSAcquireLeaseOperator,
+    LakeFSPlanRunOperator,
+    LakeFSSaveReportOperator,
+)
 from dredge.errors import ConfigError, DefectError, RefusedError
 from tests.support.lakefs_operators import Pushed
 

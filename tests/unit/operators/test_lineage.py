@@ -13,8 +13,8 @@ from airflow.sdk.api.datamodels._generated import TaskInstanceState
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from openlineage.client.serde import Serde
 
-from airflow_dredge.operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
-from airflow_dredge.operators.lineage import Lineage
+from airflow_dredge.operators.lakefs.mark_sweep import LakeFSMarkUncommittedOperator
+from airflow_dredge.operators.reporting import Lineage
 
 PAGE = "s3://b/run/report.html"
 UUID = "0195d4f4-5a4e-7c2b-9a70-3d6c5a1b2c3d"

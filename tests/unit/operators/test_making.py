@@ -7,11 +7,13 @@ from typing import Any
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
-from airflow_dredge.operators.lakefs.choose_repositories import LakeFSChooseRepositoriesOperator
-from airflow_dredge.operators.lakefs.collect_repository import LakeFSCollectRepositoryOperator
+from airflow_dredge.operators.dag_factory import About, Many, many_dag, one_task_dag
+from airflow_dredge.operators.lakefs.many import (
+    LakeFSChooseRepositoriesOperator,
+    LakeFSCollectRepositoryOperator,
+    LakeFSSaveSummaryOperator,
+)
 from airflow_dredge.operators.lakefs.params import ALL_FORM, PURGE_FORM, WHICH
-from airflow_dredge.operators.lakefs.save_summary import LakeFSSaveSummaryOperator
-from airflow_dredge.operators.making import About, Many, many_dag, one_task_dag
 
 ABOUT = About(doc="words", tags=["lakefs"], default_args={"retries": 3})
 MANY = Many(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators import metrics
+from airflow_dredge.operators import reporting
 from tests.support.lakefs_operators import summary
 
 
@@ -19,12 +19,12 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def note(name: str, value: float = 1, *, tags: dict[str, str]) -> None:
         found[name] = (value, tags)
 
-    monkeypatch.setattr(metrics, "Stats", SimpleNamespace(gauge=note, timing=note, incr=note))
+    monkeypatch.setattr(reporting, "Stats", SimpleNamespace(gauge=note, timing=note, incr=note))
     return found
 
 
 def test_step_returns_figures_and_sends_metrics(sent: dict[str, Any]) -> None:
-    returned = metrics.report_metrics("mark_uncommitted", summary(), "lake")
+    returned = reporting.report_metrics("mark_uncommitted", summary(), "lake")
     assert returned["counts"] == {"rows": 3}
     assert sent == {
         "dredge.mark_uncommitted.rows": (3, {"repository": "lake"}),
@@ -34,7 +34,7 @@ def test_step_returns_figures_and_sends_metrics(sent: dict[str, Any]) -> None:
 
 def test_a_complete_run_sends_its_time_and_what_it_asked_for(sent: dict[str, Any]) -> None:
     ended = summary(details={"outcome": "success", "requests": {"list_requests": 4, "delete_requests": 1}})
-    metrics.report_run(ended, "lake")
+    reporting.report_run(ended, "lake")
     assert sent == {
         "dredge.run.ended": (1, {"repository": "lake", "outcome": "success"}),
         "dredge.run.list_requests": (4, {"repository": "lake"}),

@@ -10,7 +10,7 @@ from airflow.sdk import Variable
 
 from airflow_dredge.operators.icechunk.params import FORM as ICECHUNK
 from airflow_dredge.operators.lakefs.params import FORM
-from airflow_dredge.operators.policy import POLICY, check_policy, present_variables
+from airflow_dredge.operators.run_check import POLICY, check_policy, present_variables
 from dredge.errors import ConfigError, RefusedError, UnavailableError
 
 ENV = f"AIRFLOW_VAR_{POLICY.upper()}"

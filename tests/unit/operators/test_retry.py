@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from airflow.sdk.definitions.retry_policy import RetryAction
 
-from airflow_dredge.operators.retry import RETRY_BY_FAMILY
+from airflow_dredge.operators.failures import RETRY_BY_FAMILY
 from dredge import errors
 
 EXPECTED = {

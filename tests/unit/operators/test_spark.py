@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
+from airflow_dredge.operators.lakefs.mark_sweep import LakeFSSliceListingOperator
 from airflow_dredge.operators.spark import job_error, merged_conf, own_spark_home
 from dredge.errors import (
     ConfigError,

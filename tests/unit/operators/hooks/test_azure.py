@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from airflow.sdk import Connection
 
-from airflow_dredge.operators.hooks import azure
-from airflow_dredge.operators.hooks.azure import azure_options
+from airflow_dredge.operators.hooks import clouds
+from airflow_dredge.operators.hooks.clouds import azure_options
 from dredge.storage.azure.options import AzureOptions
 
 ENDPOINT = "https://acct.blob.core.windows.net"
@@ -61,6 +61,6 @@ def test_secrets_are_kept_out_of_the_logs(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], secrets: list[str]
 ) -> None:
     masked: list[Any] = []
-    monkeypatch.setattr(azure, "mask_secret", masked.append)
+    monkeypatch.setattr(clouds, "mask_secret", masked.append)
     options(**fields)
     assert masked == secrets

@@ -11,7 +11,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.bases.secrets_backend import BaseSecretsBackend
 from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
 
-from airflow_dredge.operators.hooks.finding import UnreadableError, find_connection
+from airflow_dredge.operators.hooks.connections import UnreadableError, find_connection
 from airflow_dredge.operators.hooks.kv import LakeFSKVConnection
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options
@@ -115,7 +115,7 @@ def test_a_text_that_cannot_be_read_is_told_without_its_secret(
 
 def test_secrets_of_a_connection_are_hidden_in_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden: list[object] = []
-    monkeypatch.setattr("airflow_dredge.operators.hooks.finding.mask_secret", hidden.append)
+    monkeypatch.setattr("airflow_dredge.operators.hooks.connections.mask_secret", hidden.append)
     with connections(other={"conn_type": "aws", "password": "hunter2", "extra": {"token": "t"}}):
         find_connection("other")
     assert hidden == ["hunter2", '{"token": "t"}']

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.hooks import google
-from airflow_dredge.operators.hooks.google import google_options
+from airflow_dredge.operators.hooks import clouds
+from airflow_dredge.operators.hooks.clouds import google_options
 from dredge.errors import ConfigError
 from dredge.storage.gcs.options import GcsOptions
 
@@ -19,7 +19,7 @@ TEXT = json.dumps(KEY)
 @pytest.fixture
 def masked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
-    monkeypatch.setattr(google, "mask_secret", found.append)
+    monkeypatch.setattr(clouds, "mask_secret", found.append)
     return found
 
 

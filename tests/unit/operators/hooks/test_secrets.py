@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from airflow_dredge.operators.hooks.finding import need_connection
+from airflow_dredge.operators.hooks.connections import need_connection
 from airflow_dredge.operators.hooks.kv import LakeFSKVConnection
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.icechunk.approve import IcechunkApproveOperator
+from airflow_dredge.operators.icechunk.collection import IcechunkApproveOperator
 from dredge.errors import AwaitingApprovalError, ConfigError, RefusedError, RejectedError
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.steps import approve, check_limits, run_steps

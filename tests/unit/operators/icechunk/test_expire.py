@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.icechunk.expire import IcechunkExpireOperator
-from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
+from airflow_dredge.operators.icechunk.expiration import (
+    IcechunkExpireOperator,
+    IcechunkPlanExpirationOperator,
+)
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
+from airflow_dredge.operators.icechunk.collection import IcechunkPlanCollectionOperator
 from dredge.errors import ConfigError, LeaseHeldError
 from dredge.icechunk.collection.run import Run
 from tests.support.icechunk_operators import Dated, acquire, plan

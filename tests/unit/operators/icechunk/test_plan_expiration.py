@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
+from airflow_dredge.operators.icechunk.expiration import IcechunkPlanExpirationOperator
 from dredge.errors import ConfigError
 from tests.support.icechunk import local_storage, quiet
 from tests.support.icechunk_operators import NOTHING, Dated

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.icechunk.save_report import IcechunkSaveReportOperator
-from airflow_dredge.operators.links import REPORT
+from airflow_dredge.operators.icechunk.collection import IcechunkSaveReportOperator
+from airflow_dredge.operators.reporting import REPORT
 from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError
 from dredge.icechunk.collection.steps import AIRFLOW, TIME_OUT, Run, answer, approve, run_steps
 from dredge.icechunk.maintenance import make_lease, open_state

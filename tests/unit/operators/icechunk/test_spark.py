@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.icechunk.collect import IcechunkCollectOperator
-from airflow_dredge.operators.icechunk.mark import IcechunkMarkOperator
-from airflow_dredge.operators.icechunk.spark import IcechunkSparkOperator
+from airflow_dredge.operators.icechunk.base import IcechunkSparkOperator
+from airflow_dredge.operators.icechunk.collection import IcechunkCollectOperator, IcechunkMarkOperator
 from dredge.icechunk.collection.steps import Run, find_garbage, run_steps
 from dredge.runs.tasks import LocalRunner
 from tests.support.icechunk import objects

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.kv.clean import LakeFSKVCleanTrashOperator
-from airflow_dredge.operators.kv.restore import LakeFSKVRestoreTrashOperator
-from airflow_dredge.operators.kv.scan import LakeFSKVScanTrashOperator
+from airflow_dredge.operators.kv.trash import (
+    LakeFSKVCleanTrashOperator,
+    LakeFSKVRestoreTrashOperator,
+    LakeFSKVScanTrashOperator,
+)
 from dredge.errors import ConfigError
 
 

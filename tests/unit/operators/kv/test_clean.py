@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.kv.clean import LakeFSKVCleanTrashOperator
-from airflow_dredge.operators.kv.restore import LakeFSKVRestoreTrashOperator
-from airflow_dredge.operators.kv.scan import LakeFSKVScanTrashOperator
-from airflow_dredge.operators.links import REPORT
+from airflow_dredge.operators.kv.trash import (
+    LakeFSKVCleanTrashOperator,
+    LakeFSKVRestoreTrashOperator,
+    LakeFSKVScanTrashOperator,
+)
+from airflow_dredge.operators.reporting import REPORT
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.kv.row_opening import open_row_cleaner
 from dredge.kv.rows import Row

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException
 
-from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
+from airflow_dredge.operators.lakefs.run import LakeFSAcquireLeaseOperator
 from dredge.errors import LeaseHeldError
 from dredge.gc import steps
 from dredge.gc.plan import PLAN

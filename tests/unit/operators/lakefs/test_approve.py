@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators import approve as asking
-from airflow_dredge.operators.lakefs.approve import LakeFSApproveOperator
+from airflow_dredge.operators import gates
+from airflow_dredge.operators.lakefs.mark_sweep import LakeFSApproveOperator
 from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError, UnavailableError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.run import Run
@@ -166,7 +166,7 @@ def test_where_nobody_can_answer_it_does_not_wait(
     waiting: tuple[World, Run, Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, _, task = waiting
-    monkeypatch.setattr(asking, "_in_dag_test", lambda: True)
+    monkeypatch.setattr(gates, "_in_dag_test", lambda: True)
     with pytest.raises(AwaitingApprovalError):
         task.start()
     assert task.asked == []
@@ -184,14 +184,14 @@ def test_where_nobody_can_answer_it_does_not_wait(
 )
 def test_only_a_person_who_rejects_says_no(approval: Any, is_so: bool) -> None:
     report = {"approval": approval, "problems": ["it was rejected"]}
-    assert (asking.what_went_wrong("rejected", lambda: report) == "") is is_so
+    assert (gates.what_went_wrong("rejected", lambda: report) == "") is is_so
 
 
 def test_an_airflow_that_cannot_ask_fails_the_task_and_names_the_command(
     waiting: tuple[World, Run, Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, run, task = waiting
-    monkeypatch.setattr(asking, "CAN_ASK", False)
+    monkeypatch.setattr(gates, "CAN_ASK", False)
     with pytest.raises(AwaitingApprovalError, match="dredge gc approve"):
         task.start()
     assert task.asked == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
+from airflow_dredge.operators.lakefs.mark_sweep import LakeFSBulkDeleteOperator
 from dredge.errors import FormatError
 from dredge.gc import steps
 from dredge.gc.mark_uncommitted.kv_access import URL

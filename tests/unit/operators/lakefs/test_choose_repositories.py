@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.lakefs.choose_repositories import LakeFSChooseRepositoriesOperator
-from airflow_dredge.operators.lakefs.params import ALL_FORM, gc_params
-from airflow_dredge.operators.lakefs.schedules import GC_SCHEDULES
+from airflow_dredge.operators.lakefs.many import LakeFSChooseRepositoriesOperator
+from airflow_dredge.operators.lakefs.params import ALL_FORM, GC_SCHEDULES, gc_params
 from airflow_dredge.operators.many import LEFT_OUT, SUMMARY_ROOT
 from airflow_dredge.operators.params import params_of
 from dredge.errors import ConfigError

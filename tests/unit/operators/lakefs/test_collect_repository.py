@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 
-from airflow_dredge.operators.lakefs.collect_repository import LakeFSCollectRepositoryOperator
+from airflow_dredge.operators.lakefs.many import LakeFSCollectRepositoryOperator
 
 RUN, NEXT = "lakefs_gc_all__manual__1__lake", "lakefs_gc_all__manual__1__pond"
 TIMED_OUT = {"error": "Trigger timeout"}

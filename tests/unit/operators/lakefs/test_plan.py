@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
+from airflow_dredge.operators.lakefs.run import LakeFSPlanRunOperator
 from dredge.errors import ConfigError
 from dredge.runs.payload import to_json
 

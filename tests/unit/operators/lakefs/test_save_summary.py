@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_dredge.operators.failures import FAILURE
-from airflow_dredge.operators.lakefs.save_summary import LakeFSSaveSummaryOperator
-from airflow_dredge.operators.links import REPORT
+from airflow_dredge.operators.lakefs.many import LakeFSSaveSummaryOperator
 from airflow_dredge.operators.many import LEFT_OUT, SUMMARY_ROOT
+from airflow_dredge.operators.reporting import REPORT
 from dredge.storage import open_reader
 from tests.support.gc import make_world
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.lakefs.schedules import GC_SCHEDULES, repository_settings
+from airflow_dredge.operators.lakefs.params import GC_SCHEDULES, repository_settings
 
 ROOT = Path(__file__).resolve().parents[4]
 NAME = f"AIRFLOW_VAR_{GC_SCHEDULES.upper()}"

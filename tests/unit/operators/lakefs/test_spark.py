@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from airflow_dredge.operators import spark
-from airflow_dredge.operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
-from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
-from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
+from airflow_dredge.operators.lakefs.base import LakeFSSparkOperator
+from airflow_dredge.operators.lakefs.mark_sweep import LakeFSBulkDeleteOperator, LakeFSSliceListingOperator
 from airflow_dredge.operators.spark import job_file
 from dredge.errors import ConfigError, FormatError, PartialError, RefusedError, UnavailableError
 from tests.support.airflow import connections

@@ -1,4 +1,4 @@
-"""The step that has repositories collected by runs of their own, and waits for them without a worker slot."""
+"""Collection of all repositories of a lakeFS server: choose, start a run for each, summarize."""
 
 from __future__ import annotations
 
@@ -12,9 +12,56 @@ from airflow.providers.standard.triggers.external_task import DagStateTrigger
 from airflow.utils.state import DagRunState
 
 from airflow_dredge.operators.airflow_versions import TaskDeferralTimeout
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.lakefs.base import LakeFSOperator
+from airflow_dredge.operators.lakefs.params import FORM_OF_A_RUN, repository_settings
+from airflow_dredge.operators.many import SaveSummaryOperator, conf_of, started_with
+from dredge.gc.many.choose import ManyConfig, choose_repositories
+from dredge.gc.many.collect import outcome_of
+from dredge.runs.many import Outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from dredge.storage import StorageOptions
+
+
+class LakeFSChooseRepositoriesOperator(LakeFSOperator):
+    """Choose the repositories of a server that are collected, each with the settings for its run.
+
+    A repository that the Variable ``dredge_gc_schedules`` names gets the settings it has there, and the Params for
+    the rest. It is a dry run when either says so.
+
+    :param which: settings of ``ManyConfig`` by name, such as ``{"repositories": "team-*"}`` (templated)
+    :param lakefs_conn_id: connection of the lakeFS server
+    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
+    """
+
+    template_fields: Sequence[str] = ("which",)
+
+    def __init__(self, *, which: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.which = which
+
+    @reported
+    def execute(self, context: Context) -> list[list[dict[str, Any]]]:
+        """Return what each run is started with, in parts: its ``conf`` and its ``trigger_run_id``."""
+        config = ManyConfig.from_params(self.which)
+        params = {name: context["params"][name] for name in FORM_OF_A_RUN}
+        ours, conflicts = repository_settings()
+        options = storage_options(self.aws_conn_id)
+        chosen = choose_repositories(config, self.hook.client, options, params["run_root"])
+        left_out = chosen.left_out | {
+            name: conflicts[name] for name in chosen.repositories if name in conflicts
+        }
+        confs = [
+            conf_of("repository", name, params, ours.get(name))
+            for name in chosen.repositories
+            if name not in left_out
+        ]
+        return started_with(context, confs, left_out, chosen.summary_root)
+
 
 _ASK_EVERY_SECONDS = 30
 _LOOK_EVERY = timedelta(minutes=3)
@@ -131,3 +178,14 @@ class LakeFSCollectRepositoryOperator(TriggerDagRunOperator):
         if not ti.get_dr_count(dag_id=self.trigger_dag_id, run_ids=[name]):
             return None
         return DagRunState(ti.get_dagrun_state(dag_id=self.trigger_dag_id, run_id=name))
+
+
+class LakeFSSaveSummaryOperator(SaveSummaryOperator):
+    """Write one page about the runs of all repositories of a server; see ``SaveSummaryOperator``."""
+
+    collects, plans, what = "lakefs_gc", "plan", "repository"
+    tells = ("save_report", "plan", "acquire_lease")
+
+    def outcome_of(self, repository: str, run_uri: str, why: str, options: StorageOptions | None) -> Outcome:
+        """Tell what became of a repository's run, by its report."""
+        return outcome_of(repository, run_uri, why, options)

@@ -1,4 +1,4 @@
-"""DAGs of the same shape, made from a form and the operators of a collector."""
+"""DAGs with one task and DAGs for many repositories, made from a form and operators."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Connections of Airflow: one that is named must exist, and one that cannot be read is an error.
-
-Airflow asks one secrets backend after the other, passes over one that fails, and says "not found" at the end. So a
-missing connection can be a backend that does not answer. Only default connections may be missing
-(`storage.storage_options`).
-
-Source: P25 of docs/platform-behaviour.md
-"""
+"""Lookup of Airflow connections."""
 
 from __future__ import annotations
 
