@@ -291,7 +291,7 @@ class GCConfig:
         kind="string",
         multiline=True,
     )
-    verify_looks: int | None = setting(
+    verify_sample_size: int | None = setting(
         "Deleted objects to verify",
         "After deleting, a run checks a sample of at most this many deleted objects in the store (one in"
         " five, at least 200, of fewer than 5,000), and every object without a clear answer. If one in 300"

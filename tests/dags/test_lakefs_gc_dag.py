@@ -184,7 +184,7 @@ def test_params_are_these(dag: DAG) -> None:
         "approvers",
         "keep_tags",
         "retention_policy",
-        "verify_looks",
+        "verify_sample_size",
         "live_source",
         "kv_conn_id",
         "inventory",

@@ -44,7 +44,7 @@ def test_without_a_policy_every_value_is_allowed(monkeypatch: pytest.MonkeyPatch
         ("grace_hours", {"minimum": 20}, [20.0, None], [19.0]),
         ("unsafe_grace_seconds", {"fixed": None}, [None], [0.0, 259200.0]),
         ("keep_runs_days", {"minimum": 30, "maximum": 90}, [30.0, 90.0], [29.0, 91.0, None]),
-        ("verify_looks", {"minimum": 1000}, [1000, None], [0]),
+        ("verify_sample_size", {"minimum": 1000}, [1000, None], [0]),
         ("run_root", {"fixed": None}, [None], ["s3://elsewhere"]),
         ("inventory", {"fixed": None}, [None], ["s3://elsewhere/manifest.json"]),
         ("dry_run", {"fixed": True}, [True], [False]),
