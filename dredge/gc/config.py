@@ -256,7 +256,7 @@ class GCConfig:
         minimum=SLICE_OPEN_HOURS,
         maximum=HOURS_MAX,
     )
-    upload_hours: float = setting(
+    multipart_idle_hours: float = setting(
         "Hours that an upload in parts may pause",
         "On Google Cloud Storage lakeFS keeps the parts of an upload as objects. They are kept until the"
         " upload has not been written to for this long. 0: they are deleted after the minimum age.",

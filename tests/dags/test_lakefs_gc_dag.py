@@ -175,7 +175,7 @@ def test_params_are_these(dag: DAG) -> None:
         "clean_every_days",
         "keep_runs_days",
         "slice_margin_hours",
-        "upload_hours",
+        "multipart_idle_hours",
         "max_delete_objects",
         "max_delete_bytes",
         "max_delete_percent",
