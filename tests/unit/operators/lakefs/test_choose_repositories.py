@@ -134,7 +134,7 @@ def test_an_unknown_name_in_the_settings_of_one_repository_starts_no_run(
 
 
 def test_only_the_repositories_that_were_asked_for_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs, _ = chosen(monkeypatch, which={"repositories": "*", "leave_out": "la*", "summary_root": "None"})
+    runs, _ = chosen(monkeypatch, which={"repositories": "*", "exclude": "la*", "summary_root": "None"})
     assert [run["conf"]["repository"] for run in runs] == ["pond"]
 
 
