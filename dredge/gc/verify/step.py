@@ -106,7 +106,8 @@ def _look_everywhere(
         living=_write_living(run, living),
     )
     todo = [
-        PartLooks(part=part, looks=_share(part.rows, rows, run.plan.config.verify_sample_size)) for part in parts
+        PartLooks(part=part, looks=_share(part.rows, rows, run.plan.config.verify_sample_size))
+        for part in parts
     ]
     tasks = [VerifyTask(settled=share) for share in round_robin(todo, run.num_tasks(runner, len(todo)))]
     return run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
