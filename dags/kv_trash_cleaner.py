@@ -21,6 +21,7 @@ from airflow_dredge.operators.kv.trash import (
     LakeFSKVScanTrashOperator,
 )
 from airflow_dredge.operators.run_check import checked_tasks
+from airflow_dredge.operators.schedules import NO_BACKFILLS
 
 
 def trash_dag(
@@ -34,7 +35,7 @@ def trash_dag(
         dag_id,
         schedule=schedule,
         max_active_runs=1,
-        **allowed_run_types(["manual", "scheduled", "operator_triggered", "asset_triggered"]),  # no backfills
+        **allowed_run_types(NO_BACKFILLS),
         default_args=checked_tasks(FORM, TRASH_DEFAULTS, default_args),
         params=trash_params(**defaults),
         tags=["dredge", "lakefs", "kv trash"],

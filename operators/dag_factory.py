@@ -15,17 +15,17 @@ from airflow_dredge.operators.run_check import UNCHECKED, checked_tasks
 from airflow_dredge.operators.schedules import NO_BACKFILLS
 from dredge.settings import Setting
 
-#: How a run that takes deletions back may be started: nobody does so regularly.
+#: Kinds of runs of a restore: never scheduled.
 RESTORES = ["manual", "operator_triggered"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What a DAG says of itself.
+    """Texts and default arguments of a DAG.
 
-    :param doc: its page
-    :param tags: words by which it is found
-    :param default_args: for every task
+    :param doc: DAG docs
+    :param tags: of the DAG
+    :param default_args: of its tasks
     """
 
     doc: str | None
@@ -43,17 +43,7 @@ def one_task_dag(
     default_args: Mapping[str, Any] | None = None,
     **defaults: Any,
 ) -> DAG:
-    """Return a DAG with one task, which is a whole run of its own: a restore, a purge.
-
-    :param dag_id: its id
-    :param task: makes the task
-    :param form: what is asked for
-    :param about: what the DAG says of itself
-    :param schedule: None for runs by hand
-    :param run_types: how its runs may be started
-    :param default_args: Airflow's arguments of its tasks, such as ``{"pool": "gc"}``
-    :param defaults: values of its Params
-    """
+    """Return a DAG with one task, such as a restore or a purge."""
     with _dag(dag_id, form, about, schedule, run_types, default_args, defaults) as dag:
         task()
     return dag
@@ -61,13 +51,13 @@ def one_task_dag(
 
 @dataclass(frozen=True, kw_only=True)
 class Many:
-    """The operators of a collector about many repositories.
+    """Operators of a DAG for many repositories.
 
     :param choose: chooses the repositories
-    :param collect: has one collected by its own run
-    :param summary: writes the page about all
-    :param which: the `which` of the first one
-    :param asset: gets the figures
+    :param collect: starts and awaits the run of a repository
+    :param summary: writes the summary page
+    :param which: argument `which` of the first one
+    :param asset: outlet of the summary
     """
 
     choose: type[Any]
@@ -87,17 +77,10 @@ def many_dag(
     default_args: Mapping[str, Any] | None = None,
     **defaults: Any,
 ) -> DAG:
-    """Return a DAG that has each of many repositories collected by a run of its own.
+    """Return a DAG that starts a run for each of many repositories.
 
-    :param dag_id: its id
-    :param many: the operators
-    :param form: what is asked for
-    :param about: what the DAG says of itself
-    :param schedule: None for runs by hand
-    :param at_once: repositories that are collected at a time
-    :param default_args: Airflow's arguments of its tasks, such as ``{"pool": "gc"}``; those of the runs that it starts
-        are of their DAG
-    :param defaults: values of its Params
+    :param default_args: Airflow's arguments of its tasks, such as ``{"pool": "gc"}``; the started runs have
+        their own
     """
     paused = None if schedule is None else True
     with _dag(
@@ -106,7 +89,7 @@ def many_dag(
         chosen = many.choose(task_id="choose_repositories", which=many.which)
         collected = many.collect.partial(
             task_id="collect_repository",
-            max_active_tis_per_dag=at_once,  # also counts those that wait in the triggerer
+            max_active_tis_per_dag=at_once,  # also counts deferred tasks
             map_index_template="{{ task.label }}",
         ).expand(runs=chosen.output)
         page = many.summary(
@@ -115,7 +98,7 @@ def many_dag(
         decision = AllCollectedOperator(
             task_id="all_collected", runs=chosen.output, collected=collected.output, **UNCHECKED
         )
-        # Teardowns also run when a person marks the run as failed. The second one decides about the run's state.
+        # Teardowns also run after a person marked the run as failed. The second one sets the run's state.
         chain(collected, page.as_teardown(), decision.as_teardown(on_failure_fail_dagrun=True))
     return dag
 

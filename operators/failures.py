@@ -29,17 +29,16 @@ if TYPE_CHECKING:
 
 
 def fail_for_good(error: Exception) -> None:
-    """Raise Airflow's error without a retry for an error that a retry cannot help; a retry policy does so by itself.
+    """Raise ``AirflowFailException`` for an error without retries, on an Airflow without retry policies.
 
-    :param error: of a task
-    :raises AirflowFailException: this Airflow has no retry policies, and the task must not be tried again
+    :raises AirflowFailException: no retry may follow
     """
     if not HAS_RETRY_POLICY and isinstance(error, DredgeError) and not error.is_retried:
         raise AirflowFailException(f"{type(error).__name__}: {error}") from error
 
 
 def _policy() -> Any:
-    """Return the rules; None before Airflow 3.3, which has none."""
+    """Return the retry policy; None before Airflow 3.3."""
     if not HAS_RETRY_POLICY:
         return None
     from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
@@ -54,52 +53,46 @@ def _policy() -> Any:
 
     return ExceptionRetryPolicy(
         rules=[
-            rule((RefusedError,), "a safety check said no; a retry would say the same"),
+            rule((RefusedError,), "refused by a safety check; a retry would be refused too"),
             rule((ConfigError, NotFoundError), "the input is wrong; correct it and clear the task"),
-            rule((FormatError,), "bytes that cannot be trusted; nothing more was deleted"),
+            rule((FormatError,), "damaged or unknown file format; nothing more was deleted"),
             rule(
                 (PartialError,),
-                "a part is done, the rest needs what the message says; then clear the task: it does the rest",
+                "partly done; fix the cause in the message, then clear the task to continue",
             ),
             rule(
                 (UnavailableError, ConflictError),
-                "a service is busy or down; the step goes on where it stopped",
+                "a service is busy or down; a retry continues the step",
                 minutes=2,
             ),
-            # It may be a hiccup of some library that we do not translate yet: to try again is safe, and often helps.
-            rule(
-                (DefectError,), "a defect of Dredge, please report it; the step may be run again", minutes=1
-            ),
+            # Often a transient error of a library; a retry is safe.
+            rule((DefectError,), "a defect of Dredge, please report it; a retry is safe", minutes=1),
         ]
     )
 
 
-#: Safety stops, wrong input and bytes that cannot be trusted fail at once: a retry would say the same. A
-#: store or server that is busy or down gets time, and so does what nobody foresaw. All else follows the task's
-#: own `retries`.
+#: Argument `retry_policy` of tasks. Refusals, wrong input and damaged files fail at once; a busy service and an
+#: unexpected error are retried; other exceptions follow the task's own `retries`.
 RETRY_BY_FAMILY = _policy()
-"""Argument `retry_policy` of tasks, see `by_family`."""
 
 
 def by_family() -> dict[str, Any]:
-    """Return the default arguments of tasks that decide about retries."""
+    """Return the default task arguments for retries."""
     return {"retry_policy": RETRY_BY_FAMILY} if HAS_RETRY_POLICY else {}
 
 
 log = logging.getLogger(__name__)
 
-#: XCom of a task that failed: its error in words. Airflow forgets it when the task is tried again.
+#: XCom of a failed task: its error message. Airflow clears it on a retry.
 FAILURE = "failure"
 
 
 def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
-    """Decorate an operator's ``execute``, or what it goes on with: leave the error where ``first_failure`` finds it.
+    """Decorate an operator's ``execute`` or its continuation: the error is pushed to XCom for
+    ``first_failure``.
 
-    On an Airflow without retry policies, an error that must not be tried again becomes Airflow's
-    ``AirflowFailException``. An exception that nobody foresaw becomes a ``DefectError``; Airflow's own pass as they
-    are.
-
-    :param execute: the method
+    On an Airflow without retry policies, an error without retries becomes ``AirflowFailException``. An
+    unexpected exception becomes a ``DefectError``; Airflow's own exceptions pass.
     """
 
     @functools.wraps(execute)
@@ -113,7 +106,7 @@ def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
         except (AirflowException, MemoryError):
             raise
         except Exception as error:
-            log.exception("%s: an error that nobody foresaw", self.task_id)
+            log.exception("%s: unexpected error", self.task_id)
             found = defect(f"task {self.task_id}", error)
             _leave(context, found)
             raise found from error
@@ -122,11 +115,7 @@ def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
 
 
 def first_failure(operator: BaseOperator, context: Context) -> str:
-    """Return a sentence that says why the first of the tasks before this one failed.
-
-    :param operator: of this task
-    :param context: of this task
-    """
+    """Return a sentence with the first error of the tasks upstream."""
     dag = operator.get_dag()
     before = operator.get_flat_relative_ids(upstream=True) if dag is not None else set()
 
@@ -137,10 +126,10 @@ def first_failure(operator: BaseOperator, context: Context) -> str:
     for task_id in sorted(before, key=depth):
         found = context["ti"].xcom_pull(task_ids=task_id, key=FAILURE)
         if found:
-            return f"The first error is that of task {task_id}: {found}"
+            return f"First error, in task {task_id}: {found}"
     return (
-        "A task before this one ended before it could say why, or a person marked it or the run as failed; see the"
-        " first one that is red."
+        "A task upstream ended without an error message, or a person marked it or the run as failed; see the first"
+        " failed task."
     )
 
 
@@ -148,5 +137,5 @@ def _leave(context: Context, error: Exception) -> None:
     try:
         context["ti"].xcom_push(FAILURE, str(error) or type(error).__name__)
     except Exception as found:
-        # The task's own error is what people must see.
-        log.warning("why the task failed was not left for others: %s", found)
+        # The task must fail with its own error.
+        log.warning("the error of this task could not be stored for later tasks: %s", found)

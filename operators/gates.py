@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,9 +13,10 @@ from airflow.providers.standard.utils.skipmixin import SkipMixin
 from airflow.sdk import DAG, BaseOperator, BaseSensorOperator, PokeReturnValue
 
 from airflow_dredge.operators.airflow_versions import TaskAwaitingInput
+from airflow_dredge.operators.application import end_applications
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.storage import tasks_environment
-from airflow_dredge.operators.reporting import COMPLETE, REPORT, ReportLink, report_metrics
+from airflow_dredge.operators.reporting import REPORT, ReportLink, report_metrics
 from dredge.errors import (
     AwaitingApprovalError,
     ConfigError,
@@ -26,7 +26,7 @@ from dredge.errors import (
     UnavailableError,
 )
 from dredge.runs.lease import LeaseGrant
-from dredge.runs.payload import to_json
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.variables import check_variables
 from dredge.runs.words import duration_text
 from dredge.settings import truth
@@ -37,147 +37,15 @@ if TYPE_CHECKING:
     from dredge.runs.preflight import Preflight
     from dredge.storage import ObjectWriter
 
-
-class CheckOperator(BaseOperator, SkipMixin):
-    """Ask for everything that a run will need, where only that is wanted, and skip the run; else go on at once.
-
-    Returns the lines of the preflight.
-
-    :param check_only: whether there is to be no run (templated)
-    """
-
-    def __init__(self, *, check_only: Any = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.check_only = check_only
-
-    @abstractmethod
-    def ask(self) -> Preflight:
-        """Do the preflight."""
-
-    @reported
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Check, or go on.
-
-        :raises RefusedError: a run would be refused, or fail
-        """
-        if not truth("check_only", self.check_only):
-            return {"status": "not_asked"}
-        found = self.ask()
-        for line in found.lines:
-            self.log.info(
-                "%s %s: %s%s", line.level, line.check, line.text, f" → {line.todo}" if line.todo else ""
-            )
-        bad = [f"{line.check}: {line.text} → {line.todo}" for line in found.lines if line.level == "error"]
-        if bad:
-            raise RefusedError(f"{found.about}: a run would fail. {'; '.join(bad)}")
-        context["ti"].xcom_push("return_value", {"status": found.level, **found.to_report()})
-        # Skipped, not left to their trigger rules: the task that reports runs whatever happened before it. It raises.
-        self.skip(ti=context["ti"], tasks=self.get_flat_relatives())
-        raise AssertionError("unreachable")
-
-
-log = logging.getLogger(__name__)
-
-_ASK_EVERY_SECONDS = 30.0
+_POKE_SECONDS = 30.0
 _WAIT_SECONDS_MAX = 24 * 3600.0
-
-
-class AcquireLeaseOperator(BaseSensorOperator):
-    """Take the exclusive right to work on a repository; while another run has it, wait without a worker slot.
-
-    A holder that died blocks nobody for ever: its right is taken over when it has expired by the store's clock.
-
-    :param run_uri: folder of the run when it has a plan already, because only later tasks were cleared; the
-        run then goes on under the new right (templated)
-    :param poke_interval: seconds between two questions whether the repository is free
-    :param timeout: seconds of waiting after which the task fails; 0 fails at once
-    """
-
-    def __init__(
-        self,
-        *,
-        run_uri: str = "",
-        poke_interval: float = _ASK_EVERY_SECONDS,
-        timeout: float = _WAIT_SECONDS_MAX,
-        **kwargs: Any,
-    ) -> None:
-        kwargs = {"mode": "reschedule"} | kwargs
-        super().__init__(poke_interval=poke_interval, timeout=timeout, **kwargs)
-        self.run_uri = run_uri
-
-    command: ClassVar[str]
-    """Prefix of the collector's commands."""
-
-    @abstractmethod
-    def bound_by(self) -> tuple[ObjectWriter, str, Mapping[str, bool | None]]:
-        """Return the state's folder, the repository, and which Variables bind its runs; see ``check_variables``."""
-
-    @abstractmethod
-    def take(self, holder: str) -> tuple[LeaseGrant, dict[str, Any]]:
-        """Take the right, and say what it is about.
-
-        :raises LeaseHeldError: another run has it
-        """
-
-    @abstractmethod
-    def resume(self, grant: LeaseGrant) -> None:
-        """Let a run that was planned under an earlier right of this DAG run go on under the new one.
-
-        :raises ConfigError: there is no such run
-        """
-
-    @reported
-    def execute(self, context: Context) -> Any:
-        """Ask until the right is given."""
-        return super().execute(context)
-
-    def poke(self, context: Context) -> PokeReturnValue:
-        """Take the right and return it, or say that another run has it."""
-        try:
-            # The same holder for every try of this run, so that a try that died does not lock out the next one.
-            check_variables(*self.bound_by(), self.command)
-            grant, facts = self.take(f"{self.dag_id} {context['run_id']}")
-        except LeaseHeldError as error:
-            self.log.info(
-                "Waiting until the other run has ended, usually as long as a run of this repository takes; looking"
-                " again every %.0f s, giving up after %s: %s",
-                self.poke_interval,
-                duration_text(timedelta(seconds=self.timeout)),
-                error,
-            )
-            self._look_for(context, error.holder)
-            return PokeReturnValue(is_done=False)
-        if self.run_uri:
-            self._resume(grant)
-        return PokeReturnValue(is_done=True, xcom_value={**facts, **to_json(grant)})
-
-    def _look_for(self, context: Context, holder: str) -> None:
-        """Say where the run that has the lease is gone: nothing in Airflow gives it back then."""
-        dag_id, _, run_id = holder.partition(" ")
-        ti: Any = context["ti"]
-        if run_id and not ti.get_dr_count(dag_id=dag_id, run_ids=[run_id]):
-            log.warning(
-                "This Airflow has no run %s of %s. If a person deleted it while it waited for an answer, reject it by"
-                " the command (%s reject RUN, with DREDGE_AIRFLOW_URL): that gives the lease back. Else it passes at"
-                " the time above.",
-                run_id,
-                dag_id,
-                self.command,
-            )
-
-    def _resume(self, grant: LeaseGrant) -> None:
-        try:
-            self.resume(grant)
-        except ConfigError as error:  # its folder is gone, so this DAG run will make a new plan
-            self.log.info("%s", error)
-
 
 try:
     from airflow.providers.standard.operators.hitl import ApprovalOperator
-except AirflowOptionalProviderFeatureException:  # Airflow 3.0 cannot ask a person
+except AirflowOptionalProviderFeatureException:  # Airflow 3.0 has no Required Actions
 
     class ApprovalOperator(BaseOperator, SkipMixin):  # type: ignore[no-redef]
-        """Stands in for Airflow's operator; the task fails where it would ask."""
+        """Replaces Airflow's operator; the task fails instead of waiting."""
 
         inherits_from_skipmixin = True
         APPROVE, REJECT = "Approve", "Reject"
@@ -192,25 +60,170 @@ else:
 _PARKED = (TaskDeferred, TaskAwaitingInput) if TaskAwaitingInput else (TaskDeferred,)
 
 
+class CheckOperator(BaseOperator, SkipMixin):
+    """Run the preflight and skip the run if ``check_only`` is set; else do nothing. Returns the preflight's
+    lines.
+
+    :param check_only: whether to skip the run (templated)
+    """
+
+    def __init__(self, *, check_only: Any = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.check_only = check_only
+
+    @abstractmethod
+    def ask(self) -> Preflight:
+        """Run the preflight."""
+
+    @reported
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run the preflight if asked to.
+
+        :raises RefusedError: a run would fail
+        """
+        if not truth("check_only", self.check_only):
+            return {"status": "not_asked"}
+        found = self.ask()
+        for line in found.lines:
+            self.log.info(
+                "%s %s: %s%s", line.level, line.check, line.text, f" → {line.todo}" if line.todo else ""
+            )
+        bad = [f"{line.check}: {line.text} → {line.todo}" for line in found.lines if line.level == "error"]
+        if bad:
+            raise RefusedError(f"{found.about}: a run would fail. {'; '.join(bad)}")
+        context["ti"].xcom_push("return_value", {"status": found.level, **found.to_report()})
+        # All tasks, because the trigger rule of the report task would let it run. This call raises.
+        self.skip(ti=context["ti"], tasks=self.get_flat_relatives())
+        raise AssertionError("unreachable")
+
+
+class AcquireLeaseOperator(BaseSensorOperator):
+    """Acquire the lease of a repository; while another run holds it, wait without a worker slot.
+
+    The lease of a crashed run expires by the store's clock.
+
+    :param run_uri: folder of the run if an earlier try planned it; the run then continues under the new lease
+        (templated)
+    :param poke_interval: seconds between two tries
+    :param timeout: seconds after which the task fails; 0 fails at once
+    """
+
+    command: ClassVar[str]
+    """Prefix of the collector's commands."""
+
+    def __init__(
+        self,
+        *,
+        run_uri: str = "",
+        poke_interval: float = _POKE_SECONDS,
+        timeout: float = _WAIT_SECONDS_MAX,
+        **kwargs: Any,
+    ) -> None:
+        kwargs = {"mode": "reschedule"} | kwargs
+        super().__init__(poke_interval=poke_interval, timeout=timeout, **kwargs)
+        self.run_uri = run_uri
+
+    @abstractmethod
+    def bound_by(self) -> tuple[ObjectWriter, str, Mapping[str, bool | None]]:
+        """Return the state folder, the repository, and the presence of the Variables; see
+        ``check_variables``.
+        """
+
+    @abstractmethod
+    def take(self, holder: str) -> tuple[LeaseGrant, dict[str, Any]]:
+        """Acquire the lease, and return it with facts for XCom.
+
+        :raises LeaseHeldError: another run holds it
+        """
+
+    @abstractmethod
+    def resume(self, grant: LeaseGrant) -> None:
+        """Write the new lease into the plan of a run that this DAG run made under an earlier lease.
+
+        :raises ConfigError: the run does not exist
+        """
+
+    @reported
+    def execute(self, context: Context) -> Any:
+        """Try until the lease is free."""
+        return super().execute(context)
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Try to acquire the lease."""
+        try:
+            check_variables(*self.bound_by(), self.command)
+            # Every try has the same holder: a retry takes over the lease of a try that crashed.
+            grant, facts = self.take(f"{self.dag_id} {context['run_id']}")
+        except LeaseHeldError as error:
+            self.log.info(
+                "Waiting for the other run, usually as long as a run of this repository takes; next try in %.0f s,"
+                " failing after %s: %s",
+                self.poke_interval,
+                duration_text(timedelta(seconds=self.timeout)),
+                error,
+            )
+            self._warn_if_deleted(context, error.holder)
+            return PokeReturnValue(is_done=False)
+        if self.run_uri:
+            self._resume(grant)
+        return PokeReturnValue(is_done=True, xcom_value={**facts, **to_json(grant)})
+
+    def _warn_if_deleted(self, context: Context, holder: str) -> None:
+        dag_id, _, run_id = holder.partition(" ")
+        ti: Any = context["ti"]
+        if run_id and not ti.get_dr_count(dag_id=dag_id, run_ids=[run_id]):
+            self.log.warning(
+                "The DAG run %s of %s holds the lease and does not exist in this Airflow. If it was deleted while it"
+                " waited for an approval, reject it (%s reject RUN, with DREDGE_AIRFLOW_URL) to release the lease."
+                " Otherwise the lease expires at the time above.",
+                run_id,
+                dag_id,
+                self.command,
+            )
+
+    def _resume(self, grant: LeaseGrant) -> None:
+        try:
+            self.resume(grant)
+        except ConfigError as error:  # without a run folder, this DAG run makes a new plan
+            self.log.info("%s", error)
+
+
+def read_grant(value: Any) -> LeaseGrant | None:
+    """Return the lease in the XCom of an acquire task; None without one."""
+    return from_json(LeaseGrant, value) if isinstance(value, Mapping) else None
+
+
+def end_run(run_uri: str, grant: Any) -> LeaseGrant:
+    """Stop the run's idle Spark applications on this machine, and return the lease to release.
+
+    :raises ConfigError: the run never had a lease
+    """
+    if run_uri:
+        end_applications(run_uri)
+    found = read_grant(grant)
+    if found is None:
+        raise ConfigError("this run acquired no lease; nothing to release")
+    return found
+
+
 class ApproveOperator(ApprovalOperator):
-    """Ask a person whether a run may delete, where its settings and its limits want that; else go on at once.
+    """Wait for the approval of a person if settings or limits require it; else do nothing.
 
-    While it waits no worker is busy with it: from Airflow 3.3 on it is in the state ``awaiting_input``, before that it
-    is deferred to the triggerer. Airflow 3.0 cannot ask: the task fails, and is cleared after the command. It is
-    answered
-    under *Required Actions*, by Airflow's API, or with the collector's commands ``approve`` and ``reject``. Without an
-    answer in time the run is rejected. A rejected run deletes nothing: the tasks that delete are skipped.
+    The wait needs no worker: from Airflow 3.3 the task is in state ``awaiting_input``, before that it is
+    deferred to the triggerer. On Airflow 3.0 the task fails; clear it after the answer. Answers come from
+    *Required Actions*, Airflow's API, or the collector's commands ``approve`` and ``reject``. Without an
+    answer in time the run is rejected. A rejected run skips the tasks that delete.
 
-    The answer itself stands in the run folder, written once, bound to the digest of the candidates; the sweep reads it
-    there. Success of this task, however it came about, lets nobody delete anything.
+    The answer is a file in the run folder, written once, with the digest of the candidates; the sweep reads
+    the file. A success of this task alone permits no deletion.
 
-    :param run_uri: folder of the run, as the plan step returned it (templated)
+    :param run_uri: folder of the run, from the plan task (templated)
     """
 
     step: ClassVar[str] = "approve"
     asks: ClassVar[str]
-    """What is asked, as long as nobody knows more."""
-    # Subject and body are made of names from the lake, so they must never be rendered as templates.
+    """Subject before the run is open."""
+    # Subject and body contain names from the lake, so they are never rendered as templates.
     template_fields: Sequence[str] = ("run_uri",)
     operator_extra_links = (ReportLink(),)
 
@@ -230,7 +243,7 @@ class ApproveOperator(ApprovalOperator):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Go on when nobody has to be asked, or somebody has answered; else ask and wait."""
+        """Return if the run needs no approval or has an answer; else ask and wait."""
         run = self.open()
         try:
             return self._go_on(context, run)
@@ -253,11 +266,7 @@ class ApproveOperator(ApprovalOperator):
 
     @reported
     def execute_complete(self, context: Context, event: dict[str, Any], question: str = "") -> dict[str, Any]:
-        """Write down what was answered, and go on or end the run.
-
-        :param event: the answer, as Airflow hands it over
-        :param question: digest of what was asked when the task was parked
-        """
+        """Store the answer; continue or reject the run."""
         run = self.open()
         user = event.get("responded_by_user") or {}
         approved = event.get("chosen_options") == [self.APPROVE] and bool(user)
@@ -265,12 +274,11 @@ class ApproveOperator(ApprovalOperator):
             self._answer(run, "approved", user, question)
         elif user:
             self._reject(run, user)
-        else:  # nobody answered here: perhaps a command did
-            self._time_is_over(run)
+        else:  # no answer in Airflow; a command may have answered
+            self._time_out(run)
         return self._go_on(context, run)
 
     def _go_on(self, context: Context, run: Any) -> dict[str, Any]:
-        """Take the answer that stands."""
         try:
             summary = self.steps.approve(run)
         except RejectedError as error:
@@ -281,15 +289,15 @@ class ApproveOperator(ApprovalOperator):
             )
             return {"step": self.step, "run_id": run.plan.run_id, "status": "rejected"}
         if summary is None:
-            self.log.info("Nobody has to be asked")
-            # Airflow asks for the task's link, and logs an error where there is no value.
+            self.log.info("This run needs no approval")
+            # Airflow logs an error for a link without a value.
             context["ti"].xcom_push(REPORT, "")
             return {"step": self.step, "run_id": run.plan.run_id, "status": "not_asked"}
         return report_metrics(self.step, summary, run.plan.repository)
 
     def _ask(self, context: Context, run: Any) -> str:
-        """Word the question for Airflow; gives its digest."""
-        with tasks_environment(run):
+        """Set the question for Airflow, and return its digest."""
+        with tasks_environment(run.options):
             question = self.steps.put_question(run)
         context["ti"].xcom_push(REPORT, question.report)
         self.subject, self.body = question.subject, question.body
@@ -305,13 +313,13 @@ class ApproveOperator(ApprovalOperator):
         try:
             self._answer(run, "rejected", user)
         except UnavailableError as error:
-            # A retry would forget what was answered and ask again: a no must not become a question.
+            # A retry would ask again, because Airflow forgets the answer: a rejection must not become a question.
             raise RejectedError(
-                f"run {run.plan.run_id} was rejected by {user['id']}, and that could not be written down ({error})."
+                f"run {run.plan.run_id} was rejected by {user['id']}, but the answer could not be stored ({error})."
                 " Nothing was deleted."
             ) from error
 
-    def _time_is_over(self, run: Any) -> None:
+    def _time_out(self, run: Any) -> None:
         try:
             self.steps.approve(run)
         except AwaitingApprovalError:
@@ -320,25 +328,8 @@ class ApproveOperator(ApprovalOperator):
             return
 
 
-def what_went_wrong(outcome: str, read_report: Callable[[], Mapping[str, Any]]) -> str:
-    """Return why a run did not end well, "" where it did.
-
-    A run that a person rejected ended well; that nobody answered must be noticed.
-
-    :param outcome: of the run
-    :param read_report: reads its report
-    """
-    if outcome in COMPLETE:
-        return ""
-    report = read_report()
-    said = report["approval"]
-    if outcome == "rejected" and said is not None and said["state"] == "rejected" and said["by"]:
-        return ""
-    return str(next(iter(report["problems"]), "a task ended before it could say why"))
-
-
 def _in_dag_test() -> bool:
-    """Whether ``dag.test()`` does the run, which would wait for ever: nobody can answer there."""
+    """Return whether ``dag.test()`` runs the task: it cannot receive an answer and would wait forever."""
     code, frame = inspect.unwrap(DAG.test).__code__, inspect.currentframe()
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Lineage in OpenLineage's classes; only Airflow's provider for it leads here, so they may be loaded."""
+"""OpenLineage facets of a task. Only Airflow's OpenLineage provider causes this import."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ RUN, FIGURES = "dredge_run", "dredge_figures"
 
 @attr.define
 class DredgeRunFacet(RunFacet):
-    """Dredge's run that a task belongs to.
+    """The Dredge run of a task.
 
     :param runId: its id, as in Dredge's pages and commands
-    :param repository: what the metrics call what it works on
-    :param outcome: of the run, where the task knows it, such as ``success`` or ``dry_run``
-    :param report: URI of its report, where the task wrote it
+    :param repository: its tag in the metrics
+    :param outcome: of the run, if known, such as ``success`` or ``dry_run``
+    :param report: URI of the report, if written
     """
 
     runId: str
@@ -32,7 +32,7 @@ class DredgeRunFacet(RunFacet):
 
 @attr.define
 class DredgeFiguresFacet(DatasetFacet):
-    """What a task found or did.
+    """Counts of a task.
 
     :param figures: by name, unit last; docs/metrics.md lists them
     """
@@ -43,13 +43,7 @@ class DredgeFiguresFacet(DatasetFacet):
 def make_lineage(
     dataset: tuple[str, str], figures: Mapping[str, int], has_changed: bool, run: DredgeRunFacet
 ) -> OperatorLineage[Any, Any]:
-    """Return lineage for the provider: a dataset that the task deleted from is an output, any other an input.
-
-    :param dataset: namespace and name
-    :param figures: of the task
-    :param has_changed: whether it deleted something
-    :param run: Dredge's run
-    """
+    """Return lineage for the provider: the dataset is an output if the task deleted from it, else an input."""
     found = Dataset(*dataset, facets={FIGURES: DredgeFiguresFacet(dict(figures))})
     return OperatorLineage(
         inputs=[] if has_changed else [found], outputs=[found] if has_changed else [], run_facets={RUN: run}

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, Stats, XCom
+from airflow.sdk import BaseOperator
 
+from airflow_dredge.operators.failures import first_failure
+from dredge.errors import RefusedError
 from dredge.runs.summary import StepSummary
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk import Context
     from airflow.sdk.types import TaskInstanceKey
 
-
-#: XCom of a task that wrote a report: the address of its page.
+#: XCom: address of the report page.
 REPORT = "report_uri"
+#: XCom of the task that ends a run, also after a failure: the event for callbacks.
+EVENT = "event"
+#: Outcomes of a run without a problem.
+COMPLETE = ("success", "dry_run")
+#: Counts that make a dataset an output in OpenLineage.
+CHANGES = ("deleted_objects", "rows_removed")
+#: OpenLineage's name of a scheme with several names.
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "postgresql": "postgres"}
 
 
 class ReportLink(BaseOperatorLink):
@@ -26,12 +36,8 @@ class ReportLink(BaseOperatorLink):
     name = "Report"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the report's address, empty before there is one."""
+        """Return the report's address; empty before the report exists."""
         return XCom.get_value(ti_key=ti_key, key=REPORT) or ""
-
-
-#: XCom of the task that ends a run, also of one that failed.
-EVENT = "event"
 
 
 def leave_event(
@@ -44,15 +50,9 @@ def leave_event(
     report: str = "",
     text: str = "",
 ) -> None:
-    """Leave the event of a run for callbacks of the task.
+    """Push the event of a run for callbacks and notifiers of the task.
 
-    :param context: of the task
-    :param kind: what became of the run: its outcome, such as ``alarm``, ``refused``, ``failed`` or ``success``
-    :param repository: name or URI
-    :param run: its id; "" where it came to no plan
-    :param counts: figures by name
-    :param report: address of the page; "" where there is none
-    :param text: what went wrong; "" for nothing
+    :param kind: outcome of the run, such as ``alarm``, ``refused``, ``failed`` or ``success``
     """
     event = {
         "kind": kind,
@@ -65,16 +65,10 @@ def leave_event(
     context["ti"].xcom_push(EVENT, event)
 
 
-#: Outcomes of a run that did all it was asked for.
-COMPLETE = ("success", "dry_run")
-
-
 def report_metrics(step: str, summary: StepSummary, repository: str) -> dict[str, Any]:
-    """Send a step's figures to the metrics, and return what XCom keeps: figures, no lists of objects.
+    """Send the metrics of a step, ``dredge.<step>.<noun>_<unit>``, and return its counts for XCom.
 
-    :param step: name of the step
-    :param summary: of the step
-    :param repository: name or URI, the tag of the metrics
+    docs/metrics.md lists them.
     """
     tags = {"repository": repository}
     for name, value in summary.counts.items():
@@ -84,26 +78,20 @@ def report_metrics(step: str, summary: StepSummary, repository: str) -> dict[str
 
 
 def report_run(summary: StepSummary, repository: str) -> None:
-    """Send what became of a run to the metrics; its objects and bytes are figures of the step that wrote the report.
-
-    :param summary: of that step, whatever became of the run
-    :param repository: name or URI, the tag of the metrics
-    """
+    """Send the metrics of a run."""
     tags, outcome = {"repository": repository}, str(summary.details["outcome"])
     Stats.incr("dredge.run.ended", tags={**tags, "outcome": outcome})
     for kind, value in summary.details.get("requests", {}).items():
         Stats.gauge(f"dredge.run.{kind}", value, tags=tags)
     if outcome in COMPLETE:
-        # A time and not an age: a gauge says the same until the next run, an age would have to grow meanwhile.
+        # A timestamp, because a gauge keeps its value until the next run: an age would not grow.
         ended_at = int(summary.finished_at.timestamp())
         Stats.gauge("dredge.run.complete_timestamp_seconds", ended_at, tags={**tags, "outcome": outcome})
 
 
 def report_figures(step: str, figures: dict[str, Any], store: str) -> dict[str, Any]:
-    """Send the whole numbers among a step's figures to the metrics, and return all of them for XCom.
+    """Send the integers of a step as metrics, and return all figures.
 
-    :param step: name of the step
-    :param figures: by name
     :param store: address of the key-value store, the tag of the metrics
     """
     for name, value in figures.items():
@@ -112,22 +100,16 @@ def report_figures(step: str, figures: dict[str, Any], store: str) -> dict[str, 
     return figures
 
 
-#: Figures of which one that is not zero says that what the task looked at is no longer the same.
-CHANGES = ("deleted_objects", "rows_removed")
-#: What OpenLineage calls schemes that go by several names.
-_SCHEMES = {"s3a": "s3", "s3n": "s3", "postgresql": "postgres"}
-
-
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """What a task worked on.
+    """OpenLineage facts of a task; docs/metrics.md describes the events.
 
-    :param uri: of the repository's storage namespace, of the Icechunk repository, or of the key-value store
-    :param repository: what the metrics call it
-    :param run_id: of Dredge's run
-    :param figures: of the step, unit last, as XCom and metrics have them
-    :param outcome: of the run, where the task knows it
-    :param report: URI of the run's report, where the task wrote it
+    :param uri: of the storage namespace, the Icechunk repository or the key-value store
+    :param repository: its tag in the metrics
+    :param run_id: id of the Dredge run
+    :param figures: counts by name
+    :param outcome: of the run, if known
+    :param report: URI of the report, if written
     """
 
     uri: str
@@ -144,8 +126,7 @@ class Lineage:
 
     @property
     def dataset(self) -> tuple[str, str]:
-        """Namespace and name by OpenLineage's rules for stores: ``s3://bucket`` and what the keys begin with; ``file``
-        and a path."""
+        """Namespace and name by OpenLineage's rules: ``s3://bucket`` and a prefix, or ``file`` and a path."""
         scheme, _, rest = self.uri.partition("?")[0].partition("://")
         place, _, path = rest.partition("/")
         if scheme in ("file", "local"):
@@ -153,32 +134,83 @@ class Lineage:
         return f"{_SCHEMES.get(scheme, scheme)}://{place}", path.strip("/") or "/"
 
 
-def of_step(uri: str, repository: str, run_id: str, summary: StepSummary) -> Lineage:
-    """Make the lineage of a step.
-
-    :param uri: of what it worked on
-    :param repository: what the metrics call it
-    :param run_id: of Dredge's run
-    :param summary: of the step
-    """
-    return Lineage(uri, repository, run_id, dict(summary.counts))
-
-
 class LineageMixin:
-    """An operator that tells OpenLineage what its task worked on; what it knows, it puts into ``lineage``."""
+    """An operator with lineage for Airflow's OpenLineage provider."""
 
     lineage: Lineage | None = None
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
-        """Return what the task read and changed; the provider asks for it, after a failure, too.
-
-        :param task_instance: of the task; what matters of it, the operator has
-        """
+        """Return the task's lineage. The provider calls this after success and failure."""
         if self.lineage is None:
             return None
-        # Loaded by the provider's own question only: nobody else has its packages.
+        # Only the provider calls this, so its packages are installed here.
         from airflow_dredge.operators.lineage_facets import DredgeRunFacet, make_lineage
 
         found = self.lineage
         run = DredgeRunFacet(found.run_id, found.repository, found.outcome or None, found.report or None)
         return make_lineage(found.dataset, found.figures, found.has_changed, run)
+
+
+class ReportOperator(LineageMixin, BaseOperator):
+    """Base of the task that writes the report of a run, releases its lease, and fails if the run is not
+    complete.
+
+    The task sets the state of the DAG run: make it a teardown (``as_teardown(on_failure_fail_dagrun=True)``),
+    so that it also runs after failures and after a person marked the run as failed. A run rejected by a
+    person is a success. Outlet events have the counts.
+    """
+
+    step: ClassVar[str]
+    key: ClassVar[str]
+    """Name of the repository in the XCom."""
+    operator_extra_links = (ReportLink(),)
+
+    def refuse_without_run(self, context: Context, repository: str) -> NoReturn:
+        """Leave an event, and fail with the first error of the DAG run.
+
+        :raises RefusedError: always
+        """
+        why = first_failure(self, context)
+        leave_event(context, "failed", repository, text=why)
+        raise RefusedError(f"the run has no plan: nothing to report, nothing was deleted. {why}")
+
+    def conclude(
+        self,
+        context: Context,
+        uri: str,
+        repository: str,
+        run_id: str,
+        summary: StepSummary,
+        read_report: Callable[[], Mapping[str, Any]],
+    ) -> dict[str, Any]:
+        """Send metrics, event and lineage of a run, and return its counts.
+
+        :raises RefusedError: the run is not complete
+        """
+        page, outcome, counts = str(summary.details["page"]), summary.details["outcome"], dict(summary.counts)
+        context["ti"].xcom_push(REPORT, page)
+        self.lineage = Lineage(uri, repository, run_id, counts, outcome, page)
+        figures = report_metrics(self.step, summary, repository)
+        report_run(summary, repository)
+        problem = find_problem(outcome, read_report)
+        leave_event(context, outcome, repository, run=run_id, counts=counts, report=page, text=problem)
+        if problem:
+            raise RefusedError(f"run {run_id} is {outcome}. {problem} Report: {page}")
+        facts = {self.key: repository, "run_id": run_id, "outcome": outcome}
+        for outlet in self.outlets:
+            context["outlet_events"][outlet].extra = {**facts, REPORT: page, **counts}
+        return {**figures, **facts, REPORT: page}
+
+
+def find_problem(outcome: str, read_report: Callable[[], Mapping[str, Any]]) -> str:
+    """Return the reason why a run is not complete; empty if it is.
+
+    A run rejected by a person is complete; a run without an answer is not.
+    """
+    if outcome in COMPLETE:
+        return ""
+    report = read_report()
+    approval = report["approval"]
+    if outcome == "rejected" and approval is not None and approval["state"] == "rejected" and approval["by"]:
+        return ""
+    return str(next(iter(report["problems"]), "a task ended without an error message"))

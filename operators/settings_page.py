@@ -1,6 +1,6 @@
-"""The page of docs that lists every setting, made from the fields that describe them.
+"""Generates docs/settings.md from the settings.
 
-python -m airflow_dredge.operators.settings_page        writes docs/settings.md anew; a test fails while it differs
+python -m airflow_dredge.operators.settings_page        writes the page; a test fails if it is outdated
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Connections to Azure Blob Storage (`wasb`) and Google Cloud Storage (`google_cloud_platform`)."""
+"""Connections to Azure Blob Storage (`wasb`) and Google Cloud Storage (`google_cloud_platform`).
+
+The fields are read here, so that the providers with their dozens of clients need not be installed.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,13 @@ _NOT_TAKEN_OF_AZURE = ("workload_identity_tenant_id", "client_secret_auth_config
 
 
 def azure_options(connection: Connection, options: AzureOptions) -> AzureOptions:
-    """Return the options that a connection describes; a credential in it replaces those of the environment.
+    """Return the options of a connection; its credential replaces those of the environment.
 
     The fields are the provider's: host = account URL (or the account's name as login), password = key; extra
     ``connection_string``, ``sas_token``; ``tenant_id`` with login and password for a service principal;
     ``managed_identity_client_id``.
 
-    :param connection: of type ``wasb``
-    :param options: of the environment
-    :raises ConfigError: the fields contradict each other, or ask for an identity that is not supported
+    :raises ConfigError: contradicting fields, or an unsupported identity
     """
     fields = {
         name.removeprefix(_OLD_AZURE_PREFIX): value
@@ -43,7 +44,7 @@ def azure_options(connection: Connection, options: AzureOptions) -> AzureOptions
     if refused:
         raise ConfigError(
             f"the Azure connection has {', '.join(refused)}, which Dredge does not support: give a key, a SAS token, a"
-            " service principal, or leave the identity to the machine. Nothing was touched."
+            " service principal, or leave the identity to the machine. Nothing was changed."
         )
     found = _described(connection.host or "", connection.login, connection.password, fields, options)
     for secret in (found.key, found.sas_token, found.client_secret):
@@ -75,7 +76,7 @@ def _described(
 
 
 def _with_sas(host: str, login: str | None, token: str) -> AzureOptions:
-    """A SAS token alone, or behind the account's URL, as the provider takes both."""
+    """Add a SAS token, with or without the account's URL before it."""
     if token.startswith("https://"):
         host, _, token = token.partition("?")
     found = _account(host, login, AzureOptions())
@@ -87,8 +88,9 @@ def _with_sas(host: str, login: str | None, token: str) -> AzureOptions:
 
 
 def _account(host: str, login: str | None, options: AzureOptions) -> AzureOptions:
-    """Add the account, and the endpoint where the host tells one. A host without a dot is an account's name, as old
-    connections have it; the path of an emulator's URL has the account."""
+    """Add the account, and the endpoint if the host has one. A host without a dot is an account name (old
+    connections); the path of an emulator's URL has the account.
+    """
     parts = urlsplit(host if "://" in host else f"https://{host}")
     name, in_path = parts.hostname or "", parts.path.strip("/")
     if not in_path and "." not in name:
@@ -99,7 +101,7 @@ def _account(host: str, login: str | None, options: AzureOptions) -> AzureOption
 
 
 def _of_account(account: str | None, options: AzureOptions) -> AzureOptions:
-    """Name the account; key, token and endpoint of another one are dropped, and are not sent to it."""
+    """Set the account; drop key, token and endpoint of another account."""
     if account == options.account:
         return options
     return replace(options, account=account, key=None, sas_token=None, endpoint_url=None)
@@ -111,19 +113,17 @@ _NOT_TAKEN_OF_GOOGLE = ("key_secret_name", "impersonation_chain", "idp_issuer_ur
 
 
 def google_options(extra: Mapping[str, Any], options: GcsOptions) -> GcsOptions:
-    """Return the options that a connection describes; what it leaves open stays as it is.
+    """Return the options of a connection; missing fields keep the environment's values.
 
     :param extra: of the connection; names may have the prefix of older providers
-    :param options: of the environment
-    :raises ConfigError: the connection asks for an identity that is not supported, so that another one would be taken,
-        or its key is none
+    :raises ConfigError: an unsupported identity, or an invalid key
     """
     fields = {name.removeprefix(_OLD_GOOGLE_PREFIX): value for name, value in extra.items() if value}
     refused = sorted(fields.keys() & set(_NOT_TAKEN_OF_GOOGLE))
     if refused:
         raise ConfigError(
             f"the Google connection has {', '.join(refused)}, which Dredge does not support: give a key (keyfile_dict,"
-            " key_path), a credential_config_file, or leave the identity to the machine. Nothing was touched."
+            " key_path), a credential_config_file, or leave the identity to the machine. Nothing was changed."
         )
     key = fields.get("keyfile_dict") or fields.get("credential_config_file")
     file = fields.get("key_path")
@@ -137,7 +137,7 @@ def google_options(extra: Mapping[str, Any], options: GcsOptions) -> GcsOptions:
 
 
 def _hide(text: str | None) -> None:
-    """Keep a key out of the logs, whole and in its parts."""
+    """Mask a key in logs, as a whole and in its parts."""
     if text is None:
         return
     mask_secret(text)

@@ -1,4 +1,11 @@
-"""Lookup of Airflow connections."""
+"""Lookup of Airflow connections.
+
+Airflow tries one secrets backend after another, skips one with an error, and then reports "not found". So a
+missing connection may be an unavailable backend; only default connections may be missing
+(`storage.storage_options`).
+
+Source: P25 of docs/platform-behaviour.md
+"""
 
 from __future__ import annotations
 
@@ -16,16 +23,15 @@ if TYPE_CHECKING:
 
 
 class UnreadableError(ConfigError):
-    """There is a connection, and its text cannot be read."""
+    """A connection exists, but its text is invalid."""
 
 
 def find_connection(conn_id: str) -> Connection | None:
-    """Return a connection; None when Airflow finds none.
+    """Return a connection; None if it does not exist.
 
-    :param conn_id: its id
-    :raises UnreadableError: the environment variable of the connection cannot be read
-    :raises ConfigError: the task may not read the connection
-    :raises UnavailableError: Airflow fails to look it up
+    :raises UnreadableError: invalid text in the environment variable or the extra
+    :raises ConfigError: access is denied
+    :raises UnavailableError: the lookup fails
     """
     _check_environment(conn_id)
     try:
@@ -34,12 +40,12 @@ def find_connection(conn_id: str) -> Connection | None:
         return None
     except AccessDenied:
         raise ConfigError(
-            f"Airflow does not let this process read the connection {conn_id!r}. Nothing was touched."
+            f"Airflow does not let this process read the connection {conn_id!r}. Nothing was changed."
         ) from None
     except Exception as error:
-        # The words of the error may have secrets, so they are in no log and in no cause.
+        # The error text may contain secrets, so it is in no log and no cause.
         raise UnavailableError(
-            f"Airflow failed to look up the connection {conn_id!r} ({type(error).__name__}). Nothing was touched."
+            f"Airflow failed to look up the connection {conn_id!r} ({type(error).__name__}). Nothing was changed."
         ) from None
     for secret in filter(None, (found.password, found.extra)):
         mask_secret(secret)
@@ -48,18 +54,18 @@ def find_connection(conn_id: str) -> Connection | None:
 
 
 def _check_environment(conn_id: str) -> None:
-    # Airflow passes over a variable that it cannot parse: a connection of the same name from elsewhere would be used.
+    # Airflow skips an invalid variable, and would use a connection of the same name from another backend.
     try:
         EnvironmentVariablesBackend().get_connection(conn_id)
     except Exception as error:
         raise UnreadableError(
             f"the connection {conn_id!r} in the variable AIRFLOW_CONN_{conn_id.upper()} cannot be read:"
-            f" {_wrong_in(error)}. Nothing was touched."
+            f" {_describe(error)}. Nothing was changed."
         ) from None
 
 
-def _wrong_in(error: Exception) -> str:
-    """What is wrong with the text of a connection, and how to write it, without anything of the text."""
+def _describe(error: Exception) -> str:
+    """Return the problem of an invalid text, and the right syntax, without any of the text."""
     if isinstance(error, json.JSONDecodeError):
         return (
             f"its JSON is wrong at line {error.lineno}, column {error.colno} (such as a comma before a closing brace,"
@@ -73,7 +79,7 @@ def _wrong_in(error: Exception) -> str:
 
 
 def _check_extra(connection: Connection) -> None:
-    """Refuse an extra that is no JSON object: Airflow takes it for an empty one, and what it says would be lost."""
+    """Refuse an extra that is no JSON object: Airflow would treat it as empty."""
     try:
         extra = json.loads(connection.extra or "{}")
     except ValueError as error:
@@ -83,28 +89,25 @@ def _check_extra(connection: Connection) -> None:
             else ""
         )
         raise UnreadableError(
-            f"the extra of the connection {connection.conn_id!r} is no JSON: wrong{where} (such as a comma before a"
-            " closing brace, or single quotes). Nothing was touched."
+            f"the extra of the connection {connection.conn_id!r} is invalid JSON{where} (such as a comma before a"
+            " closing brace, or single quotes). Nothing was changed."
         ) from None
     if not isinstance(extra, dict):
         raise UnreadableError(
-            f"the extra of the connection {connection.conn_id!r} must be a JSON object. Nothing was touched."
+            f"the extra of the connection {connection.conn_id!r} must be a JSON object. Nothing was changed."
         )
 
 
 def need_connection(conn_id: str, what: str, example: str) -> Connection:
-    """Return a connection that there must be.
+    """Return a connection that must exist.
 
-    :param conn_id: its id
-    :param what: of what it is, for the message, such as "lakeFS"
-    :param example: JSON for the message
-    :raises ConfigError: there is none, or it may not be read
-    :raises UnavailableError: Airflow fails to look it up
+    :raises ConfigError: it does not exist, or access is denied
+    :raises UnavailableError: the lookup fails
     """
     connection = find_connection(conn_id)
     if connection is None:
         raise ConfigError(
-            f"the {what} connection {conn_id!r} does not exist, or the secrets backend that has it does not answer."
-            f" Make it in the UI or set AIRFLOW_CONN_{conn_id.upper()}, for example to {example}"
+            f"the {what} connection {conn_id!r} does not exist, or its secrets backend does not answer. Create it in"
+            f" the UI or set AIRFLOW_CONN_{conn_id.upper()}, for example to {example}"
         )
     return connection

@@ -11,11 +11,9 @@ from airflow.sdk import BaseOperator
 
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.storage import storage_options, tasks_environment
-from airflow_dredge.operators.reporting import LineageMixin, of_step, report_metrics
+from airflow_dredge.operators.reporting import Lineage, LineageMixin, report_metrics
 from airflow_dredge.operators.spark import SparkJobOperator
 from dredge.errors import ConfigError
-from dredge.runs.lease import LeaseGrant
-from dredge.runs.payload import from_json
 from dredge.runs.summary import StepSummary
 from dredge.storage import StorageOptions
 
@@ -29,7 +27,8 @@ class IcechunkOperator(BaseOperator):
     """Work on an Icechunk repository.
 
     :param storage: URI of the repository (templated)
-    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
+    :param aws_conn_id: connection of the object store; None, or a missing ``aws_default``, for local folders
+        and machine roles
     """
 
     template_fields: Sequence[str] = ("storage",)
@@ -41,37 +40,37 @@ class IcechunkOperator(BaseOperator):
 
     @property
     def options(self) -> StorageOptions:
-        """How the connection reaches the store."""
+        """Access to the store."""
         return storage_options(self.aws_conn_id)
 
 
-def granted(value: Any) -> LeaseGrant | None:
-    """Return the lease that an acquire task returned, None when there is none."""
-    return from_json(LeaseGrant, value) if isinstance(value, Mapping) else None
-
-
 def open_run(run_uri: str, aws_conn_id: str | None) -> Run:
-    """Open a collection, with the store that the connection describes.
+    """Open a collection with the store of the connection.
 
-    :param run_uri: folder of the run; empty when there is no plan
-    :param aws_conn_id: connection of the object store
-    :raises ConfigError: there is no such run
+    :raises ConfigError: the run does not exist
     """
-    # Loaded by a task that works on a run: every task of every DAG reads the files of all operators.
+    # Imported by tasks of a run only: each task of each DAG imports all operators.
     from dredge.icechunk.collection.steps import Run
 
     if not run_uri:
-        raise ConfigError(
-            "this run has no plan, because an earlier task failed; see its log. Nothing was done."
-        )
+        raise ConfigError("this run has no plan: an earlier task failed, see its log. Nothing was done.")
     return Run.open(run_uri, storage_options(aws_conn_id))
 
 
-class IcechunkSparkOperator(LineageMixin, SparkJobOperator):
-    """Do some steps of a planned collection: on Spark, or in this worker.
+def need_plan(plan: Any) -> Mapping[str, Any]:
+    """Return the XCom of a plan task.
 
-    :param plan: what the plan task returned (templated)
-    :param spark_engine: ``submit`` for spark-submit, ``connect`` for a Spark Connect server (templated)
+    :raises ConfigError: the plan task failed
+    """
+    if not isinstance(plan, Mapping):
+        raise ConfigError("there is no plan: an earlier task failed, see its log. Nothing was changed.")
+    return plan
+
+
+class IcechunkSparkOperator(LineageMixin, SparkJobOperator):
+    """Run some steps of a planned collection, on Spark or in the worker.
+
+    :param plan: XCom of the plan task (templated)
 
     Further parameters are those of ``SparkJobOperator``.
     """
@@ -84,23 +83,20 @@ class IcechunkSparkOperator(LineageMixin, SparkJobOperator):
 
     @abstractmethod
     def work(self, run: Run) -> StepSummary:
-        """Do the steps in this worker."""
+        """Run the steps in the worker."""
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Do the steps, and return the figures of the last one."""
-        if not isinstance(self.plan, Mapping):
-            raise ConfigError(
-                "there is no plan, because an earlier task failed; see its log. Nothing was done."
-            )
-        self.run_uri = self.plan["run_uri"]
+        """Run the steps, and return the counts of the last one."""
+        planned = need_plan(self.plan)
+        self.run_uri = planned["run_uri"]
         if not self.run_uri:
-            raise AirflowSkipException("nobody asked for a collection")
+            raise AirflowSkipException("the Param collect is off")
         run = open_run(self.run_uri, self.aws_conn_id)
-        if self.plan["mode"] == "local":
-            with tasks_environment(run):
+        if planned["mode"] == "local":
+            with tasks_environment(run.options):
                 summary = self.work(run)
         else:
             summary = self.run_job(run)
-        self.lineage = of_step(run.plan.uri, run.plan.uri, run.plan.run_id, summary)
+        self.lineage = Lineage(run.plan.uri, run.plan.uri, run.plan.run_id, dict(summary.counts))
         return report_metrics(self.step, summary, run.plan.uri)

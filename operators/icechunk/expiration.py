@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.failures import reported
-from airflow_dredge.operators.icechunk.base import IcechunkOperator, granted
+from airflow_dredge.operators.gates import read_grant
+from airflow_dredge.operators.icechunk.base import IcechunkOperator, need_plan
 from airflow_dredge.operators.reporting import REPORT, ReportLink
 from airflow_dredge.operators.schedules import data_window
-from dredge.errors import ConfigError
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.config import ExpireConfig
 from dredge.icechunk.expiration.plan import plan_expiration
@@ -26,16 +26,15 @@ if TYPE_CHECKING:
 
 
 class IcechunkPlanExpirationOperator(IcechunkOperator):
-    """Plan an expiration, and store the plan as data, text, picture and page beside the repository.
+    """Plan an expiration, and store the plan as data, text, diagram and page beside the repository. Changes
+    nothing.
 
-    Changes nothing. In a run on a schedule, and in one of a backfill, durations count back from the end of the run's
-    interval: what a late or repeated run expires is what one in time would have, or less.
+    In scheduled and backfilled runs, durations count back from the end of the data interval: a late or
+    repeated run expires the same snapshots as a run in time, or fewer.
 
-    :param storage: URI of the repository (templated)
-    :param config: settings by name, such as ``{"older_than": "30d"}``; docs/settings.md lists them. Values may be given
-        as they are or as rendered text; an unknown name or a value that does not fit fails the task before anything is
-        touched (templated)
-    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
+    :param config: settings by name, such as ``{"older_than": "30d"}``; docs/settings.md lists them. Values
+        may be rendered text; an unknown name or invalid value fails the task before it changes anything
+        (templated)
     """
 
     template_fields: Sequence[str] = ("storage", "config")
@@ -47,7 +46,7 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Make the plan and return its figures, digest and place."""
+        """Make the plan and return its counts, digest and URI."""
         config = ExpireConfig.from_params(self.config or {})
         reader, window = open_reader(self.storage, self.options), data_window(context)
         now = utc_now() if window is None else min(window[1], utc_now())
@@ -59,7 +58,7 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
             delete_expired_tags=config.delete_expired_tags,
         )
         if config.estimate:
-            # Loaded by this task only: every task of every DAG reads the files of all operators.
+            # Imported by this task only: each task of each DAG imports all operators.
             from dredge.icechunk.collection.estimate import estimate
 
             plan = plan.with_freed(estimate(reader, plan))
@@ -84,15 +83,12 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
 class IcechunkExpireOperator(IcechunkOperator):
     """Apply an expiration. Deletes no object.
 
-    What is applied is planned anew for the repository as it is now, with the threshold, rule and flags of the
-    plan; commits made meanwhile do not matter.
+    The task plans again for the current state of the repository, with the plan's threshold, rule and flags.
 
-    :param storage: URI of the repository (templated)
-    :param plan: what the plan task returned (templated)
-    :param lease: what the acquire task returned; None takes the right meanwhile (templated)
-    :param exactly: refuse unless the repository is still as the plan saw it
-    :param report_only: a dry run: change nothing (templated)
-    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
+    :param plan: XCom of the plan task (templated)
+    :param lease: XCom of the acquire task; None acquires a lease for this task (templated)
+    :param exactly: refuse if the repository changed since the plan
+    :param report_only: dry run: change nothing (templated)
     """
 
     template_fields: Sequence[str] = ("storage", "plan", "lease", "report_only")
@@ -114,22 +110,19 @@ class IcechunkExpireOperator(IcechunkOperator):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Apply the plan, or in a dry run say that nothing was changed."""
-        if not isinstance(self.plan, Mapping):
-            raise ConfigError(
-                "there is no plan, because an earlier task failed; see its log. Nothing was changed."
-            )
+        """Apply the plan; in a dry run change nothing."""
+        plan = need_plan(self.plan)
         if truth("report_only", self.report_only):
-            self.log.info("Dry run: nothing is changed; the plan is in %s", self.plan["plan_uri"])
+            self.log.info("Dry run: nothing is changed. Plan: %s", plan["plan_uri"])
             return {"dry_run": True, "edited": 0, "released": 0, "refs_deleted": []}
         done = expire(
             self.storage,
-            datetime.fromisoformat(self.plan["threshold"]),
-            rule=self.plan["rule"],
-            delete_expired_branches=self.plan["delete_expired_branches"],
-            delete_expired_tags=self.plan["delete_expired_tags"],
-            approved_digest=self.plan["digest"] if self.exactly else None,
-            lease=granted(self.lease),
+            datetime.fromisoformat(plan["threshold"]),
+            rule=plan["rule"],
+            delete_expired_branches=plan["delete_expired_branches"],
+            delete_expired_tags=plan["delete_expired_tags"],
+            approved_digest=plan["digest"] if self.exactly else None,
+            lease=read_grant(self.lease),
             options=self.options,
         )
         return {

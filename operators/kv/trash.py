@@ -38,14 +38,16 @@ if TYPE_CHECKING:
 
     from dredge.runs.preflight import Preflight
 
+# The steps of the cleaner are imported inside methods: each task of each DAG imports all operators.
+
 
 class LakeFSKVOperator(BaseOperator):
-    """Work on a lakeFS installation's key-value store, beside the state folder of the trash cleaner.
+    """Work on a lakeFS installation's key-value store, with the state folder of the trash cleaner.
 
-    :param config: settings by name, such as ``{"state_uri": "s3://ops/trash"}``; docs/settings.md lists them. Values
-        may be given as they are or as rendered text; an unknown name or a value that does not fit fails the task
-        before anything is touched (templated)
-    :param segments: DynamoDB: parts of the table that are read at once
+    :param config: settings by name, such as ``{"state_uri": "s3://ops/trash"}``; docs/settings.md lists them.
+        Values may be rendered text; an unknown name or invalid value fails the task before it changes
+        anything (templated)
+    :param segments: DynamoDB: number of segments to scan in parallel
     :param kv_conn_id: connection of the database (templated)
     :param aws_conn_id: connection of the object store of the state folder
     """
@@ -79,7 +81,7 @@ class LakeFSKVOperator(BaseOperator):
 
     @cached_property
     def state(self) -> TrashState:
-        """What earlier runs left."""
+        """State of earlier runs."""
         options = storage_options(self.aws_conn_id)
         return TrashState(open_writer(self.state_uri, options), options=options)
 
@@ -91,9 +93,9 @@ class LakeFSKVTrashOperator(LineageMixin, LakeFSKVOperator):
 
     @cached_property
     def state(self) -> TrashState:
-        """What earlier runs left.
+        """State of earlier runs.
 
-        :raises RefusedError: earlier runs were bound by a policy, and there is none now
+        :raises RefusedError: earlier runs had a policy, and the Variable is missing now
         """
         found = super().state
         present = {POLICY: json_variable(POLICY) is not None}
@@ -102,7 +104,7 @@ class LakeFSKVTrashOperator(LineageMixin, LakeFSKVOperator):
 
     @cached_property
     def checked(self) -> TrashConfig:
-        """The rendered settings as the cleaner's own type."""
+        """The rendered settings as a config."""
         return TrashConfig.from_params(self.config)
 
     @property
@@ -112,15 +114,15 @@ class LakeFSKVTrashOperator(LineageMixin, LakeFSKVOperator):
 
     @property
     def rate(self) -> ReadRate:
-        """How fast the store may be read."""
+        """Read rate of the store."""
         return ReadRate(self.checked.read_rate, self.segments)
 
     def holder(self, context: Context) -> str | None:
-        """Name every try of this task the same: a later try then fences an earlier one off that was only lost."""
+        """Return the lease holder. It is the same for every try, so that a retry fences off a lost try."""
         return f"{self.dag_id} {context['run_id']} {self.task_id}" if "run_id" in context else None
 
     def linked(self, context: Context, run_id: str, figures: dict[str, Any]) -> dict[str, Any]:
-        """Link the task to the page of its run, and give figures and page to whoever waits for the outlets."""
+        """Push link, event, lineage and outlet events of a run; return its figures with the page."""
         page = f"{self.checked.state_uri.rstrip('/')}/runs/{run_id}/report.html"
         numbers = {name: value for name, value in figures.items() if type(value) is int}
         place, outcome = str(figures["location"]), str(figures.get("status", "dry_run"))
@@ -134,16 +136,12 @@ class LakeFSKVTrashOperator(LineageMixin, LakeFSKVOperator):
 
 
 class LakeFSKVCheckTrashOperator(LakeFSKVTrashOperator, CheckOperator):
-    """Ask for everything that a look and a cleaning will need, as `dredge trash check` does.
-
-    Parameters: see :class:`LakeFSKVTrashOperator`.
-    """
+    """Run the preflight of the cleaner if asked to, as `dredge trash check` does."""
 
     template_fields: Sequence[str] = ("check_only", *LakeFSKVTrashOperator.template_fields)
 
     def ask(self) -> Preflight:
-        """Ask the key-value store and the store of the state folder."""
-        # Loaded by this task only: every task of every DAG reads the files of all operators.
+        """Check the key-value store and the state folder."""
         from dredge.trash.preflight import check
 
         options = storage_options(self.aws_conn_id)
@@ -151,16 +149,14 @@ class LakeFSKVCheckTrashOperator(LakeFSKVTrashOperator, CheckOperator):
 
 
 class LakeFSKVScanTrashOperator(LakeFSKVTrashOperator):
-    """Look at a store, say what is trash, and remember what is unused. Nothing is removed.
+    """Scan a store, report trash, and store the unused rows for the next run. Removes nothing.
 
-    Returns figures and the run's id, whose plan bounds a later clean. Parameters: see
-    :class:`LakeFSKVTrashOperator`.
+    Returns figures and the run's id; its plan limits a later clean.
     """
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Look and classify."""
-        # Loaded by this task only: every task of every DAG reads the files of all operators.
+        """Scan and classify."""
         from dredge.trash.steps import scan
 
         with self.connection.reader(self.rate) as store:
@@ -174,19 +170,18 @@ class LakeFSKVScanTrashOperator(LakeFSKVTrashOperator):
             )
         for finding in report.findings:
             if finding.verdict == "report":
-                self.log.warning("for a person: %s: %s (%s)", finding.name, finding.why, finding.kind)
+                self.log.warning("needs a decision: %s: %s (%s)", finding.name, finding.why, finding.kind)
         figures = report_figures("kv_scan_trash", report.figures(), report.plan.location)
         return self.linked(context, report.plan.run_id, figures)
 
 
 class LakeFSKVCleanTrashOperator(LakeFSKVTrashOperator):
-    """Remove trash that an earlier run found and that has waited since; a dry run unless told.
+    """Remove trash that an earlier run found, after the grace; a dry run by default.
 
-    Rows are written to undo files in the state folder first; ``dredge trash restore`` puts them back.
-    Further parameters: see :class:`LakeFSKVTrashOperator`.
+    The rows are first written to undo files in the state folder, for ``dredge trash restore``.
 
-    :param planned: run id of a scan, whose plan this run must not go beyond; None is no bound (templated)
-    :param planned_digest: digest of that plan, as the scan returned it; empty takes the plan as it is (templated)
+    :param planned: run id of a scan; the clean removes only rows of its plan; None for no limit (templated)
+    :param planned_digest: digest of that plan from the scan; empty accepts the plan as it is (templated)
     """
 
     template_fields: Sequence[str] = (*LakeFSKVTrashOperator.template_fields, "planned", "planned_digest")
@@ -200,8 +195,7 @@ class LakeFSKVCleanTrashOperator(LakeFSKVTrashOperator):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Remove, or say what would go."""
-        # Loaded by this task only: every task of every DAG reads the files of all operators.
+        """Remove trash; in a dry run count it."""
         from dredge.trash.steps import clean
 
         if self.planned == "":
@@ -222,7 +216,7 @@ class LakeFSKVCleanTrashOperator(LakeFSKVTrashOperator):
             )
         if report.status == "partial":
             self.log.warning(
-                "some of the plan stayed: see %s/runs/%s/report.json",
+                "some rows of the plan were not removed: see %s/runs/%s/report.json",
                 config.state_uri,
                 report.scan.plan.run_id,
             )
@@ -236,9 +230,10 @@ class LakeFSKVCleanTrashOperator(LakeFSKVTrashOperator):
 
 
 class LakeFSKVRestoreTrashOperator(LakeFSKVOperator):
-    """Put rows back that a run of the cleaner removed; a dry run unless told. A key that exists stays as it is.
+    """Restore rows that a run of the cleaner removed; a dry run by default. Existing keys are not changed.
 
-    Parameters: see :class:`LakeFSKVOperator`; ``config`` such as ``{"state_uri": "s3://ops/trash", "run": "g3…"}``.
+    Parameters: see :class:`LakeFSKVOperator`; ``config`` such as ``{"state_uri": "s3://ops/trash", "run":
+    "g3…"}``.
     """
 
     @cached_property
@@ -248,13 +243,12 @@ class LakeFSKVRestoreTrashOperator(LakeFSKVOperator):
 
     @property
     def state_uri(self) -> str:
-        """Where the undo files are."""
+        """URI of the folder with the undo files."""
         return self.checked.state_uri
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Put back, or count, and return the figures."""
-        # Loaded by this task only: every task of every DAG reads the files of all operators.
+        """Restore; in a dry run count."""
         from dredge.trash.steps import restore
 
         config = self.checked

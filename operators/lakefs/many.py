@@ -28,14 +28,12 @@ if TYPE_CHECKING:
 
 
 class LakeFSChooseRepositoriesOperator(LakeFSOperator):
-    """Choose the repositories of a server that are collected, each with the settings for its run.
+    """Choose the repositories of a server, each with the settings of its run.
 
-    A repository that the Variable ``dredge_gc_schedules`` names gets the settings it has there, and the Params for
-    the rest. It is a dry run when either says so.
+    Settings come from the Variable ``dredge_gc_schedules``, and from the Params for the rest. It is a dry run
+    if either says so.
 
     :param which: settings of ``ManyConfig`` by name, such as ``{"repositories": "team-*"}`` (templated)
-    :param lakefs_conn_id: connection of the lakeFS server
-    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
     """
 
     template_fields: Sequence[str] = ("which",)
@@ -46,7 +44,7 @@ class LakeFSChooseRepositoriesOperator(LakeFSOperator):
 
     @reported
     def execute(self, context: Context) -> list[list[dict[str, Any]]]:
-        """Return what each run is started with, in parts: its ``conf`` and its ``trigger_run_id``."""
+        """Return ``conf`` and ``trigger_run_id`` of each run, in parts."""
         config = ManyConfig.from_params(self.which)
         params = {name: context["params"][name] for name in FORM_OF_A_RUN}
         ours, conflicts = repository_settings()
@@ -63,25 +61,24 @@ class LakeFSChooseRepositoriesOperator(LakeFSOperator):
         return started_with(context, confs, left_out, chosen.summary_root)
 
 
-_ASK_EVERY_SECONDS = 30
-_LOOK_EVERY = timedelta(minutes=3)
+_POLL_SECONDS = 30
+_CHECK_EVERY = timedelta(minutes=3)
 _WAITS_FOR = "waits_for"
-"""XCom: the number of the run that the task waits for."""
+"""XCom: index of the awaited run."""
 
 
 class LakeFSCollectRepositoryOperator(TriggerDagRunOperator):
-    """Start a run of the DAG that collects a repository, and wait for its end in the triggerer; then the next one.
+    """Start the DAG run of each repository in turn, and wait for it in the triggerer.
 
-    A try that died after it had started a run is followed by one that waits for the same run. A run that failed is
-    done again when this task is cleared. A run that fails, or that a person deletes meanwhile, stops no other; the task
-    fails at its end. Returns the ids of the runs where all ended well.
+    A retry waits for the run that an earlier try started. Clearing the task repeats failed runs. A failed or
+    deleted run stops no other run; the task fails at its end. Returns the ids of the runs if all succeeded.
 
-    :param runs: for each run its ``conf`` and its ``trigger_run_id``, the same in every try
+    :param runs: ``conf`` and ``trigger_run_id`` of each run, the same in every try
 
     Further parameters are those of ``TriggerDagRunOperator``.
     """
 
-    # What runs are started with comes from Params, and is never rendered once more.
+    # The settings come from rendered Params, and are not rendered again.
     template_fields: Sequence[str] = ()
 
     def __init__(
@@ -91,9 +88,9 @@ class LakeFSCollectRepositoryOperator(TriggerDagRunOperator):
             "wait_for_completion": True,
             "deferrable": True,
             "fail_when_dag_is_paused": True,
-            "poke_interval": _ASK_EVERY_SECONDS,
+            "poke_interval": _POLL_SECONDS,
             "logical_date": None,
-            # Airflow's own wait, which knows no end, ends as soon as the run is there; ours begins.
+            # Airflow's own wait has no timeout: it ends at once, and ours begins.
             "allowed_states": [*DagRunState],
             "failed_states": [],
         } | kwargs
@@ -102,32 +99,32 @@ class LakeFSCollectRepositoryOperator(TriggerDagRunOperator):
 
     @property
     def label(self) -> str:
-        """What the task is about, for the list of mapped tasks."""
+        """Label of the mapped task."""
         names = [str(run["conf"].get("repository") or run["conf"].get("storage")) for run in self.runs]
         return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"
 
     def execute(self, context: Context) -> Any:
-        """Start the runs that have not ended well, one after the other, unless an earlier try did."""
+        """Start the runs without a success, one after the other."""
         return self._go_on(context, 0)
 
     def execute_complete(self, context: Context, event: Any) -> Any:
-        """Look what became of the run that the task waited for, and go on."""
-        return self._look(context, self._ids.index(event[1]["run_ids"][0]))
+        """Check the awaited run, and continue with the next one."""
+        return self._check(context, self._ids.index(event[1]["run_ids"][0]))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Go on; every few minutes the task looks whether the run is still there."""
+        """Continue; after a timeout check that the awaited run still exists."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except TaskDeferralTimeout:
             ti: Any = context["ti"]
             where = {"task_ids": ti.task_id, "map_indexes": ti.map_index}
-            return self._look(context, int(ti.xcom_pull(key=_WAITS_FOR, **where)))
+            return self._check(context, int(ti.xcom_pull(key=_WAITS_FOR, **where)))
 
     def _go_on(self, context: Context, first: int) -> list[str]:
         for number in range(first, len(self.runs)):
             state = self._state(context, number)
             if state in (DagRunState.QUEUED, DagRunState.RUNNING):
-                self.log.info("run %s goes on: an earlier try started it", self._ids[number])
+                self.log.info("waiting for run %s of an earlier try", self._ids[number])
                 self._wait(context, number)
             if state is not DagRunState.SUCCESS:
                 self.conf, self.trigger_run_id = dict(self.runs[number]["conf"]), self._ids[number]
@@ -135,24 +132,22 @@ class LakeFSCollectRepositoryOperator(TriggerDagRunOperator):
                 super().execute(context)  # parks the task
         bad = [name for number, name in enumerate(self._ids) if not self._is_good(context, number)]
         if bad:
-            # There is nothing to be gained by another try of this task.
-            raise AirflowFailException(
-                f"runs of {self.trigger_dag_id} that did not end well: {', '.join(bad)}"
-            )
+            # A retry would not change the runs.
+            raise AirflowFailException(f"unsuccessful runs of {self.trigger_dag_id}: {', '.join(bad)}")
         return self._ids
 
-    def _look(self, context: Context, number: int) -> list[str]:
+    def _check(self, context: Context, number: int) -> list[str]:
         name, state = self._ids[number], self._state(context, number)
         if state in (DagRunState.QUEUED, DagRunState.RUNNING):
             self._wait(context, number)
         if state is None:
-            self.log.error("run %s of %s is gone: a person deleted it", name, self.trigger_dag_id)
+            self.log.error("run %s of %s was deleted", name, self.trigger_dag_id)
         else:
-            self.log.info("run %s has ended: %s", name, state)
+            self.log.info("run %s ended: %s", name, state)
         return self._go_on(context, number + 1)
 
     def _wait(self, context: Context, number: int) -> None:
-        """Park the task until the run ends, some minutes at most."""
+        """Defer the task until the run ends, at most some minutes."""
         context["ti"].xcom_push(_WAITS_FOR, number)
         self.defer(
             trigger=DagStateTrigger(
@@ -162,7 +157,7 @@ class LakeFSCollectRepositoryOperator(TriggerDagRunOperator):
                 poll_interval=self.poke_interval,
             ),
             method_name="execute_complete",
-            timeout=_LOOK_EVERY,
+            timeout=_CHECK_EVERY,
         )
 
     @property
@@ -181,11 +176,11 @@ class LakeFSCollectRepositoryOperator(TriggerDagRunOperator):
 
 
 class LakeFSSaveSummaryOperator(SaveSummaryOperator):
-    """Write one page about the runs of all repositories of a server; see ``SaveSummaryOperator``."""
+    """Write the summary page for the repositories of a server; see ``SaveSummaryOperator``."""
 
     collects, plans, what = "lakefs_gc", "plan", "repository"
     tells = ("save_report", "plan", "acquire_lease")
 
     def outcome_of(self, repository: str, run_uri: str, why: str, options: StorageOptions | None) -> Outcome:
-        """Tell what became of a repository's run, by its report."""
+        """Return the outcome from a repository's report."""
         return outcome_of(repository, run_uri, why, options)

@@ -8,30 +8,19 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_dredge.operators.application import end_applications
-from airflow_dredge.operators.failures import first_failure, reported
-from airflow_dredge.operators.gates import AcquireLeaseOperator, CheckOperator, what_went_wrong
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.gates import AcquireLeaseOperator, CheckOperator, end_run, read_grant
 from airflow_dredge.operators.hooks.kv import LakeFSKVConnection, is_named
 from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from airflow_dredge.operators.hooks.storage import storage_options, tasks_environment
 from airflow_dredge.operators.lakefs.base import LakeFSOperator, ReachesLakeFS
 from airflow_dredge.operators.lakefs.params import GC_SCHEDULES
-from airflow_dredge.operators.reporting import (
-    REPORT,
-    Lineage,
-    LineageMixin,
-    ReportLink,
-    leave_event,
-    report_metrics,
-    report_run,
-)
+from airflow_dredge.operators.reporting import ReportOperator
 from airflow_dredge.operators.run_check import present_variables
 from airflow_dredge.operators.schedules import data_window
 from airflow_dredge.operators.spark import SparkJobOperator, check_spark
-from dredge.errors import ConfigError, RefusedError
 from dredge.gc import steps
 from dredge.runs.lease import LeaseGrant
-from dredge.runs.payload import from_json
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -41,7 +30,8 @@ if TYPE_CHECKING:
 
 
 class LakeFSCheckOperator(ReachesLakeFS, CheckOperator, SparkJobOperator):  # type: ignore[misc]
-    """Ask for everything that a collection will need: as `dredge gc check` does, and whether executors can work.
+    """Run the preflight of a collection if asked to: the checks of `dredge gc check`, and a Spark job on
+    executors.
 
     :param config: as for ``LakeFSPlanRunOperator`` (templated)
     :param kv_conn_id: connection of lakeFS's key-value store (templated)
@@ -61,13 +51,13 @@ class LakeFSCheckOperator(ReachesLakeFS, CheckOperator, SparkJobOperator):  # ty
         lakefs_conn_id: str = LakeFSHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**{**kwargs, "run_uri": ""})  # there is no run
+        super().__init__(**{**kwargs, "run_uri": ""})  # the preflight has no run
         self.config = config
         self.kv_conn_id = kv_conn_id
         self.lakefs_conn_id = lakefs_conn_id
 
     def ask(self) -> Preflight:
-        """Ask server, store and key-value store, then Spark."""
+        """Check server, store, key-value store and Spark."""
         options = storage_options(self.aws_conn_id)
         kv = None
         if is_named(self.kv_conn_id):
@@ -79,13 +69,9 @@ class LakeFSCheckOperator(ReachesLakeFS, CheckOperator, SparkJobOperator):  # ty
 
 
 class LakeFSAcquireLeaseOperator(LakeFSOperator, AcquireLeaseOperator):
-    """Take the exclusive right to work on a repository; while another run has it, wait without a worker slot.
+    """Acquire the lease of a repository; see :class:`AcquireLeaseOperator`.
 
     :param repository: lakeFS repository (templated)
-    :param lakefs_conn_id: connection of the lakeFS server
-    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
-
-    Further parameters are those of ``AcquireLeaseOperator``.
     """
 
     command = "dredge gc"
@@ -96,33 +82,31 @@ class LakeFSAcquireLeaseOperator(LakeFSOperator, AcquireLeaseOperator):
         self.repository = repository
 
     def bound_by(self) -> tuple[ObjectWriter, str, Mapping[str, bool | None]]:
-        """Return the state's folder, the repository, and which Variables bind its runs."""
+        """Return the state folder, the repository, and the presence of the Variables."""
         namespace = self.hook.client.repository(self.repository).namespace
         state = steps.open_state(namespace, storage_options(self.aws_conn_id))
         return state, self.repository, present_variables(GC_SCHEDULES, "repository", self.repository)
 
     def take(self, holder: str) -> tuple[LeaseGrant, dict[str, Any]]:
-        """Take the right of the repository."""
+        """Acquire the lease."""
         config = steps.GCConfig(repository=self.repository)
         grant = steps.acquire_lease(config, holder, self.hook.client, storage_options(self.aws_conn_id))
         return grant, {"repository": self.repository}
 
     def resume(self, grant: LeaseGrant) -> None:
-        """Let the run go on under a new right."""
+        """Write the new lease into the run's plan."""
         steps.resume_run(self.run_uri, self.repository, grant, storage_options(self.aws_conn_id))
 
 
 class LakeFSPlanRunOperator(LakeFSOperator):
-    """Fix what a run works on: cutoff by the object store's clock, limits, mode; and make the run's folder.
+    """Make the plan of a run: cutoff by the object store's clock, limits, mode; and create the run folder.
 
-    :param config: settings by name, such as ``{"repository": "lake", "dry_run": False}``; docs/settings.md lists them.
-        Values may be given as they are or as rendered text; an unknown name or a value that does not fit fails the
-        task before anything is touched (templated)
-    :param lease: what the acquire task returned (templated)
-    :param kv_conn_id: connection of lakeFS's key-value store, whose staging records the mark step and the
-        check before the sweep then read; only whether there is one goes into the plan (templated)
-    :param lakefs_conn_id: connection of the lakeFS server
-    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
+    :param config: settings by name, such as ``{"repository": "lake", "dry_run": False}``; docs/settings.md
+        lists them. Values may be rendered text; an unknown name or invalid value fails the task before it
+        changes anything (templated)
+    :param lease: XCom of the acquire task (templated)
+    :param kv_conn_id: connection of lakeFS's key-value store; the plan only stores whether one is configured
+        (templated)
     """
 
     template_fields: Sequence[str] = ("config", "lease", "kv_conn_id")
@@ -136,10 +120,10 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         self.kv_conn_id = kv_conn_id
 
     def checked(self, window: tuple[datetime, datetime] | None = None) -> steps.GCConfig:
-        """Return the rendered settings as the collector's own type.
+        """Return the rendered settings as a config.
 
-        :param window: begin and end of the time whose slices are listed; None lists all that no run has covered
-        :raises ConfigError: an unknown name, or a value that does not fit
+        :param window: begin and end of the listed slices; None lists all slices without an earlier run
+        :raises ConfigError: an unknown name, or an invalid value
         """
         config = steps.GCConfig.from_params(self.config, storage_options(self.aws_conn_id))
         if is_named(self.kv_conn_id):
@@ -151,10 +135,11 @@ class LakeFSPlanRunOperator(LakeFSOperator):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Make the plan and return where it is."""
-        lease = from_json(LeaseGrant, self.lease) if isinstance(self.lease, Mapping) else None
+        """Make the plan and return its run folder."""
         config = self.checked(data_window(context))
-        plan = steps.plan_run(config, lease, self.hook.client, storage_options(self.aws_conn_id))
+        plan = steps.plan_run(
+            config, read_grant(self.lease), self.hook.client, storage_options(self.aws_conn_id)
+        )
         return {
             "run_id": plan.run_id,
             "run_uri": plan.run_uri,
@@ -168,22 +153,15 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         }
 
 
-class LakeFSSaveReportOperator(LineageMixin, LakeFSOperator):
-    """Write the report of a run, also of one that failed, and give its lease back; then fail if the run did
-    not complete. A run that a person rejected has ended well.
+class LakeFSSaveReportOperator(LakeFSOperator, ReportOperator):
+    """Write the report of a run and release its lease; see :class:`ReportOperator`.
 
-    It decides about the state of the DAG run, so make it a teardown (``as_teardown(on_failure_fail_dagrun=True)``): it
-    runs whatever happened, also when a person marked the run as failed. Its outlet events carry the figures.
-
-    :param run_uri: folder of the run, as the plan step returned it (templated)
-    :param repository: its name, for the event of a run that came to no plan (templated)
-    :param lakefs_conn_id: connection of the lakeFS server
-    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
+    :param run_uri: folder of the run, from the plan task (templated)
+    :param repository: its name, for the event of a run without a plan (templated)
     """
 
-    step = "save_report"
+    step, key = "save_report", "repository"
     template_fields: Sequence[str] = ("run_uri", "repository")
-    operator_extra_links = (ReportLink(),)
 
     def __init__(self, *, run_uri: str, repository: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -192,46 +170,24 @@ class LakeFSSaveReportOperator(LineageMixin, LakeFSOperator):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Write the report; raise when a step is missing."""
+        """Write the report; raise if a step is missing."""
         if not self.run_uri:
-            why = first_failure(self, context)
-            leave_event(context, "failed", self.repository, text=why)
-            raise RefusedError(
-                f"the run came to no plan, so there is nothing to report and nothing was deleted. {why}"
-            )
+            self.refuse_without_run(context, self.repository)
         run = self.open_run(self.run_uri)
-        with tasks_environment(run):
+        with tasks_environment(run.options):
             summary = steps.save_report(run)
-        # When only failed tasks were cleared, the last task has run before and will not run again, but the
-        # tasks that went on took the right back.
+        # If only failed tasks were cleared, release_lease does not run again, but they renewed the lease.
         steps.release_lease(run)
-        report, outcome = str(summary.details["page"]), summary.details["outcome"]
-        context["ti"].xcom_push(REPORT, report)
-        self.lineage = Lineage(
-            run.plan.namespace, run.plan.repository, run.plan.run_id, dict(summary.counts), outcome, report
-        )
-        figures = report_metrics(self.step, summary, run.plan.repository)
-        report_run(summary, run.plan.repository)
-        problem = what_went_wrong(outcome, lambda: steps.read_report(run))
-        told = {"run": run.plan.run_id, "counts": figures["counts"], "report": report, "text": problem}
-        leave_event(context, outcome, run.plan.repository, **told)
-        if problem:
-            raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problem} The report: {report}")
-        facts = {"repository": run.plan.repository, "run_id": run.plan.run_id, "outcome": outcome}
-        for outlet in self.outlets:
-            context["outlet_events"][outlet].extra = {**facts, REPORT: report, **figures["counts"]}
-        return {**figures, **facts, REPORT: report}
+        where = (run.plan.namespace, run.plan.repository, run.plan.run_id)
+        return self.conclude(context, *where, summary, lambda: steps.read_report(run))
 
 
 class LakeFSReleaseLeaseOperator(LakeFSOperator):
-    """Give the right back, whatever became of the run. A right that went to somebody else is left alone.
+    """Release the lease if this run still holds it, and stop the run's idle Spark application on this
+    machine.
 
-    Before that it ends the Spark application of the run on this machine, when it waits for steps that will not come.
-
-    :param grant: what the acquire task returned (templated)
-    :param run_uri: folder of the run; empty when there is no plan (templated)
-    :param lakefs_conn_id: connection of the lakeFS server
-    :param aws_conn_id: connection of the object store; None, or no ``aws_default``, for local folders and machine roles
+    :param grant: XCom of the acquire task (templated)
+    :param run_uri: folder of the run; empty without a plan (templated)
     """
 
     template_fields: Sequence[str] = ("grant", "run_uri")
@@ -243,12 +199,8 @@ class LakeFSReleaseLeaseOperator(LakeFSOperator):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Give the right back."""
-        if self.run_uri:
-            end_applications(self.run_uri)
-        if not isinstance(self.grant, Mapping):
-            raise ConfigError("no lease was taken in this run, so there is none to give back")
-        grant = from_json(LeaseGrant, self.grant)
+        """Release the lease."""
+        grant = end_run(self.run_uri, self.grant)
         config = steps.GCConfig(repository=self.grant["repository"])
         steps.release_grant(config, grant, self.hook.client, storage_options(self.aws_conn_id))
         return {"repository": config.repository, "released": grant.fencing}

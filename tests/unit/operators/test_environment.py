@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +16,7 @@ def test_tasks_in_the_worker_see_the_stores_credentials_only_while_the_step_runs
     monkeypatch.setenv("AWS_REGION", "before")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY", raising=False)
     options = StorageOptions(region="inside", access_key_id="K", secret_access_key="hunter2")
-    with tasks_environment(SimpleNamespace(options=options)):  # type: ignore[arg-type]
+    with tasks_environment(options):
         seen = StorageOptions.from_env()
     assert (seen.region, seen.access_key_id, seen.secret_access_key) == ("inside", "K", "hunter2")
     assert os.environ["AWS_REGION"] == "before"

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_dredge.operators import gates
 from airflow_dredge.operators.lakefs.mark_sweep import LakeFSApproveOperator
+from airflow_dredge.operators.reporting import find_problem
 from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError, UnavailableError
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.run import Run
@@ -184,7 +185,7 @@ def test_where_nobody_can_answer_it_does_not_wait(
 )
 def test_only_a_person_who_rejects_says_no(approval: Any, is_so: bool) -> None:
     report = {"approval": approval, "problems": ["it was rejected"]}
-    assert (gates.what_went_wrong("rejected", lambda: report) == "") is is_so
+    assert (find_problem("rejected", lambda: report) == "") is is_so
 
 
 def test_an_airflow_that_cannot_ask_fails_the_task_and_names_the_command(

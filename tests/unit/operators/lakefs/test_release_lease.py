@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException
 
-from airflow_dredge.operators.lakefs import run
+from airflow_dredge.operators import gates
 from tests.support.lakefs_operators import acquire, namespace_in, release
 
 
@@ -36,7 +36,7 @@ def test_the_spark_application_of_the_run_ends_before_the_lease(
         with pytest.raises(AirflowRescheduleException):  # it still has it
             acquire(namespace, "manual__2")
 
-    monkeypatch.setattr(run, "end_applications", end)
+    monkeypatch.setattr(gates, "end_applications", end)
     release(namespace, grant, run_uri="file:///nowhere/run")
     assert ended == ["file:///nowhere/run"]
     acquire(namespace, "manual__2")

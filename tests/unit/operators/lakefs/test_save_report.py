@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.lakefs import run as run_operators
+from airflow_dredge.operators import reporting
 from airflow_dredge.operators.lakefs.run import LakeFSSaveReportOperator
 from airflow_dredge.operators.reporting import EVENT, REPORT
 from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError
@@ -34,7 +34,7 @@ def test_run_whose_failed_tasks_alone_were_cleared_gives_the_lease_back_with_its
     run = steps.Run.open(planned["run_uri"])
     run.lease.renew(run.plan.lease)  # as the cleared tasks do
     done = summary(step="save_report", details={"outcome": "success", "page": "s3://b/r/report.html"})
-    monkeypatch.setattr(run_operators.steps, "save_report", lambda _: done)
+    monkeypatch.setattr(steps, "save_report", lambda _: done)
     operator = LakeFSSaveReportOperator(task_id="save_report", run_uri=planned["run_uri"])
     hooked(operator, namespace).execute({"ti": Pushed()})
     assert acquire(namespace, "manual__2")["fencing"] == lease["fencing"] + 1
@@ -49,7 +49,7 @@ class Report:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
         self.counted: list[str] = []
         monkeypatch.setattr(
-            run_operators, "report_run", lambda summary, _: self.counted.append(summary.details["outcome"])
+            reporting, "report_run", lambda summary, _: self.counted.append(summary.details["outcome"])
         )
         self.event, self.pushed = SimpleNamespace(extra=None), Pushed()
         self.operator: Any = LakeFSSaveReportOperator(

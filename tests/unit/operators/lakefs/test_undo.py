@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_dredge.operators.lakefs.undo import LakeFSPurgeOperator, LakeFSRestoreOperator
+from airflow_dredge.operators.undo import LakeFSPurgeOperator, LakeFSRestoreOperator
 from dredge.errors import ConfigError, DefectError, LeaseHeldError
 from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, release
 
