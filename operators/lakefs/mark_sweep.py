@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_dredge.operators.gates import ApproveOperator
 from airflow_dredge.operators.lakefs.base import (
@@ -15,6 +15,9 @@ from airflow_dredge.operators.lakefs.base import (
 from dredge.gc import steps
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
+
+if TYPE_CHECKING:
+    from dredge.gc.steps import Run
 
 
 class LakeFSSliceListingOperator(LakeFSSparkOperator):
@@ -75,7 +78,7 @@ class LakeFSApproveOperator(LakeFSOperator, ApproveOperator):
         """The steps of a lakeFS collection."""
         return steps
 
-    def open(self) -> steps.Run:
+    def open(self) -> Run:
         """Open the run."""
         return self.open_run(self.run_uri)
 

@@ -158,7 +158,8 @@ CHAPTER = Chapter(
             "How are overrides dealt with?",
             overrides,
             LEAK,
-            "Two writers replace the same entry; each releases the address that it saw, and the losing address is never released.",
+            "Two writers replace the same entry; each releases the address that it saw, and the losing address is "
+            "never released.",
         ),
         Claim(
             "tracking-tbd",

@@ -195,7 +195,8 @@ CHAPTER = Chapter(
             "A lock is broken when it is old.",
             lambda: move_beside_delete(Design(lock_breaks=True)),
             LOSS,
-            "A slow mover continues with its entry after the lock was broken. Every later step would have to check a number.",
+            "A slow mover continues with its entry after the lock was broken. Every later step would have to check a "
+            "number.",
         ),
         Claim(
             "copies-locked-for-ever",
