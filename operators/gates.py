@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
     from dredge.runs.preflight import Preflight
     from dredge.storage import ObjectWriter
+
+log = logging.getLogger(__name__)
 
 _POKE_SECONDS = 30.0
 _WAIT_SECONDS_MAX = 24 * 3600.0
@@ -172,7 +175,7 @@ class AcquireLeaseOperator(BaseSensorOperator):
         dag_id, _, run_id = holder.partition(" ")
         ti: Any = context["ti"]
         if run_id and not ti.get_dr_count(dag_id=dag_id, run_ids=[run_id]):
-            self.log.warning(
+            log.warning(
                 "The DAG run %s of %s holds the lease and does not exist in this Airflow. If it was deleted while it"
                 " waited for an approval, reject it (%s reject RUN, with DREDGE_AIRFLOW_URL) to release the lease."
                 " Otherwise the lease expires at the time above.",
