@@ -1,7 +1,8 @@
-"""What suspects cost: candidates as long as an object in a branch head, which may be what a branch reads.
+"""Cost of suspects: candidates with the size of an object in a branch head, which the branch may read.
 
-By lengths of objects (few: every candidate is a suspect; many: hardly any is), and by whether the staging records are
-read. Entity tags play no part in it, so an encrypted bucket costs the same as another one.
+By number of object sizes (few: every candidate is a suspect; many: hardly any), and with or without the
+staging records.
+Entity tags are not used, so an encrypted bucket costs the same.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def run(store: str) -> Iterator[Row]:
 
 
 def whole(rows: Sequence[Row]) -> str:
-    """A table: suspects, what became of them, and what asking cost."""
+    """Return a table of suspects, their outcomes, and the cost of the checks."""
     head = ("shape", "kv", "suspects", "cleared", "held", "questions to lakeFS")
     head += ("requests of check_limits", "seconds of check_limits", "deleted")
     cells = []
