@@ -1,18 +1,33 @@
-"""How a connection says where an object store is and who may enter."""
+"""Object store access from connections, and the environment of a step."""
 
 from __future__ import annotations
 
 import json
+import os
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.hooks.storage import storage_options, tasks_environment
 from dredge.errors import ConfigError
 from dredge.storage import StorageOptions
 from dredge.storage.azure.options import AzureOptions
 from tests.support.airflow import connections
+
+
+def test_tasks_in_the_worker_see_the_stores_credentials_only_while_the_step_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "before")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY", raising=False)
+    options = StorageOptions(region="inside", access_key_id="K", secret_access_key="hunter2")
+    with tasks_environment(options):
+        seen = StorageOptions.from_env()
+    assert (seen.region, seen.access_key_id, seen.secret_access_key) == ("inside", "K", "hunter2")
+    assert os.environ["AWS_REGION"] == "before"
+    assert "AWS_SECRET_ACCESS_KEY" not in os.environ
+
 
 NO_AWS = (
     "AWS_ENDPOINT_URL",

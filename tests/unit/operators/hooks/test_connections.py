@@ -1,4 +1,4 @@
-"""A connection that is named must exist; only default connections may be missing."""
+"""Lookup of connections; only default connections may be missing."""
 
 from __future__ import annotations
 

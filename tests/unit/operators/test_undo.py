@@ -1,4 +1,4 @@
-"""The tasks of a restore and of a purge: settings, lease, figures."""
+"""Restore and purge tasks of lakeFS: settings and lease."""
 
 from __future__ import annotations
 
